@@ -24,7 +24,7 @@ func rules() []rule {
 		{module + "cmd", nil, "a main package is the end of the chain"},
 		{module + "commands", []string{"cmd", "commands"}, "core and output serve embedders, who have no command line"},
 		{module + "output", []string{"commands", "output", "scripts/faults"}, "what is tracked does not depend on how it is shown"},
-		{module + "core/engine", []string{"commands"}, "it joins config, tracker and log for those who run it; views take values, see core/status"},
+		{module + "core/engine", []string{"commands", "core/daemon"}, "it joins config, tracker and log for those who run it; views take values, see core/status"},
 		{module + "core/tracker", []string{"core/tracker", "core/gateway", "core/engine", "commands", "output/agent"}, "below the tracker nobody may know of it: data flows one way"},
 		{module + "core/journal/natslog", []string{"core/engine", "commands", "output/webhook"}, "a cluster is known to those who share servers or deliveries; all others read a log"},
 		{module + "core/journal/sqlitelog", []string{"commands", "scripts/logbench"}, "which log there is, is decided once"},

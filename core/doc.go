@@ -56,6 +56,7 @@
 //	gateway/changetools  two tools for models: list changes, and wait for the next one
 //	vault      a folder of Markdown notes as live resources
 //	demo       the built-in demo server
+//	daemon               one set of servers for all clients of a user
 //	daemon/wire          the socket of the user's daemon, and how a connection to it begins
 //	daemon/relay         connects a client that uses stdio to the daemon, and connects it again
 //	internal/subscriptions  which client subscribed to which URI, and its pending notifications
@@ -86,6 +87,7 @@
 //	   │         └────→ login, config, catalog
 //	   └─→ journal → event → cache → catalog
 //	engine → tracker, reload, journal/natslog
+//	daemon → gateway, engine, daemon/wire
 //	gateway → mcpserver, tracker, gateway/upstream, gateway/capindex → internal/textindex
 //	gateway/changetools → mcpevents → mcpserver, journal
 //	reload → filewatch, config, event
@@ -134,6 +136,7 @@
 //	which webhooks are received core/standardwebhooks/receiver.go; core/tracker/internal/eventsource/webhook.go
 //	                            subscribes to them
 //	a type of MCP Events        core/mcpevents: types.go, occurrence.go, query.go
+//	which clients share a server  core/daemon/share.go; how a connection begins: core/daemon/wire
 //	a method of our MCP server  core/mcp for its name, core/mcpserver for the handler
 //	which items a gateway shows core/gateway: by name or URI filter.go; by content run.go (checkAs), beside pins.go
 //	a tool of the vault         core/vault/server.go

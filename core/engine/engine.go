@@ -24,7 +24,8 @@ import (
 
 // Desired specifies what an engine follows.
 type Desired struct {
-	// Config lists the initial servers; nil means none.
+	// Config lists the initial servers. If it is nil and Follow is nil, the caller applies the first
+	// config; see [Engine.Apply].
 	Config *config.Config
 	// Select returns the part of a config to follow; nil means the entire config.
 	Select func(*config.Config) *config.Config
@@ -135,8 +136,8 @@ func (e *Engine) Log() journal.Log { return e.log }
 // earlier events.
 func (e *Engine) First() uint64 { return e.first }
 
-// Apply replaces the config that is followed. It never blocks; the latest config wins. Run calls it
-// for the configs in [Desired].
+// Apply replaces the config that is followed. It never blocks; the latest config wins, also before
+// Run. Run calls it for the configs in [Desired].
 func (e *Engine) Apply(cfg *config.Config) {
 	if e.opts.Applied != nil {
 		e.opts.Applied(cfg)
@@ -207,11 +208,12 @@ func Events(read func(ctx context.Context, events iter.Seq2[journal.Entry, error
 // everything that it started has finished, with the error of the first part that failed. It may be
 // called only once.
 func (e *Engine) Run(ctx context.Context, parts ...Part) error {
-	cfg := e.desired.Config
-	if cfg == nil {
-		cfg = &config.Config{}
+	switch {
+	case e.desired.Config != nil:
+		e.Apply(e.desired.Config) // must precede the configs applied by follow
+	case e.desired.Follow != nil:
+		e.Apply(&config.Config{})
 	}
-	e.Apply(cfg) // must precede the configs applied by follow
 	running, ctx := errgroup.WithContext(ctx)
 	reading, endReaders := context.WithCancel(context.WithoutCancel(ctx))
 	defer endReaders()

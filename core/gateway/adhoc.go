@@ -23,9 +23,11 @@ const (
 	// subscriber.
 	minAdhocAge      = 10 * time.Second
 	subscribeTimeout = 30 * time.Second
-	maxSubscribing   = 64               // maximum number of concurrent subscribe requests to one server
-	maxRetryDelay    = 10 * time.Minute // maximum delay between attempts that the server rejects
-	maxParents       = 64               // number of parent URIs of an updated resource whose subscribers are notified
+	// unsubscribeTimeout limits how long Run waits when it returns; the tracker may be stopping.
+	unsubscribeTimeout = 5 * time.Second
+	maxSubscribing     = 64               // maximum number of concurrent subscribe requests to one server
+	maxRetryDelay      = 10 * time.Minute // maximum delay between attempts that the server rejects
+	maxParents         = 64               // number of parent URIs of an updated resource whose subscribers are notified
 )
 
 // adhocSet holds the ad-hoc subscriptions: resources that clients subscribed to but that the config
@@ -35,15 +37,20 @@ type adhocSet struct {
 	// limit is the maximum number of resources; it does not change. Unused subscriptions are kept
 	// for minAdhocAge, so without a limit, short-lived clients could add an unlimited number.
 	limit int
+	// demand keeps a server awake; nil without servers. It does not change.
+	demand func(server string) (release func())
 
-	mu   sync.Mutex
-	subs map[target]*adhocSub
+	mu     sync.Mutex
+	subs   map[target]*adhocSub
+	closed bool // nothing is added any longer
 }
 
 // adhocSub is one ad-hoc subscription. At most one goroutine at a time sends subscribe or
 // unsubscribe requests for it, so that the most recent request takes effect.
 type adhocSub struct {
 	uris          map[string]struct{} // the URIs by which clients refer to the resource
+	release       func()              // ends the demand for the server; nil if there is none
+	tracked       bool                // the config tracks the resource, so only the demand is needed
 	since         time.Time           // when a client last asked to subscribe to the resource
 	active        bool                // subscribed in the current session with the server
 	retry         *backoff.Backoff    // delays further attempts; nil unless the last attempt was rejected
@@ -52,11 +59,15 @@ type adhocSub struct {
 	unsubscribing bool                // a goroutine is sending an unsubscribe request
 }
 
-// add records that a client asked to subscribe to a resource by the given URI. It returns false if
-// the maximum number of ad-hoc subscriptions is reached.
-func (a *adhocSet) add(t target, uri string) bool {
+// add records that a client asked to subscribe to a resource by the given URI. tracked reports
+// whether the config tracks the resource. add returns false if the maximum number of ad-hoc
+// subscriptions is reached.
+func (a *adhocSet) add(t target, uri string, tracked bool) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if a.closed {
+		return false
+	}
 	if a.subs == nil {
 		a.subs = map[target]*adhocSub{}
 	}
@@ -66,8 +77,12 @@ func (a *adhocSet) add(t target, uri string) bool {
 			return false
 		}
 		sub = &adhocSub{uris: map[string]struct{}{}}
+		if a.demand != nil {
+			sub.release = a.demand(t.server)
+		}
 		a.subs[t] = sub
 	}
+	sub.tracked = tracked
 	sub.uris[uri] = struct{}{}
 	sub.since = time.Now()
 	return true
@@ -106,17 +121,46 @@ func (a *adhocSet) aliases(t target) []string {
 	return slices.Collect(maps.Keys(sub.uris))
 }
 
-// setActive records which ad-hoc subscriptions are active in the current session with a server;
-// uris is empty once the session has ended. uris must be sorted. lost reports whether a
+// delete removes an ad-hoc subscription. a.mu must be held.
+func (a *adhocSet) delete(t target) {
+	if sub := a.subs[t]; sub.release != nil {
+		sub.release()
+	}
+	delete(a.subs, t)
+}
+
+// close removes all ad-hoc subscriptions for good and returns the ids of their servers.
+func (a *adhocSet) close() (servers []string) {
+	servers = a.servers()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.closed = true
+	for t := range a.subs {
+		a.delete(t)
+	}
+	return servers
+}
+
+// lost records that ad-hoc subscriptions may have ended.
+func (a *adhocSet) lost() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, sub := range a.subs {
+		sub.active = false
+	}
+}
+
+// keepActive records which subscriptions exist in the current session with a server, of all users of
+// the tracker; uris is empty once the session has ended. uris must be sorted. lost reports whether a
 // subscription has become inactive.
-func (a *adhocSet) setActive(server string, uris []string) (lost bool) {
+func (a *adhocSet) keepActive(server string, uris []string) (lost bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for t, sub := range a.subs {
 		if t.server == server {
-			was := sub.active
-			_, sub.active = slices.BinarySearch(uris, t.key)
-			lost = lost || was && !sub.active
+			_, exists := slices.BinarySearch(uris, t.key)
+			lost = lost || sub.active && !exists
+			sub.active = sub.active && exists
 		}
 	}
 	return lost
@@ -136,7 +180,11 @@ func (a *adhocSet) unused(now time.Time, subscribed func(uri string) bool) (gone
 				delete(sub.uris, uri)
 			}
 		}
-		if len(sub.uris) == 0 {
+		switch {
+		case len(sub.uris) > 0:
+		case sub.tracked && !sub.active:
+			a.delete(t)
+		default:
 			sub.unsubscribing = true
 			gone = append(gone, t)
 		}
@@ -151,9 +199,12 @@ func (a *adhocSet) released(t target) (back bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	sub := a.subs[t]
+	if sub == nil {
+		return false
+	}
 	sub.unsubscribing, sub.active = false, false
 	if len(sub.uris) == 0 {
-		delete(a.subs, t)
+		a.delete(t)
 		return false
 	}
 	return true
@@ -167,7 +218,7 @@ func (a *adhocSet) pending(now time.Time, ready func(server string) bool) (todo 
 	defer a.mu.Unlock()
 	todo = map[string][]string{}
 	for t, sub := range a.subs {
-		if !sub.active && !sub.subscribing && !sub.unsubscribing && !now.Before(sub.next) && ready(t.server) {
+		if !sub.active && !sub.tracked && !sub.subscribing && !sub.unsubscribing && !now.Before(sub.next) && ready(t.server) {
 			sub.subscribing = true
 			todo[t.server] = append(todo[t.server], t.key)
 		}
@@ -176,13 +227,17 @@ func (a *adhocSet) pending(now time.Time, ready func(server string) bool) (todo 
 }
 
 // attempted records that a subscribe request has completed. After a rejection, the next attempt is
-// delayed. (setActive records that a subscription has taken effect.) first reports whether this is
-// the first of consecutive rejections.
-func (a *adhocSet) attempted(t target, rejected bool) (first bool) {
+// delayed. first reports whether this is the first of consecutive rejections. exists reports whether
+// the subscription exists now. It is called with a.mu held, so that keepActive handles an end of the
+// session afterwards.
+func (a *adhocSet) attempted(t target, rejected bool, exists func() bool) (first bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	sub := a.subs[t]
-	sub.subscribing = false
+	if sub == nil {
+		return false
+	}
+	sub.subscribing, sub.active = false, exists()
 	if !rejected {
 		sub.retry, sub.next = nil, time.Time{}
 		return false
@@ -206,23 +261,34 @@ func (g *Gateway) subscribable(uri string) bool {
 	_, listed := v.byKey[catalog.Resources][v.export(t)]
 	srv, _ := g.entry(t.server)
 	if t.server == "" || listed && srv.TrackResources && srv.Selects(t.key) {
+		if t.server != "" && g.tracker.OnDemand() {
+			g.adhoc.add(t, uri, true) // keeps the server awake
+		}
 		return true
 	}
 	if !v.servers[t.server].subscribes {
 		return false // the server never sends updates
 	}
-	if !g.adhoc.add(t, uri) {
+	if !g.adhoc.add(t, uri, false) {
 		return false
 	}
 	signal(g.adhocWake)
 	return true
 }
 
-// loadActiveAdhoc records which ad-hoc subscriptions are active in the current sessions.
-func (l *loop) loadActiveAdhoc() {
-	for _, server := range l.adhoc.servers() {
-		l.adhoc.setActive(server, l.tracker.Client(server).Subscriptions())
+// upstream returns the tracker's client for a server. Its subscriptions are independent of those of
+// other gateways.
+func (l *loop) upstream(server string) *tracker.Client { return l.tracker.ClientOf(server, l.base) }
+
+// endAdhoc ends all ad-hoc subscriptions, because Run returns.
+func (l *loop) endAdhoc() {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(l.ctx), unsubscribeTimeout)
+	var ending sync.WaitGroup
+	for _, server := range l.adhoc.close() {
+		ending.Go(func() { _ = l.upstream(server).UnsubscribeAll(ctx) }) // after an error, they end with the session
 	}
+	ending.Wait()
+	cancel()
 }
 
 // syncAdhoc starts goroutines that subscribe to and unsubscribe from resources, so that upstream
@@ -232,7 +298,7 @@ func (l *loop) syncAdhoc() {
 		l.running.Go(func() {
 			ctx, cancel := context.WithTimeout(l.ctx, subscribeTimeout)
 			defer cancel()
-			_ = l.tracker.Client(t.server).Unsubscribe(ctx, t.key) // after an error, the subscription ends with the session
+			_ = l.upstream(t.server).Unsubscribe(ctx, t.key) // after an error, the subscription ends with the session
 			if l.adhoc.released(t) {
 				signal(l.adhocWake)
 			}
@@ -259,16 +325,16 @@ func (l *loop) subscribe(server string, uris []string) {
 		wg.Go(func() {
 			defer func() { <-slots }()
 			t := target{server, uri}
-			err := l.tracker.Client(server).Subscribe(ctx, uri)
+			err := l.upstream(server).Subscribe(ctx, uri)
 			lost := ctx.Err() != nil || errors.Is(err, tracker.ErrNotConnected) || errors.Is(err, session.ErrClosed)
-			first := l.adhoc.attempted(t, err != nil && !lost)
+			first := l.adhoc.attempted(t, err != nil && !lost, func() bool { return err == nil && l.upstream(server).Subscribed(uri) })
 			if err == nil {
 				l.updated(t) // changes before the subscription were not announced
 				return
 			}
 			if first {
 				logged.Do(func() {
-					l.opts.Logger.Warn("cannot subscribe to a resource for a client", "server", printable.Line(server, 128),
+					l.opts.Logger.Warn("cannot subscribe to a resource for a client", "server", l.alias().line(server),
 						"uri", printable.Line(uri, 300), "err", printable.Reason(err, 500))
 				})
 			}
@@ -291,7 +357,7 @@ func (g *Gateway) updated(t target) {
 	if _, ours := v.servers[t.server]; !ours || t.key == "" {
 		return
 	}
-	uris := []string{v.export(t), qualify(t.server, t.key)}
+	uris := []string{v.export(t), g.alias().qualify(t)}
 	for _, uri := range g.adhoc.aliases(t) { // skip if the URI now resolves to another server
 		if at, ok := v.locate(uri); ok && at == t {
 			uris = append(uris, uri)
@@ -308,7 +374,7 @@ func (g *Gateway) updated(t target) {
 			if parent == t.key {
 				continue
 			}
-			if uri := qualify(t.server, parent); subs.Subscribed(uri) {
+			if uri := g.alias().qualify(target{t.server, parent}); subs.Subscribed(uri) {
 				uris = append(uris, uri)
 			}
 			if subs.Subscribed(parent) && v.export(target{t.server, parent}) == parent {

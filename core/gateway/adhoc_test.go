@@ -44,15 +44,14 @@ func TestAdhocLimit(t *testing.T) {
 func TestAdhocUnusedWhileSubscribing(t *testing.T) {
 	d := adhocSet{limit: 10}
 	at := target{"a", "x://1"}
-	d.add(at, at.key)
+	d.add(at, at.key, false)
 	later := time.Now().Add(2 * minAdhocAge)
 	none := func(string) bool { return false }
 	if todo := d.pending(later, func(string) bool { return true }); len(todo["a"]) != 1 {
 		t.Fatalf("to ask for: %v", todo)
 	}
 	d.unused(later, none)
-	d.setActive("a", []string{at.key}) // the server accepted it
-	d.attempted(at, false)
+	d.attempted(at, false, func() bool { return true }) // the server accepted it
 	if gone := d.unused(later, none); len(gone) != 1 || gone[0] != at {
 		t.Errorf("given up: %v", gone)
 	}
@@ -63,20 +62,19 @@ func TestAdhocUnusedWhileSubscribing(t *testing.T) {
 func TestAdhocClientReturns(t *testing.T) {
 	d := adhocSet{limit: 10}
 	at := target{"a", "x://1"}
-	d.add(at, at.key)
+	d.add(at, at.key, false)
 	later := time.Now().Add(2 * minAdhocAge)
 	ready := func(string) bool { return true }
 	d.pending(later, ready)
-	d.attempted(at, false)
-	d.setActive("a", []string{at.key})
+	d.attempted(at, false, func() bool { return true })
 	if gone := d.unused(later, func(string) bool { return false }); !slices.Equal(gone, []target{at}) {
 		t.Fatalf("given up: %v", gone)
 	}
-	d.add(at, at.key)
+	d.add(at, at.key, false)
 	if todo := d.pending(later, ready); len(todo) > 0 {
 		t.Errorf("requested while it is being unsubscribed: %v", todo)
 	}
-	if !d.setActive("a", nil) {
+	if !d.keepActive("a", nil) {
 		t.Error("nothing was lost")
 	}
 	if !d.released(at) {
@@ -85,7 +83,7 @@ func TestAdhocClientReturns(t *testing.T) {
 	if todo := d.pending(later, ready); !slices.Equal(todo["a"], []string{at.key}) {
 		t.Errorf("to ask for: %v", todo)
 	}
-	d.attempted(at, false)
+	d.attempted(at, false, func() bool { return true })
 	d.unused(later, func(string) bool { return false })
 	if d.released(at) || len(d.subs) > 0 {
 		t.Errorf("%d resources are kept", len(d.subs))

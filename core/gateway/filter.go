@@ -20,6 +20,7 @@ type filter struct {
 	allow, deny globs
 	// foldFiles makes Deny case-insensitive for file: URIs.
 	foldFiles bool
+	alias     aliases // ids of the servers in qualified URIs
 }
 
 type globs struct {
@@ -78,13 +79,13 @@ func (f filter) admits(k catalog.Kind, t target, exported string) bool {
 // denies reports whether Deny matches any form of a server's URI.
 func (f filter) denies(server string, is forms) bool {
 	for _, form := range slices.Concat(is.normal, is.more) {
-		for _, form := range []string{form, qualify(server, form)} {
+		for _, form := range []string{form, f.alias.qualify(target{server, form})} {
 			if matches(f.deny.uris, form) || matches(f.deny.joined, form) {
 				return true
 			}
 		}
 		if f.foldFiles && strings.HasPrefix(form, "file:") &&
-			(matches(f.deny.folded, fold(form)) || matches(f.deny.folded, fold(qualify(server, form)))) {
+			(matches(f.deny.folded, fold(form)) || matches(f.deny.folded, fold(f.alias.qualify(target{server, form})))) {
 			return true
 		}
 	}
@@ -96,7 +97,7 @@ func (f filter) denies(server string, is forms) bool {
 func (f filter) allows(t target, exported string, is forms) bool {
 	qualified := func(form string) string {
 		if exported != t.key {
-			return qualify(t.server, form)
+			return f.alias.qualify(target{t.server, form})
 		}
 		return form
 	}
@@ -123,6 +124,7 @@ func (g *Gateway) Unmatched() (allow, deny []string) {
 	}
 	admits := func(allow, deny []string) func(exportedItem) bool {
 		f, _ := newFilter(allow, deny, g.filter.foldFiles) // New has already validated the globs
+		f.alias = g.alias()
 		return func(it exportedItem) bool { return f.admits(it.kind, it.target, it.exported) }
 	}
 	for _, glob := range g.opts.Allow {

@@ -17,7 +17,6 @@ import (
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/gateway/upstream"
 	"github.com/mcptrack/mcptrack/core/mcpserver"
-	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/session"
 	"github.com/mcptrack/mcptrack/core/tracker"
 )
@@ -34,7 +33,8 @@ const (
 // Options configures a Gateway. Only Tracker is required.
 type Options struct {
 	// Tracker maintains the sessions with the servers. It must be created with
-	// tracker.Options.AllLists and run by its owner; [Gateway.Apply] does not set its config.
+	// tracker.Options.AllLists and run by its owner; [Gateway.Apply] does not set its config. Several
+	// gateways may use one tracker, each with some of its servers.
 	Tracker *tracker.Tracker
 	// Dial opens the sessions that belong to one client, with the options in Session. The default
 	// is [session.Dial].
@@ -42,6 +42,9 @@ type Options struct {
 	Session session.Options
 	// Serve configures the MCP server that clients connect to. New sets its handlers.
 	Serve mcpserver.Options
+	// Transparent describes the gateway to clients as its server, once that server has been reached,
+	// if there is exactly one: with the server's name, title, version and capabilities.
+	Transparent bool
 	// OnDown determines how the items of servers that are down are exported; default Keep.
 	OnDown OnDown
 	// Grace is how long a server may be unreachable before it is considered down; default 2 s.
@@ -57,6 +60,10 @@ type Options struct {
 	// Pins, if not nil, hides every tool that has changed since it was first listed, so that a user
 	// cannot be made to approve one tool and call another. See [NewPins].
 	Pins *Pins
+	// Alias returns the id under which clients know a server, given its id in the config passed to
+	// Apply and in the tracker. It must always return the same id for the same server, and different
+	// ids for the servers of one config. If it is nil, the ids are the same.
+	Alias func(id string) string
 	// Names, if not nil, determines the names that the tracker's engine stores with its events.
 	Names *Names
 	// Local contains tools and resources that are served in addition to those of the servers, under
@@ -210,6 +217,7 @@ type Gateway struct {
 	limits limiter
 
 	sessions clientSessions
+	demands  clientDemands
 	variants variants
 	tasks    taskRegistry
 	notes    messageQueues // queued notifications about tasks
@@ -255,9 +263,10 @@ func New(opts Options) (*Gateway, error) {
 		stateChange:  make(chan struct{}),
 	}
 	g.sessions.init(b, &g.tasks)
+	g.demands = clientDemands{base: b, byClient: map[*mcpserver.Client]map[string]func(){}}
 	g.adhoc.limit = cmp.Or(opts.Serve.Subscriptions.MaxTotal, 1_000_000)
 	if g.tracker != nil {
-		g.tracker.OnMessage(g.forwardTaskNotification)
+		g.adhoc.demand, g.tasks.demand = g.tracker.Demand, g.tracker.Demand
 	}
 	var err error
 	if g.filter, err = newFilter(opts.Allow, opts.Deny, caseless(runtime.GOOS)); err != nil {
@@ -269,7 +278,8 @@ func New(opts Options) (*Gateway, error) {
 	if g.names == nil {
 		g.names = new(Names)
 	}
-	g.names.start(g.local)
+	g.filter.alias, g.limits.alias = opts.Alias, opts.Alias
+	g.names.start(g.local, opts.Alias)
 	g.view.Store(newView(g.local, nil, g.filter, func(Refusal) {}))
 	so := opts.Serve
 	so.CallTool, so.GetPrompt, so.ReadResource, so.Complete = g.callTool, g.getPrompt, g.readResource, g.complete
@@ -324,6 +334,9 @@ func (g *Gateway) Apply(cfg *config.Config) {
 		}
 	}
 	g.names.apply(ids)
+	if g.opts.Names == nil {
+		g.names.forget()
+	}
 	g.enabled.Store(&enabled)
 	g.kick()
 }
@@ -389,7 +402,7 @@ func (l *loop) reconcileHTTPCatalogs(enabled []config.Server) {
 		if srv.Transport != config.TransportCatalog || l.httpCatalogs[srv.ID] != nil || l.ctx.Err() != nil || srv.Unusable() != nil || slices.ContainsFunc(l.broken, srv.Equal) {
 			continue
 		}
-		log := l.opts.Logger.With("server", printable.Line(srv.ID, 128))
+		log := l.opts.Logger.With("server", l.alias().line(srv.ID))
 		opts := upstream.FromConfig(srv)
 		opts.Self = upstream.Version{Version: l.opts.Serve.Version}
 		opts.Logger = log

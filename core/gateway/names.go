@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"maps"
 	"net/url"
 	"slices"
 	"strings"
@@ -168,11 +169,13 @@ func hasPrefix(template string) bool {
 // gateway.
 //
 // Gateways that share a log must have the same servers, because the gateway that stores an event
-// determines its names.
+// determines its names. Otherwise, leave [Options.Names] nil, and store no names: the gateway then
+// knows the lists that it has merged.
 type Names struct {
 	mu     sync.Mutex // guards all fields below; held while the tracker publishes, so only briefly
+	alias  aliases
 	naming naming
-	ids    map[string]bool                  // ids of the servers in the config
+	ids    map[string]bool                  // ids of the servers in the config, in the tracker
 	local  map[catalog.Kind]map[string]bool // the gateway's own items
 	lists  map[journal.ListName]catalog.List
 	listed map[catalog.Kind]map[string]int // how many servers in ids, plus the gateway, list a URI or template
@@ -181,10 +184,11 @@ type Names struct {
 	templates map[string][]template
 }
 
-// start sets the gateway's own items.
-func (n *Names) start(local contribution) {
+// start sets the gateway's own items and the exported ids of servers.
+func (n *Names) start(local contribution, alias aliases) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	n.alias = alias
 	n.local = map[catalog.Kind]map[string]bool{}
 	for k, items := range local.lists {
 		n.local[k] = map[string]bool{}
@@ -199,7 +203,7 @@ func (n *Names) start(local contribution) {
 func (n *Names) apply(ids []string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.naming, n.ids = newNaming(ids, n.local[catalog.Tools]), map[string]bool{}
+	n.naming, n.ids = newNaming(n.alias.all(ids), n.local[catalog.Tools]), map[string]bool{}
 	for _, id := range ids {
 		n.ids[id] = true
 	}
@@ -251,6 +255,21 @@ func (n *Names) Listed(name journal.ListName, list catalog.List) {
 	}
 }
 
+// record is like Listed, for names that no engine uses.
+func (n *Names) record(server string, k catalog.Kind, list catalog.List) {
+	if !sameList(n.known(server, k), list) {
+		n.Listed(journal.ListName{ServerID: server, Kind: k}, list)
+	}
+}
+
+// forget discards the lists of servers that are not in the config, for names that no engine uses.
+func (n *Names) forget() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	maps.DeleteFunc(n.lists, func(name journal.ListName, _ catalog.List) bool { return !n.ids[name.ServerID] })
+	maps.DeleteFunc(n.templates, func(server string, _ []template) bool { return !n.ids[server] })
+}
+
 // Exported maps the server's names of the items in an event to their exported names, where the two
 // differ. It returns nil if none of the items is exported. Set it as [engine.Options.Exported].
 func (n *Names) Exported(e *event.Event) map[string]string {
@@ -271,7 +290,7 @@ func (n *Names) Exported(e *event.Event) map[string]string {
 		t := target{e.ServerID, key}
 		name := n.exportLocked(k, t)
 		if updated && name == key && !n.listsLocked(k, t) && !n.matchesLocked(t) {
-			name = qualify(t.server, key)
+			name = n.alias.qualify(t)
 		}
 		if name != key {
 			names[key] = name
@@ -334,14 +353,14 @@ func (n *Names) export(k catalog.Kind, t target) string {
 
 func (n *Names) exportLocked(k catalog.Kind, t target) string {
 	if k != catalog.Resources && k != catalog.Templates {
-		return n.naming.export(t.server, t.key)
+		return n.naming.export(n.alias.of(t.server), t.key)
 	}
 	others := n.listed[k][t.key]
 	if n.ids[t.server] && n.listsLocked(k, t) {
 		others--
 	}
 	if others > 0 || len(n.ids) > 1 && !keepsKey(k, t.key) {
-		return qualify(t.server, t.key)
+		return n.alias.qualify(t)
 	}
 	return t.key
 }

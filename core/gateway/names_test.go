@@ -134,7 +134,7 @@ func TestNamesOfEvents(t *testing.T) {
 	n := &Names{}
 	n.Listed(journal.ListName{ServerID: "b", Kind: catalog.Resources}, listOf("x://remembered")) // before a config exists
 	local := contribution{lists: map[catalog.Kind][]item{catalog.Tools: {{key: "a_search"}}, catalog.Resources: {{key: "mcptrack://index"}}}}
-	n.start(local)
+	n.start(local, nil)
 	n.apply([]string{"a", "b", "unreachable"})
 	// changed stores that a server now lists these items, and checks the names in the event.
 	lists := map[journal.ListName]catalog.List{{ServerID: "b", Kind: catalog.Resources}: listOf("x://remembered")}

@@ -97,7 +97,7 @@ func (r *rewriter) uri(raw json.RawMessage) (json.RawMessage, bool) {
 	if json.Unmarshal(raw, &uri) != nil || uri == "" {
 		return raw, false
 	}
-	exported := qualify(r.server, uri)
+	exported := r.filter.alias.qualify(target{r.server, uri})
 	if r.left -= len(uri) * (1 + len(r.templates)); r.left >= 0 {
 		exported = r.export(target{r.server, uri})
 	}

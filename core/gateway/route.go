@@ -134,6 +134,16 @@ func (rt *route) send(ctx context.Context, params map[string]json.RawMessage) (j
 		return nil, err
 	}
 	defer release()
+	if rt.session == nil {
+		sleeps, err := rt.wake(ctx)
+		if err != nil {
+			return nil, rt.g.wireError(rt.server, err)
+		}
+		defer sleeps()
+	}
+	if rt.r.Method == mcp.MethodCallTool && (rt.r.Client == nil || rt.modern(ctx)) {
+		delete(params, "task") // only legacy servers accept this parameter
+	}
 	q := session.Request{Method: rt.r.Method, Params: params, Timeout: rt.g.opts.CallTimeout, Client: rt.r.Capabilities}
 	if rt.r.Client != nil { // only declare what a legacy client can be asked during its request
 		q.Client = declared(rt.r.Capabilities)
@@ -144,18 +154,18 @@ func (rt *route) send(ctx context.Context, params map[string]json.RawMessage) (j
 	if rt.r.Client == nil && rt.session == nil {
 		if state, ok := stateOf(params, roundStatePrefix); ok {
 			raw, err := rt.resumeInputRound(ctx, q, state)
-			return raw, wireError(rt.server, err)
+			return raw, rt.g.wireError(rt.server, err)
 		}
 		rt.modernShared = rt.g.sessions.sharedModern(ctx, rt.state(), rt.server) != nil
 	}
 	if rt.r.Client == nil && rt.session == nil && !rt.modernShared {
 		round, err := rt.beginInputRound(ctx, q)
 		if err != nil {
-			return nil, wireError(rt.server, err)
+			return nil, rt.g.wireError(rt.server, err)
 		}
 		if round != nil {
 			raw, err := rt.g.inputs.wait(ctx, round, rt.r)
-			return raw, wireError(rt.server, err)
+			return raw, rt.g.wireError(rt.server, err)
 		}
 	}
 	if token := rt.r.ProgressToken(); token != nil {
@@ -164,7 +174,7 @@ func (rt *route) send(ctx context.Context, params map[string]json.RawMessage) (j
 		q.Progress = p.put
 	}
 	raw, err := rt.perform(ctx, q)
-	return raw, wireError(rt.server, err)
+	return raw, rt.g.wireError(rt.server, err)
 }
 
 // perform sends a request, followed by the requests that are needed to return a result that the
@@ -250,6 +260,7 @@ const (
 // requests to other servers, and one client does not delay others (see package fair). The zero
 // value is ready to use.
 type limiter struct {
+	alias    aliases
 	mu       sync.Mutex
 	byServer map[string]*serverLimit // servers with pending requests
 }
@@ -276,7 +287,7 @@ func (l *limiter) acquire(ctx context.Context, server, principal string) (releas
 	l.mu.Unlock()
 	if !room {
 		return nil, &mcpserver.Error{Code: mcp.CodeInternal,
-			Message: fmt.Sprintf("server %s is busy: %d requests are pending", printable.Line(server, 128), pending)}
+			Message: fmt.Sprintf("server %s is busy: %d requests are pending", l.alias.line(server), pending)}
 	}
 	slot := n.slots.Take(principal)
 	release = func() {
@@ -384,9 +395,6 @@ func (g *Gateway) callTool(ctx context.Context, r *mcpserver.Request) (json.RawM
 		return raw, err
 	}
 	params["name"] = quote(t.key)
-	if r.Client == nil || rt.modern(ctx) {
-		delete(params, "task") // only legacy servers accept this parameter
-	}
 	raw, err := rt.send(ctx, params)
 	return rt.v.rewriteContent(t.server, g.taskIDs(r.Principal, t.server).related(raw)), err
 }
@@ -526,8 +534,8 @@ func unknown(what, name string) error {
 func isRPC(err error) (*session.RPCError, bool) { return errors.AsType[*session.RPCError](err) }
 
 // wireError converts the error from a request for the client: an error response from the server is
-// forwarded unchanged; any other error contains the server id and the reason.
-func wireError(server string, err error) error {
+// forwarded unchanged; any other error contains the exported id of the server and the reason.
+func (g *Gateway) wireError(server string, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -545,5 +553,10 @@ func wireError(server string, err error) error {
 	if e, ok := errors.AsType[*session.InterruptedError](err); ok && e.Sent {
 		text = "the connection was lost before the response arrived; the request may have been processed: " + text
 	}
-	return &mcpserver.Error{Code: mcp.CodeInternal, Message: fmt.Sprintf("server %s: %s", printable.Line(server, 128), text)}
+	for _, known := range []error{tracker.ErrNotConnected, tracker.ErrUnknownServer} {
+		if errors.Is(err, known) { // the rest of the text is the server's id in the tracker
+			text = known.Error()
+		}
+	}
+	return &mcpserver.Error{Code: mcp.CodeInternal, Message: fmt.Sprintf("server %s: %s", g.alias().line(server), text)}
 }

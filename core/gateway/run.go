@@ -31,13 +31,15 @@ const (
 func (g *Gateway) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	l := &loop{Gateway: g, ctx: ctx, away: map[string]time.Time{}, checked: map[string]map[catalog.Kind]checkedList{}}
+	defer l.endAdhoc()
+	defer g.tasks.close()
 	defer l.running.Wait()
 	defer cancel()
 	defer l.stopHTTPCatalogs()
 	defer g.sessions.close()
 	defer g.inputs.close()
+	defer g.tracker.OnMessage(g.forwardTaskNotification)()
 	snap, sub := g.tracker.Subscribe(ctx)
-	l.loadActiveAdhoc()
 	l.merge(snap)
 	return l.follow(sub)
 }
@@ -143,13 +145,13 @@ func (l *loop) event(e *event.Event) {
 	case event.ServerState:
 		l.serverStateChanged()
 	case event.SubscriptionsChanged:
-		if l.adhoc.setActive(e.ServerID, p.URIs) {
+		if l.adhoc.keepActive(e.ServerID, p.URIs) {
 			l.syncAdhoc()
 		}
 	case event.SubscriptionActive, event.ListChanged:
 		l.changed()
 	case event.Gap: // the lost events may have been of any kind
-		l.loadActiveAdhoc()
+		l.adhoc.lost()
 		l.updatedAll()
 		l.serverStateChanged()
 	}
@@ -172,14 +174,18 @@ func (l *loop) merge(snap *status.Snapshot) {
 	enabled := l.servers()
 	l.reconcileHTTPCatalogs(enabled)
 	l.sessions.reconcile(enabled)
+	l.demands.reconcile(enabled)
+	l.tasks.reconcile(time.Now())
 	parts := make([]contribution, 0, len(enabled))
 	refused := map[Refusal]struct{}{}
-	up := map[string]bool{}
+	up := map[string]bool{} // servers that are connected, or that a request can wake
+	ready := map[string]bool{}
 	lists := map[string]map[catalog.Kind]checkedList{}
 	for _, srv := range enabled {
 		st, _ := snap.Server(srv.ID)
 		var known map[catalog.Kind][]catalog.Item
 		known, up[srv.ID] = l.known(srv.ID, st)
+		ready[srv.ID] = st.Connected()
 		c := contribution{
 			id: srv.ID, lists: map[catalog.Kind][]item{}, known: map[catalog.Kind]catalog.List{}, info: serverInfoOf(st.Info),
 			serverState: serverState{tracks: tracks(srv), subscribes: offersUpdates(srv, st.Info), other: l.sessions.otherEra(srv, st.Info),
@@ -195,15 +201,22 @@ func (l *loop) merge(snap *status.Snapshot) {
 			}
 		}
 		for _, k := range []catalog.Kind{catalog.Resources, catalog.Templates} {
+			if l.opts.Names == nil {
+				l.names.record(srv.ID, k, st.Lists[k])
+			}
 			c.known[k] = l.names.known(srv.ID, k)
 		}
 		parts = append(parts, c)
 	}
-	l.ready = up
+	l.ready = ready
 	l.markAway(parts, up, began)
 	v := newView(l.local, parts, l.filter, func(r Refusal) { refused[r] = struct{}{} })
 	v.refused = unlisted(refused)
 	d := v.describe(l.opts.Serve.Instructions, parts)
+	if l.opts.Transparent && v.only != "" {
+		only, _ := snap.Server(v.only)
+		describeAs(&d, only.Info)
+	}
 	d.WatchTasks = l.watchTasks
 	v.variants = l.mergeVariants(snap, parts, lists)
 	l.checked = lists
@@ -227,7 +240,8 @@ func (l *loop) merge(snap *status.Snapshot) {
 	l.nextRefresh = l.done.Add(refreshInterval)
 }
 
-// known returns the most recent lists of a server or HTTP catalog, and whether it is connected.
+// known returns the most recent lists of a server or HTTP catalog, and whether it is connected,
+// asleep or waking.
 func (l *loop) known(id string, st status.ServerStatus) (map[catalog.Kind][]catalog.Item, bool) {
 	if a := l.httpCatalog(id); a != nil {
 		return map[catalog.Kind][]catalog.Item{catalog.Tools: a.up.Catalog().Tools}, a.up.Status().Up
@@ -236,7 +250,7 @@ func (l *loop) known(id string, st status.ServerStatus) (map[catalog.Kind][]cata
 	for k, list := range st.Lists {
 		lists[k] = list
 	}
-	return lists, st.Connected()
+	return lists, st.Connected() || st.Dormant()
 }
 
 // markAway sets the down and drop flags of the contributions, and records when the connection to
@@ -329,12 +343,12 @@ func (l *loop) pins(server string, k catalog.Kind) *serverPins {
 	if l.opts.Pins == nil || k != catalog.Tools {
 		return nil
 	}
-	return l.opts.Pins.of(server)
+	return l.opts.Pins.of(l.alias().of(server))
 }
 
 // Refusal describes a server's item that is not listed or is suspicious.
 type Refusal struct {
-	Server string
+	Server string // exported id, except within the gateway
 	Kind   catalog.Kind
 	Key    string // name or URI that the server uses for the item; not sanitized
 	Reason string // user-readable, on one line
@@ -362,7 +376,7 @@ func (l *loop) report(refused map[Refusal]struct{}) {
 		if _, known := l.refused[r]; known {
 			continue
 		}
-		if l.opts.Refused != nil {
+		if r.Server = l.alias().of(r.Server); l.opts.Refused != nil {
 			l.opts.Refused(r)
 		}
 		if logged++; logged > maxLogged {

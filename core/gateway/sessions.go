@@ -13,7 +13,6 @@ import (
 	"github.com/mcptrack/mcptrack/core/internal/fair"
 	"github.com/mcptrack/mcptrack/core/mcp"
 	"github.com/mcptrack/mcptrack/core/mcpserver"
-	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/session"
 )
 
@@ -210,7 +209,7 @@ func (c *clientSessions) dial(s *clientSession, level map[string]json.RawMessage
 	ctx, cancel := context.WithTimeout(c.life, max(dialTimeout, s.srv.ConnectTimeout))
 	defer cancel()
 	opts := c.opts.Session
-	opts.Logger = c.opts.Logger.With("server", printable.Line(s.srv.ID, 128))
+	opts.Logger = c.opts.Logger.With("server", c.alias().line(s.srv.ID))
 	opts.Client = &session.ClientSide{Capabilities: s.capabilities, Request: s.request, Message: s.message}
 	srv := s.srv
 	if s.era != "" {
@@ -227,7 +226,7 @@ func (c *clientSessions) dial(s *clientSession, level map[string]json.RawMessage
 		return
 	}
 	if err != nil {
-		c.opts.Logger.Warn("cannot open a separate session for a client; the client uses the shared session", "server", s.srv.ID, "err", err)
+		c.opts.Logger.Warn("cannot open a separate session for a client; the client uses the shared session", "server", c.alias().line(s.srv.ID), "err", err)
 		return
 	}
 	if level != nil {

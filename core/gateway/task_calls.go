@@ -46,8 +46,12 @@ func (rt *route) task(ctx context.Context) (json.RawMessage, error) {
 		rt.session = s
 	}
 	raw, err := rt.send(ctx, params)
-	if err == nil && r.Method == mcp.MethodGetTask {
+	switch {
+	case err != nil:
+	case r.Method == mcp.MethodGetTask:
 		g.tasks.add(t, r, rt.used, fields(raw)) // the task may have been started before this process
+	case r.Method == mcp.MethodTaskResult:
+		g.tasks.settle(taskKey{r.Principal, t})
 	}
 	return v.rewriteTask(g.taskIDs(r.Principal, t.server), r.Method, raw), err
 }
@@ -70,6 +74,10 @@ func (rt *route) listTasks(ctx context.Context) (json.RawMessage, error) {
 	}
 	for at < len(v.listsTasks) {
 		server := v.listsTasks[at]
+		if rt.g.tracker.Dormant(server) { // it would be awake if it had tasks
+			at, cursor = at+1, ""
+			continue
+		}
 		params := map[string]json.RawMessage{}
 		if cursor != "" {
 			params["cursor"] = quote(cursor)

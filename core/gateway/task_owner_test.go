@@ -87,7 +87,7 @@ func TestTaskBelongsToItsPrincipal(t *testing.T) {
 					if other == nil || unknown == nil || other.Error() != unknown.Error() {
 						t.Errorf("%s: %s of another client: %v, of an unknown task: %v", when, method, other, unknown)
 					}
-					for _, forged := range []string{"mcptrack://server/docs/t1", "t1", id[:len(id)-1], id + "A", taskIDs{server: "docs"}.export("t1")} {
+					for _, forged := range []string{"mcptrack://server/docs/t1", "t1", id[:len(id)-1], id + "A", taskIDs{server: "docs", alias: "docs"}.export("t1")} {
 						if _, err := o.do(bob, method, `{"taskId":"`+forged+`"}`, tasksCapability); err == nil || err.Error() != unknown.Error() {
 							t.Errorf("%s: %s of %s: %v", when, method, forged, err)
 						}
@@ -193,13 +193,13 @@ func TestReusedTaskID(t *testing.T) {
 // Ids are of limited length, and never ambiguous.
 func TestTaskIDs(t *testing.T) {
 	t.Parallel()
-	n := taskIDs{[]byte("key"), "alice", "a"}
+	n := taskIDs{[]byte("key"), "alice", "a", "a"}
 	for _, id := range []string{"1", `"\u0000/`, strings.Repeat("é", maxTaskID/2)} {
 		exported := n.export(id)
 		if got, ok := n.read(exported); got != id || !ok {
 			t.Errorf("%q, %v", got, ok)
 		}
-		for _, other := range []taskIDs{{[]byte("other"), "alice", "a"}, {n.key, "bob", "a"}, {n.key, "alice", "b"}} {
+		for _, other := range []taskIDs{{[]byte("other"), "alice", "a", "a"}, {n.key, "bob", "a", "a"}, {n.key, "alice", "b", "b"}, {n.key, "alice", "b", "a"}} {
 			if _, ok := other.read(exported); ok {
 				t.Errorf("%v reads it", other)
 			}
@@ -227,7 +227,7 @@ func TestTaskIDsInClientSession(t *testing.T) {
 	t.Parallel()
 	p := &recordingClient{received: make(chan string, 1)}
 	o := newClientSession(config.Server{ID: "docs"}, nil, p)
-	o.ids = taskIDs{[]byte("key"), "alice", "docs"}
+	o.ids = taskIDs{[]byte("key"), "alice", "docs", "docs"}
 	close(o.ready)
 	o.wg.Go(o.run)
 	defer o.close()

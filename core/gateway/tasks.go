@@ -42,11 +42,12 @@ const (
 // them. The zero value is ready to use.
 type taskRegistry struct {
 	mu     sync.Mutex
-	room   fair.Limit            // limits the tasks in byID, by principal
-	byID   map[taskKey]*task     // keyed by principal and task
-	order  []taskKey             // keys of byID, oldest first
-	shared map[target]*task      // tasks in byID that run in shared sessions
-	watch  map[target][]*watcher // clients that listen to a task
+	demand func(server string) (release func()) // keeps a server awake; nil without servers, and when the gateway stops
+	room   fair.Limit                           // limits the tasks in byID, by principal
+	byID   map[taskKey]*task                    // keyed by principal and task
+	order  []taskKey                            // keys of byID, oldest first
+	shared map[target]*task                     // tasks in byID that run in shared sessions
+	watch  map[target][]*watcher                // clients that listen to a task
 }
 
 // taskKey identifies a task of a principal by its server and the server's id for it.
@@ -61,6 +62,26 @@ type task struct {
 	session *clientSession    // session in which the task runs; nil means the shared session
 	client  *mcpserver.Client // legacy client that last requested it; nil if a modern client started it
 	expires time.Time         // after this time, the server may have discarded the task
+	// release ends the demand for the server; nil if the task has ended, or runs in a session of a
+	// client.
+	release func()
+}
+
+// settle lets the server of a task sleep. taskRegistry.mu must be held.
+func (t *task) settle() {
+	if t != nil && t.release != nil {
+		t.release()
+		t.release = nil
+	}
+}
+
+// hasEnded reports whether a task has ended, according to the server's description of it.
+func hasEnded(described map[string]json.RawMessage) bool {
+	switch string(described["status"]) {
+	case `"completed"`, `"failed"`, `"cancelled"`:
+		return true
+	}
+	return false
 }
 
 // watcher is a modern client that listens to tasks (subscriptions/listen with taskIds). send
@@ -83,7 +104,7 @@ func (t *taskRegistry) add(id target, r *mcpserver.Request, s *clientSession, de
 	if len(id.key) > maxTaskID {
 		return
 	}
-	added := &task{taskKey{r.Principal, id}, s, r.Client, time.Now().Add(life)}
+	added := &task{taskKey: taskKey{r.Principal, id}, session: s, client: r.Client, expires: time.Now().Add(life)}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.byID == nil {
@@ -104,6 +125,37 @@ func (t *taskRegistry) add(id target, r *mcpserver.Request, s *clientSession, de
 	}
 	t.byID[added.taskKey] = added
 	t.order = append(t.order, added.taskKey)
+	if s == nil && t.demand != nil && !hasEnded(described) {
+		added.release = t.demand(id.server)
+	}
+}
+
+// settle lets the server of a task sleep, because the task has ended.
+func (t *taskRegistry) settle(k taskKey) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.byID[k].settle()
+}
+
+// reconcile lets the servers sleep whose tasks have expired.
+func (t *taskRegistry) reconcile(now time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, known := range t.byID {
+		if !now.Before(known.expires) {
+			known.settle()
+		}
+	}
+}
+
+// close ends the demand for servers, because the gateway stops.
+func (t *taskRegistry) close() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.demand = nil
+	for _, known := range t.byID {
+		known.settle()
+	}
 }
 
 // drop removes a task from the registry; known may be nil. t.mu must be held.
@@ -111,6 +163,7 @@ func (t *taskRegistry) drop(known *task) {
 	if known == nil {
 		return
 	}
+	known.settle()
 	delete(t.byID, known.taskKey)
 	if t.shared[known.target] == known {
 		delete(t.shared, known.target)
@@ -220,18 +273,20 @@ func (t *taskRegistry) listen(w *watcher, ids []target) (stop func()) {
 type taskIDs struct {
 	key               []byte
 	principal, server string
+	alias             string // the server's exported id
 }
 
 func (b *base) taskIDs(principal, server string) taskIDs {
-	return taskIDs{b.opts.Key, principal, server}
+	return taskIDs{b.opts.Key, principal, server, b.alias().of(server)}
 }
 
 // export returns the id that clients use for a server's task id. If that would be too long, it
 // returns an id that matches no task.
 func (n taskIDs) export(id string) string {
-	named := encode([2]string{n.server, id})
+	named := encode([2]string{n.alias, id})
 	h := hmac.New(sha256.New, n.key)
-	_, _ = h.Write(encode([]string{"task", n.principal, string(named)})) // writing to a hash never fails
+	own := encode([2]string{n.server, id})                             // an id is valid only for the same server, not for another with its exported id
+	_, _ = h.Write(encode([]string{"task", n.principal, string(own)})) // writing to a hash never fails
 	sum := h.Sum(nil)[:taskMAC]
 	if len(id) > maxTaskID {
 		named = nil
@@ -242,10 +297,11 @@ func (n taskIDs) export(id string) string {
 // read is the inverse of export. ok is false if export did not create the id.
 func (n taskIDs) read(exported string) (id string, ok bool) {
 	t, ok := claimedTask(exported)
-	return t.key, ok && t.server == n.server && subtle.ConstantTimeCompare([]byte(n.export(t.key)), []byte(exported)) == 1
+	return t.key, ok && t.server == n.alias && subtle.ConstantTimeCompare([]byte(n.export(t.key)), []byte(exported)) == 1
 }
 
-// claimedTask returns the task that an id refers to, without verifying the id.
+// claimedTask returns the task that an id refers to, with the exported id of its server, without
+// verifying the id.
 func claimedTask(exported string) (target, bool) {
 	text, ok := strings.CutPrefix(exported, taskPrefix)
 	raw, err := base64.RawURLEncoding.DecodeString(text)
@@ -259,6 +315,7 @@ func claimedTask(exported string) (target, bool) {
 func (b *base) verifiedTask(principal, exported string) (target, bool) {
 	t, ok := claimedTask(exported)
 	if ok {
+		t.server = b.internal(t.server)
 		_, ok = b.taskIDs(principal, t.server).read(exported)
 	}
 	return t, ok
@@ -350,6 +407,9 @@ func (g *Gateway) forwardTaskNotification(server, method string, params json.Raw
 	case mcp.NotificationTaskStatus:
 		if known := g.tasks.inShared(id); known != nil && known.client != nil {
 			g.notes.notify(known.client, method, g.taskIDs(known.principal, server).status(params))
+			if hasEnded(fields(params)) {
+				g.tasks.settle(known.taskKey)
+			}
 		}
 	case mcp.NotificationTask:
 		v := g.view.Load()
@@ -414,6 +474,7 @@ func (g *Gateway) watchTasks(ctx context.Context, watch mcpserver.TaskWatch) (kn
 func (g *Gateway) listenToTasks(ctx context.Context, server string, keys []string, capabilities json.RawMessage) {
 	q := session.Request{Method: mcp.MethodListen, Client: capabilities, Timeout: maxTaskLife,
 		Params: map[string]json.RawMessage{"notifications": encode(map[string][]string{"taskIds": keys})}}
+	defer g.tracker.Demand(server)()
 	for ctx.Err() == nil {
 		_, err := g.tracker.Do(ctx, server, q)
 		if _, refused := isRPC(err); refused {

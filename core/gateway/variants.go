@@ -15,7 +15,6 @@ import (
 	"github.com/mcptrack/mcptrack/core/backoff"
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/config"
-	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/session"
 	"github.com/mcptrack/mcptrack/core/status"
 )
@@ -362,7 +361,7 @@ func (s *variants) attempt(ctx context.Context, p *probe, capabilities json.RawM
 	p.next = time.Now().Add(wait)
 	if ctx.Err() == nil {
 		s.opts.Logger.Warn("cannot list a server for clients with additional capabilities; they receive the common lists",
-			"server", p.id, "next", wait.Round(time.Second), "err", err)
+			"server", s.alias().line(p.id), "next", wait.Round(time.Second), "err", err)
 	}
 }
 
@@ -407,7 +406,7 @@ func (s *variants) listAs(ctx context.Context, srv config.Server, base map[catal
 	o := s.opts.Session
 	st, _ := s.tracker.Snapshot().Server(srv.ID)
 	o.Era = st.Info.Era // the result is compared with the lists in the shared session
-	o.Logger, o.OneShot = s.opts.Logger.With("server", printable.Line(srv.ID, 128)), true
+	o.Logger, o.OneShot = s.opts.Logger.With("server", s.alias().line(srv.ID)), true
 	o.Client = &session.ClientSide{Capabilities: capabilities, Request: refuse}
 	srv.Protocol = config.Protocol(o.Era)
 	ctx, cancel := context.WithTimeout(ctx, max(dialTimeout, srv.ConnectTimeout))

@@ -11,6 +11,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/gateway/capindex"
+	"github.com/mcptrack/mcptrack/core/mcp"
 	"github.com/mcptrack/mcptrack/core/mcpserver"
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/session"
@@ -48,6 +49,7 @@ type view struct {
 	filter  filter
 	only    string                // id of the server if there is exactly one; otherwise empty
 	servers map[string]serverView // keyed by server id
+	byAlias map[string]string     // ids of the servers, keyed by exported id
 
 	byKey     map[catalog.Kind]map[string]target // keyed by exported name or URI
 	owners    map[string]owner                   // which server lists a resource, by URI, whether exported or not
@@ -105,12 +107,13 @@ type owner struct {
 // newView merges the contributions of all enabled servers, in any order. Local items have no
 // server, take precedence and keep their names.
 func newView(local contribution, parts []contribution, f filter, refuse func(Refusal)) *view {
-	parts = slices.SortedFunc(slices.Values(parts), func(a, b contribution) int { return strings.Compare(a.id, b.id) })
-	v := &view{filter: f, servers: map[string]serverView{}, byKey: map[catalog.Kind]map[string]target{}, qualified: map[target]struct{}{},
+	parts = slices.SortedFunc(slices.Values(parts), func(a, b contribution) int { return f.alias.compare(a.id, b.id) })
+	v := &view{filter: f, servers: map[string]serverView{}, byAlias: map[string]string{}, byKey: map[catalog.Kind]map[string]target{}, qualified: map[target]struct{}{},
 		extensions: map[string][]string{}, asTask: map[target]struct{}{}}
 	ids := make([]string, len(parts))
 	for i, c := range parts {
 		ids[i] = c.id
+		v.byAlias[f.alias.of(c.id)] = c.id
 		v.servers[c.id] = serverView{c.serverState, map[catalog.Kind]catalog.List{}}
 		if isObject(c.info.tasks["list"]) {
 			v.listsTasks = append(v.listsTasks, c.id)
@@ -123,9 +126,9 @@ func newView(local contribution, parts []contribution, f filter, refuse func(Ref
 	for _, it := range local.lists[catalog.Tools] {
 		own[it.key] = true
 	}
-	names := newNaming(ids, own)
+	names := newNaming(f.alias.all(ids), own)
 	for _, k := range []catalog.Kind{catalog.Resources, catalog.Templates, catalog.Tools, catalog.Prompts} {
-		export := names.export
+		export := func(server, name string) string { return names.export(f.alias.of(server), name) }
 		if k == catalog.Resources || k == catalog.Templates {
 			owners := ownersOf(append(parts, local), k)
 			export = func(server, uri string) string {
@@ -135,7 +138,7 @@ func newView(local contribution, parts []contribution, f filter, refuse func(Ref
 				if k == catalog.Resources {
 					v.qualified[target{server, uri}] = struct{}{}
 				}
-				return qualify(server, uri)
+				return f.alias.qualify(target{server, uri})
 			}
 			if k == catalog.Resources {
 				v.owners = owners
@@ -241,8 +244,8 @@ func (v *view) locate(uri string) (target, bool) {
 	if t, ok := v.byKey[catalog.Resources][uri]; ok {
 		return t, true
 	}
-	if server, original, ok := unqualify(uri); ok {
-		if _, known := v.servers[server]; known {
+	if exported, original, ok := unqualify(uri); ok {
+		if server, known := v.byAlias[exported]; known {
 			return target{server, original}, true
 		}
 	}
@@ -279,12 +282,12 @@ func (v *view) export(t target) string {
 	case t.server == "", !qualified && v.only != "":
 		return t.key
 	case qualified, isQualified(t.key):
-		return qualify(t.server, t.key)
+		return v.filter.alias.qualify(t)
 	}
 	if at, ok := v.locate(t.key); ok && at == t {
 		return t.key
 	}
-	return qualify(t.server, t.key)
+	return v.filter.alias.qualify(t)
 }
 
 // tracks returns a function that reports whether the config requests events about an item of the
@@ -305,14 +308,15 @@ func tracks(srv config.Server) func(catalog.Kind, string) bool {
 	}
 }
 
-// ExportsServer reports whether the server is exported, so that clients may receive events about
+// ExportsServer reports whether the server with this id in the tracker is exported, so that clients may receive events about
 // it.
 func (g *Gateway) ExportsServer(id string) bool {
 	_, ok := g.view.Load().servers[id]
 	return ok
 }
 
-// Exports reports whether clients may receive events about an item of a server, and returns the
+// Exports reports whether clients may receive events about an item of a server, which is specified by
+// its id in the tracker, and returns the
 // exported name or URI of the item: stored if it is not empty, otherwise the current one. The item
 // need not be listed any longer. Clients may receive the events if the config tracks the item, the
 // filter admits it, and it was not refused as invalid.
@@ -336,9 +340,9 @@ func (g *Gateway) Capabilities() capindex.View {
 	v := g.view.Load()
 	snap := g.tracker.Snapshot()
 	var out capindex.View
-	for _, id := range slices.Sorted(maps.Keys(v.servers)) {
+	for _, id := range slices.SortedFunc(maps.Keys(v.servers), v.filter.alias.compare) {
 		st, _ := snap.Server(id)
-		s := capindex.ServerCapabilities{ID: id, State: string(st.State), Name: st.Info.ServerName, Version: st.Info.ServerVersion}
+		s := capindex.ServerCapabilities{ID: v.filter.alias.of(id), State: string(st.State), Name: st.Info.ServerName, Version: st.Info.ServerVersion}
 		s.Lists = make(map[catalog.Kind]catalog.List, len(v.servers[id].exported))
 		for k, list := range v.servers[id].exported {
 			s.Lists[k] = catalog.NewList(slices.Clone(list)) // sorted by key, as the index requires
@@ -437,7 +441,7 @@ func (v *view) describe(own string, parts []contribution) mcpserver.Description 
 		// Every server has an equal share, so that a long text does not displace others.
 		text := shorten(c.info.instructions, (maxInstructions-len(own))/speakers-maxHeading)
 		if v.only == "" {
-			text = "# Server " + shorten(printable.Visible(c.id), maxHeading-16) + "\n\n" + text
+			text = "# Server " + shorten(printable.Visible(v.filter.alias.of(c.id)), maxHeading-16) + "\n\n" + text
 		}
 		if d.Instructions != "" {
 			d.Instructions += "\n\n"
@@ -448,6 +452,16 @@ func (v *view) describe(own string, parts []contribution) mcpserver.Description 
 		d.Tasks = encode(tasks)
 	}
 	return d
+}
+
+// describeAs describes the gateway as its only server.
+func describeAs(d *mcpserver.Description, info session.Info) {
+	if info.ServerName == "" {
+		return
+	}
+	line := func(s string) string { return printable.Line(s, 128) }
+	d.Info = mcp.Implementation{Name: line(info.ServerName), Title: line(info.ServerTitle), Version: line(info.ServerVersion)}
+	d.Offers = &info.Capabilities
 }
 
 // shorten truncates a text to limit bytes at a rune boundary and appends an ellipsis.

@@ -392,3 +392,36 @@ func scriptName(file string) string {
 	}
 	return file
 }
+
+// Memory returns the memory of processes, each with its descendants, in bytes; see [Server]. A
+// process that does not run is omitted.
+func Memory(ctx context.Context, pids []int) (map[int]int64, error) {
+	all, err := processes(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read the process table: %w", err)
+	}
+	children := map[int][]process{}
+	for _, p := range all {
+		children[p.parent] = append(children[p.parent], p)
+	}
+	var sum func(p process, depth int) int64
+	sum = func(p process, depth int) int64 {
+		total := p.memory
+		if depth == 0 {
+			return total // a process table that was read while it changed may contain a cycle
+		}
+		for _, child := range children[p.pid] {
+			total += sum(child, depth-1)
+		}
+		return total
+	}
+	out := map[int]int64{}
+	for _, p := range all {
+		for _, pid := range pids {
+			if p.pid == pid {
+				out[pid] = sum(p, 64)
+			}
+		}
+	}
+	return out, nil
+}

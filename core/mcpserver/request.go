@@ -306,7 +306,7 @@ func (s *Server) eraMembers(cacheable bool) []member {
 	if cacheable {
 		members = append(members, member{"ttlMs", json.RawMessage("0")}, member{"cacheScope", json.RawMessage(`"private"`)})
 	}
-	return append(members, member{"_meta", s.serverMeta})
+	return append(members, member{"_meta", s.about.Load().meta})
 }
 
 // stripConnection removes the members of _meta that concern only the connection, not the request.

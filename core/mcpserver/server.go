@@ -112,9 +112,8 @@ type Server struct {
 		byID map[string]*session
 		room fair.Limit
 	}
-	about      atomic.Pointer[Description]
-	serverMeta json.RawMessage // _meta for modern results
-	slots      *fair.Slots     // limits the running HTTP requests
+	about atomic.Pointer[Description]
+	slots *fair.Slots // limits the running HTTP requests
 
 	ctx    context.Context // done when the server closes
 	cancel context.CancelFunc
@@ -148,7 +147,6 @@ func New(opts Options) *Server {
 	if len(s.opts.Key) == 0 {
 		s.opts.Key = []byte(rand.Text())
 	}
-	s.serverMeta = encode(map[string]mcp.Implementation{mcp.MetaServerInfo: s.opts.info()})
 	return s
 }
 
@@ -186,7 +184,13 @@ func (s *Server) subscriber(principal string, capabilities json.RawMessage, list
 
 // Describe replaces the description that is sent to clients that connect later. Clients that are
 // already connected are not notified.
-func (s *Server) Describe(d Description) { s.about.Store(&d) }
+func (s *Server) Describe(d Description) {
+	if d.Info.Name == "" {
+		d.Info = s.opts.info()
+	}
+	d.meta = encode(map[string]mcp.Implementation{mcp.MetaServerInfo: d.Info})
+	s.about.Store(&d)
+}
 
 // Close ends every stream (a listen ends with its result), cancels requests in flight and waits for
 // all goroutines of the server. If a client does not read, this takes up to one second longer.
@@ -232,6 +236,11 @@ func (s *Server) run(ctx context.Context, f Func, r *Request) (result json.RawMe
 // Description supplements Options in describing the server to clients.
 type Description struct {
 	Instructions string // overrides Options.Instructions
+	// Info overrides the name, title and version in Options, unless its Name is empty.
+	Info mcp.Implementation
+	// Offers limits the declared capabilities to those of another server: tools, prompts, resources,
+	// their subscriptions, and completions. If it is nil, all that have a handler are declared.
+	Offers *mcp.Capabilities
 	// Extensions maps the identifiers of extensions to their capabilities. The methods of an
 	// extension "…/NAME" start with "NAME/" and are handled by Options.Extension.
 	Extensions map[string]json.RawMessage
@@ -246,6 +255,8 @@ type Description struct {
 	// the requested tasks that exist, and must not block. ctx is done when the listen ends. May be
 	// nil.
 	WatchTasks func(ctx context.Context, w TaskWatch) (known []string)
+
+	meta json.RawMessage // _meta for modern results; set by Describe
 }
 
 // TaskWatch describes a subscriptions/listen request for task notifications.
@@ -308,11 +319,16 @@ func (s *Server) offers(method string, modern bool) bool {
 // capabilities returns the capabilities of the server, including its extensions.
 func (s *Server) capabilities(about *Description) json.RawMessage {
 	has := s.opts.listsOffered()
+	of := mcp.Capabilities{Tools: true, Prompts: true, Resources: true, ResourcesSubscribe: true, Completions: true}
+	if about.Offers != nil {
+		of = *about.Offers
+	}
+	tools, prompts, resources := has.Tools && of.Tools, has.Prompts && of.Prompts, has.Resources && of.Resources
 	caps := encode(mcp.Capabilities{
-		Tools: has.Tools, ToolsListChanged: has.Tools,
-		Prompts: has.Prompts, PromptsListChanged: has.Prompts,
-		Resources: has.Resources, ResourcesListChanged: has.Resources, ResourcesSubscribe: has.Resources,
-		Completions: s.opts.Complete != nil,
+		Tools: tools, ToolsListChanged: tools,
+		Prompts: prompts, PromptsListChanged: prompts,
+		Resources: resources, ResourcesListChanged: resources, ResourcesSubscribe: resources && of.ResourcesSubscribe,
+		Completions: s.opts.Complete != nil && of.Completions,
 	})
 	extensions := about.Extensions
 	if has.Events {
@@ -368,7 +384,7 @@ func (s *Server) initialized(m *message) (version string, result json.RawMessage
 		Capabilities json.RawMessage    `json:"capabilities"`
 		Info         mcp.Implementation `json:"serverInfo"`
 		Instructions string             `json:"instructions,omitempty"`
-	}{version, caps, s.opts.info(), about.Instructions}), nil
+	}{version, caps, about.Info, about.Instructions}), nil
 }
 
 // withoutInitialize returns the protocol versions that a client can use without initialize.

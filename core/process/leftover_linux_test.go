@@ -20,7 +20,7 @@ func TestEscapees(t *testing.T) {
 		t.Run(role, func(t *testing.T) {
 			p := start(t, role)
 			pid := pidOf(p)
-			if pgid, err := syscall.Getpgid(pid); err != nil || pgid == p.Pid() {
+			if pgid, err := syscall.Getpgid(pid); err != nil || pgid == p.PID() {
 				t.Fatalf("pid %d should have left the group: %d, %v", pid, pgid, err)
 			}
 			p.Stop(process.Grace{Stdin: 10 * time.Second, Term: 50 * time.Millisecond})
@@ -41,7 +41,7 @@ func TestStopSparesOthers(t *testing.T) {
 	p := start(t, "setsid")
 	pidOf(p)
 	p.Stop(process.Grace{Stdin: 10 * time.Second, Term: 10 * time.Millisecond})
-	if !exists(pid) || !exists(other.Pid()) {
+	if !exists(pid) || !exists(other.PID()) {
 		t.Fatal("the process tree of another Process was signalled")
 	}
 }
@@ -108,7 +108,7 @@ func leaveBehind(t *testing.T) (victim int) {
 	if !exists(victim) {
 		t.Fatal("a child of a living tracker was hit")
 	}
-	if err := syscall.Kill(owner.Pid(), syscall.SIGKILL); err != nil {
+	if err := syscall.Kill(owner.PID(), syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
 	wait(t, owner)
@@ -139,7 +139,7 @@ func TestSweep(t *testing.T) {
 			t.Fatal("another program removed it every time")
 		}
 	}
-	if !exists(mine.Pid()) {
+	if !exists(mine.PID()) {
 		t.Fatal("our own child was hit")
 	}
 }

@@ -132,6 +132,9 @@ func Start(spec Spec) (*Process, error) {
 	return p, nil
 }
 
+// PID returns the process id.
+func (p *Process) PID() int { return p.cmd.Process.Pid }
+
 // Stdin returns the child's standard input. Write blocks while the child does not read; closing
 // stdin or calling Stop unblocks it. Closing it twice is harmless.
 func (p *Process) Stdin() io.WriteCloser { return p.stdin }

@@ -263,7 +263,7 @@ func (s *Session) dialIO(ctx context.Context, conn *wire.Conn, err error, protoc
 		_ = s.Close()
 		return nil, err
 	}
-	info.Transport, info.Push = config.TransportStdio, true
+	info.Transport, info.Push, info.PID = config.TransportStdio, true, conn.PID()
 	return s.attach(conn, info), nil
 }
 

@@ -236,7 +236,7 @@ const maxInstructions = 64 << 10
 func (h handshake) newInfo(era Era, version string, server mcp.Implementation, caps json.RawMessage, instructions string) Info {
 	return Info{
 		Era: era, ProtocolVersion: version,
-		ServerName: h.s.redact.text(server.Name), ServerVersion: h.s.redact.text(server.Version),
+		ServerName: h.s.redact.text(server.Name), ServerTitle: h.s.redact.text(server.Title), ServerVersion: h.s.redact.text(server.Version),
 		Capabilities: mcp.ParseCapabilities(caps), RawCapabilities: caps,
 		Instructions: strings.ToValidUTF8(instructions[:min(len(instructions), maxInstructions)], ""),
 	}

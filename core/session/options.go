@@ -95,11 +95,13 @@ type Info struct {
 	Other           Era // the other era, if the server is known to support both
 	ProtocolVersion string
 	ServerName      string
+	ServerTitle     string
 	ServerVersion   string
 	Capabilities    Capabilities
 	RawCapabilities json.RawMessage // as sent by the server
 	Instructions    string          // as sent by the server: untrusted, at most 64 KiB
 	Push            bool            // whether the server can send notifications
+	PID             int             // id of the process that mcptrack started; 0 if there is none
 }
 
 // Capabilities contains the capabilities that a server declares.

@@ -20,7 +20,8 @@ import (
 )
 
 // A Client makes requests to one tracked server, caches the results and publishes them as events,
-// and subscribes to resources. It is stateless: all Clients of one server are equivalent.
+// and subscribes to resources. It is stateless: all Clients of one server with the same owner (see
+// [Tracker.ClientOf]) are equivalent.
 //
 // Every request is sent to the server; the last results are available from [Client.Cache]. Cached
 // resources that are tracked, because of the config or a subscription, are read again when the
@@ -33,11 +34,16 @@ import (
 type Client struct {
 	t      *Tracker
 	server string
+	owner  any // owner of the subscriptions; comparable
 }
 
 // Client returns a client for the server with the given ID. The server need not be in the config
 // yet.
-func (t *Tracker) Client(server string) *Client { return &Client{t, server} }
+func (t *Tracker) Client(server string) *Client { return t.ClientOf(server, nil) }
+
+// ClientOf is like Client for one of several users of the tracker, each with a different owner,
+// which must be comparable: a resource stays subscribed to until every owner has unsubscribed.
+func (t *Tracker) ClientOf(server string, owner any) *Client { return &Client{t, server, owner} }
 
 // Cache returns the cache of results for requests to the server.
 func (c *Client) Cache() cache.View { return c.t.caches.View(c.server) }

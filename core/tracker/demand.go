@@ -24,8 +24,10 @@ type demands struct {
 
 type demand struct {
 	users   int
-	ended   time.Time     // when users last became 0
-	changed chan struct{} // closed and replaced when users becomes 0 or 1
+	keepers int
+	ended   time.Time     // when users or keepers last became 0; zero if nobody has needed the server yet
+	retired bool          // the worker ends the session with the server, and has not yet published this
+	changed chan struct{} // closed and replaced when users or keepers becomes 0 or 1; closed when the demand is deleted
 }
 
 // of returns the demand for a server. d.mu must be held.
@@ -39,57 +41,113 @@ func (d *demands) of(server string) *demand {
 	return d.byServer[server]
 }
 
-// count adds n to the users of a server.
-func (d *demands) count(server string, n int) {
+// count adds to the users and the keepers of a server.
+func (d *demands) count(server string, users, keepers int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	of := d.of(server)
-	before := of.users
-	if of.users += n; (before == 0) == (of.users == 0) {
+	hadUsers, hadKeepers := of.users > 0, of.keepers > 0
+	of.users += users
+	of.keepers += keepers
+	if hadUsers == (of.users > 0) && hadKeepers == (of.keepers > 0) {
 		return
 	}
-	of.ended = time.Now()
+	if hadUsers && of.users == 0 || hadKeepers && of.keepers == 0 && !of.ended.IsZero() {
+		of.ended = time.Now()
+	}
 	close(of.changed)
 	of.changed = make(chan struct{})
 }
 
-// until returns how long a server stays connected without further demand: forever if it has users.
-// It also returns a channel that is closed when that changes.
-func (d *demands) until(server string, idle time.Duration) (left time.Duration, forever bool, changed <-chan struct{}) {
+// until returns when a server that is idle for the given time goes to sleep: zero if somebody needs
+// it or, unless it is asleep, keeps it. It also returns a channel that is closed when that changes.
+func (d *demands) until(server string, idle time.Duration, asleep bool) (at time.Time, changed <-chan struct{}) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	of := d.of(server)
-	if of.users > 0 {
-		return 0, true, of.changed
+	if of.users > 0 || of.keepers > 0 && !asleep && !of.ended.IsZero() {
+		return time.Time{}, of.changed
 	}
-	if of.ended.IsZero() { // it was never needed
-		return 0, false, of.changed
-	}
-	return time.Until(of.ended.Add(idle)), false, of.changed
+	return of.ended.Add(idle), of.changed // long ago if nobody has needed the server yet
+}
+
+// retire reports whether a server has been idle for the given time. From then on it counts as
+// dormant, so that a request that needs it does not use the session that is about to end.
+func (d *demands) retire(server string, idle time.Duration) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	of := d.of(server)
+	of.retired = of.users == 0 && of.keepers == 0 && !time.Now().Before(of.ended.Add(idle))
+	return of.retired
+}
+
+// unretire records that the end of a server's session has been published.
+func (d *demands) unretire(server string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.of(server).retired = false
+}
+
+func (d *demands) isRetired(server string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	of := d.byServer[server]
+	return of != nil && of.retired
+}
+
+// any reports whether a server has users.
+func (d *demands) any(server string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	of := d.byServer[server]
+	return of != nil && of.users > 0
 }
 
 // forget deletes the demand for a server without users.
 func (d *demands) forget(server string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if of := d.byServer[server]; of != nil && of.users == 0 {
+	if of := d.byServer[server]; of != nil && of.users == 0 && of.keepers == 0 {
+		close(of.changed)
 		delete(d.byServer, server)
 	}
 }
 
 // Demand keeps a server connected until release is called and for [config.Server.Idle] after that.
-// It wakes a server that is asleep; see [Options.OnDemand]. The caller must call release once.
+// It wakes a server that is asleep; see [Options.OnDemand]. The server need not be in the config
+// yet. The caller must call release; further calls have no effect.
 func (t *Tracker) Demand(server string) (release func()) {
 	if !t.opts.OnDemand {
 		return func() {}
 	}
-	t.demands.count(server, 1)
-	return sync.OnceFunc(func() { t.demands.count(server, -1) })
+	return t.count(server, 1, 0)
 }
 
-// Dormant reports whether a server is asleep, or has been woken and is not yet connected.
+// Keep keeps a server connected like [Tracker.Demand], but does not wake it.
+func (t *Tracker) Keep(server string) (release func()) {
+	if !t.opts.OnDemand {
+		return func() {}
+	}
+	return t.count(server, 0, 1)
+}
+
+func (t *Tracker) count(server string, users, keepers int) (release func()) {
+	t.demands.count(server, users, keepers)
+	return sync.OnceFunc(func() {
+		t.demands.count(server, -users, -keepers)
+		if !t.store.knows(server) { // it was removed while it was needed
+			t.demands.forget(server)
+		}
+	})
+}
+
+// OnDemand reports whether the tracker connects its servers on demand.
+func (t *Tracker) OnDemand() bool { return t.opts.OnDemand }
+
+// Dormant reports whether a server is asleep, is about to be, or has been woken and is not yet
+// connected.
 func (t *Tracker) Dormant(server string) bool {
-	return t.opts.OnDemand && t.store.dormant(server)
+	return t.opts.OnDemand && (t.demands.isRetired(server) || t.store.dormant(server))
 }
 
 // dormant reports whether a server is asleep or waking.
@@ -103,56 +161,46 @@ func (s *store) dormant(id string) bool {
 // idle returns how long a server stays connected without users.
 func idle(srv *config.Server) time.Duration { return cmp.Or(srv.Idle, config.DefaultIdle) }
 
-// asleep reports whether the worker must not connect because nobody needs the server.
-func (w *worker) asleep() bool {
+// sleepsAt returns when the server goes to sleep unless somebody needs it: zero if it does not. It
+// also returns a channel that is closed when that changes; nil if it never does.
+func (w *worker) sleepsAt() (at time.Time, changed <-chan struct{}) {
 	if !w.opts.OnDemand {
-		return false
+		return time.Time{}, nil
 	}
-	left, forever, _ := w.t.demands.until(w.id, idle(&w.srv))
-	return !forever && left <= 0
+	return w.t.demands.until(w.id, idle(&w.srv), w.waking)
 }
 
-// sleep publishes that the server is asleep, and waits until somebody needs it, a new config entry
-// arrives, or ctx ends.
-func (w *worker) sleep(ctx context.Context) {
+// fallAsleep publishes that the server is asleep.
+func (w *worker) fallAsleep() {
 	w.retries.reset()
+	w.waking = true
 	w.publishState(event.ServerState{State: event.Pending, Reason: status.Asleep}, nil)
-	for w.asleep() {
-		_, _, changed := w.t.demands.until(w.id, idle(&w.srv))
+}
+
+// sleep waits until somebody needs the server. It returns early if ctx ends or if a new config entry
+// prevents connecting, and reports whether it waited at all.
+func (w *worker) sleep(ctx context.Context) (slept bool) {
+	for {
+		at, needed := w.sleepsAt()
+		if at.IsZero() || time.Now().Before(at) {
+			return slept
+		}
+		if !w.waking {
+			w.fallAsleep()
+		}
+		slept = true
+		w.eras.closeNext()
 		select {
 		case <-ctx.Done():
-			return
-		case <-changed:
+			return slept
+		case <-needed:
+		case <-w.restarts: // there is no connection to close
+		case <-w.hasten:
 		case next := <-w.offers:
 			w.adopt(next)
 			if _, ok := unconnected(&w.srv); ok {
-				return
+				return slept
 			}
-		}
-	}
-	w.waking = true
-}
-
-// endWhenIdle cancels a session with errIdle when nobody has needed the server for its idle time.
-// It returns when ctx ends.
-func (w *worker) endWhenIdle(ctx context.Context, idle time.Duration, cancel context.CancelCauseFunc) {
-	for {
-		left, forever, changed := w.t.demands.until(w.id, idle)
-		var over <-chan time.Time
-		if !forever {
-			if left <= 0 {
-				cancel(errIdle)
-				return
-			}
-			timer := time.NewTimer(left)
-			defer timer.Stop()
-			over = timer.C
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-changed:
-		case <-over:
 		}
 	}
 }

@@ -46,10 +46,16 @@ func (e *eras) learn(info session.Info) (another bool) {
 // forget closes the session opened by an era trial, if any, and discards everything learned about
 // the eras.
 func (e *eras) forget() {
+	e.closeNext()
+	*e = eras{}
+}
+
+// closeNext closes the session opened by an era trial, if it was not used yet.
+func (e *eras) closeNext() {
 	if e.next != nil {
 		_ = e.next.Close()
+		e.next = nil
 	}
-	*e = eras{}
 }
 
 // lacks describes which changes a server does not announce although they are tracked.

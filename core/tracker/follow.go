@@ -56,7 +56,7 @@ func newSessionFollower(w *worker, s *session.Session) *sessionFollower {
 		trials:   make(chan eraTrial, 1),
 		reloads:  cacheReloads{queue: map[string]event.Cause{}, done: make(chan struct{}, 1)},
 		syncs:    syncs{results: make(chan syncResult, 1)},
-		clients:  clientSubscriptions{conn: conn, wanted: map[string]bool{}},
+		clients:  clientSubscriptions{conn: conn, wanted: map[string]bool{}, owners: map[string]map[any]bool{}},
 		liveness: liveness{results: make(chan pingResult, 1)},
 	}
 	f.jobs.ctx, f.jobs.cancel = context.WithCancel(context.Background())
@@ -90,10 +90,16 @@ func (f *sessionFollower) run(ctx context.Context) error {
 			f.gap("this machine or process was suspended", now)
 			f.liveness.pingNow(now)
 		}
+		sleepsAt, demand := f.w.sleepsAt()
+		if !sleepsAt.IsZero() && !now.Before(sleepsAt) && f.w.t.demands.retire(f.w.id, idle(&f.w.srv)) {
+			f.drain(errIdle)
+			return errIdle
+		}
 		f.due(now)
 		f.startReads()
-		timer.Reset(time.Until(f.clock.expect(f.wakeAt())))
+		timer.Reset(time.Until(f.clock.expect(earliest(f.wakeAt(), sleepsAt))))
 		select {
+		case <-demand:
 		case <-ctx.Done():
 			f.drain(context.Cause(ctx))
 			return context.Cause(ctx)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/printable"
@@ -106,17 +107,38 @@ func (c *connection) callAll(ctx context.Context, calls []config.ToolCall, log *
 }
 
 // OnMessage registers a function that receives the notifications not related to tracking, such as
-// notifications/tasks. It is called by the goroutine that reads from the server, so it must not
-// block. OnMessage must be called before Run.
-func (t *Tracker) OnMessage(f func(server, method string, params json.RawMessage)) { t.messages = f }
+// notifications/tasks, until remove is called. It is called by the goroutine that reads from the
+// server, so it must not block; a call may still be running when remove returns. Any number of
+// functions can be registered, at any time.
+func (t *Tracker) OnMessage(f func(server, method string, params json.RawMessage)) (remove func()) {
+	own := &messageHandler{f}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.messages = append(slices.Clip(t.messages), own)
+	return func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.messages = slices.DeleteFunc(slices.Clone(t.messages), func(h *messageHandler) bool { return h == own })
+	}
+}
 
-// dial wraps next in a DialFunc whose sessions pass unrelated notifications to the function
+// messageHandler is a function registered with OnMessage.
+type messageHandler struct {
+	handle func(server, method string, params json.RawMessage)
+}
+
+// dial wraps next in a DialFunc whose sessions pass unrelated notifications to the functions
 // registered with OnMessage.
 func (t *Tracker) dial(next session.DialFunc) session.DialFunc {
 	return func(ctx context.Context, srv config.Server, opts session.Options) (*session.Session, error) {
-		if f := t.messages; f != nil {
-			opts.Client = &session.ClientSide{Message: func(method string, params json.RawMessage) { f(srv.ID, method, params) }}
-		}
+		opts.Client = &session.ClientSide{Message: func(method string, params json.RawMessage) {
+			t.mu.Lock()
+			handlers := t.messages
+			t.mu.Unlock()
+			for _, h := range handlers {
+				h.handle(srv.ID, method, params)
+			}
+		}}
 		return next(ctx, srv, opts)
 	}
 }

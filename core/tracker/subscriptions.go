@@ -21,17 +21,22 @@ func (c *Client) Subscribe(ctx context.Context, uri string) error {
 	if uri == "" {
 		return errors.New("subscribe: no URI")
 	}
-	return c.changeSubscription(ctx, &subscriptionRequest{uri: uri, subscribe: true, done: make(chan error, 1)})
+	return c.changeSubscription(ctx, &subscriptionRequest{uri: uri, owner: c.owner, subscribe: true, done: make(chan error, 1)})
 }
 
 // Unsubscribe ends a subscription made by Subscribe; if there is none, it does nothing. A resource
-// selected by the config remains tracked.
+// selected by the config, or subscribed to by another owner, remains tracked.
 func (c *Client) Unsubscribe(ctx context.Context, uri string) error {
-	return c.changeSubscription(ctx, &subscriptionRequest{uri: uri, done: make(chan error, 1)})
+	return c.changeSubscription(ctx, &subscriptionRequest{uri: uri, owner: c.owner, done: make(chan error, 1)})
+}
+
+// UnsubscribeAll ends all subscriptions of the client's owner. It does not wait for the server.
+func (c *Client) UnsubscribeAll(ctx context.Context) error {
+	return c.changeSubscription(ctx, &subscriptionRequest{owner: c.owner, all: true, done: make(chan error, 1)})
 }
 
 // Subscribed reports whether the resource is subscribed to in the live session as a result of
-// Subscribe.
+// Subscribe, by any owner.
 func (c *Client) Subscribed(uri string) bool {
 	_, ok := slices.BinarySearch(c.subscriptions(), uri)
 	return ok
@@ -52,7 +57,9 @@ func (c *Client) subscriptions() []string {
 // subscriptionRequest is a client's request to change the subscriptions.
 type subscriptionRequest struct {
 	uri       string
+	owner     any
 	subscribe bool
+	all       bool       // unsubscribe from everything; uri is empty
 	done      chan error // receives one result; capacity 1, so that the worker never blocks
 }
 
@@ -86,9 +93,10 @@ func (c *Client) changeSubscription(ctx context.Context, q *subscriptionRequest)
 type clientSubscriptions struct {
 	conn *connection
 
-	wanted  map[string]bool        // by URI; true once the server has agreed
-	waiting []*subscriptionRequest // requests to be handled by the next sync
-	syncing []*subscriptionRequest // requests handled by the running sync
+	wanted  map[string]bool         // by URI; true once the server has agreed
+	owners  map[string]map[any]bool // the owners that asked for each of them
+	waiting []*subscriptionRequest  // requests to be handled by the next sync
+	syncing []*subscriptionRequest  // requests handled by the running sync
 }
 
 // uris returns the sorted URIs that clients want to be subscribed to.
@@ -103,7 +111,18 @@ func (c *clientSubscriptions) begin() {
 // immediately, or leaves it to the next sync.
 func (f *sessionFollower) changeSubscription(q *subscriptionRequest) {
 	c, cov := &f.clients, &f.coverage
+	if q.all {
+		f.unsubscribeAll(q.owner)
+		q.done <- nil
+		return
+	}
 	agreed, known := c.wanted[q.uri]
+	if q.subscribe {
+		c.own(q.uri, q.owner)
+	} else if c.disown(q.uri, q.owner); len(c.owners[q.uri]) > 0 {
+		q.done <- nil
+		return
+	}
 	switch {
 	case q.subscribe && known && agreed, !q.subscribe && !known:
 		q.done <- nil
@@ -127,6 +146,37 @@ func (f *sessionFollower) changeSubscription(q *subscriptionRequest) {
 	}
 	c.waiting = append(c.waiting, q)
 	f.syncs.pending.merge(syncRequest{subscribe: true})
+}
+
+// unsubscribeAll ends all subscriptions of an owner.
+func (f *sessionFollower) unsubscribeAll(owner any) {
+	c, changed := &f.clients, false
+	for uri, agreed := range c.wanted {
+		if c.disown(uri, owner); len(c.owners[uri]) > 0 {
+			continue
+		}
+		delete(c.wanted, uri)
+		changed = changed || agreed
+		f.syncs.pending.merge(syncRequest{subscribe: true})
+	}
+	if changed {
+		c.announce()
+	}
+}
+
+// own records that an owner asked for a resource.
+func (c *clientSubscriptions) own(uri string, owner any) {
+	if c.owners[uri] == nil {
+		c.owners[uri] = map[any]bool{}
+	}
+	c.owners[uri][owner] = true
+}
+
+// disown records that an owner does not ask for a resource any longer.
+func (c *clientSubscriptions) disown(uri string, owner any) {
+	if delete(c.owners[uri], owner); len(c.owners[uri]) == 0 {
+		delete(c.owners, uri)
+	}
 }
 
 // answer answers the requests handled by a finished sync. It reports whether another sync is needed
@@ -160,6 +210,7 @@ func (c *clientSubscriptions) answer(r syncResult, cov *coverage) (again bool) {
 			}
 			if known {
 				delete(c.wanted, q.uri)
+				delete(c.owners, q.uri)
 				again = true
 			}
 		}
@@ -190,6 +241,7 @@ func (c *clientSubscriptions) announce() {
 // end ends all subscriptions because the session ends, and publishes this if there were any.
 func (c *clientSubscriptions) end() {
 	clear(c.wanted)
+	clear(c.owners)
 	if len(*c.conn.subscriptions.Load()) > 0 {
 		c.announce()
 	}

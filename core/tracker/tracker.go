@@ -3,7 +3,6 @@ package tracker
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"log/slog"
 	"math"
@@ -136,14 +135,13 @@ type Tracker struct {
 	applied chan struct{}
 	demands demands // used only with Options.OnDemand
 
-	mu      sync.Mutex         // guards the fields below
-	workers map[string]*worker // written only by Run
-	newest  *config.Config     // the last config applied
-	applies uint64             // number of configs passed to Apply
-	taken   uint64             // number of those that Run has taken or skipped
-	took    chan struct{}      // closed and replaced by Run whenever taken increases
-
-	messages func(server, method string, params json.RawMessage) // set by OnMessage before Run
+	mu       sync.Mutex         // guards the fields below
+	workers  map[string]*worker // written only by Run
+	newest   *config.Config     // the last config applied
+	applies  uint64             // number of configs passed to Apply
+	taken    uint64             // number of those that Run has taken or skipped
+	took     chan struct{}      // closed and replaced by Run whenever taken increases
+	messages []*messageHandler  // registered with OnMessage; replaced, never modified
 }
 
 // New returns a tracker with no servers. It does not start any goroutines.
@@ -400,7 +398,7 @@ func (t *Tracker) Settled(ctx context.Context, servers ...string) (*status.Snaps
 	defer cancel()
 	snap, sub := t.Subscribe(ctx)
 	for {
-		if settled(snap, servers) {
+		if t.settled(snap, servers) {
 			return snap, nil
 		}
 		if batch := sub.Next(); batch == nil {
@@ -411,10 +409,13 @@ func (t *Tracker) Settled(ctx context.Context, servers ...string) (*status.Snaps
 }
 
 // settled reports whether the given servers, or all if there are none, have been tried once.
-func settled(s *status.Snapshot, servers []string) bool {
+func (t *Tracker) settled(s *status.Snapshot, servers []string) bool {
 	return !slices.ContainsFunc(s.Servers, func(st status.ServerStatus) bool {
-		return (len(servers) == 0 || slices.Contains(servers, st.ID)) &&
-			st.Attempt == 0 && (st.State == event.Pending && st.Reason != status.Asleep || st.State == event.Connecting)
+		if len(servers) > 0 && !slices.Contains(servers, st.ID) || st.Attempt > 0 {
+			return false
+		}
+		asleep := st.State == event.Pending && st.Reason == status.Asleep && !t.demands.any(st.ID)
+		return (st.State == event.Pending || st.State == event.Connecting) && !asleep
 	})
 }
 

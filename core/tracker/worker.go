@@ -52,7 +52,7 @@ type worker struct {
 	began      time.Time  // when the last attempt to connect started
 	missed     int        // unannounced changes since the connection settings last changed
 	unreliable bool       // polled because it failed to announce changes
-	waking     bool       // the server was asleep before the next attempt to connect
+	waking     bool       // it was published that the server is asleep; the next attempt to connect wakes it
 
 	// State used for publishing and logging:
 	state       event.State       // last published state
@@ -110,12 +110,12 @@ func (w *worker) run(ctx context.Context) {
 	defer w.eras.forget()
 	for ctx.Err() == nil {
 		if st, ok := unconnected(&w.srv); ok {
+			w.waking = false
 			w.setState(st)
 			w.wait(ctx, 0)
 			continue
 		}
-		if w.asleep() {
-			w.sleep(ctx)
+		if w.sleep(ctx) {
 			continue
 		}
 		again, err := w.connectAndFollow(ctx)
@@ -198,18 +198,6 @@ func (w *worker) connectAndFollow(ctx context.Context) (again time.Time, err err
 	began := time.Now()
 	f := newSessionFollower(w, s)
 	f.openToClients()
-	if w.opts.OnDemand {
-		watched := make(chan struct{}) // closed when the goroutine below has ended
-		idle := idle(&w.srv)
-		go func() {
-			defer close(watched)
-			w.endWhenIdle(sctx, idle, cancel)
-		}()
-		defer func() {
-			cancel(nil)
-			<-watched
-		}()
-	}
 	err = f.run(sctx)
 	f.closeToClients()
 	if errors.Is(context.Cause(ctx), errRemoved) {
@@ -219,10 +207,16 @@ func (w *worker) connectAndFollow(ctx context.Context) (again time.Time, err err
 	if time.Since(began) >= healthyAfter {
 		w.retries.reset()
 	}
-	if ctx.Err() != nil {
+	switch {
+	case ctx.Err() != nil:
 		w.setState(event.ServerState{State: event.Stopping, Reason: reasonOf(context.Cause(ctx))})
-	} else if !errors.Is(err, errSuperseded) && !errors.Is(err, errIdle) {
+	case errors.Is(err, errIdle):
+		w.fallAsleep()
+	case !errors.Is(err, errSuperseded):
 		again = w.failed(err, "disconnected")
+	}
+	if errors.Is(err, errIdle) {
+		w.t.demands.unretire(w.id)
 	}
 	f.close() // after publishing the state, because closing may take seconds
 	if s.Info().Era == session.EraModern && !f.ready && s.Info().Transport == config.TransportStdio && w.eras.use == session.EraModern {

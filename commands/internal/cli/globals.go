@@ -65,6 +65,12 @@ func (g *Globals) AddFlags(root *cobra.Command) {
 	_ = root.MarkPersistentFlagFilename("config", "json", "jsonc", "toml", "yaml", "yml")
 }
 
+// ForClient returns flags with which a client's config is read: the named config, or that of the
+// named host, or the first one in the client's folder.
+func (g *Globals) ForClient(config, host, folder string) *Globals {
+	return &Globals{Config: config, Host: host, Workspace: folder, level: g.level, Quiet: true}
+}
+
 // AddDemo adds --demo to a command that reads its config with Load or Read, which then return a
 // config with only the built-in server.
 func (g *Globals) AddDemo(cmd *cobra.Command) {

@@ -40,6 +40,14 @@ func StartProcess(spec process.Spec, grace process.Grace, cfg Config) (*Conn, er
 	return newConn(cfg).startStdio(&stdioConn{lines: p.Stdout(), process: p, grace: grace}, p.Stdin())
 }
 
+// PID returns the id of the process that StartProcess started, or 0.
+func (c *Conn) PID() int {
+	if c.stdio == nil || c.stdio.process == nil {
+		return 0
+	}
+	return c.stdio.process.PID()
+}
+
 // OverIO connects to a running server: it reads from r and writes to w, one message per line. Close
 // closes w, and also r if it is an io.Closer.
 func OverIO(r io.Reader, w io.WriteCloser, cfg Config) (*Conn, error) {

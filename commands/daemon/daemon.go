@@ -1,0 +1,483 @@
+// Package daemon implements the daemon command, which runs one set of servers for all clients of a
+// user, and its subcommands status, stop and logs. The daemon itself is core/daemon.
+//
+// Library: natefinch/lumberjack.v2 limits the size of the log file (small, stable, MIT).
+package daemon
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+	"gopkg.in/natefinch/lumberjack.v2"
+
+	"github.com/mcptrack/mcptrack/commands/internal/cli"
+	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/daemon"
+	"github.com/mcptrack/mcptrack/core/daemon/wire"
+	"github.com/mcptrack/mcptrack/core/engine"
+	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/gateway"
+	"github.com/mcptrack/mcptrack/core/machine"
+	"github.com/mcptrack/mcptrack/core/mcpserver"
+	"github.com/mcptrack/mcptrack/core/printable"
+	"github.com/mcptrack/mcptrack/core/secretfile"
+	"github.com/mcptrack/mcptrack/core/session"
+	"github.com/mcptrack/mcptrack/core/tracker"
+	"github.com/mcptrack/mcptrack/output/lines"
+)
+
+type options struct {
+	cli.ConnectFlags
+	cli.JournalFlags
+	cli.RetentionFlags
+	idle     time.Duration
+	started  bool // by a client
+	replace  bool // the running daemon
+}
+
+// Command returns the daemon command.
+func Command(env *cli.Env, g *cli.Globals) *cobra.Command {
+	var opts options
+	cmd := &cobra.Command{
+		Use:   "daemon",
+		Short: "Run one set of servers for all sessions of your user",
+		Long: `Runs the daemon in the foreground, as systemd and launchd expect it. Usually you
+need not run it: mcptrack attach starts it when it is needed, and it ends when no
+client has been connected for --idle.
+
+The daemon starts each server once, for all clients that use the same command, arguments,
+environment, folder and login. A server starts when a client first needs it, and stops
+after "idle" in its config entry (default 10m) without clients. See mcptrack help daemon.
+
+There is one daemon per user. Its socket is daemon.sock in $XDG_RUNTIME_DIR/mcptrack, or
+what MCPTRACK_SOCKET names; only processes of the same user may connect.
+
+Exit codes: 0 stopped, or idle; 1 failed, or another daemon is running; 2 wrong usage.`,
+		Annotations: cli.ManualPage("daemon"),
+		Example: `  mcptrack daemon
+  mcptrack daemon status
+  mcptrack daemon logs --tail 20
+  mcptrack daemon stop`,
+		Args: cli.Args(0, 0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := opts.ConnectFlags.Parse(); err != nil {
+				return err
+			}
+			if err := opts.RetentionFlags.Parse(); err != nil {
+				return err
+			}
+			if opts.idle < 0 {
+				return cli.Usage("--idle must not be negative")
+			}
+			return run(cmd.Context(), env, g, opts)
+		},
+	}
+	f := cmd.Flags()
+	f.DurationVar(&opts.idle, "idle", 10*time.Minute, "`DURATION` without clients after which the daemon ends; 0 means never")
+	f.StringVar(&opts.Dir, "data-dir", "", "`DIR` for stored events (default: mcptrack/daemon in the XDG state directory)")
+	_ = cmd.MarkFlagDirname("data-dir")
+	opts.RetentionFlags.Add(cmd)
+	opts.AddServing(cmd)
+	f.BoolVar(&opts.started, "started", false, "a client started this process: log to the file that daemon logs shows")
+	f.BoolVar(&opts.replace, "replace", false, "take over from the running daemon")
+	_ = f.MarkHidden("started")
+	_ = f.MarkHidden("replace")
+	cmd.AddCommand(newStatus(env, g), newStop(env, g), newLogs(env, g))
+	return cmd
+}
+
+// dataDir returns the directory for the daemon's data.
+func (o *options) dataDir(env *cli.Env) (string, error) {
+	dir := cmp.Or(o.Dir, env.StateDir("daemon"))
+	if dir == "" {
+		return "", cli.Usage("no home directory to store events in; set --data-dir")
+	}
+	return dir, os.MkdirAll(dir, 0o700)
+}
+
+// logFile returns the path of the log of a daemon that a client started.
+func logFile(env *cli.Env) string { return filepath.Join(env.StateDir("daemon"), "daemon.log") }
+
+// keptContent is the total size of the texts that the daemon keeps for history and diff.
+const keptContent = 256 << 20
+
+// window is the period within which updates of one resource are merged. It is short because clients
+// wait for updates.
+const window = 200 * time.Millisecond
+
+func run(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) error {
+	log, closeLog, err := opts.logger(env, g)
+	if err != nil {
+		return err
+	}
+	defer closeLog()
+	dir, err := opts.dataDir(env)
+	if err != nil {
+		return err
+	}
+	opts.Dir = dir
+	key, err := secretfile.Key(filepath.Join(dir, "daemon.key"))
+	if err != nil {
+		return err
+	}
+	socket, err := wire.Socket(env.LookupEnv)
+	if err != nil {
+		return err
+	}
+	build := wire.ThisBuild(env.Version)
+	lock, ln, err := opts.takeSocket(ctx, env, socket, build)
+	if err != nil {
+		return err
+	}
+	defer lock.Release()
+	defer func() { _ = ln.Close() }()
+	keep := opts.Keep
+	keep.Content = keptContent
+	stored, err := opts.JournalFlags.Open(ctx, env, log, keep)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err := stored.Close(); err != nil {
+			log.Warn("cannot store the last events", "err", err)
+		}
+	}()
+	sessions := opts.SessionOptions(env, g)
+	e, err := engine.New(ctx, engine.Desired{}, stored, engine.Options{Logger: log, Tracker: tracker.Options{
+		Dial: env.Dial, Session: sessions, Logger: log, AllLists: true, OnDemand: true, Window: window, Texts: true}})
+	if err != nil {
+		return err
+	}
+	d := daemon.New(daemon.Options{
+		Engine: e, Build: build, Socket: socket, Key: key, Idle: opts.idle, Logger: log,
+		Open:    func(ctx context.Context, c daemon.Client) (daemon.Source, error) { return open(ctx, env, g, log, c) },
+		Gateway: gatewayOptions(env, sessions, key, log),
+		Memory: func(pids []int) map[int]int64 {
+			used, err := machine.Memory(context.WithoutCancel(ctx), pids)
+			if err != nil {
+				log.Debug("cannot read the memory of the servers", "err", err)
+			}
+			return used
+		},
+	})
+	log.Info("the daemon is ready", "socket", socket, "pid", os.Getpid(), "version", env.Version)
+	if !opts.started {
+		fmt.Fprintf(env.Err, "listening on %s\n", printable.Line(socket, 200))
+	}
+	err = d.Run(ctx, ln)
+	log.Info("the daemon has ended", "reason", err)
+	if errors.Is(err, daemon.ErrIdle) || errors.Is(err, daemon.ErrStopped) || errors.Is(err, daemon.ErrHandover) {
+		return nil
+	}
+	return err
+}
+
+// logger returns the daemon's logger. A daemon that a client started logs to a file of limited size.
+func (o *options) logger(env *cli.Env, g *cli.Globals) (*slog.Logger, func(), error) {
+	if !o.started {
+		return g.Logger(env), func() {}, nil
+	}
+	file := logFile(env)
+	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+		return nil, nil, err
+	}
+	w := &lumberjack.Logger{Filename: file, MaxSize: 4, MaxBackups: 1} // MiB
+	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: slog.LevelInfo})), func() { _ = w.Close() }, nil
+}
+
+// handoverTime limits how long the running daemon may take to answer what is in flight and to close
+// its log.
+const handoverTime = 30 * time.Second
+
+// takeSocket takes the lock and the socket of the user's daemon. With --replace it first asks the
+// running daemon to hand over.
+func (o *options) takeSocket(ctx context.Context, env *cli.Env, socket string, build wire.Build) (*wire.Lock, net.Listener, error) {
+	lock, err := wire.Acquire(ctx, socket, false)
+	switch {
+	case errors.Is(err, wire.ErrRunning) && o.replace:
+		if lock, err = o.handover(ctx, env, socket, build); err != nil {
+			return nil, nil, err
+		}
+	case errors.Is(err, wire.ErrRunning):
+		return nil, nil, &cli.Failure{Exit: cli.ExitFailed, Code: "running", Err: errors.New("a daemon is already running"), Hint: "mcptrack daemon status shows it; mcptrack daemon stop ends it"}
+	case err != nil:
+		return nil, nil, err
+	}
+	ln, err := wire.Listen(socket)
+	if err != nil {
+		lock.Release()
+		return nil, nil, err
+	}
+	return lock, ln, nil
+}
+
+// handover asks the running daemon to hand over, and waits until it has closed its log. Before, this
+// process proves that it can serve: it answers on a socket of its own, and reads the stored events.
+func (o *options) handover(ctx context.Context, env *cli.Env, socket string, build wire.Build) (*wire.Lock, error) {
+	if err := o.prove(ctx, env, socket+".next", build); err != nil {
+		return nil, fmt.Errorf("the running daemon is kept, because this version cannot serve: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, handoverTime)
+	defer cancel()
+	client := wire.Client{Socket: socket, Build: build}
+	conn, _, err := client.Open(ctx, wire.Hello{Purpose: wire.Handover})
+	if err != nil && !errors.Is(err, wire.ErrNoDaemon) {
+		return nil, err
+	}
+	if conn != nil {
+		_ = conn.Close()
+	}
+	return wire.Acquire(ctx, socket, true)
+}
+
+// prove serves one client on a socket, and opens the log for reading.
+func (o *options) prove(ctx context.Context, env *cli.Env, socket string, build wire.Build) error {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	ln, err := wire.Listen(socket)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.Remove(socket) }()
+	defer func() { _ = ln.Close() }()
+	served := make(chan error, 1) // sent to once; never closed
+	go func() {
+		conn, err := ln.Accept()
+		if err == nil {
+			defer func() { _ = conn.Close() }()
+			var c *wire.Conn
+			if c, err = wire.Accept(ctx, conn, build); err == nil {
+				err = c.OK()
+			}
+		}
+		served <- err
+	}()
+	client := wire.Client{Socket: socket, Build: build}
+	conn, _, err := client.Open(ctx, wire.Hello{Purpose: wire.Status})
+	_ = ln.Close() // ends Accept if the client could not connect
+	if conn != nil {
+		_ = conn.Close()
+	}
+	if err := cmp.Or(err, <-served); err != nil {
+		return err
+	}
+	log, err := o.JournalFlags.Existing(ctx, env, slog.New(slog.DiscardHandler))
+	if err != nil || log == nil {
+		return err
+	}
+	_, err = log.Bounds(ctx)
+	return cmp.Or(err, log.Close())
+}
+
+func gatewayOptions(env *cli.Env, sessions session.Options, key []byte, log *slog.Logger) gateway.Options {
+	return gateway.Options{Dial: env.Dial, Session: sessions, Key: key, Logger: log,
+		Serve: mcpserver.Options{Name: "mcptrack", Title: "mcptrack", Version: env.Version, Logger: log}}
+}
+
+// open reads the config of a client as a command in the client's folder would.
+func open(ctx context.Context, env *cli.Env, g *cli.Globals, log *slog.Logger, c daemon.Client) (daemon.Source, error) {
+	theirs := &cli.Env{In: nil, Out: io.Discard, Err: io.Discard, LookupEnv: c.LookupEnv, Executable: env.Executable, Dial: env.Dial, Version: env.Version}
+	of := g.ForClient(c.Config, c.Host, c.Folder)
+	cfg, err := of.Load(ctx, theirs, log)
+	if err != nil {
+		return daemon.Source{}, refusal(ctx, err)
+	}
+	if c.Server != "" {
+		if _, err := cli.SelectServers(cfg, []string{c.Server}); err != nil {
+			return daemon.Source{}, refusal(ctx, err)
+		}
+	}
+	pick := func(cfg *config.Config) *config.Config {
+		return cfg.Only(func(srv config.Server) bool { return srv.Enabled && (c.Server == "" || srv.ID == c.Server) })
+	}
+	track := cli.TrackFlags{AllServers: true}
+	desired, err := track.Desired(theirs, of, log, cfg, pick)
+	if err != nil {
+		return daemon.Source{}, refusal(ctx, err)
+	}
+	return daemon.Source{Config: desired.Config, Select: desired.Select, Follow: desired.Follow}, nil
+}
+
+// refusal converts an error of a command to the answer for a client.
+func refusal(ctx context.Context, err error) error {
+	f := cli.Classify(ctx, err)
+	message := printable.Reason(f.Err, 2000)
+	for i, place := range f.Places {
+		if i == 0 {
+			message += ":"
+		}
+		message += "\n  " + printable.Line(place, 400)
+	}
+	return &wire.Refused{Code: f.Code, Message: message, Hint: printable.Line(f.Hint, 1000), Exit: f.Exit}
+}
+
+// ask connects to the running daemon.
+func ask(ctx context.Context, env *cli.Env, purpose wire.Purpose) (net.Conn, wire.Answer, error) {
+	socket, err := wire.Socket(env.LookupEnv)
+	if err != nil {
+		return nil, wire.Answer{}, err
+	}
+	client := wire.Client{Socket: socket, LookupEnv: env.LookupEnv, Build: wire.ThisBuild(env.Version)}
+	conn, answer, err := client.Open(ctx, wire.Hello{Purpose: purpose})
+	if errors.Is(err, wire.ErrNoDaemon) {
+		return nil, answer, &cli.Failure{Exit: cli.ExitFailed, Code: "not_running", Err: errors.New("no daemon is running"),
+			Hint: "mcptrack attach starts one when it is needed; mcptrack daemon runs it in the foreground"}
+	}
+	return conn, answer, err
+}
+
+func newStatus(env *cli.Env, g *cli.Globals) *cobra.Command {
+	return &cobra.Command{
+		Use:   "status",
+		Short: "Show the daemon, its clients and its servers",
+		Long: `Shows the running daemon: its process id, its clients, and each server with its
+state, process, clients and memory. A server that no client needs is asleep.
+
+Exit codes: 0 done; 1 no daemon is running.`,
+		Example: `  mcptrack daemon status
+  mcptrack daemon status --json | jq '.servers[] | {id, memoryBytes}'`,
+		Args: cli.Args(0, 0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			conn, _, err := ask(cmd.Context(), env, wire.Status)
+			if err != nil {
+				return err
+			}
+			defer func() { _ = conn.Close() }()
+			var st daemon.Status
+			if err := json.NewDecoder(io.LimitReader(conn, 64<<20)).Decode(&st); err != nil {
+				return fmt.Errorf("the daemon sent no status: %w", err)
+			}
+			return writeStatus(env, g, st)
+		},
+	}
+}
+
+func writeStatus(env *cli.Env, g *cli.Globals, st daemon.Status) error {
+	names := make([]string, len(st.Servers))
+	for i, s := range st.Servers {
+		names[i] = s.ID
+	}
+	return g.Write(env.Out, names, st, func() error {
+		since, _ := time.Parse(event.TimeFormat, st.Since) // a zero time is shown if it is malformed
+		fmt.Fprintf(env.Out, "daemon %d, version %s, since %s, %s\n", st.PID, printable.Line(st.Version, 60), env.Time(since), cli.Plural(st.Clients, "client"))
+		if len(st.Servers) == 0 {
+			return nil
+		}
+		head := []string{"Server", "State", "Clients", "PID", "Memory", "Folder"}
+		if g.Format.Wide() {
+			head = append(head, "Shared", "Config")
+		}
+		var rows [][]string
+		for _, s := range st.Servers {
+			state := s.State.Words()
+			if s.Reason == "asleep" || s.Reason == "waking" {
+				state = s.Reason
+			}
+			pid, memory := "", ""
+			if s.PID > 0 {
+				pid, memory = strconv.Itoa(s.PID), lines.Size(s.Memory)
+			}
+			row := []string{s.ID, state, strconv.Itoa(s.Clients), pid, memory, s.Folder}
+			if g.Format.Wide() {
+				row = append(row, string(s.Shared), s.Config)
+			}
+			rows = append(rows, row)
+		}
+		return g.Tables(env).Rows(env.Out, head, rows)
+	})
+}
+
+func newStop(env *cli.Env, _ *cli.Globals) *cobra.Command {
+	return &cobra.Command{
+		Use:   "stop",
+		Short: "Stop the daemon and its servers",
+		Long: `Stops the running daemon: it answers the requests in flight, for at most 5 seconds,
+stops its servers and ends. Clients that are still connected start another daemon with
+their next request.
+
+Exit codes: 0 stopped; 1 no daemon is running, or it did not end.`,
+		Args: cli.Args(0, 0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx, cancel := context.WithTimeout(cmd.Context(), handoverTime)
+			defer cancel()
+			conn, answer, err := ask(ctx, env, wire.Stop)
+			if err != nil {
+				return err
+			}
+			_ = conn.Close()
+			socket, err := wire.Socket(env.LookupEnv)
+			if err != nil {
+				return err
+			}
+			lock, err := wire.Acquire(ctx, socket, true)
+			if err != nil {
+				return &cli.Failure{Exit: cli.ExitFailed, Code: "running", Err: fmt.Errorf("the daemon (pid %d) has not ended yet", answer.PID)}
+			}
+			lock.Release()
+			fmt.Fprintf(env.Err, "the daemon (pid %d) was stopped\n", answer.PID)
+			return nil
+		},
+	}
+}
+
+func newLogs(env *cli.Env, _ *cli.Globals) *cobra.Command {
+	var n int
+	cmd := &cobra.Command{
+		Use:   "logs",
+		Short: "Print the log of the daemon",
+		Long: `Prints the log of the daemon that a client started. A daemon that you started
+yourself, or that systemd runs, logs to its stderr.
+
+Exit codes: 0 done; 1 there is no log.`,
+		Example: `  mcptrack daemon logs --tail 20`,
+		Args:    cli.Args(0, 0),
+		RunE: func(*cobra.Command, []string) error {
+			if n < 0 {
+				return cli.Usage("--tail must not be negative")
+			}
+			file, err := os.Open(logFile(env))
+			if errors.Is(err, fs.ErrNotExist) {
+				return &cli.Failure{Exit: cli.ExitFailed, Code: "nothing_stored", Err: errors.New("no client has started a daemon yet")}
+			}
+			if err != nil {
+				return err
+			}
+			defer func() { _ = file.Close() }()
+			return printLog(env.Out, file, n)
+		},
+	}
+	cmd.Flags().IntVar(&n, "tail", 0, "print only the last `N` lines")
+	return cmd
+}
+
+// printLog prints the last n lines of a log, or all if n is 0.
+func printLog(w io.Writer, log io.Reader, n int) error {
+	var last []string
+	scanner := bufio.NewScanner(log)
+	scanner.Buffer(nil, 1<<20)
+	for scanner.Scan() {
+		last = append(last, printable.Line(scanner.Text(), 0))
+		if n > 0 && len(last) > n {
+			last = last[1:]
+		}
+	}
+	for _, line := range last {
+		if _, err := fmt.Fprintln(w, line); err != nil {
+			return err
+		}
+	}
+	return scanner.Err()
+}

@@ -1,0 +1,283 @@
+package daemon
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/daemon/wire"
+	"github.com/mcptrack/mcptrack/core/engine"
+	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/gateway"
+	"github.com/mcptrack/mcptrack/core/reload"
+)
+
+// Limits of one daemon.
+const (
+	maxConns     = 1024 // open connections
+	maxIdleViews = 64   // views without clients
+)
+
+// A Client describes a client whose config is to be opened.
+type Client struct {
+	wire.Hello
+	// LookupEnv looks up a variable in the environment of the client.
+	LookupEnv func(name string) (value string, ok bool)
+}
+
+// Source contains the config of a view, and how to follow it.
+type Source struct {
+	Config *config.Config
+	// Select returns the servers of a config that the client asked for; nil means all that are
+	// enabled.
+	Select func(*config.Config) *config.Config
+	// Follow keeps the config up to date with a file; the daemon sets Current, Apply and Publish. If
+	// it is nil, the config does not change.
+	Follow *reload.Options
+}
+
+// Options configure a [Daemon]. Engine, Key and Open are required.
+type Options struct {
+	// Engine follows the servers. It must be created with tracker options AllLists and OnDemand, and
+	// without a config. [Daemon.Run] runs it.
+	Engine *engine.Engine
+	// Build and Socket are reported to clients.
+	Build  wire.Build
+	Socket string
+	// Key makes the ids of tracked servers unguessable; see package secretfile.
+	Key []byte
+	// Open reads the config of a client. It may be called several times for one client, and must not
+	// keep LookupEnv beyond the life of the Source. Its error may be a [*wire.Refused].
+	Open func(ctx context.Context, c Client) (Source, error)
+	// Gateway configures the gateways of all views. The daemon sets Tracker and the aliases.
+	Gateway gateway.Options
+	// HTTP returns the handler for clients with the purpose [wire.HTTP], and a function that runs as
+	// long as the view. If HTTP is nil, such clients are refused.
+	HTTP func(*View) (handler http.Handler, run func(context.Context) error)
+	// Memory returns the memory of a server's process and its descendants in bytes, by process id.
+	Memory func(pids []int) map[int]int64
+	// Idle is how long the daemon runs without clients; 0 means forever.
+	Idle time.Duration
+	// Wait limits how long a client waits for servers that start, before it is served without their
+	// items; default 10 s.
+	Wait time.Duration
+	// Drain limits how long requests in flight may take when the daemon stops; default 5 s.
+	Drain  time.Duration
+	Logger *slog.Logger
+}
+
+// Causes for the end of [Daemon.Run].
+var (
+	ErrStopped  = errors.New("a client stopped the daemon")
+	ErrHandover = errors.New("another daemon takes over")
+	ErrIdle     = errors.New("no client was connected for the idle time")
+)
+
+// A Daemon serves the clients of one user. Its methods are safe for concurrent use.
+type Daemon struct {
+	opts    Options
+	started time.Time
+	end     context.CancelCauseFunc // ends Run; set by Run before the first connection
+	life    context.Context         // of the views; set by Run before the first connection
+	dropped sync.WaitGroup          // counts the dropped views that are stopping
+
+	// changed is signalled when the number of clients changes. Capacity 1, because one signal covers
+	// any number of changes; never closed.
+	changed chan struct{}
+
+	mu    sync.Mutex // guards the fields below and those of views that say so; never held during I/O
+	views map[string]*View
+	conns int // connections with a view
+}
+
+// New returns a daemon. It starts nothing.
+func New(opts Options) *Daemon {
+	opts.Wait = cmp.Or(opts.Wait, 10*time.Second)
+	opts.Drain = cmp.Or(opts.Drain, 5*time.Second)
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &Daemon{opts: opts, started: time.Now(), changed: make(chan struct{}, 1), views: map[string]*View{}}
+}
+
+// Run serves the clients of a listener until ctx ends, a client stops the daemon, or it is idle. It
+// returns the cause, such as [ErrIdle], or the error of the listener. It closes the listener as soon
+// as no more clients are accepted. It may be called only once.
+func (d *Daemon) Run(ctx context.Context, ln net.Listener) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	d.end = cancel
+	// The engine outlives the connections, so that requests in flight are answered.
+	following, endEngine := context.WithCancel(context.WithoutCancel(ctx))
+	defer endEngine()
+	d.life = following
+	var engineEnded sync.WaitGroup
+	var failed error
+	engineEnded.Go(func() {
+		failed = d.opts.Engine.Run(following)
+		cancel(failed)
+	})
+	var conns sync.WaitGroup
+	stop := context.AfterFunc(ctx, func() { _ = ln.Close() })
+	defer stop()
+	conns.Go(func() { d.endWhenIdle(ctx) })
+	slots := make(chan struct{}, maxConns) // one for each open connection
+	for {
+		conn, err := ln.Accept()
+		if err != nil {
+			if ctx.Err() == nil {
+				cancel(err)
+			}
+			break
+		}
+		select {
+		case slots <- struct{}{}:
+		default:
+			_ = conn.Close()
+			continue
+		}
+		conns.Go(func() {
+			d.serve(ctx, conn)
+			<-slots
+		})
+	}
+	_ = ln.Close()
+	conns.Wait()
+	d.closeViews()
+	endEngine()
+	engineEnded.Wait()
+	if failed != nil && !errors.Is(failed, context.Canceled) {
+		return failed
+	}
+	return context.Cause(ctx)
+}
+
+// endWhenIdle ends Run when there has been no client for the idle time.
+func (d *Daemon) endWhenIdle(ctx context.Context) {
+	if d.opts.Idle <= 0 {
+		return
+	}
+	timer := time.NewTimer(d.opts.Idle)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-d.changed:
+			timer.Reset(d.opts.Idle)
+		case <-timer.C:
+			if d.clients() == 0 {
+				d.end(ErrIdle)
+				return
+			}
+			timer.Reset(d.opts.Idle)
+		}
+	}
+}
+
+func (d *Daemon) clients() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.conns
+}
+
+// signal wakes endWhenIdle.
+func (d *Daemon) signal() {
+	select {
+	case d.changed <- struct{}{}:
+	default:
+	}
+}
+
+// apply makes the engine follow the servers of all views. d.mu must be held.
+func (d *Daemon) apply() {
+	byID := map[string]config.Server{}
+	for _, v := range d.views {
+		for _, srv := range v.servers {
+			if other, ok := byID[srv.ID]; ok {
+				srv = merge(other, srv)
+			}
+			byID[srv.ID] = srv
+		}
+	}
+	var all []config.Server
+	for _, srv := range byID {
+		all = append(all, srv)
+	}
+	slices.SortFunc(all, func(a, b config.Server) int { return strings.Compare(a.ID, b.ID) })
+	d.opts.Engine.Apply(&config.Config{Servers: all})
+}
+
+// Status describes a daemon, as daemon status shows it.
+type Status struct {
+	PID     int            `json:"pid"`
+	Version string         `json:"version"`
+	Socket  string         `json:"socket"`
+	Since   string         `json:"since"`
+	Clients int            `json:"clients"`
+	Servers []ServerStatus `json:"servers"`
+}
+
+// ServerStatus describes a server that a daemon runs or could run.
+type ServerStatus struct {
+	ID     string `json:"id"`
+	Config string `json:"config"`
+	Folder string `json:"folder"`
+	// Shared is the value of the entry's "shared" key: folder, machine or false.
+	Shared  config.Sharing `json:"shared"`
+	State   event.State    `json:"state"`
+	Reason  string         `json:"reason,omitempty"` // such as "asleep"
+	PID     int            `json:"pid"`              // 0 if the server has no process
+	Clients int            `json:"clients"`          // connections whose view contains the server
+	Memory  int64          `json:"memoryBytes"`
+}
+
+// Status returns the state of the daemon and its servers, sorted by id and folder.
+func (d *Daemon) Status() Status {
+	snap := d.opts.Engine.Tracker().Snapshot()
+	d.mu.Lock()
+	out := Status{PID: pid(), Version: d.opts.Build.Version, Socket: d.opts.Socket, Since: d.started.UTC().Format(event.TimeFormat), Clients: d.conns}
+	known := map[string]*ServerStatus{}
+	for _, v := range d.views {
+		for id, srv := range v.servers {
+			s := known[srv.ID]
+			if s == nil {
+				st, _ := snap.Server(srv.ID)
+				s = &ServerStatus{ID: id, Config: v.source.Config.Path, Folder: v.hello.Folder, Shared: cmp.Or(srv.Sharing, config.SharedByFolder), State: st.State, Reason: st.Reason}
+				if st.Connected() {
+					s.PID = st.Info.PID
+				}
+				known[srv.ID] = s
+			}
+			s.Clients += v.clients
+		}
+	}
+	d.mu.Unlock()
+	var pids []int
+	for _, s := range known {
+		if s.PID > 0 {
+			pids = append(pids, s.PID)
+		}
+	}
+	var memory map[int]int64
+	if d.opts.Memory != nil && len(pids) > 0 {
+		memory = d.opts.Memory(pids)
+	}
+	out.Servers = make([]ServerStatus, 0, len(known))
+	for _, s := range known {
+		s.Memory = memory[s.PID]
+		out.Servers = append(out.Servers, *s)
+	}
+	slices.SortFunc(out.Servers, func(a, b ServerStatus) int {
+		return cmp.Or(strings.Compare(a.ID, b.ID), strings.Compare(a.Folder, b.Folder), strings.Compare(a.Config, b.Config), a.PID-b.PID)
+	})
+	return out
+}

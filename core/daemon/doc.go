@@ -1,0 +1,35 @@
+// Package daemon runs one set of MCP servers for all clients of a user.
+//
+// A client connects through a socket (see core/daemon/wire) and says in which folder it works and
+// which config it uses. Its servers are added to those of the other clients: one tracker follows
+// them all, stores their events in one log, and connects each of them while a client needs it.
+//
+// # Sharing
+//
+// Two clients share a server, and so its process, if everything that determines it is equal: the
+// command, its arguments, environment (including PATH) and folder, or the URL, headers and login; the
+// protocol era; and the client's folder, unless the entry has "shared": "machine". With "shared":
+// false each client has its own. What is followed on a shared server is the union of what its
+// clients follow. The tracker knows a server as ID~DIGITS; clients see the ID of their config.
+//
+// # Views
+//
+// Clients with the same config, folder, environment and choice of servers have one view: a gateway
+// (core/gateway) over the tracker. A view follows its config file. It outlives its clients, so that the
+// next client finds the lists of its servers, until maxIdleViews later views have been left.
+//
+// # Sleeping servers
+//
+// A server starts when a client connects whose view has never listed it, or when a client uses it. It
+// stays connected as long as this client, and for [config.Server.Idle] after that. Then it sleeps: its
+// lists are remembered, and are compared when it wakes.
+//
+// # Promises
+//
+//   - A client receives only what its own config offers.
+//   - A slow, hanging or failing server or client delays nobody else.
+//   - When the daemon stops or hands over, it reads no further requests and answers those that are
+//     in flight, for at most Options.Drain.
+//   - Ownership: Run owns every goroutine, view and connection. The caller closes the log and
+//     releases the lock of the socket after Run.
+package daemon

@@ -1,0 +1,272 @@
+package daemon
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/daemon/wire"
+	"github.com/mcptrack/mcptrack/core/printable"
+)
+
+func pid() int { return os.Getpid() }
+
+// serve serves one connection until it ends or ctx ends.
+func (d *Daemon) serve(ctx context.Context, raw net.Conn) {
+	defer func() { _ = raw.Close() }()
+	c, err := wire.Accept(ctx, raw, d.opts.Build)
+	if err != nil {
+		d.opts.Logger.Info("a connection was refused", "err", err)
+		return
+	}
+	switch c.Hello.Purpose {
+	case wire.Status:
+		if c.OK() == nil {
+			_ = json.NewEncoder(c).Encode(d.Status()) // an error means that the client has left
+		}
+	case wire.Stop, wire.Handover:
+		if c.OK() != nil {
+			return
+		}
+		cause := ErrStopped
+		if c.Hello.Purpose == wire.Handover {
+			cause = ErrHandover
+		}
+		d.end(cause)
+	case wire.Attach, wire.HTTP:
+		d.serveView(ctx, c)
+	default:
+		_ = c.Refuse(&wire.Refused{Code: "purpose", Message: "this daemon does not know the purpose of the connection", Hint: "run mcptrack daemon stop, and try again"})
+	}
+}
+
+// serveView serves a client of a view.
+func (d *Daemon) serveView(ctx context.Context, c *wire.Conn) {
+	source, env, err := d.open(ctx, c)
+	var v *View
+	if err == nil && c.Hello.Purpose == wire.HTTP && d.opts.HTTP == nil {
+		err = &wire.Refused{Code: "purpose", Message: "this daemon serves no events"}
+	}
+	if err == nil {
+		v, err = d.enter(c.Hello, source, env)
+	}
+	if err != nil {
+		refused, ok := errors.AsType[*wire.Refused](err)
+		if !ok {
+			refused = &wire.Refused{Code: "failed", Message: printable.Reason(err, 1000)}
+		}
+		_ = c.Refuse(refused)
+		return
+	}
+	defer v.leave()
+	if c.OK() != nil {
+		return
+	}
+	if c.Hello.Purpose == wire.HTTP {
+		v.serveHTTP(ctx, c)
+		return
+	}
+	if err := v.attach(ctx, c); err != nil && ctx.Err() == nil {
+		d.opts.Logger.Debug("a client left", "err", err)
+	}
+}
+
+// maxRounds limits how often a client is asked for variables: those of the config may depend on those
+// that determine where the config is.
+const maxRounds = 4
+
+// open reads the config of a client. It also returns the variables of the client that it depends on.
+func (d *Daemon) open(ctx context.Context, c *wire.Conn) (Source, map[string]string, error) {
+	env := &environment{path: c.Hello.Path, known: map[string]string{}, asked: map[string]bool{}}
+	for range maxRounds {
+		source, err := d.opts.Open(ctx, Client{Hello: c.Hello, LookupEnv: env.lookup})
+		need := env.missing()
+		if len(need) == 0 {
+			return source, env.known, err
+		}
+		values, err := c.Need(need)
+		if err != nil {
+			return Source{}, nil, err
+		}
+		env.add(need, values)
+	}
+	return Source{}, nil, &wire.Refused{Code: "config_invalid", Message: "the config needs too many variables"}
+}
+
+// environment is what is known about the environment of a client.
+type environment struct {
+	path string
+
+	mu    sync.Mutex
+	known map[string]string
+	asked map[string]bool
+	need  []string
+}
+
+func (e *environment) lookup(name string) (string, bool) {
+	if name == "PATH" {
+		return e.path, e.path != ""
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if value, ok := e.known[name]; ok || e.asked[name] {
+		return value, ok
+	}
+	e.asked[name] = true
+	e.need = append(e.need, name)
+	return "", false
+}
+
+// missing returns the names that were looked up but are not known yet.
+func (e *environment) missing() []string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	need := e.need
+	e.need = nil
+	return need
+}
+
+func (e *environment) add(need []string, values map[string]string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, name := range need {
+		if value, ok := values[name]; ok {
+			e.known[name] = value
+		}
+	}
+}
+
+// attach serves MCP to a client until it leaves. When ctx ends, it reads no more requests, and
+// answers those in flight.
+func (v *View) attach(ctx context.Context, c *wire.Conn) error {
+	v.settle(ctx)
+	serving, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	var tasks sync.WaitGroup
+	defer tasks.Wait()
+	defer cancel(nil)
+	out := &lines{conn: c}
+	tasks.Go(func() { v.reportLists(serving, out) })
+	tasks.Go(func() {
+		select {
+		case <-serving.Done():
+			return
+		case <-ctx.Done():
+		}
+		_ = c.SetReadDeadline(time.Now())
+		select {
+		case <-serving.Done():
+		case <-time.After(v.d.opts.Drain):
+			cancel(context.Cause(ctx))
+		}
+	})
+	return v.gw.Server().ServeIO(serving, &untilStopped{c, ctx}, out)
+}
+
+// reportLists tells the client's relay which lists it is about to see, so that the relay can tell
+// after a reconnect whether they differ.
+func (v *View) reportLists(ctx context.Context, out *lines) {
+	type control struct {
+		Lists map[string]string `json:"lists"`
+	}
+	for {
+		lists, next := v.current()
+		if lists != nil {
+			line, err := json.Marshal(map[string]control{"mcptrack": {lists}})
+			if err != nil {
+				panic(err) // a map of strings
+			}
+			if _, err := out.Write(append(line, '\n')); err != nil {
+				return
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-next:
+		}
+	}
+}
+
+// lines writes whole lines from several goroutines.
+type lines struct {
+	mu   sync.Mutex
+	conn *wire.Conn
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.conn.Write(p)
+}
+
+// Close interrupts a blocked Write.
+func (l *lines) Close() error { return l.conn.Close() }
+
+// untilStopped is the input of a client, which ends when the daemon stops.
+type untilStopped struct {
+	conn *wire.Conn
+	ctx  context.Context
+}
+
+func (u *untilStopped) Read(p []byte) (int, error) {
+	n, err := u.conn.Read(p)
+	if err != nil && u.ctx.Err() != nil {
+		err = io.EOF
+	}
+	return n, err
+}
+
+// serveHTTP serves HTTP on one connection until it ends or ctx ends.
+func (v *View) serveHTTP(ctx context.Context, c *wire.Conn) {
+	one := &oneConn{conn: c, closed: make(chan struct{})}
+	srv := &http.Server{
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/events" || r.URL.Path == "/api/mcp/resource-events" { // what is followed must be connected
+				defer v.hold(func(srv *config.Server) bool { return srv.Tracked() })()
+			}
+			v.http.ServeHTTP(w, r)
+		}),
+		ReadHeaderTimeout: 10 * time.Second,
+		BaseContext:       func(net.Listener) context.Context { return ctx },
+		ConnState: func(_ net.Conn, state http.ConnState) {
+			if state == http.StateClosed || state == http.StateHijacked {
+				_ = one.Close()
+			}
+		},
+	}
+	defer context.AfterFunc(ctx, func() { _ = srv.Close() })()
+	_ = srv.Serve(one) // ends with the connection
+	_ = srv.Close()
+}
+
+// oneConn is a listener with one connection.
+type oneConn struct {
+	conn   net.Conn
+	once   sync.Once
+	taken  sync.Once
+	closed chan struct{} // closed by Close
+}
+
+func (o *oneConn) Accept() (net.Conn, error) {
+	var conn net.Conn
+	o.taken.Do(func() { conn = o.conn })
+	if conn != nil {
+		return conn, nil
+	}
+	<-o.closed
+	return nil, net.ErrClosed
+}
+
+func (o *oneConn) Close() error {
+	o.once.Do(func() { close(o.closed) })
+	return nil
+}
+
+func (o *oneConn) Addr() net.Addr { return o.conn.LocalAddr() }

@@ -1,0 +1,101 @@
+package daemon
+
+import (
+	"cmp"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"slices"
+
+	"github.com/mcptrack/mcptrack/core/config"
+)
+
+// identity contains everything that two clients must have in common to share a server.
+type identity struct {
+	Transport                    config.Transport
+	Fallback                     bool
+	Command                      string
+	Args                         []string
+	Env                          map[string]string
+	Dir                          string
+	URL                          string
+	Headers                      map[string]string
+	OAuth                        config.OAuth
+	ClientSecret                 string
+	Missing                      []string
+	Protocol                     config.Protocol
+	ConnectTimeout, CatalogEvery int64
+	OnConnect                    []config.ToolCall
+	NoEvents                     bool
+	Unapproved                   string
+	Enabled                      bool
+	Folder, Client               string
+}
+
+// idDigits is the number of hexadecimal digits after the "~" of a tracked server's id.
+const idDigits = 12
+
+// trackedID returns the id under which the tracker knows a server of a client: the id in the
+// client's config, "~", and digits that depend on everything that must be equal for the server to be
+// shared. key prevents others from guessing secrets from ids; with the same key, a server has the
+// same id after a restart.
+func trackedID(key []byte, srv *config.Server, folder, client string) string {
+	id := identity{
+		Transport: srv.Transport, Fallback: srv.Fallback, Command: srv.Command, Args: srv.Args, Env: revealed(srv.Env), Dir: srv.Dir,
+		URL: srv.URL.Reveal(), Headers: revealed(srv.Headers), OAuth: srv.OAuth, ClientSecret: srv.OAuth.ClientSecret.Reveal(),
+		Missing: srv.Missing, Protocol: srv.Protocol, ConnectTimeout: int64(srv.ConnectTimeout), CatalogEvery: int64(srv.CatalogInterval),
+		OnConnect: srv.OnConnect, NoEvents: srv.Events.Off, Enabled: srv.Enabled,
+	}
+	if !srv.Superseded {
+		id.Unapproved = srv.Unapproved
+	}
+	switch srv.Sharing {
+	case config.SharedByMachine:
+	case config.NotShared:
+		id.Folder, id.Client = folder, client
+	default:
+		id.Folder = folder
+	}
+	data, err := json.Marshal(id)
+	if err != nil {
+		panic(err) // the arguments of tool calls came from JSON
+	}
+	mac := hmac.New(sha256.New, key)
+	mac.Write(data)
+	return srv.ID + "~" + hex.EncodeToString(mac.Sum(nil))[:idDigits]
+}
+
+func revealed(secrets map[string]config.Secret) map[string]string {
+	out := make(map[string]string, len(secrets))
+	for name, s := range secrets {
+		out[name] = s.Reveal()
+	}
+	return out
+}
+
+// merge returns an entry that follows everything that either of two entries for the same server
+// follows.
+func merge(a, b config.Server) config.Server {
+	out := b
+	switch {
+	case a.TrackResources && !b.TrackResources:
+		out.Tracking = a.Tracking
+	case a.TrackResources && b.TrackResources:
+		out.Include = nil
+		if len(a.Include) > 0 && len(b.Include) > 0 {
+			out.Include = slices.Compact(slices.Sorted(slices.Values(slices.Concat(a.Include, b.Include))))
+		}
+		out.Exclude = slices.DeleteFunc(slices.Clone(a.Exclude), func(glob string) bool { return !slices.Contains(b.Exclude, glob) })
+		out.Unasked = a.Unasked && b.Unasked
+		if a.Read == config.ReadDigest {
+			out.Read = config.ReadDigest
+		}
+	}
+	out.TrackTools = a.TrackTools || b.TrackTools
+	out.TrackPrompts = a.TrackPrompts || b.TrackPrompts
+	out.Events.All = a.Events.All || b.Events.All
+	out.Idle = max(cmp.Or(a.Idle, config.DefaultIdle), cmp.Or(b.Idle, config.DefaultIdle))
+	out.RequestTimeout = max(a.RequestTimeout, b.RequestTimeout)
+	return out
+}

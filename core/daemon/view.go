@@ -1,0 +1,356 @@
+package daemon
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/daemon/wire"
+	"github.com/mcptrack/mcptrack/core/gateway"
+	"github.com/mcptrack/mcptrack/core/reload"
+)
+
+// A View is what clients with the same config, folder and environment see. Its methods are safe for
+// concurrent use.
+type View struct {
+	d      *Daemon
+	hello  wire.Hello // of its first client
+	source Source
+	gw     *gateway.Gateway
+	http   http.Handler // nil if the daemon serves no HTTP
+	cancel context.CancelFunc
+	tasks  sync.WaitGroup
+	// kicks tells hashLists that the lists may have changed. Capacity 1, because one signal covers
+	// any number of changes; never closed.
+	kicks chan struct{}
+
+	// Guarded by d.mu:
+	servers map[string]config.Server // by the id in the client's config; the ID is that of the tracker
+	kept    map[string]func()        // releases what Tracker.Keep keeps while there are clients, by tracker id
+	clients int
+	left    time.Time // when the last client left
+
+	mu        sync.Mutex
+	lists     map[string]string // hash of each list
+	listsNext chan struct{}     // closed and replaced when lists changes
+}
+
+// ExportedID returns the id in the client's config of a server with the given id in the tracker.
+func ExportedID(tracked string) string {
+	if i := strings.LastIndexByte(tracked, '~'); i >= 0 {
+		return tracked[:i]
+	}
+	return tracked
+}
+
+// Config returns the path of the view's config.
+func (v *View) Config() string { return v.source.Config.Path }
+
+// Tracked returns the ids that the view's servers currently have in the tracker, sorted.
+func (v *View) Tracked() []string {
+	v.d.mu.Lock()
+	defer v.d.mu.Unlock()
+	var ids []string
+	for _, srv := range v.servers {
+		ids = append(ids, srv.ID)
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// viewKey identifies a view. env contains the variables that the config needs.
+func viewKey(hello wire.Hello, source Source, env map[string]string) string {
+	client := ""
+	if slices.ContainsFunc(source.Config.Servers, func(s config.Server) bool { return s.Unshared() }) {
+		client = hello.Client
+	}
+	data, err := json.Marshal([]any{source.Config.Path, hello.Config, hello.Host, hello.Folder, hello.Server, hello.Path, client, env})
+	if err != nil {
+		panic(err) // strings can be encoded
+	}
+	sum := sha256.Sum256(data)
+	return string(sum[:])
+}
+
+// enter returns the view for a client, and counts the client. The caller must call leave.
+func (d *Daemon) enter(hello wire.Hello, source Source, env map[string]string) (*View, error) {
+	key := viewKey(hello, source, env)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	v := d.views[key]
+	if v == nil {
+		var err error
+		if v, err = d.newView(hello, source); err != nil {
+			return nil, err
+		}
+		d.views[key] = v
+		v.apply(source.Config)
+		v.run()
+		d.dropViews()
+	}
+	v.clients++
+	d.conns++
+	v.keep()
+	d.signal()
+	return v, nil
+}
+
+// leave ends what enter began.
+func (v *View) leave() {
+	v.d.mu.Lock()
+	defer v.d.mu.Unlock()
+	v.clients--
+	v.left = time.Now()
+	v.d.conns--
+	v.keep()
+	v.d.signal()
+}
+
+// keep keeps the servers of a view with clients connected, once they have started. d.mu must be
+// held.
+func (v *View) keep() {
+	wanted := map[string]bool{}
+	if v.clients > 0 {
+		for _, srv := range v.servers {
+			wanted[srv.ID] = true
+		}
+	}
+	for id, release := range v.kept {
+		if !wanted[id] {
+			release()
+			delete(v.kept, id)
+		}
+	}
+	for id := range wanted {
+		if v.kept[id] == nil {
+			v.kept[id] = v.d.opts.Engine.Tracker().Keep(id)
+		}
+	}
+}
+
+// newView creates a view that is not running.
+func (d *Daemon) newView(hello wire.Hello, source Source) (*View, error) {
+	v := &View{d: d, hello: hello, source: source, kept: map[string]func(){}, kicks: make(chan struct{}, 1), listsNext: make(chan struct{})}
+	opts := d.opts.Gateway
+	opts.Tracker, opts.Alias, opts.Transparent = d.opts.Engine.Tracker(), ExportedID, hello.Server != ""
+	opts.Changed = func() {
+		select {
+		case v.kicks <- struct{}{}:
+		default:
+		}
+	}
+	var err error
+	v.gw, err = gateway.New(opts)
+	return v, err
+}
+
+// run starts what keeps the view up to date, until stop. d.mu must be held.
+func (v *View) run() {
+	ctx, cancel := context.WithCancel(v.d.life)
+	v.cancel = cancel
+	start := func(task func(context.Context) error) {
+		v.tasks.Go(func() {
+			if err := task(ctx); err != nil && ctx.Err() == nil {
+				v.d.opts.Logger.Warn("a part of the daemon ended", "folder", v.hello.Folder, "err", err)
+			}
+		})
+	}
+	start(v.gw.Run)
+	start(v.hashLists)
+	if v.source.Follow != nil {
+		start(v.follow)
+	}
+	if v.d.opts.HTTP != nil {
+		handler, task := v.d.opts.HTTP(v)
+		v.http = handler
+		start(task)
+	}
+}
+
+// stop ends everything that run started, and waits for it.
+func (v *View) stop() {
+	v.gw.Close()
+	v.cancel()
+	v.tasks.Wait()
+}
+
+// dropViews removes the views that have been without clients longest, if there are too many. d.mu
+// must be held.
+func (d *Daemon) dropViews() {
+	for {
+		var oldest string
+		idle := 0
+		for key, v := range d.views {
+			if v.clients > 0 || v.left.IsZero() {
+				continue
+			}
+			if idle++; oldest == "" || v.left.Before(d.views[oldest].left) {
+				oldest = key
+			}
+		}
+		if idle <= maxIdleViews {
+			return
+		}
+		v := d.views[oldest]
+		delete(d.views, oldest)
+		d.dropped.Go(v.stop)
+		d.apply()
+	}
+}
+
+// closeViews stops all views.
+func (d *Daemon) closeViews() {
+	d.mu.Lock()
+	views := slices.Collect(maps.Values(d.views))
+	clear(d.views)
+	d.mu.Unlock()
+	for _, v := range views {
+		v.stop()
+	}
+	d.dropped.Wait()
+}
+
+// follow applies the changes of the view's config.
+func (v *View) follow(ctx context.Context) error {
+	opts := *v.source.Follow
+	opts.Current, opts.Publish = v.source.Config, v.d.opts.Engine.Tracker().Publish
+	opts.Apply = func(cfg *config.Config) {
+		v.d.mu.Lock()
+		defer v.d.mu.Unlock()
+		v.apply(cfg)
+	}
+	return reload.Run(ctx, opts)
+}
+
+// apply sets the servers of the view. d.mu must be held.
+func (v *View) apply(cfg *config.Config) {
+	if v.source.Select != nil {
+		cfg = v.source.Select(cfg)
+	}
+	v.servers = map[string]config.Server{}
+	var exported []config.Server
+	for _, srv := range cfg.Servers {
+		if !srv.Enabled {
+			continue
+		}
+		if srv.Transport == config.TransportStdio && v.hello.Path != "" {
+			if _, own := srv.Env["PATH"]; !own {
+				srv.Env = maps.Clone(srv.Env)
+				if srv.Env == nil {
+					srv.Env = map[string]config.Secret{}
+				}
+				srv.Env["PATH"] = config.NewSecret(v.hello.Path)
+			}
+		}
+		id := srv.ID
+		srv.ID = trackedID(v.d.opts.Key, &srv, v.hello.Folder, v.hello.Client)
+		v.servers[id] = srv
+		srv.Sharing = config.SharedByFolder // the id determines who shares it
+		exported = append(exported, srv)
+	}
+	v.keep()
+	v.d.apply()
+	v.gw.Apply(cfg.With(exported))
+	if v.clients > 0 {
+		v.tasks.Go(func() { v.settle(v.d.life) })
+	}
+}
+
+// settle starts the servers whose lists are not known, and waits until they have been tried.
+func (v *View) settle(ctx context.Context) {
+	snap := v.d.opts.Engine.Tracker().Snapshot()
+	defer v.hold(func(srv *config.Server) bool {
+		st, _ := snap.Server(srv.ID)
+		return st.Info.Era == ""
+	})()
+	ctx, cancel := context.WithTimeout(ctx, v.d.opts.Wait)
+	defer cancel()
+	_ = v.gw.Settled(ctx) // after an error, clients are served what is known
+}
+
+// hold keeps the servers that which selects connected until release is called.
+func (v *View) hold(which func(*config.Server) bool) (release func()) {
+	t := v.d.opts.Engine.Tracker()
+	v.d.mu.Lock()
+	var releases []func()
+	for _, srv := range v.servers {
+		if which(&srv) {
+			releases = append(releases, t.Demand(srv.ID))
+		}
+	}
+	v.d.mu.Unlock()
+	return func() {
+		for _, release := range releases {
+			release()
+		}
+	}
+}
+
+// hashPause is the shortest time between two computations of the hashes of lists.
+const hashPause = 100 * time.Millisecond
+
+// hashLists keeps v.lists up to date.
+func (v *View) hashLists(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-v.kicks:
+		}
+		lists := hashes(v.gw)
+		v.mu.Lock()
+		if !maps.Equal(lists, v.lists) {
+			v.lists = lists
+			close(v.listsNext)
+			v.listsNext = make(chan struct{})
+		}
+		v.mu.Unlock()
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(hashPause):
+		}
+	}
+}
+
+// hashes returns a hash of each list that a client can request, by the name in the notification that
+// announces its changes.
+func hashes(gw *gateway.Gateway) map[string]string {
+	sums := map[string][]string{}
+	for _, server := range gw.Capabilities().Servers {
+		for kind, list := range server.Lists {
+			name := string(kind)
+			if kind == catalog.Templates {
+				name = string(catalog.Resources)
+			}
+			for _, it := range list {
+				sums[name] = append(sums[name], fmt.Sprintf("%s %s %q %s", kind, server.ID, it.Key, it.Digest))
+			}
+		}
+	}
+	out := map[string]string{}
+	for _, kind := range []catalog.Kind{catalog.Tools, catalog.Prompts, catalog.Resources} {
+		items := sums[string(kind)]
+		slices.Sort(items)
+		sum := sha256.Sum256([]byte(strings.Join(items, "\n")))
+		out[string(kind)] = hex.EncodeToString(sum[:8])
+	}
+	return out
+}
+
+// current returns the hashes of the lists, and a channel that is closed when they change.
+func (v *View) current() (map[string]string, <-chan struct{}) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.lists, v.listsNext
+}

@@ -1,0 +1,130 @@
+package gateway
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/mcpserver"
+	"github.com/mcptrack/mcptrack/core/tracker"
+)
+
+// wakeMargin is how long a request waits for a server that wakes, in addition to the timeout for
+// connecting: its lists are compared first.
+const wakeMargin = 5 * time.Second
+
+// clientDemands keeps the servers awake that connected clients have used, until they disconnect. It
+// is used only if the tracker connects its servers on demand.
+type clientDemands struct {
+	*base
+	mu       sync.Mutex
+	byClient map[*mcpserver.Client]map[string]func() // functions that end the demand, by server id
+}
+
+// hold keeps a server awake until release is called or, if the request belongs to a connection,
+// until the client has disconnected.
+func (d *clientDemands) hold(r *mcpserver.Request, server string) (release func()) {
+	if r.Client == nil {
+		return d.tracker.Demand(server)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	held := d.byClient[r.Client]
+	if held == nil {
+		held = map[string]func(){}
+		if !d.run(func(ending context.Context) {
+			select {
+			case <-r.Client.Done():
+			case <-ending.Done():
+			}
+			d.release(r.Client)
+		}) {
+			return d.tracker.Demand(server) // the gateway is stopping
+		}
+		d.byClient[r.Client] = held
+	}
+	if held[server] == nil {
+		held[server] = d.tracker.Demand(server)
+	}
+	return func() {}
+}
+
+// release ends the demand of a client.
+func (d *clientDemands) release(of *mcpserver.Client) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, release := range d.byClient[of] {
+		release()
+	}
+	delete(d.byClient, of)
+}
+
+// reconcile ends the demand for servers that are no longer exported.
+func (d *clientDemands) reconcile(enabled []config.Server) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, held := range d.byClient {
+		for server, release := range held {
+			if !slices.ContainsFunc(enabled, func(srv config.Server) bool { return srv.ID == server }) {
+				release()
+				delete(held, server)
+			}
+		}
+	}
+}
+
+// wake keeps the server of the route awake as hold does. If the server is asleep, wake waits until
+// it is connected and the view shows its current state. It returns an error as soon as the server
+// cannot be connected, and waits no longer than connecting may take.
+func (rt *route) wake(ctx context.Context) (release func(), err error) {
+	g := rt.g
+	if !g.tracker.OnDemand() {
+		return func() {}, nil
+	}
+	release = g.demands.hold(rt.r, rt.server)
+	srv, _ := g.entry(rt.server)
+	timer := time.NewTimer(cmp.Or(srv.ConnectTimeout, g.opts.Session.ConnectTimeout, dialTimeout) + wakeMargin)
+	defer timer.Stop()
+	for slept := false; ; slept = true {
+		g.mu.Lock()
+		changed := g.stateChange
+		g.mu.Unlock()
+		if !g.tracker.Dormant(rt.server) {
+			if slept {
+				err = rt.awake(ctx)
+			}
+			break
+		}
+		select {
+		case <-changed:
+			continue
+		case <-timer.C:
+			err = tracker.ErrNotConnected
+		case <-ctx.Done():
+			err = context.Cause(ctx)
+		}
+		break
+	}
+	if err != nil {
+		release()
+		return nil, err
+	}
+	return release, nil
+}
+
+// awake replaces the route's view after its server was woken, or returns why that failed.
+func (rt *route) awake(ctx context.Context) error {
+	st, _ := rt.g.tracker.Snapshot().Server(rt.server)
+	if !st.Connected() && st.Error != "" {
+		return errors.New(st.Error)
+	}
+	if err := rt.g.flush(ctx); err != nil {
+		return err
+	}
+	rt.v = rt.g.viewOf(rt.r)
+	return nil
+}
