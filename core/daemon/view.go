@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/catalog"
@@ -33,6 +34,7 @@ type View struct {
 	// kicks tells hashLists that the lists may have changed. Capacity 1, because one signal covers
 	// any number of changes; never closed.
 	kicks chan struct{}
+	names atomic.Pointer[map[string]string] // see Names
 
 	// Guarded by d.mu:
 	servers map[string]config.Server // by the id in the client's config; the ID is that of the tracker
@@ -56,16 +58,27 @@ func ExportedID(tracked string) string {
 // Config returns the path of the view's config.
 func (v *View) Config() string { return v.source.Config.Path }
 
-// Tracked returns the ids that the view's servers currently have in the tracker, sorted.
-func (v *View) Tracked() []string {
-	v.d.mu.Lock()
-	defer v.d.mu.Unlock()
-	var ids []string
-	for _, srv := range v.servers {
-		ids = append(ids, srv.ID)
+// Names returns the ids of the view's servers in its config, by their ids in the tracker. The caller
+// must not modify the map.
+func (v *View) Names() map[string]string { return *v.names.Load() }
+
+// Demand keeps a server, given its id in the view's config, connected until release is called.
+func (v *View) Demand(server string) (release func()) {
+	if id := v.TrackedID(server); id != "" {
+		return v.d.opts.Engine.Tracker().Demand(id)
 	}
-	slices.Sort(ids)
-	return ids
+	return func() {}
+}
+
+// TrackedID returns the id in the tracker of a server, given its id in the view's config. It returns
+// "" if the view has no such server.
+func (v *View) TrackedID(server string) string {
+	for id, name := range v.Names() {
+		if name == server {
+			return id
+		}
+	}
+	return ""
 }
 
 // viewKey identifies a view. env contains the variables that the config needs.
@@ -103,6 +116,18 @@ func (d *Daemon) enter(hello wire.Hello, source Source, env map[string]string) (
 	v.keep()
 	d.signal()
 	return v, nil
+}
+
+// follows reports whether some client uses or used the config with the given path.
+func (d *Daemon) follows(path string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, v := range d.views {
+		if v.source.Config.Path == path {
+			return true
+		}
+	}
+	return false
 }
 
 // leave ends what enter began.
@@ -238,6 +263,7 @@ func (v *View) apply(cfg *config.Config) {
 		cfg = v.source.Select(cfg)
 	}
 	v.servers = map[string]config.Server{}
+	names := map[string]string{}
 	var exported []config.Server
 	for _, srv := range cfg.Servers {
 		if !srv.Enabled {
@@ -254,10 +280,11 @@ func (v *View) apply(cfg *config.Config) {
 		}
 		id := srv.ID
 		srv.ID = trackedID(v.d.opts.Key, &srv, v.hello.Folder, v.hello.Client)
-		v.servers[id] = srv
+		v.servers[id], names[srv.ID] = srv, id
 		srv.Sharing = config.SharedByFolder // the id determines who shares it
 		exported = append(exported, srv)
 	}
+	v.names.Store(&names)
 	v.keep()
 	v.d.apply()
 	v.gw.Apply(cfg.With(exported))
