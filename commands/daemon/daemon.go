@@ -8,6 +8,7 @@ import (
 	"bufio"
 	"cmp"
 	"context"
+	"embed"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -48,6 +49,11 @@ import (
 	"github.com/mcptrack/mcptrack/output/lines"
 	"github.com/mcptrack/mcptrack/output/serverlog"
 )
+
+// Manual contains the help page of this package, as Markdown.
+//
+//go:embed *.md
+var Manual embed.FS
 
 type options struct {
 	cli.ConnectFlags
@@ -326,7 +332,7 @@ const maxFeeds = 200
 func open(ctx context.Context, env *cli.Env, g *cli.Globals, log *slog.Logger, c daemon.Client) (daemon.Source, error) {
 	theirs := &cli.Env{In: nil, Out: io.Discard, Err: io.Discard, LookupEnv: c.LookupEnv, Executable: env.Executable, Dial: env.Dial, Version: env.Version}
 	of := g.ForClient(c.Config, c.Host, c.Folder)
-	cfg, err := of.Load(ctx, theirs, log)
+	cfg, err := of.Load(ctx, theirs, slog.New(slog.DiscardHandler)) // the client does not see problems that are no errors
 	if err != nil {
 		return daemon.Source{}, refusal(ctx, err)
 	}

@@ -305,6 +305,10 @@ func TestSharing(t *testing.T) {
 		return w.call(w.client(hello, vars, session.Options{}), "pid", nil)
 	}
 	first, second, other := wire.Hello{Folder: here, Client: "1"}, wire.Hello{Folder: here, Client: "2"}, wire.Hello{Folder: there, Client: "3"}
+	programs := t.TempDir()
+	if err := os.WriteFile(filepath.Join(programs, "node"), nil, 0o700); err != nil {
+		t.Fatal(err)
+	}
 	secret := func(value string) map[string]string { return map[string]string{"TOKEN": value} }
 	for _, c := range []struct {
 		name, server string
@@ -320,7 +324,8 @@ func TestSharing(t *testing.T) {
 		{"same token", "token", first, second, secret("x"), secret("x"), true},
 		{"other token", "token", first, second, secret("x"), secret("y"), false},
 		{"other token in the environment only", "a", first, second, secret("x"), secret("y"), true},
-		{"other PATH", "a", first, wire.Hello{Folder: here, Client: "2", Path: "/bin"}, nil, nil, false},
+		{"other PATH with the same programs", "a", first, wire.Hello{Folder: here, Client: "2", Path: os.Getenv("PATH") + ":/nowhere"}, nil, nil, true},
+		{"other PATH with another node", "a", first, wire.Hello{Folder: here, Client: "2", Path: programs + ":" + os.Getenv("PATH")}, nil, nil, false},
 	} {
 		if a, b := pid(c.server, c.a, c.envA), pid(c.server, c.b, c.envB); (a == b) != c.shared {
 			t.Errorf("%s: processes %s and %s", c.name, a, b)

@@ -230,7 +230,7 @@ func (v *View) serveHTTP(ctx context.Context, c *wire.Conn) {
 	one := &oneConn{conn: c, closed: make(chan struct{})}
 	srv := &http.Server{
 		Handler: v.http, ReadHeaderTimeout: 10 * time.Second, MaxHeaderBytes: 12 << 10,
-		BaseContext:       func(net.Listener) context.Context { return ctx },
+		BaseContext: func(net.Listener) context.Context { return ctx },
 		ConnState: func(_ net.Conn, state http.ConnState) {
 			if state == http.StateClosed || state == http.StateHijacked {
 				_ = one.Close()

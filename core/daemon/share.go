@@ -6,9 +6,13 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"os/exec"
+	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/daemon/wire"
 )
 
 // identity contains everything that two clients must have in common to share a server.
@@ -31,6 +35,7 @@ type identity struct {
 	Unapproved                   string
 	Enabled                      bool
 	Folder, Client               string
+	Programs                     map[string]string
 }
 
 // idDigits is the number of hexadecimal digits after the "~" of a tracked server's id.
@@ -40,7 +45,10 @@ const idDigits = 12
 // client's config, "~", and digits that depend on everything that must be equal for the server to be
 // shared. key prevents others from guessing secrets from ids; with the same key, a server has the
 // same id after a restart.
-func trackedID(key []byte, srv *config.Server, folder, client string) string {
+//
+// Two terminals rarely have exactly the same PATH. What counts is therefore which programs a command
+// finds there: itself, and the interpreters and launchers that servers are written for.
+func trackedID(key []byte, srv *config.Server, hello wire.Hello) string {
 	id := identity{
 		Transport: srv.Transport, Fallback: srv.Fallback, Command: srv.Command, Args: srv.Args, Env: revealed(srv.Env), Dir: srv.Dir,
 		URL: srv.URL.Reveal(), Headers: revealed(srv.Headers), OAuth: srv.OAuth, ClientSecret: srv.OAuth.ClientSecret.Reveal(),
@@ -50,12 +58,15 @@ func trackedID(key []byte, srv *config.Server, folder, client string) string {
 	if !srv.Superseded {
 		id.Unapproved = srv.Unapproved
 	}
+	if _, own := srv.Env["PATH"]; !own && srv.Transport == config.TransportStdio {
+		id.Programs = programs(hello.Path, srv.Command)
+	}
 	switch srv.Sharing {
 	case config.SharedByMachine:
 	case config.NotShared:
-		id.Folder, id.Client = folder, client
+		id.Folder, id.Client = hello.Folder, hello.Client
 	default:
-		id.Folder = folder
+		id.Folder = hello.Folder
 	}
 	data, err := json.Marshal(id)
 	if err != nil {
@@ -64,6 +75,24 @@ func trackedID(key []byte, srv *config.Server, folder, client string) string {
 	mac := hmac.New(sha256.New, key)
 	mac.Write(data)
 	return srv.ID + "~" + hex.EncodeToString(mac.Sum(nil))[:idDigits]
+}
+
+// programs returns the files that a PATH provides for a command and for the programs that run
+// servers.
+func programs(path, command string) map[string]string {
+	found := map[string]string{}
+	for _, name := range []string{command, "node", "npx", "bun", "deno", "python", "python3", "uv", "uvx", "docker", "podman", "java", "dotnet", "ruby"} {
+		for _, dir := range filepath.SplitList(path) {
+			if !filepath.IsAbs(dir) || strings.ContainsAny(name, `/\`) {
+				continue
+			}
+			if file, err := exec.LookPath(filepath.Join(dir, name)); err == nil {
+				found[name] = file
+				break
+			}
+		}
+	}
+	return found
 }
 
 func revealed(secrets map[string]config.Secret) map[string]string {

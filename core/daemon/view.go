@@ -269,17 +269,16 @@ func (v *View) apply(cfg *config.Config) {
 		if !srv.Enabled {
 			continue
 		}
-		if srv.Transport == config.TransportStdio && v.hello.Path != "" {
-			if _, own := srv.Env["PATH"]; !own {
-				srv.Env = maps.Clone(srv.Env)
-				if srv.Env == nil {
-					srv.Env = map[string]config.Secret{}
-				}
-				srv.Env["PATH"] = config.NewSecret(v.hello.Path)
-			}
-		}
 		id := srv.ID
-		srv.ID = trackedID(v.d.opts.Key, &srv, v.hello.Folder, v.hello.Client)
+		srv.ID = trackedID(v.d.opts.Key, &srv, v.hello)
+		if _, own := srv.Env["PATH"]; !own && srv.Transport == config.TransportStdio && v.hello.Path != "" {
+			if _, known := v.d.paths[srv.ID]; !known {
+				v.d.paths[srv.ID] = config.NewSecret(v.hello.Path)
+			}
+			env := map[string]config.Secret{"PATH": v.d.paths[srv.ID]}
+			maps.Copy(env, srv.Env)
+			srv.Env = env
+		}
 		v.servers[id], names[srv.ID] = srv, id
 		srv.Sharing = config.SharedByFolder // the id determines who shares it
 		exported = append(exported, srv)
