@@ -82,7 +82,9 @@ func (d *demands) retire(server string, idle time.Duration) bool {
 func (d *demands) unretire(server string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.of(server).retired = false
+	if of := d.byServer[server]; of != nil {
+		of.retired = false
+	}
 }
 
 func (d *demands) isRetired(server string) bool {
@@ -171,8 +173,6 @@ func (w *worker) sleep(ctx context.Context) (slept bool) {
 		case <-ctx.Done():
 			return slept
 		case <-needed:
-		case <-w.restarts: // there is no connection to close
-		case <-w.hasten:
 		case next := <-w.offers:
 			w.adopt(next)
 			if _, ok := unconnected(&w.srv); ok {

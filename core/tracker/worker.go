@@ -209,14 +209,13 @@ func (w *worker) connectAndFollow(ctx context.Context) (again time.Time, err err
 	}
 	switch {
 	case ctx.Err() != nil:
+		w.t.demands.unretire(w.id)
 		w.setState(event.ServerState{State: event.Stopping, Reason: reasonOf(context.Cause(ctx))})
 	case errors.Is(err, errIdle):
 		w.fallAsleep()
+		w.t.demands.unretire(w.id)
 	case !errors.Is(err, errSuperseded):
 		again = w.failed(err, "disconnected")
-	}
-	if errors.Is(err, errIdle) {
-		w.t.demands.unretire(w.id)
 	}
 	f.close() // after publishing the state, because closing may take seconds
 	if s.Info().Era == session.EraModern && !f.ready && s.Info().Transport == config.TransportStdio && w.eras.use == session.EraModern {
