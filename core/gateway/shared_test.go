@@ -337,8 +337,13 @@ func TestSharedSubscriptions(t *testing.T) {
 		s.advance(time.Minute)
 		update("three", "file:///both", "mcptrack://server/docs/file:///both")
 
+		asked := func() int { return docs.Count("resources/unsubscribe") + docs.Count("subscriptions/listen") }
+		before := asked()
 		_, _ = c1.Subscribe(t.Context(), session.Filter{})
 		s.advance(2 * time.Minute) // the first gateway unsubscribes
+		if asked() != before {
+			t.Error("the subscription of the other gateway was interrupted")
+		}
 		update("four", "", "mcptrack://server/docs/file:///both")
 		one.stop()
 		s.advance(time.Hour)
@@ -375,6 +380,10 @@ func TestTrackedSubscriptionKeepsServerAwake(t *testing.T) {
 		_, _ = c.Subscribe(t.Context(), session.Filter{})
 		s.advance(5 * time.Minute)
 		s.wantAsleep("docs~1", true)
+		several := s.open(Options{}, "docs~1", "more~3") // determines names without an engine
+		if got, _ := several.gateway.Exports("docs~1", catalog.Resources, "file:///both", ""); got != "mcptrack://server/docs/file:///both" {
+			t.Errorf("exported as %q", got)
+		}
 	})
 }
 
