@@ -345,7 +345,14 @@ func (g *Gateway) Apply(cfg *config.Config) {
 // connected servers are listed, so that the first client receives a complete catalog. The error is
 // the cause of ctx. The Run methods of the gateway and the tracker must be running.
 func (g *Gateway) Settled(ctx context.Context) error {
-	_, err := g.tracker.Settled(ctx)
+	var ids []string
+	for _, srv := range g.servers() {
+		ids = append(ids, srv.ID)
+	}
+	var err error
+	if len(ids) > 0 { // without ids, the tracker waits for all of its servers
+		_, err = g.tracker.Settled(ctx, ids...)
+	}
 	if err == nil {
 		err = g.flush(ctx) // the merge creates g.httpCatalogs
 	}

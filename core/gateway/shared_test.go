@@ -387,6 +387,56 @@ func TestTrackedSubscriptionKeepsServerAwake(t *testing.T) {
 	})
 }
 
+// A gateway is settled, and its items are up, regardless of other gateways' servers.
+func TestSettledDespiteOtherServers(t *testing.T) {
+	inShared(t, func(s *shared, era session.Era) {
+		t := s.T
+		s.know()
+		s.Server("more~3").Fail(silence())
+		defer s.tracker.Demand("more~3")()
+		synctest.Wait()
+		began := time.Now()
+		s.open(Options{}, "docs~1")
+		s.open(Options{})
+		if time.Since(began) > 0 {
+			t.Errorf("settled after %v", time.Since(began))
+		}
+	})
+}
+
+// A notification about a task reaches the gateway in which the task was started, and no other.
+func TestTaskNotificationsOfSeveralGateways(t *testing.T) {
+	inShared(t, func(s *shared, era session.Era) {
+		t := s.T
+		if era == session.EraModern {
+			return // modern clients listen to tasks; see watchTasks
+		}
+		s.know()
+		one, two := s.open(Options{}, "docs~1"), s.open(Options{}, "docs~1")
+		got := map[*fixture]*messages{}
+		for _, w := range []*fixture{one, two} {
+			got[w] = &messages{}
+			c := w.clientOf(era, &session.ClientSide{Message: got[w].add})
+			if _, err := w.do(c, "tools/call", `{"name":"dig"}`); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var client *mcpserver.Client
+		for of := range two.gateway.demands.byClient {
+			client = of
+		}
+		two.gateway.tasks.add(target{"docs~1", "t1"}, &mcpserver.Request{Client: client}, nil, nil)
+		s.Server("docs~1").Broadcast(map[string]any{"jsonrpc": "2.0", "method": "notifications/tasks/status", "params": map[string]any{"taskId": "t1", "status": "working"}})
+		s.advance(time.Second)
+		if a, b := got[one].take(), got[two].take(); len(a) != 0 || len(b) != 1 || !strings.Contains(b[0], taskPrefix) {
+			t.Errorf("received %q, %q", a, b)
+		}
+		two.stop()
+		s.Server("docs~1").Broadcast(map[string]any{"jsonrpc": "2.0", "method": "notifications/tasks/status", "params": map[string]any{"taskId": "t1", "status": "completed"}})
+		s.advance(time.Second)
+	})
+}
+
 // A gateway that stops, or no longer exports a server, ends its demand; others go on.
 func TestGatewaysEndIndependently(t *testing.T) {
 	inShared(t, func(s *shared, _ session.Era) {

@@ -123,18 +123,18 @@ func (t *Tracker) Demand(server string) (release func()) {
 // OnDemand reports whether the tracker connects its servers on demand.
 func (t *Tracker) OnDemand() bool { return t.opts.OnDemand }
 
-// Dormant reports whether a server is asleep, is about to be, or has been woken and is not yet
-// connected.
+// Dormant reports whether a server is asleep, is about to be, or has been woken, or added, and is
+// not yet connected. It is false once an attempt to connect has failed.
 func (t *Tracker) Dormant(server string) bool {
 	return t.opts.OnDemand && (t.demands.isRetired(server) || t.store.dormant(server))
 }
 
-// dormant reports whether a server is asleep or waking.
+// dormant reports whether a server is asleep or waking, or was just added.
 func (s *store) dormant(id string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r, ok := s.servers[id]
-	return ok && r.status.Dormant()
+	return ok && (r.status.Dormant() || r.status.State == event.Pending)
 }
 
 // idle returns how long a server stays connected without users.
@@ -152,7 +152,7 @@ func (w *worker) sleepsAt() (at time.Time, changed <-chan struct{}) {
 // fallAsleep publishes that the server is asleep.
 func (w *worker) fallAsleep() {
 	w.retries.reset()
-	w.waking = true
+	w.asleep = true
 	w.publishState(event.ServerState{State: event.Pending, Reason: status.Asleep}, nil)
 }
 
@@ -164,7 +164,7 @@ func (w *worker) sleep(ctx context.Context) (slept bool) {
 		if at.IsZero() || time.Now().Before(at) {
 			return slept
 		}
-		if !w.waking {
+		if !w.asleep {
 			w.fallAsleep()
 		}
 		slept = true

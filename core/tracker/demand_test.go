@@ -112,6 +112,34 @@ func TestDemand(t *testing.T) {
 	})
 }
 
+// A server that is needed before it is added is woken from the start, and is dormant until it is
+// connected. Settled can wait for some of the servers.
+func TestDemandComesFirst(t *testing.T) {
+	onDemand(t, func(w *world, docs *sessiontest.Fake) {
+		w.Serve("hung", session.EraLegacy).Fail(sessiontest.Fault{Silent: true})
+		docs.Fail(sessiontest.Fault{Delay: time.Second, Times: 1})
+		w.start()
+		release, other := w.tracker.Demand("docs"), w.tracker.Demand("hung")
+		defer other()
+		defer release()
+		w.apply(idleEntry(), sessiontest.Entry("hung"))
+		began := time.Now()
+		synctest.Wait()
+		if !w.tracker.Dormant("docs") {
+			t.Error("it is not dormant")
+		}
+		snap, err := w.tracker.Settled(w.Context(), "docs")
+		if st, _ := snap.Server("docs"); err != nil || st.State != event.Ready || time.Since(began) > 5*time.Second || w.tracker.Dormant("docs") {
+			t.Errorf("%s after %v: %v", st.State, time.Since(began), err)
+		}
+		synctest.Wait()
+		w.wantStates("Pending ", "Connecting waking", "Ready ")
+		if _, err := w.tracker.Settled(w.Context()); err != nil || time.Since(began) < 10*time.Second {
+			t.Errorf("all after %v: %v", time.Since(began), err)
+		}
+	})
+}
+
 // The lists stay known while a server sleeps. What changes meanwhile is published when it wakes, as
 // are the later updates of its resources.
 func TestChangesWhileAsleep(t *testing.T) {

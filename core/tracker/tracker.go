@@ -385,11 +385,11 @@ func (t *Tracker) signal(server string, to func(*worker) chan<- struct{}) {
 // used by the source of the configs, such as a config reloader.
 func (t *Tracker) Publish(e event.Event) { t.store.publish(e) }
 
-// Settled waits until every server in the last applied config has been tried once: it is Ready,
-// Unsupported, NeedsAuth, Unconfigured, Unapproved or Disabled, or has failed. It returns the state
-// at that time. If ctx ends first, it returns the current state and the cause of ctx. Apply and Run
+// Settled waits until every server in the last applied config, or each of the given ones, has been
+// tried once: it is Ready, Unsupported, NeedsAuth, Unconfigured, Unapproved, Disabled or asleep, or
+// has failed. It returns the state at that time. If ctx ends first, it returns the current state and the cause of ctx. Apply and Run
 // must have been called. If a server's entry changed, its status may still describe the old entry.
-func (t *Tracker) Settled(ctx context.Context) (*status.Snapshot, error) {
+func (t *Tracker) Settled(ctx context.Context, only ...string) (*status.Snapshot, error) {
 	if err := t.awaitTaken(ctx); err != nil {
 		return t.Snapshot(), err
 	}
@@ -397,7 +397,7 @@ func (t *Tracker) Settled(ctx context.Context) (*status.Snapshot, error) {
 	defer cancel()
 	snap, sub := t.Subscribe(ctx)
 	for {
-		if settled(snap) {
+		if settled(snap, only) {
 			return snap, nil
 		}
 		if batch := sub.Next(); batch == nil {
@@ -407,9 +407,10 @@ func (t *Tracker) Settled(ctx context.Context) (*status.Snapshot, error) {
 	}
 }
 
-func settled(s *status.Snapshot) bool {
+func settled(s *status.Snapshot, only []string) bool {
 	return !slices.ContainsFunc(s.Servers, func(st status.ServerStatus) bool {
-		return st.Attempt == 0 && (st.State == event.Pending && st.Reason != status.Asleep || st.State == event.Connecting)
+		return (len(only) == 0 || slices.Contains(only, st.ID)) && st.Attempt == 0 &&
+			(st.State == event.Pending && st.Reason != status.Asleep || st.State == event.Connecting)
 	})
 }
 
