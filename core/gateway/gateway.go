@@ -341,22 +341,20 @@ func (g *Gateway) Apply(cfg *config.Config) {
 	g.kick()
 }
 
-// Settled waits until one connection attempt to every server has completed and the items of the
-// connected servers are listed, so that the first client receives a complete catalog. The error is
-// the cause of ctx. The Run methods of the gateway and the tracker must be running.
+// Settled waits until one connection attempt to every server of the gateway has completed and the
+// items of the connected servers are listed, so that the first client receives a complete catalog.
+// The error is the cause of ctx. The Run methods of the gateway and the tracker must be running.
 func (g *Gateway) Settled(ctx context.Context) error {
 	var ids []string
 	for _, srv := range g.servers() {
 		ids = append(ids, srv.ID)
 	}
-	var err error
-	if len(ids) > 0 { // without ids, the tracker waits for all of its servers
-		_, err = g.tracker.Settled(ctx, ids...)
+	if len(ids) > 0 {
+		if _, err := g.tracker.Settled(ctx, ids...); err != nil {
+			return err
+		}
 	}
-	if err == nil {
-		err = g.flush(ctx) // the merge creates g.httpCatalogs
-	}
-	if err != nil {
+	if err := g.flush(ctx); err != nil { // the merge creates g.httpCatalogs
 		return err
 	}
 	g.mu.Lock()

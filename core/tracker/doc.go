@@ -85,8 +85,8 @@
 // server works on a client's request, it has until that request times out, because a server that
 // handles one request at a time cannot be distinguished from a server that hangs.
 //
-// On demand: with [Options.OnDemand], a server is connected while somebody needs it ([Tracker.Demand])
-// and for its idle time after that. Otherwise it is asleep: Pending, with the reason
+// On demand: with [Options.OnDemand], a server is connected while somebody needs it
+// ([Tracker.Demand]) and for its idle time after that. Otherwise it is asleep: Pending, with the reason
 // [status.Asleep], its last known lists, and no process. Demand wakes it; then the tracker compares
 // everything, and publishes what has changed, with cause resync. The session of a server that
 // somebody needs never ends because of its idle time: a request that was preceded by Demand either
@@ -127,7 +127,8 @@
 // A [Client] makes requests on behalf of a user in the same session. Their results are cached
 // (core/cache) and published, and the client can subscribe to resources in addition to those
 // selected by the config. Several users of one tracker are told apart by the owner of their Clients
-// ([Tracker.ClientOf]): none ends the subscriptions of another. A Client's requests go directly to the session; its subscriptions go through the
-// sessionFollower, because only the sessionFollower may change the session's subscription. The
-// cache and the subscriptions are discarded when the session ends.
+// ([Tracker.ClientOf]): none ends the subscriptions of another. A Client's requests go directly to
+// the session; its subscriptions go through the sessionFollower, because only the sessionFollower
+// may change the session's subscription. The cache and the subscriptions are discarded when the
+// session ends.
 package tracker
