@@ -86,11 +86,11 @@
 // handles one request at a time cannot be distinguished from a server that hangs.
 //
 // On demand: with [Options.OnDemand], a server is connected while somebody needs it
-// ([Tracker.Demand]) and for its idle time after that. Otherwise it is asleep: Pending, with the reason
-// [status.Asleep], its last known lists, and no process. Demand wakes it; then the tracker compares
-// everything, and publishes what has changed, with cause resync. The session of a server that
-// somebody needs never ends because of its idle time: a request that was preceded by Demand either
-// uses a session that stays, or finds the server dormant ([Tracker.Dormant]).
+// ([Tracker.Demand]) and for its idle time after that. Otherwise it is asleep: Pending, with the
+// reason [status.Asleep], its last known lists, and no process. Demand wakes it; then the tracker
+// compares everything, and publishes what has changed, with cause resync. The session of a server
+// that somebody needs never ends because of its idle time: a request that was preceded by Demand
+// either uses a session that stays, or finds the server dormant ([Tracker.Dormant]).
 //
 // Ownership: Run owns the workers and returns when all of them have finished. A worker owns its
 // session, closes it, and waits for every job. Run closes the log last, so that every subscriber
