@@ -91,7 +91,14 @@ func run(args []string) int {
 			return fail(none.Error(), "install mcptrack beside mcptrack-attach or in PATH", exitFailed)
 		}
 		opts.Tell(none.Error() + "; the servers are started for this client alone")
-		return replaceBy(opts.Program, opts.Gateway())
+		arguments := append([]string{"gateway"}, opts.Gateway()...)
+		if opts.Config != "" {
+			arguments = append(arguments, "--config", opts.Config)
+		}
+		if opts.Host != "" {
+			arguments = append(arguments, "--host", opts.Host)
+		}
+		return replaceBy(opts.Program, arguments)
 	case errors.As(err, &refused):
 		return fail(refused.Message, refused.Hint, max(refused.Exit, exitFailed))
 	}

@@ -406,7 +406,7 @@ func TestWithoutADaemonTheServersStartForTheClient(t *testing.T) {
 	}
 	s := p.attach("files", "--config=c.json")
 	s.says("input")
-	s.hears(`["gateway" "--stdio" "--all" "--config" "c.json" "--server" "files"]`)
+	s.hears(`["gateway" "--stdio" "--all" "--server" "files" "--config" "c.json"]`)
 	s.hears("input")
 	if code := s.end(); code != 0 {
 		t.Errorf("exit code %d", code)
