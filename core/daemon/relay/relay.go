@@ -67,6 +67,8 @@ const (
 
 	// resumeTimeout is how long a daemon may take to answer a repeated initialize request.
 	resumeTimeout = 30 * time.Second
+	// lastWrite is how long the last Write to the client may take after the relay has ended.
+	lastWrite = time.Second
 	// steady is how long a connection lasts before the waits between attempts begin anew. A daemon
 	// that ends soon after its start is therefore started less and less often.
 	steady = 10 * time.Second
@@ -77,7 +79,8 @@ var errClientLeft = errors.New("the client disconnected")
 
 // Run relays messages until the client closes In and the daemon has answered everything, or until
 // ctx ends. It returns nil in the first case. If the first connection fails, it returns that error
-// and has read nothing from In. A blocked Read from In may continue after Run has returned.
+// and has read nothing from In. A blocked Read from In, or Write to Out, may continue after Run has
+// returned.
 func Run(ctx context.Context, opts Options) error {
 	opts.Patience = cmp.Or(opts.Patience, 5*time.Second)
 	opts.LastAnswers = cmp.Or(opts.LastAnswers, 10*time.Second)
@@ -90,11 +93,17 @@ func Run(ctx context.Context, opts Options) error {
 	r := &relay{opts: opts, ctx: ctx, cancel: cancel, outs: make(chan []byte), up: make(chan struct{}), down: time.Now(),
 		pending: map[string]string{}, repeated: map[string]bool{}, asked: map[string]bool{}, stale: map[string]bool{},
 		listens: map[string][]byte{}, subscribed: map[string][]byte{}, seen: Seen{}}
-	var wg sync.WaitGroup
-	wg.Go(r.write)
-	wg.Go(func() { r.fromDaemon(first) })
+	written := make(chan struct{}) // closed after the last Write
+	go func() {
+		defer close(written)
+		r.write()
+	}()
 	go r.fromClient() // ends with In, which may outlive Run
-	wg.Wait()
+	r.fromDaemon(first)
+	select {
+	case <-written:
+	case <-time.After(lastWrite): // the client does not read
+	}
 	if err := context.Cause(ctx); !errors.Is(err, errClientLeft) {
 		return err
 	}
