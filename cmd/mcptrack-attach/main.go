@@ -72,8 +72,9 @@ func run(args []string) int {
 	if err != nil {
 		executable = os.Args[0]
 	}
-	opts.LookupEnv = os.LookupEnv
-	opts.In, opts.Out = streams()
+	in, restoreIn := stream(os.Stdin)
+	out, restoreOut := stream(os.Stdout)
+	opts.In, opts.Out, opts.LookupEnv = in, out, os.LookupEnv
 	opts.Build, opts.Program = wire.ThisBuild(""), attach.Program(executable, exec.LookPath)
 	opts.Tell = func(text string) { tell("mcptrack-attach: " + text) }
 
@@ -81,6 +82,8 @@ func run(args []string) int {
 	err = attach.Run(ctx, opts)
 	interrupted := ctx.Err() != nil
 	stop()
+	restoreIn()
+	restoreOut()
 	var none *attach.NoDaemon
 	var refused *wire.Refused
 	switch {
