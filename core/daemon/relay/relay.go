@@ -349,7 +349,7 @@ func (r *relay) fromDaemon(conn io.ReadWriteCloser) {
 	for {
 		began := time.Now()
 		err := r.serve(conn)
-		if !r.lost(err) {
+		if !r.lost(err) || !r.giveUp(err) {
 			return
 		}
 		if time.Since(began) > steady {
@@ -363,8 +363,45 @@ func (r *relay) fromDaemon(conn io.ReadWriteCloser) {
 				break
 			}
 			r.report(err)
+			if !r.giveUp(err) {
+				return
+			}
 		}
 	}
+}
+
+// giveUp answers the requests that were to be repeated, except listens, if no daemon could be reached
+// for too long. They are not repeated then. It returns false if the relay ends.
+func (r *relay) giveUp(why error) bool {
+	r.mu.Lock()
+	var lines [][]byte
+	if time.Since(r.down) >= r.opts.Patience {
+		for _, id := range slices.Sorted(maps.Keys(r.pending)) {
+			if _, listens := r.listens[id]; listens {
+				continue
+			}
+			lines = append(lines, failure(json.RawMessage(id), "the mcptrack daemon cannot be reached: "+why.Error()))
+			delete(r.pending, id)
+			is := func(line []byte) bool {
+				m, _, _ := parse(line)
+				return string(m.ID) == id
+			}
+			if is(r.initialize) {
+				r.initialize = nil
+			}
+			if is(r.level) {
+				r.level = nil
+			}
+			maps.DeleteFunc(r.subscribed, func(_ string, line []byte) bool { return is(line) })
+		}
+	}
+	r.mu.Unlock()
+	for _, line := range lines {
+		if !r.toClient(line) {
+			return false
+		}
+	}
+	return true
 }
 
 // serve uses one connection until it is lost, and returns why.

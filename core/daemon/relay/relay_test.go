@@ -260,6 +260,30 @@ func TestInitializeIsRepeatedUntilItIsAnswered(t *testing.T) {
 	})
 }
 
+func TestInitializeDoesNotWaitForever(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := start(t)
+		d := <-b.daemons
+		b.says(request(1, "initialize", ""))
+		d.hears(t, request(1, "initialize", ""))
+		for range 100 {
+			b.refuse <- errors.New("the config is invalid")
+		}
+		began := time.Now()
+		_ = d.Close()
+		b.hearsError("1", "the config is invalid")
+		if took := time.Since(began); took > 8*time.Second {
+			t.Errorf("it took %s", took)
+		}
+		for len(b.refuse) > 0 {
+			<-b.refuse
+		}
+		d = <-b.daemons
+		b.says(request(2, "initialize", ""))
+		d.hears(t, request(2, "initialize", ""))
+	})
+}
+
 func TestTheRelayEndsWithItsClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := start(t)

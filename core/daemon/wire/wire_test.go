@@ -560,6 +560,28 @@ func TestManyClientsStartOneDaemon(t *testing.T) {
 	_ = conn.Close()
 }
 
+// A daemon that ends keeps its lock for a while, and the next one begins after it.
+func TestADaemonFollowsOneThatEnds(t *testing.T) {
+	t.Parallel()
+	s := socket(t)
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ending, err := Acquire(t.Context(), s, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	time.AfterFunc(200*time.Millisecond, ending.Release)
+	c := Client{Socket: s, LookupEnv: lookup(nil), Program: self}
+	conn, _, err := c.OpenOrStart(t.Context(), Hello{Purpose: Stop})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _ = io.Copy(io.Discard, conn)
+	_ = conn.Close()
+}
+
 func TestADaemonThatCannotStart(t *testing.T) {
 	t.Parallel()
 	no, err := exec.LookPath("false")
