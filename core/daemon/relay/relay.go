@@ -126,6 +126,7 @@ type relay struct {
 	up   chan struct{} // closed when conn is set; replaced when it is lost
 	left bool          // the client has closed In
 	down time.Time     // when the last connection was lost, or the relay began
+	back time.Time     // when the connection that is being prepared began; zero if there is none
 	why  error         // why there is no connection
 	// failing is set while requests without a response are answered. Until then the relay does not end.
 	failing bool
@@ -261,7 +262,10 @@ func (r *relay) forward(line []byte) bool {
 	m, isRequest, isResponse := parse(line)
 	for {
 		r.mu.Lock()
-		conn, up, deadline, why := r.conn, r.up, r.down.Add(r.opts.Patience), r.why
+		conn, up, since := r.conn, r.up, r.down
+		if r.back.After(since) {
+			since = r.back
+		}
 		if isResponse && r.stale[string(m.ID)] && !r.asked[string(m.ID)] {
 			delete(r.stale, string(m.ID))
 			r.mu.Unlock()
@@ -279,7 +283,7 @@ func (r *relay) forward(line []byte) bool {
 			_, _ = conn.Write(line) // an error also ends the reads, see fromDaemon
 			return r.ctx.Err() == nil
 		}
-		patience := time.NewTimer(time.Until(deadline))
+		patience := time.NewTimer(r.opts.Patience - time.Since(since))
 		select {
 		case <-r.ctx.Done():
 			patience.Stop()
@@ -287,27 +291,28 @@ func (r *relay) forward(line []byte) bool {
 		case <-up:
 			patience.Stop()
 		case <-patience.C:
-			return r.drop(m, line, isRequest, why)
+			return r.drop(m, line, isRequest)
 		}
 	}
 }
 
 // drop handles a message of the client that is not sent, because there is no daemon. It returns false
 // if the relay ends.
-func (r *relay) drop(m message, line []byte, isRequest bool, why error) bool {
-	if isRequest {
-		text := "the mcptrack daemon cannot be reached; the request was not sent"
-		if why != nil {
-			text += ": " + why.Error()
-		}
-		return r.toClient(failure(m.ID, text))
-	}
+func (r *relay) drop(m message, line []byte, isRequest bool) bool {
+	r.mu.Lock()
 	if m.Method == "notifications/cancelled" { // what it cancels is not repeated
-		r.mu.Lock()
 		r.note(m, line, false, false)
-		r.mu.Unlock()
 	}
-	return true
+	why := r.why
+	r.mu.Unlock()
+	if !isRequest {
+		return true
+	}
+	text := "the mcptrack daemon cannot be reached; the request was not sent"
+	if why != nil {
+		text += ": " + why.Error()
+	}
+	return r.toClient(failure(m.ID, text))
 }
 
 // note updates the state for a message that is about to be sent. r.mu must be held.
@@ -408,6 +413,9 @@ func (r *relay) giveUp(why error) bool {
 func (r *relay) serve(conn io.ReadWriteCloser) error {
 	// Closing the connection interrupts a blocked read or write.
 	defer context.AfterFunc(r.ctx, func() { _ = conn.Close() })()
+	r.mu.Lock()
+	r.back = time.Now()
+	r.mu.Unlock()
 	lines := newLineReader(conn)
 	late := time.AfterFunc(resumeTimeout, func() { _ = conn.Close() })
 	err := r.resume(conn, lines)
@@ -576,7 +584,7 @@ func (r *relay) lost(err error) bool {
 		r.conn, r.up = nil, make(chan struct{})
 		r.down = time.Now()
 	}
-	r.failing = true
+	r.back, r.failing = time.Time{}, true
 	repeats := map[string]bool{}
 	for _, line := range append(r.repeats(), r.initialize) {
 		m, _, _ := parse(line)

@@ -279,6 +279,7 @@ func TestInitializeDoesNotWaitForever(t *testing.T) {
 			<-b.refuse
 		}
 		d = <-b.daemons
+		synctest.Wait()
 		b.says(request(2, "initialize", ""))
 		d.hears(t, request(2, "initialize", ""))
 	})
@@ -364,6 +365,7 @@ func TestACancellationIsKept(t *testing.T) {
 			b.refuse <- errors.New("no daemon")
 		}
 		_ = d.Close()
+		synctest.Wait()
 		b.says(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
 		b.says(request(2, "ping", ""))
 		b.hearsError("2", "was not sent: no daemon")
@@ -371,6 +373,7 @@ func TestACancellationIsKept(t *testing.T) {
 			<-b.refuse
 		}
 		d = <-b.daemons
+		synctest.Wait()
 		b.says(request(3, "ping", ""))
 		d.hears(t, request(3, "ping", ""))
 	})
