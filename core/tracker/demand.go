@@ -169,7 +169,7 @@ func (w *worker) sleepsAt() (at time.Time, changed <-chan struct{}) {
 	if !w.opts.OnDemand {
 		return time.Time{}, nil
 	}
-	return w.t.demands.until(w.id, idle(&w.srv), w.waking)
+	return w.t.demands.until(w.id, idle(&w.srv), w.asleep)
 }
 
 // fallAsleep publishes that the server is asleep.

@@ -405,11 +405,11 @@ func TestRemovedWhileTheSessionEnds(t *testing.T) {
 // Demand that comes before the decision to end a session prevents it.
 func TestRetire(t *testing.T) {
 	var d demands
-	d.count("a", 1)
+	d.count("a", 1, 0)
 	if d.retire("a", 0) || d.isRetired("a") {
 		t.Error("it is needed")
 	}
-	d.count("a", -1)
+	d.count("a", -1, 0)
 	if d.retire("a", time.Hour) {
 		t.Error("the idle time is not over")
 	}

@@ -31,7 +31,8 @@ type Client struct {
 
 // Open connects to the daemon and completes the handshake. Open sets Protocol and Build of hello. The
 // daemon receives only those environment variables that it asks for. If no daemon listens, the error
-// is ErrNoDaemon; if the daemon refuses the client, it is a *Refused.
+// is ErrNoDaemon; if the daemon refuses the client, it is a *Refused. The connection also has the
+// method CloseWrite.
 func (c *Client) Open(ctx context.Context, hello Hello) (net.Conn, Answer, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, answerTimeout, errors.New("the daemon does not answer; see mcptrack daemon logs"))
 	defer cancel()
@@ -92,36 +93,47 @@ func (c *Client) Start(ctx context.Context) error {
 		return err
 	}
 	defer starting.Release()
-	if c.listens(ctx) {
-		return nil
-	}
-	ended, err := c.spawn("--started")
-	if err != nil {
-		return err
-	}
 	pause := backoff.New(2*time.Millisecond, 20*time.Millisecond)
-	for !c.listens(ctx) {
-		select {
-		case err := <-ended:
-			// It also ends if another daemon holds the lock, such as one that is about to listen.
-			lock, err2 := Acquire(ctx, c.Socket, false)
-			if errors.Is(err2, ErrRunning) {
-				ended = nil
-				continue
+	for {
+		// A daemon that still ends holds the lock, without which the next one cannot begin.
+		before := c.locked(ctx)
+		if c.listens(ctx) {
+			return nil
+		}
+		ended, err := c.spawn("--started")
+		if err != nil {
+			return err
+		}
+		for ended != nil {
+			select {
+			case err := <-ended:
+				if ended = nil; c.listens(ctx) {
+					return nil
+				}
+				if !before && !c.locked(ctx) {
+					return fmt.Errorf("the daemon ended before it listened (%w); see mcptrack daemon logs", err)
+				}
+			case <-time.After(pause.Next()):
+				if c.listens(ctx) {
+					return nil
+				}
+			case <-ctx.Done():
+				return context.Cause(ctx)
 			}
-			if err2 == nil {
-				lock.Release()
-			}
-			if c.listens(ctx) {
-				return nil
-			}
-			return fmt.Errorf("the daemon ended before it listened (%v); see mcptrack daemon logs", err)
-		case <-time.After(pause.Next()):
-		case <-ctx.Done():
+		}
+		if !backoff.Poll(ctx, 20*time.Millisecond, func() bool { return c.listens(ctx) || !c.locked(ctx) }) {
 			return context.Cause(ctx)
 		}
 	}
-	return nil
+}
+
+// locked reports whether a daemon runs, whether or not it listens.
+func (c *Client) locked(ctx context.Context) bool {
+	lock, err := Acquire(ctx, c.Socket, false)
+	if err == nil {
+		lock.Release()
+	}
+	return errors.Is(err, ErrRunning)
 }
 
 // listens reports whether a daemon accepts connections.
