@@ -19,6 +19,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"time"
 
@@ -59,9 +60,10 @@ type options struct {
 	cli.ConnectFlags
 	cli.JournalFlags
 	cli.RetentionFlags
-	idle    time.Duration
-	started bool // by a client
-	replace bool // the running daemon
+	idle     time.Duration
+	started  bool // by a client
+	replace  bool // the running daemon
+	detached bool // no descendant of the client
 }
 
 // Command returns the daemon command.
@@ -109,8 +111,10 @@ Exit codes: 0 stopped, or idle; 1 failed, or another daemon is running; 2 wrong 
 	opts.AddServing(cmd)
 	f.BoolVar(&opts.started, "started", false, "a client started this process: log to the file that daemon logs shows")
 	f.BoolVar(&opts.replace, "replace", false, "take over from the running daemon")
-	_ = f.MarkHidden("started")
-	_ = f.MarkHidden("replace")
+	f.BoolVar(&opts.detached, "detached", false, "this process is no descendant of the client")
+	for _, internal := range []string{"started", "replace", "detached"} {
+		_ = f.MarkHidden(internal)
+	}
 	cmd.AddCommand(newStatus(env, g), newStop(env, g), newLogs(env, g))
 	return cmd
 }
@@ -135,6 +139,21 @@ const keptContent = 256 << 20
 const window = 200 * time.Millisecond
 
 func run(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) error {
+	build := wire.ThisBuild(env.Version)
+	socket, err := wire.Socket(env.LookupEnv)
+	if err != nil {
+		return err
+	}
+	if (opts.started || opts.replace) && !opts.detached && runtime.GOOS != "windows" {
+		flags := []string{"--detached", "--started"}
+		if opts.replace {
+			flags = append(flags, "--replace")
+		}
+		ctx, cancel := context.WithTimeout(ctx, handoverTime)
+		defer cancel()
+		client := wire.Client{Socket: socket, LookupEnv: env.LookupEnv, Build: build, Program: env.Executable}
+		return client.Detach(ctx, flags...)
+	}
 	shown, closeLog, err := opts.logger(env, g)
 	if err != nil {
 		return err
@@ -151,11 +170,6 @@ func run(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) error 
 	if err != nil {
 		return err
 	}
-	socket, err := wire.Socket(env.LookupEnv)
-	if err != nil {
-		return err
-	}
-	build := wire.ThisBuild(env.Version)
 	lock, ln, err := opts.takeSocket(ctx, env, socket, build)
 	if err != nil {
 		return err
@@ -226,7 +240,7 @@ const handoverTime = 30 * time.Second
 // takeSocket takes the lock and the socket of the user's daemon. With --replace it first asks the
 // running daemon to hand over.
 func (o *options) takeSocket(ctx context.Context, env *cli.Env, socket string, build wire.Build) (*wire.Lock, net.Listener, error) {
-	lock, err := wire.Acquire(ctx, socket, false)
+	lock, err := o.acquire(ctx, socket)
 	switch {
 	case errors.Is(err, wire.ErrRunning) && o.replace:
 		if lock, err = o.handover(ctx, env, socket, build); err != nil {
@@ -243,6 +257,18 @@ func (o *options) takeSocket(ctx context.Context, env *cli.Env, socket string, b
 		return nil, nil, err
 	}
 	return lock, ln, nil
+}
+
+// startTime limits how long a daemon that a client started waits for one that is ending.
+const startTime = 10 * time.Second
+
+func (o *options) acquire(ctx context.Context, socket string) (*wire.Lock, error) {
+	if !o.started || o.replace {
+		return wire.Acquire(ctx, socket, false)
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, startTime, wire.ErrRunning)
+	defer cancel()
+	return wire.Acquire(ctx, socket, true)
 }
 
 // handover asks the running daemon to hand over, and waits until it has closed its log. Before, this

@@ -22,7 +22,9 @@ func (d *Daemon) serve(ctx context.Context, raw net.Conn) {
 	defer func() { _ = raw.Close() }()
 	c, err := wire.Accept(ctx, raw, d.opts.Build)
 	if err != nil {
-		d.opts.Logger.Info("a connection was refused", "err", err)
+		if !errors.Is(err, io.EOF) { // a client that only tries whether somebody listens
+			d.opts.Logger.Info("a connection was refused", "err", err)
+		}
 		return
 	}
 	switch c.Hello.Purpose {
