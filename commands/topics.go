@@ -48,7 +48,6 @@ func newTopics() []*cobra.Command {
 		{"mcp-events", "Events for MCP clients (gateway --events)"},
 		{"webhooks", "Events sent to the webhooks of the config"},
 		{"exit-codes", "The exit codes"},
-		{"daemon", "One set of servers for all sessions"},
 		{"limits", "Limits on what a server may send"},
 		{"serving", "HTTP routes of serve-sse, resuming, access, clusters"},
 		{"realtime", "Updates for live Realtime conversations (inject)"},

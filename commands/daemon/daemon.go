@@ -37,15 +37,16 @@ import (
 	"github.com/mcptrack/mcptrack/core/session"
 	"github.com/mcptrack/mcptrack/core/tracker"
 	"github.com/mcptrack/mcptrack/output/lines"
+	"github.com/mcptrack/mcptrack/output/serverlog"
 )
 
 type options struct {
 	cli.ConnectFlags
 	cli.JournalFlags
 	cli.RetentionFlags
-	idle     time.Duration
-	started  bool // by a client
-	replace  bool // the running daemon
+	idle    time.Duration
+	started bool // by a client
+	replace bool // the running daemon
 }
 
 // Command returns the daemon command.
@@ -124,6 +125,8 @@ func run(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) error 
 		return err
 	}
 	defer closeLog()
+	kept := serverlog.New()
+	log = slog.New(slog.NewMultiHandler(log.Handler(), kept))
 	dir, err := opts.dataDir(env)
 	if err != nil {
 		return err
@@ -165,6 +168,7 @@ func run(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) error 
 		Engine: e, Build: build, Socket: socket, Key: key, Idle: opts.idle, Logger: log,
 		Open:    func(ctx context.Context, c daemon.Client) (daemon.Source, error) { return open(ctx, env, g, log, c) },
 		Gateway: gatewayOptions(env, sessions, key, log),
+		HTTP:    serveEvents(e, env.Version, kept.Lines, log),
 		Memory: func(pids []int) map[int]int64 {
 			used, err := machine.Memory(context.WithoutCancel(ctx), pids)
 			if err != nil {

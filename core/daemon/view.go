@@ -89,6 +89,9 @@ func (d *Daemon) enter(hello wire.Hello, source Source, env map[string]string) (
 	defer d.mu.Unlock()
 	v := d.views[key]
 	if v == nil {
+		if hello.Join && !d.follows(hello, source) {
+			return nil, &wire.Refused{Code: wire.NotFollowed, Message: "the daemon does not follow this config"}
+		}
 		var err error
 		if v, err = d.newView(hello, source); err != nil {
 			return nil, err
@@ -103,6 +106,50 @@ func (d *Daemon) enter(hello wire.Hello, source Source, env map[string]string) (
 	v.keep()
 	d.signal()
 	return v, nil
+}
+
+// follows reports whether a view has one of the servers that a client's view would have. d.mu must be
+// held.
+func (d *Daemon) follows(hello wire.Hello, source Source) bool {
+	known := map[string]bool{}
+	for _, v := range d.views {
+		for _, srv := range v.servers {
+			known[srv.ID] = true
+		}
+	}
+	for _, srv := range d.entries(hello, source, source.Config) {
+		if known[srv.ID] {
+			return true
+		}
+	}
+	return false
+}
+
+// entries returns the servers that a client's view has with a config, by the id in the config; their
+// ID is that of the tracker.
+func (d *Daemon) entries(hello wire.Hello, source Source, cfg *config.Config) map[string]config.Server {
+	if source.Select != nil {
+		cfg = source.Select(cfg)
+	}
+	entries := map[string]config.Server{}
+	for _, srv := range cfg.Servers {
+		if !srv.Enabled {
+			continue
+		}
+		if srv.Transport == config.TransportStdio && hello.Path != "" {
+			if _, own := srv.Env["PATH"]; !own {
+				srv.Env = maps.Clone(srv.Env)
+				if srv.Env == nil {
+					srv.Env = map[string]config.Secret{}
+				}
+				srv.Env["PATH"] = config.NewSecret(hello.Path)
+			}
+		}
+		id := srv.ID
+		srv.ID = trackedID(d.opts.Key, &srv, hello.Folder, hello.Client)
+		entries[id] = srv
+	}
+	return entries
 }
 
 // leave ends what enter began.
@@ -234,27 +281,13 @@ func (v *View) follow(ctx context.Context) error {
 
 // apply sets the servers of the view. d.mu must be held.
 func (v *View) apply(cfg *config.Config) {
-	if v.source.Select != nil {
-		cfg = v.source.Select(cfg)
-	}
-	v.servers = map[string]config.Server{}
+	v.servers = v.d.entries(v.hello, v.source, cfg)
 	var exported []config.Server
 	for _, srv := range cfg.Servers {
-		if !srv.Enabled {
+		srv, ok := v.servers[srv.ID]
+		if !ok {
 			continue
 		}
-		if srv.Transport == config.TransportStdio && v.hello.Path != "" {
-			if _, own := srv.Env["PATH"]; !own {
-				srv.Env = maps.Clone(srv.Env)
-				if srv.Env == nil {
-					srv.Env = map[string]config.Secret{}
-				}
-				srv.Env["PATH"] = config.NewSecret(v.hello.Path)
-			}
-		}
-		id := srv.ID
-		srv.ID = trackedID(v.d.opts.Key, &srv, v.hello.Folder, v.hello.Client)
-		v.servers[id] = srv
 		srv.Sharing = config.SharedByFolder // the id determines who shares it
 		exported = append(exported, srv)
 	}
