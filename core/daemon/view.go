@@ -84,14 +84,18 @@ func viewKey(hello wire.Hello, source Source, env map[string]string) string {
 
 // enter returns the view for a client, and counts the client. The caller must call leave.
 func (d *Daemon) enter(hello wire.Hello, source Source, env map[string]string) (*View, error) {
-	key := viewKey(hello, source, env)
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	v := d.views[key]
-	if v == nil {
-		if hello.Join && !d.follows(hello, source) {
+	if hello.Join {
+		path, ok := d.joins(hello, source)
+		if !ok {
 			return nil, &wire.Refused{Code: wire.NotFollowed, Message: "the daemon does not follow this config"}
 		}
+		hello.Path = path
+	}
+	key := viewKey(hello, source, env)
+	v := d.views[key]
+	if v == nil {
 		var err error
 		if v, err = d.newView(hello, source); err != nil {
 			return nil, err
@@ -108,21 +112,28 @@ func (d *Daemon) enter(hello wire.Hello, source Source, env map[string]string) (
 	return v, nil
 }
 
-// follows reports whether a view has one of the servers that a client's view would have. d.mu must be
-// held.
-func (d *Daemon) follows(hello wire.Hello, source Source) bool {
-	known := map[string]bool{}
+// joins returns the PATH with which a client's view has one of the servers of another view, or false
+// if there is none: the PATH of the client or, because terminals and hosts often have different ones,
+// that of a client in the same folder. d.mu must be held.
+func (d *Daemon) joins(hello wire.Hello, source Source) (path string, ok bool) {
+	known, paths := map[string]bool{}, []string{hello.Path}
 	for _, v := range d.views {
+		if v.hello.Folder == hello.Folder && !slices.Contains(paths, v.hello.Path) {
+			paths = append(paths, v.hello.Path)
+		}
 		for _, srv := range v.servers {
 			known[srv.ID] = true
 		}
 	}
-	for _, srv := range d.entries(hello, source, source.Config) {
-		if known[srv.ID] {
-			return true
+	slices.Sort(paths[1:])
+	for _, hello.Path = range paths {
+		for _, srv := range d.entries(hello, source, source.Config) {
+			if known[srv.ID] {
+				return hello.Path, true
+			}
 		}
 	}
-	return false
+	return "", false
 }
 
 // entries returns the servers that a client's view has with a config, by the id in the config; their
