@@ -251,10 +251,18 @@ func TestServersThatFailThere(t *testing.T) {
 	}
 }
 
-// track makes a config track the resources of its server.
-func track(t *testing.T, file string) {
+// track writes a config that tracks the resources of the servers.
+func track(t *testing.T, file string, servers ...string) {
 	t.Helper()
-	if err := os.WriteFile(file, []byte(`{"mcpServers": {"notes": {"url": "http://127.0.0.1:1/mcp", "trackResources": true}}}`), 0o600); err != nil {
+	entries := map[string]any{}
+	for _, name := range servers {
+		entries[name] = map[string]any{"url": "http://127.0.0.1:1/mcp", "trackResources": true}
+	}
+	data, err := json.Marshal(map[string]any{"mcpServers": entries})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, data, 0o600); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -273,12 +281,13 @@ func watchInBackground(t *testing.T, b *clitest.Bench) (seen func(string), end f
 }
 
 // watch begins with the states of the servers, whose events have the ids of the daemon's log, and then
-// prints what changes. history, diff and status show the same. When the daemon ends, watch follows the
+// prints what changes, also of servers that are added to the config. history, diff and status show the
+// same. When the daemon ends, watch follows the
 // servers itself.
 func TestWatchOverTheDaemon(t *testing.T) {
 	b, socket := benchAt(t)
 	file, _ := b.LookupEnv("MCPTRACK_CONFIG")
-	track(t, file)
+	track(t, file, "notes")
 	server := sessiontest.New()
 	offer(server)
 	d := startDaemon(t, b, socket, server)
@@ -301,6 +310,11 @@ func TestWatchOverTheDaemon(t *testing.T) {
 		t.Errorf("%d own connections", b.Dials)
 	}
 	checkAnswers(t, b, lines[0][len(`{"id":"`):][:16])
+	track(t, file, "notes", "more")
+	seen(`"type":"subscription.active","serverId":"more"`)
+	if b.Dials != 0 {
+		t.Errorf("%d own connections after the config changed", b.Dials)
+	}
 	d.stop()
 	seen("the daemon has ended; this process now follows the servers")
 	if code := end(); code != 0 {
