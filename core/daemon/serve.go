@@ -56,9 +56,6 @@ func (d *Daemon) serveView(ctx context.Context, c *wire.Conn) {
 	if err == nil && c.Hello.Purpose == wire.HTTP && d.opts.HTTP == nil {
 		err = &wire.Refused{Code: "purpose", Message: "this daemon serves no events"}
 	}
-	if err == nil && c.Hello.Join && !d.follows(source.Config.Path) {
-		err = &wire.Refused{Code: wire.NotFollowed, Message: "it does not follow " + printable.Line(source.Config.Path, 200)}
-	}
 	if err == nil {
 		v, err = d.enter(c.Hello, source, env)
 	}
