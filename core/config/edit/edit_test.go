@@ -186,7 +186,7 @@ func TestAddAndRemove(t *testing.T) {
 		}
 	}
 	got, err := Remove([]byte(`{"servers": [1 /* , */ , 2 /* x */ , ]}`), []string{"servers", "1"})
-	if err != nil || string(got) != `{"servers": [1 /* , */    /* x */ , ]}` {
+	if err != nil || string(got) != `{"servers": [1 /* , */   /* x */ , ]}` {
 		t.Errorf("%q, %v", got, err)
 	}
 }
