@@ -17,7 +17,7 @@ const mask = "***"
 // diff returns the unified diff between two versions of a config for a terminal. It shows neither
 // the values of variables and headers nor other values that look like secrets.
 func diff(label string, from, to []byte, format tree.Format) string {
-	before, after := masked(from, format), masked(to, format)
+	before, after := broken(masked(from, format), format), broken(masked(to, format), format)
 	if len(before) > textdiff.MaxText || len(after) > textdiff.MaxText {
 		before, after = changedPart(before, after)
 		label += " (part)"
@@ -25,7 +25,40 @@ func diff(label string, from, to []byte, format tree.Format) string {
 	var out strings.Builder
 	for line := range strings.Lines(textdiff.Unified(label, before, after)) {
 		line = strings.ReplaceAll(strings.TrimRight(line, "\r\n"), "\t", "    ")
-		out.WriteString(printable.Line(hidden(line), 400) + "\n")
+		out.WriteString(printable.Line(hidden(line), 2*longLine) + "\n")
+	}
+	return out.String()
+}
+
+// longLine is the length in bytes from which a line is divided, because a reader could not find the
+// change in it.
+const longLine = 1000
+
+// broken divides the long lines of JSON before and after each value.
+func broken(text string, format tree.Format) string {
+	if format != tree.JSON {
+		return text
+	}
+	var out strings.Builder
+	for line := range strings.Lines(text) {
+		if len(line) <= longLine {
+			out.WriteString(line)
+			continue
+		}
+		quoted := false
+		for i := 0; i < len(line); i++ {
+			c := line[i]
+			out.WriteByte(c)
+			switch {
+			case c == '"':
+				quoted = !quoted
+			case quoted && c == '\\' && i+1 < len(line):
+				i++
+				out.WriteByte(line[i])
+			case !quoted && (c == ',' || c == '{' || c == '[' || c == '}'):
+				out.WriteByte('\n')
+			}
+		}
 	}
 	return out.String()
 }
@@ -81,6 +114,9 @@ func masked(text []byte, format tree.Format) string {
 	return out.String()
 }
 
+// maxShown is the maximum size of a value that is shown, in bytes.
+const maxShown = 16 << 10
+
 // A masker finds the values in a config that must not be shown.
 type masker struct {
 	*tree.Source
@@ -118,7 +154,7 @@ func (m *masker) walk(n *tree.Node, name string, hide bool) {
 		}
 	case tree.Null, tree.Bool:
 	default:
-		if hide && !isReference(n.Text) || len(credential.Find(name, n.Text)) > 0 || strings.Contains(n.Text, "://") && len(credential.FindURL(n.Text)) > 0 {
+		if len(n.Text) > maxShown || hide && !isReference(n.Text) || len(credential.Find(name, n.Text)) > 0 || strings.Contains(n.Text, "://") && len(credential.FindURL(n.Text)) > 0 {
 			m.spans = append(m.spans, [2]int{n.Offset, m.end(n)})
 		}
 	}
