@@ -57,6 +57,8 @@
 //	gateway/changetools  two tools for models: list changes, and wait for the next one
 //	vault      a folder of Markdown notes as live resources
 //	demo       the built-in demo server
+//	daemon/wire          the socket of the user's daemon, and how a connection to it begins
+//	daemon/relay         connects a client that uses stdio to the daemon, and connects it again
 //	internal/subscriptions  which client subscribed to which URI, and its pending notifications
 //
 // Shared by all of them:

@@ -352,20 +352,16 @@ func (e *entry) boolean(byDefault bool, spellings ...string) bool {
 	return byDefault
 }
 
-// shared reads the key "shared", a boolean or a word.
+// shared reads the key "shared", a boolean or one of two words.
 func (e *entry) shared(spellings []string, s *Server) {
-	f, ok := e.find(spellings...)
-	if !ok {
-		return
-	}
-	if f.value.Kind == tree.Bool {
-		if !f.value.True() {
-			s.Sharing = NotShared
+	if f, ok := e.find(spellings...); ok && f.value.Kind == tree.String {
+		if word := e.choice("", []string{string(SharedByFolder), string(SharedByMachine)}, spellings...); word == string(SharedByMachine) {
+			s.Sharing = SharedByMachine
 		}
 		return
 	}
-	if word := e.choice("", []string{string(SharedByFolder), string(SharedByMachine)}, spellings...); word == string(SharedByMachine) {
-		s.Sharing = SharedByMachine
+	if !e.boolean(true, spellings...) {
+		s.Sharing = NotShared
 	}
 }
 

@@ -328,15 +328,20 @@ func (g *Gateway) Apply(cfg *config.Config) {
 	g.kick()
 }
 
-// Settled waits until one connection attempt to every server has completed and the items of the
-// connected servers are listed, so that the first client receives a complete catalog. The error is
-// the cause of ctx. The Run methods of the gateway and the tracker must be running.
+// Settled waits until one connection attempt to every server of the gateway has completed and the
+// items of the connected servers are listed, so that the first client receives a complete catalog.
+// The error is the cause of ctx. The Run methods of the gateway and the tracker must be running.
 func (g *Gateway) Settled(ctx context.Context) error {
-	_, err := g.tracker.Settled(ctx)
-	if err == nil {
-		err = g.flush(ctx) // the merge creates g.httpCatalogs
+	var ids []string
+	for _, srv := range g.servers() {
+		ids = append(ids, srv.ID)
 	}
-	if err != nil {
+	if len(ids) > 0 {
+		if _, err := g.tracker.Settled(ctx, ids...); err != nil {
+			return err
+		}
+	}
+	if err := g.flush(ctx); err != nil { // the merge creates g.httpCatalogs
 		return err
 	}
 	g.mu.Lock()

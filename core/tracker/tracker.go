@@ -387,11 +387,12 @@ func (t *Tracker) signal(server string, to func(*worker) chan<- struct{}) {
 // used by the source of the configs, such as a config reloader.
 func (t *Tracker) Publish(e event.Event) { t.store.publish(e) }
 
-// Settled waits until every server in the last applied config has been tried once: it is Ready,
-// Unsupported, NeedsAuth, Unconfigured, Unapproved or Disabled, or has failed. It returns the state
-// at that time. If ctx ends first, it returns the current state and the cause of ctx. Apply and Run
-// must have been called. If a server's entry changed, its status may still describe the old entry.
-func (t *Tracker) Settled(ctx context.Context) (*status.Snapshot, error) {
+// Settled waits until every server in the last applied config has been tried once, or only the given
+// servers: a server is Ready, Unsupported, NeedsAuth, Unconfigured, Unapproved, Disabled or asleep,
+// or has failed. It returns the state at that time. If ctx ends first, it returns the current state
+// and the cause of ctx. Apply and Run must have been called. If a server's entry changed, its status
+// may still describe the old entry.
+func (t *Tracker) Settled(ctx context.Context, servers ...string) (*status.Snapshot, error) {
 	if err := t.awaitTaken(ctx); err != nil {
 		return t.Snapshot(), err
 	}
@@ -399,7 +400,7 @@ func (t *Tracker) Settled(ctx context.Context) (*status.Snapshot, error) {
 	defer cancel()
 	snap, sub := t.Subscribe(ctx)
 	for {
-		if settled(snap) {
+		if settled(snap, servers) {
 			return snap, nil
 		}
 		if batch := sub.Next(); batch == nil {
@@ -409,9 +410,11 @@ func (t *Tracker) Settled(ctx context.Context) (*status.Snapshot, error) {
 	}
 }
 
-func settled(s *status.Snapshot) bool {
+// settled reports whether the given servers, or all if there are none, have been tried once.
+func settled(s *status.Snapshot, servers []string) bool {
 	return !slices.ContainsFunc(s.Servers, func(st status.ServerStatus) bool {
-		return st.Attempt == 0 && (st.State == event.Pending && st.Reason != status.Asleep || st.State == event.Connecting)
+		return (len(servers) == 0 || slices.Contains(servers, st.ID)) &&
+			st.Attempt == 0 && (st.State == event.Pending && st.Reason != status.Asleep || st.State == event.Connecting)
 	})
 }
 
