@@ -178,14 +178,16 @@ func exeSuffix() string {
 	return ""
 }
 
-// ofMcptrack reports whether a server is mcptrack, and whether it is the way in to the daemon.
+// ofMcptrack reports whether a server is the gateway or a vault of mcptrack, or the way in to the
+// daemon.
 func ofMcptrack(srv config.Server) (is, attached bool) {
 	name := srv.Command[strings.LastIndexAny(srv.Command, `/\`)+1:]
 	switch strings.TrimSuffix(strings.ToLower(name), ".exe") {
 	case "mcptrack-attach":
 		return true, true
-	case "mcptrack":
-		return true, len(srv.Args) > 0 && srv.Args[0] == "attach"
+	case "mcptrack": // global flags may precede the command
+		attached = slices.Contains(srv.Args, "attach")
+		return attached || slices.Contains(srv.Args, "gateway") || slices.Contains(srv.Args, "vault"), attached
 	}
 	return false, false
 }
