@@ -171,9 +171,15 @@ func run(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) error 
 	return r.print(env, g)
 }
 
-// write stores the originals before it changes the files of hosts, so that an interrupted run
-// leaves no entry whose server is unknown.
+// write first stores what undoes the changes, then the originals, and changes the files of hosts
+// last, so that an interrupted run leaves no entry whose server is unknown.
 func (p *planner) write(plans []*plan, s store) error {
+	plans = slices.DeleteFunc(slices.Clone(plans), func(pl *plan) bool { return len(pl.entries) == 0 })
+	for _, pl := range plans {
+		if err := pl.record(s); err != nil {
+			return err
+		}
+	}
 	for _, c := range p.owns {
 		if len(c.used) == 0 {
 			continue
@@ -186,10 +192,7 @@ func (p *planner) write(plans []*plan, s store) error {
 		}
 	}
 	for _, pl := range plans {
-		if len(pl.entries) == 0 {
-			continue
-		}
-		if err := pl.write(s); err != nil {
+		if err := pl.write(); err != nil {
 			return err
 		}
 	}

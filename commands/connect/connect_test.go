@@ -107,7 +107,7 @@ func hostFiles() map[string]struct{ file, text string } {
 		"vscode":         {"App/Code/User/mcp.json", "{\n\t\"inputs\": [{\"id\": \"tok\", \"type\": \"promptString\"}],\n\t\"servers\": {\n\t\t\"github\": {\"type\": \"http\", \"url\": \"https://example.com/mcp\", \"headers\": {\"A\": \"${input:tok}\", \"T\": \"" + secret + "\"}},\n\t\t\"b\": {\"command\": \"other\"}\n\t}\n}\n"},
 		"codex":          {".codex/config.toml", "model = \"o\" # mine\n\n[mcp_servers.github] # x\ncommand = \"sh\"\nstartup_timeout_sec = 20\nenv_vars = [\"U\"]\n\n[mcp_servers.github.env]\nT = '''" + secret + "\n" + secret + "'''\n\n[mcp_servers.b]\ncommand = \"other\"\n"},
 		"opencode":       {".config/opencode/opencode.json", "{\"$schema\":\"https://opencode.ai/config.json\",\"mcp\":{\"github\":{\"type\":\"local\",\"command\":[\"sh\",\"-c\"],\"environment\":{\"T\":\"" + secret + "\",\"U\":\"{env:U}\"},\"enabled\":true},\"b\":{\"type\":\"local\",\"command\":[\"other\"]}}}"},
-		"gemini":         {".gemini/settings.json", "{\"theme\": \"x\", \"mcpServers\": {\n  \"github\": {\"httpUrl\": \"https://example.com/mcp?api_key=" + secret + "\", \"trust\": true, \"timeout\": 5},\n  \"b\": {\"command\": \"other\"}}}"},
+		"gemini":         {".gemini/settings.json", "{\"theme\": \"x\", \"mcpServers\": {\n  \"github\": {\"httpUrl\": \"https://example.com/mcp?a=<b>&api_key=" + secret + "\", \"trust\": true, \"timeout\": 5},\n  \"b\": {\"command\": \"other\"}}}"},
 		"windsurf":       {".codeium/windsurf/mcp_config.json", "{\n    \"mcpServers\": {\n        \"github\": {\n            \"serverUrl\": \"https://example.com/sse\",\n            \"headers\": {\"T\": \"" + secret + "\"}\n        },\n        \"b\": {\"command\": \"other\"}\n    }\n}"},
 		"zed":            {".config/zed/settings.json", "// zed\n{\n  \"theme\": \"x\",\n  \"context_servers\": {\n    \"github\": {\"command\": {\"path\": \"sh\", \"args\": [], \"env\": {\"T\": \"" + secret + "\"}}},\n    \"b\": {\"source\": \"custom\", \"command\": \"other\"},\n  },\n}\n"},
 		"goose":          {".config/goose/config.yaml", "GOOSE_MODEL: x # mine\nextensions:\n  developer:\n    type: builtin\n  github:\n    name: github\n    type: stdio\n    cmd: sh\n    args:\n      - -c\n    enabled: true\n    timeout: 300\n    envs:\n      T: |\n        " + secret + "\n        " + secret + "\n    env_keys:\n      - U\n\n  # next\n  b:\n    type: stdio\n    cmd: other\n"},
@@ -474,6 +474,19 @@ func TestEditedByHand(t *testing.T) {
 	}
 }
 
+// An entry in a list is found by its name, although others were added before it.
+func TestList(t *testing.T) {
+	m := newMachine(t)
+	path := m.file(".continue/config.yaml")
+	m.put(t, path, "mcpServers:\n  - name: a # x\n    command: sh\n  - name: b\n    command: sh\n    args: [b]\n")
+	m.run(t, 0, "connect --yes")
+	m.put(t, path, strings.Replace(text(t, path), "mcpServers:\n", "mcpServers:\n  - name: new\n    command: sh\n", 1))
+	m.run(t, 0, "disconnect")
+	if got, want := text(t, path), "mcpServers:\n  - name: new\n    command: sh\n  - name: a # x\n    command: sh\n  - name: b\n    command: sh\n    args: [b]\n"; got != want {
+		t.Errorf("got %q\nwant %q", got, want)
+	}
+}
+
 // connect asks on the terminal, and refuses a file that changes while it asks.
 func TestQuestion(t *testing.T) {
 	m := newMachine(t)
@@ -522,10 +535,24 @@ func TestHTTP(t *testing.T) {
 	token := filepath.Join(m.env.StateDir("daemon"), "token")
 	m.put(t, token, secret+"\n")
 	m.put(t, m.env.StateDir("daemon", "http.json"), `{"url": "http://127.0.0.1:8725", "tokenFile": `+fmt.Sprintf("%q", token)+`}`)
-	for _, file := range []string{token, m.env.StateDir("daemon", "http.json")} {
+	if out := m.run(t, 2, "connect --http --yes"); !strings.Contains(out, "no daemon") { // others can read the file
+		t.Error(out)
+	}
+	private := []string{token, m.env.StateDir("daemon", "http.json")}
+	for _, f := range hostFiles() {
+		private = append(private, m.file(f.file))
+	}
+	private = slices.DeleteFunc(private, func(path string) bool { return path == m.file(".gemini/settings.json") })
+	for _, file := range private {
 		if err := os.Chmod(file, 0o600); err != nil {
 			t.Fatal(err)
 		}
+	}
+	if out := m.run(t, 0, "connect --http --only github --yes"); !strings.Contains(out, "run chmod 600 ") {
+		t.Error(out)
+	}
+	if err := os.Chmod(m.file(".gemini/settings.json"), 0o600); err != nil {
+		t.Fatal(err)
 	}
 	m.run(t, 0, "connect --http --only github --yes")
 	for host, f := range hostFiles() {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 
 	"github.com/spf13/cobra"
 
@@ -106,7 +107,7 @@ func runDisconnect(env *cli.Env, g *cli.Globals, opts options) error {
 		fmt.Fprintf(env.Err, "hint: configs in other folders are connected too; run mcptrack disconnect in: %s\n", cli.Join(elsewhere, 5))
 	}
 	if err == nil && len(left) > 0 {
-		return &cli.Failure{Exit: cli.ExitFailed, Code: "left_alone", Err: fmt.Errorf("%s left alone: %s", cli.Plural(len(left), "entry or file"), printable.Line(cli.Join(left, 5), 400)),
+		return &cli.Failure{Exit: cli.ExitFailed, Code: "left_alone", Err: fmt.Errorf("left alone: %s", printable.Line(cli.Join(left, 5), 400)),
 			Hint: "FILE" + backupSuffix + " has the original of each file"}
 	}
 	return err
@@ -141,7 +142,7 @@ func (u *undo) plan() fileReport {
 	u.before, u.after = text, text
 	for _, e := range slices.Backward(u.Entries) {
 		s := server{Name: e.Name, ID: e.ID, Config: e.Config, Changed: true}
-		after, err := edit.Restore(u.after, u.Format, e.Path, e.Pieces)
+		after, err := edit.Restore(u.after, u.Format, u.path(e), e.Edit)
 		switch {
 		case err == nil:
 			u.after = after
@@ -163,14 +164,29 @@ func (u *undo) plan() fileReport {
 	return f
 }
 
+// path returns where an entry is now: the position of an item in a list may have changed.
+func (u *undo) path(e recorded) []string {
+	if _, err := strconv.Atoi(e.Path[len(e.Path)-1]); err != nil {
+		return e.Path
+	}
+	_, originals, _ := config.Originals(u.before, u.File, u.opts)
+	for _, o := range originals {
+		if o.ID == e.Name {
+			return o.Path
+		}
+	}
+	return e.Path
+}
+
 // attached reports whether an entry, which is not as connect left it, still uses the daemon.
 func (u *undo) attached(e recorded) bool {
 	cfg, originals, _ := config.Originals(u.before, u.File, u.opts)
 	if cfg == nil {
 		return len(u.before) > 0
 	}
+	path := u.path(e)
 	for _, o := range originals {
-		if srv, ok := cfg.Server(o.ID); ok && slices.Equal(o.Path, e.Path) {
+		if srv, ok := cfg.Server(o.ID); ok && slices.Equal(o.Path, path) {
 			_, attached := ofMcptrack(srv)
 			return attached
 		}
@@ -198,7 +214,7 @@ func (u *undo) write(s store, all []record) error {
 		}
 	}
 	for _, e := range u.unused {
-		if len(e.Added) == 0 || used(all, e) {
+		if e.Added == "" || used(all, e) {
 			continue
 		}
 		folder := ""

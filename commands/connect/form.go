@@ -1,6 +1,7 @@
 package connect
 
 import (
+	"net/url"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -178,9 +179,15 @@ func exeSuffix() string {
 	return ""
 }
 
+// endpointPath precedes the id of a server in the URL of its HTTP endpoint.
+const endpointPath = "/mcp/"
+
 // ofMcptrack reports whether a server is the gateway or a vault of mcptrack, or the way in to the
 // daemon.
 func ofMcptrack(srv config.Server) (is, attached bool) {
+	if u, err := url.Parse(srv.URL.Reveal()); err == nil && strings.HasPrefix(u.Path, endpointPath) && u.Query().Has("config") && u.Query().Has("folder") {
+		return true, true
+	}
 	name := srv.Command[strings.LastIndexAny(srv.Command, `/\`)+1:]
 	switch strings.TrimSuffix(strings.ToLower(name), ".exe") {
 	case "mcptrack-attach":

@@ -190,9 +190,9 @@ func (c *own) find(id string) (path []string, value *tree.Node) {
 }
 
 // remove removes a server from the text if it still is what was added. It reports whether it was.
-func (c *own) remove(id string, added []byte) (bool, error) {
+func (c *own) remove(id, added string) (bool, error) {
 	path, value := c.find(id)
-	if value == nil || !bytes.Equal(tree.Canonical(value), added) {
+	if value == nil || edit.Digest(value) != added {
 		return false, nil
 	}
 	text, err := edit.Remove(c.text, path)

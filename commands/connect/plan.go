@@ -2,13 +2,14 @@ package connect
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
 	"net/url"
+	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 
@@ -57,7 +58,6 @@ type planner struct {
 	http    *endpoint // set with --http
 	records []record
 	owns    map[string]*own
-	named   bool // the user named hosts
 }
 
 // read returns the content of a host's file.
@@ -105,6 +105,11 @@ func (p *planner) plan(f config.HostFile) (*plan, error) {
 	if len(chosen) == 0 {
 		return plan, nil
 	}
+	if p.http != nil {
+		if plan.problem = mayHaveToken(plan); plan.problem != nil {
+			return plan, nil
+		}
+	}
 	folder := ""
 	target := config.OwnPath(p.opts)
 	if plan.project {
@@ -149,6 +154,20 @@ func (p *planner) plan(f config.HostFile) (*plan, error) {
 	return plan, nil
 }
 
+// mayHaveToken returns why a token must not be written to the file, or nil.
+func mayHaveToken(plan *plan) error {
+	info, err := os.Stat(plan.path)
+	switch {
+	case err != nil:
+		return err
+	case plan.project:
+		return errors.New("a token does not belong in the file of a project; omit --http")
+	case runtime.GOOS != "windows" && info.Mode().Perm()&0o077 != 0:
+		return fmt.Errorf("other users may read it, and --http writes a token; run chmod 600 %s", printable.Shell(plan.path))
+	}
+	return nil
+}
+
 func position(originals []config.Original, name string) int {
 	return slices.IndexFunc(originals, func(o config.Original) bool { return o.ID == name })
 }
@@ -177,9 +196,6 @@ func (p *planner) leave(cfg *config.Config, o *config.Original) string {
 		return "already connected"
 	case is:
 		return "it runs mcptrack itself"
-	}
-	if p.http != nil && srv.Transport != config.TransportStdio && strings.HasPrefix(srv.URL.Reveal(), p.http.url+"/") {
-		return "already connected"
 	}
 	key := o.Unsupported()
 	switch {
@@ -212,7 +228,7 @@ func (p *planner) connect(plan *plan, c *own, o *config.Original) (server, error
 	var set []edit.Member
 	if p.http != nil {
 		at := *p.http
-		at.url += "/mcp/" + url.PathEscape(id) + "?" + url.Values{"config": {c.path}, "folder": {p.opts.Workspace}}.Encode()
+		at.url += endpointPath + url.PathEscape(id) + "?" + url.Values{"config": {c.path}, "folder": {p.opts.Workspace}}.Encode()
 		if set = remote(plan.host.Name, o, at); set == nil {
 			return server{Name: o.ID, Reason: plan.host.Title + " cannot connect to URLs"}, nil
 		}
@@ -224,11 +240,11 @@ func (p *planner) connect(plan *plan, c *own, o *config.Original) (server, error
 		}
 		set = program(plan.host.Name, o, command, append(args, id), plan.project)
 	}
-	after, pieces, err := edit.Object(plan.after, plan.format, o.Path, set, o.Keeps)
+	after, undo, err := edit.Object(plan.after, plan.format, o.Path, set, o.Keeps)
 	if err != nil {
 		return server{}, err
 	}
-	r := recorded{Name: o.ID, Path: o.Path, Pieces: pieces, Config: c.path, ID: id, Created: !c.exists}
+	r := recorded{Name: o.ID, Path: o.Path, Edit: undo, Config: c.path, ID: id, Created: !c.exists}
 	text := c.text
 	if !known {
 		if err := c.add(o, id); err != nil {
@@ -236,7 +252,7 @@ func (p *planner) connect(plan *plan, c *own, o *config.Original) (server, error
 			return server{}, errors.Join(err, c.parse())
 		}
 		_, value := c.find(id)
-		r.Added = json.RawMessage(tree.Canonical(value))
+		r.Added = edit.Digest(value)
 	}
 	for _, other := range p.records {
 		for _, e := range other.Entries {
@@ -255,12 +271,8 @@ func (p *planner) connect(plan *plan, c *own, o *config.Original) (server, error
 	return server{Name: o.ID, ID: id, Config: c.path, Changed: true}, nil
 }
 
-// write changes the host's file, after it has stored a backup and what is needed to undo the
-// change.
-func (pl *plan) write(s store) error {
-	if now, err := read(pl.path); err != nil || !bytes.Equal(now, pl.before) {
-		return changed(pl.path)
-	}
+// record stores what is needed to undo the change.
+func (pl *plan) record(s store) error {
 	records, err := s.all()
 	if err != nil {
 		return err
@@ -269,12 +281,17 @@ func (pl *plan) write(s store) error {
 	if i := slices.IndexFunc(records, func(r record) bool { return r.File == pl.path }); i >= 0 {
 		r = records[i]
 	}
-	for _, e := range pl.entries { // a record of an entry that was edited by hand is of no use any more
+	for _, e := range pl.entries { // what is recorded of an entry that is not connected any more is of no use
 		r.Entries = slices.DeleteFunc(r.Entries, func(old recorded) bool { return slices.Equal(old.Path, e.Path) })
 	}
 	r.Entries = append(r.Entries, pl.entries...)
-	if err := s.put(r); err != nil {
-		return err
+	return s.put(r)
+}
+
+// write changes the host's file, after it has stored a backup.
+func (pl *plan) write() error {
+	if now, err := read(pl.path); err != nil || !bytes.Equal(now, pl.before) {
+		return changed(pl.path)
 	}
 	if err := atomicfile.Create(pl.path+backupSuffix, 0o600, pl.before); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err

@@ -31,15 +31,15 @@ type record struct {
 
 // A recorded is one edited entry.
 type recorded struct {
-	Name   string       `json:"name"` // of the server in the host's config
-	Path   []string     `json:"path"`
-	Pieces []edit.Piece `json:"pieces"`
-	Config string       `json:"config"` // mcptrack's config that has the original
-	ID     string       `json:"id"`     // of the server there
-	// Added is the server that connect added to the config, as canonical JSON; nil if the config
-	// had it already. Created means that connect created the config.
-	Added   json.RawMessage `json:"added,omitempty"`
-	Created bool            `json:"created,omitempty"`
+	Name   string    `json:"name"` // of the server in the host's config
+	Path   []string  `json:"path"`
+	Edit   edit.Edit `json:"edit"`
+	Config string    `json:"config"` // mcptrack's config that has the original
+	ID     string    `json:"id"`     // of the server there
+	// Added is the digest of the server that connect added to the config; empty if the config had
+	// it already. Created means that connect created the config.
+	Added   string `json:"added,omitempty"`
+	Created bool   `json:"created,omitempty"`
 }
 
 // A store keeps one file for each record in a folder.

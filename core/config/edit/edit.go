@@ -10,6 +10,8 @@ package edit
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -30,6 +32,14 @@ type Member struct {
 type Piece struct {
 	Was []byte `json:"was"`
 	Now []byte `json:"now"`
+}
+
+// An Edit is what is needed to undo an edit of one value.
+type Edit struct {
+	Pieces []Piece `json:"pieces"`
+	// Value is the digest of the new value, which the program to which the file belongs may write
+	// in another form.
+	Value string `json:"value"`
 }
 
 // ErrChanged reports that a value is not the one that the edit wrote.
@@ -107,15 +117,16 @@ func (d *doc) apply(changes []change) []byte {
 }
 
 // Object gives the object at a path new members: those in set, followed by those of its own members
-// that keep accepts, as they are written. It returns the new text and the pieces that it replaced.
-func Object(text []byte, format tree.Format, path []string, set []Member, keep func(name string) bool) ([]byte, []Piece, error) {
+// that keep accepts, as they are written. It returns the new text and what undoes the edit.
+func Object(text []byte, format tree.Format, path []string, set []Member, keep func(name string) bool) ([]byte, Edit, error) {
+	var edit Edit
 	d, err := parse(text, format)
 	if err != nil {
-		return nil, nil, err
+		return nil, edit, err
 	}
 	value := d.at(path)
 	if value == nil || value.Kind != tree.Object {
-		return nil, nil, ErrMissing
+		return nil, edit, ErrMissing
 	}
 	kept := func(name string) bool {
 		return keep(name) && !slices.ContainsFunc(set, func(m Member) bool { return m.Name == name })
@@ -130,11 +141,10 @@ func Object(text []byte, format tree.Format, path []string, set []Member, keep f
 		changes = d.json(value, set, kept)
 	}
 	if err != nil {
-		return nil, nil, err
+		return nil, edit, err
 	}
-	var pieces []Piece
 	for _, c := range changes {
-		pieces = append(pieces, Piece{slices.Clone(d.Text()[c.from:c.to]), c.now})
+		edit.Pieces = append(edit.Pieces, Piece{slices.Clone(d.Text()[c.from:c.to]), c.now})
 	}
 	after := d.apply(changes)
 	want := &tree.Node{Kind: tree.Object}
@@ -147,14 +157,16 @@ func Object(text []byte, format tree.Format, path []string, set []Member, keep f
 		}
 	}
 	if !d.differsOnly(after, path, want) {
-		return nil, nil, errForm
+		return nil, edit, errForm
 	}
-	return after, pieces, nil
+	edit.Value = Digest(want)
+	return after, edit, nil
 }
 
-// Restore undoes an edit of the value at a path. The rest of the text may have changed meanwhile.
-// The error is [ErrChanged] or [ErrMissing] if the value is not the one that the edit wrote.
-func Restore(text []byte, format tree.Format, path []string, pieces []Piece) ([]byte, error) {
+// Restore undoes an edit of the value at a path. The rest of the text may have changed meanwhile,
+// and the value may be written in another form. The error is [ErrChanged] or [ErrMissing] if the
+// value is not the one that the edit wrote.
+func Restore(text []byte, format tree.Format, path []string, edit Edit) ([]byte, error) {
 	d, err := parse(text, format)
 	if err != nil {
 		return nil, err
@@ -163,15 +175,18 @@ func Restore(text []byte, format tree.Format, path []string, pieces []Piece) ([]
 	if value == nil {
 		return nil, ErrMissing
 	}
+	if Digest(value) != edit.Value {
+		return nil, ErrChanged
+	}
 	var changes []change
 	if format == tree.TOML {
-		changes, err = d.tomlPieces(path, pieces)
+		changes, err = d.tomlPieces(path, edit.Pieces)
 	} else {
 		from, to, ok := d.extent(value)
-		if !ok || len(pieces) != 1 || !bytes.Equal(d.Text()[from:to], pieces[0].Now) {
-			return nil, ErrChanged
+		if !ok || len(edit.Pieces) != 1 {
+			return nil, errForm
 		}
-		changes = []change{{from, to, pieces[0].Was}}
+		changes = []change{{from, to, edit.Pieces[0].Was}}
 	}
 	if err != nil {
 		return nil, err
@@ -181,6 +196,12 @@ func Restore(text []byte, format tree.Format, path []string, pieces []Piece) ([]
 		return nil, errForm
 	}
 	return after, nil
+}
+
+// Digest returns a digest of a value that does not depend on how the value is written.
+func Digest(value *tree.Node) string {
+	sum := sha256.Sum256(tree.Canonical(value))
+	return hex.EncodeToString(sum[:])
 }
 
 // extent returns the offsets of an object in JSON or YAML.

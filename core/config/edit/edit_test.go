@@ -76,12 +76,12 @@ func samples() map[string]struct {
 func TestObjectAndRestore(t *testing.T) {
 	t.Parallel()
 	for name, s := range samples() {
-		got, pieces, err := Object([]byte(s.text), s.format, s.path, attach(), keep)
+		got, edit, err := Object([]byte(s.text), s.format, s.path, attach(), keep)
 		if err != nil || string(got) != s.want {
 			t.Errorf("%s: %v\n got %q\nwant %q", name, err, got, s.want)
 			continue
 		}
-		back, err := Restore(got, s.format, s.path, pieces)
+		back, err := Restore(got, s.format, s.path, edit)
 		if err != nil || string(back) != s.text {
 			t.Errorf("%s: restored %v\n got %q\nwant %q", name, err, back, s.text)
 		}
@@ -94,7 +94,7 @@ func TestRestoreKeepsOtherEdits(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for name, s := range samples() {
 		for range 50 {
-			edited, pieces, err := Object([]byte(s.text), s.format, s.path, attach(), keep)
+			edited, edit, err := Object([]byte(s.text), s.format, s.path, attach(), keep)
 			if err != nil {
 				t.Fatal(name, err)
 			}
@@ -104,10 +104,36 @@ func TestRestoreKeepsOtherEdits(t *testing.T) {
 					now, want = strings.Replace(now, other.old, other.new, 1), strings.Replace(want, other.old, other.new, 1)
 				}
 			}
-			back, err := Restore([]byte(now), s.format, s.path, pieces)
+			back, err := Restore([]byte(now), s.format, s.path, edit)
 			if err != nil || string(back) != want {
 				t.Fatalf("%s: %v\n got %q\nwant %q", name, err, back, want)
 			}
+		}
+	}
+}
+
+// A program that writes its file anew may write the value in another form.
+func TestRestoreOtherForm(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		format                   tree.Format
+		path                     []string
+		before, rewritten, after string
+	}{
+		{tree.JSON, []string{"s", "x"}, `{"s":{"x":{"command":"y"}}}`,
+			"{\n  \"s\": {\n    \"x\": {\n      \"args\": [\n        \"--config\",\n        \"/a \\\"b\\\"/x.json\",\n        \"github\"\n      ],\n      \"command\": \"mcptrack-attach\"\n    }\n  }\n}",
+			"{\n  \"s\": {\n    \"x\": {\"command\":\"y\"}\n  }\n}"},
+		{tree.YAML, []string{"s", "x"}, "s:\n  x:\n    cmd: y # z\n    timeout: 5\n",
+			"s:\n  x:\n    timeout: 5\n    args: ['--config', '/a \"b\"/x.json', github]\n    command: mcptrack-attach\n  b: {}\n", "s:\n  x:\n    cmd: y # z\n    timeout: 5\n  b: {}\n"},
+		{tree.TOML, []string{"s", "x"}, "[s.x]\ncmd = 'y'\n", "[s.x]\nargs = ['--config', '/a \"b\"/x.json', 'github']\ncommand = 'mcptrack-attach'\n", "[s.x]\ncmd = 'y'\n"},
+	} {
+		_, edit, err := Object([]byte(test.before), test.format, test.path, attach(), keep)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := Restore([]byte(test.rewritten), test.format, test.path, edit)
+		if err != nil || string(got) != test.after {
+			t.Errorf("%s: %v\n got %q\nwant %q", test.format, err, got, test.after)
 		}
 	}
 }
@@ -116,20 +142,20 @@ func TestRestoreKeepsOtherEdits(t *testing.T) {
 func TestRestoreRefuses(t *testing.T) {
 	t.Parallel()
 	for name, s := range samples() {
-		edited, pieces, err := Object([]byte(s.text), s.format, s.path, attach(), keep)
+		edited, edit, err := Object([]byte(s.text), s.format, s.path, attach(), keep)
 		if err != nil {
 			t.Fatal(name, err)
 		}
 		touched := strings.Replace(string(edited), "mcptrack-attach", "mine", 1)
-		if got, err := Restore([]byte(touched), s.format, s.path, pieces); !errors.Is(err, ErrChanged) {
+		if got, err := Restore([]byte(touched), s.format, s.path, edit); !errors.Is(err, ErrChanged) {
 			t.Errorf("%s: %q, %v", name, got, err)
 		}
-		if got, err := Restore([]byte(s.text), s.format, s.path, pieces); err == nil {
+		if got, err := Restore([]byte(s.text), s.format, s.path, edit); err == nil {
 			t.Errorf("%s: restored twice: %q", name, got)
 		}
 	}
 	for _, text := range []string{`{}`, `{"servers": {}}`, `{"servers": []}`, `{`, ""} {
-		if got, err := Restore([]byte(text), tree.JSON, []string{"servers", "x"}, []Piece{{}}); err == nil {
+		if got, err := Restore([]byte(text), tree.JSON, []string{"servers", "x"}, Edit{}); err == nil {
 			t.Errorf("%s: %q", text, got)
 		}
 	}
@@ -201,11 +227,11 @@ func FuzzObject(f *testing.F) {
 		if len(text) > 1<<16 || !slices.Contains([]string{"json", "toml", "yaml"}, format) {
 			return
 		}
-		edited, pieces, err := Object([]byte(text), tree.Format(format), at, attach(), keep)
+		edited, edit, err := Object([]byte(text), tree.Format(format), at, attach(), keep)
 		if err != nil {
 			return
 		}
-		if back, err := Restore(edited, tree.Format(format), at, pieces); err != nil || string(back) != text {
+		if back, err := Restore(edited, tree.Format(format), at, edit); err != nil || string(back) != text {
 			t.Fatalf("%q became %q and then %q: %v", text, edited, back, err)
 		}
 	})

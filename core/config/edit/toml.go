@@ -163,6 +163,9 @@ func (d *doc) tomlPieces(path []string, pieces []Piece) ([]change, error) {
 			places = append(places, [2]int{b[0].From, b[len(b)-1].To})
 		}
 	}
+	if len(places) == 1 && len(pieces) == 1 { // also if it is written in another form
+		return []change{{places[0][0], places[0][1], pieces[0].Was}}, nil
+	}
 	var changes []change
 	for _, p := range pieces {
 		i := slices.IndexFunc(places, func(at [2]int) bool { return bytes.Equal(d.Text()[at[0]:at[1]], p.Now) })
