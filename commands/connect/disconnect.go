@@ -187,8 +187,7 @@ func (u *undo) attached(e recorded) bool {
 	path := u.path(e)
 	for _, o := range originals {
 		if srv, ok := cfg.Server(o.ID); ok && slices.Equal(o.Path, path) {
-			_, attached := ofMcptrack(srv)
-			return attached
+			return attached(srv)
 		}
 	}
 	return false

@@ -182,21 +182,10 @@ func exeSuffix() string {
 // endpointPath precedes the id of a server in the URL of its HTTP endpoint.
 const endpointPath = "/mcp/"
 
-// ofMcptrack reports whether a server is the gateway or a vault of mcptrack, or the way in to the
-// daemon.
-func ofMcptrack(srv config.Server) (is, attached bool) {
-	if u, err := url.Parse(srv.URL.Reveal()); err == nil && strings.HasPrefix(u.Path, endpointPath) && u.Query().Has("config") && u.Query().Has("folder") {
-		return true, true
-	}
-	name := srv.Command[strings.LastIndexAny(srv.Command, `/\`)+1:]
-	switch strings.TrimSuffix(strings.ToLower(name), ".exe") {
-	case "mcptrack-attach":
-		return true, true
-	case "mcptrack": // global flags may precede the command
-		attached = slices.Contains(srv.Args, "attach")
-		return attached || slices.Contains(srv.Args, "gateway") || slices.Contains(srv.Args, "vault"), attached
-	}
-	return false, false
+// attached reports whether an entry already is what connect writes.
+func attached(srv config.Server) bool {
+	u, err := url.Parse(srv.URL.Reveal())
+	return srv.Attaches() || err == nil && strings.HasPrefix(u.Path, endpointPath) && u.Query().Has("config") && u.Query().Has("folder")
 }
 
 // configArgument returns how the command of an entry refers to mcptrack's config: relative to the

@@ -191,14 +191,12 @@ func (p *planner) leave(cfg *config.Config, o *config.Original) string {
 	if !ok || len(o.Keys) == 0 {
 		return "it has neither a command nor a URL"
 	}
-	switch is, attached := ofMcptrack(srv); {
-	case attached:
-		return "already connected"
-	case is:
-		return "it runs mcptrack itself"
-	}
 	key := o.Unsupported()
 	switch {
+	case attached(srv):
+		return "already connected"
+	case srv.Runs("gateway") || srv.Runs("vault"):
+		return "it runs mcptrack itself"
 	case !srv.Enabled:
 		return "disabled"
 	case srv.Transport == config.TransportCatalog:

@@ -80,7 +80,8 @@ func (n *Names) take(name, secret string) string {
 	}
 }
 
-// Import returns the servers in a config of any host, or none if Problems contains errors.
+// Import returns the servers in a config of any host, or none if Problems contains errors. It omits
+// those that only run mcptrack attach.
 func Import(path string, opts Options, names *Names) ([]Imported, Problems) {
 	cfg, problems := Load(path, opts)
 	if cfg == nil {
@@ -104,6 +105,9 @@ func Import(path string, opts Options, names *Names) ([]Imported, Problems) {
 	r := newReader(d, opts, workspace)
 	r.expander.verbatim, r.expander.getenv = true, func(string) (string, bool) { return "", true }
 	r.visit = func(e *entry, id string) {
+		if known, ok := cfg.Server(id); ok && known.Attaches() {
+			return
+		}
 		if srv := e.imported(id, names); len(srv.Keys) > 0 { // an entry without keys only disables a server defined in another file
 			servers = append(servers, srv)
 		}
