@@ -56,7 +56,7 @@ mcptrack. With --http the entries have a URL and a token instead of a command;
 this needs a daemon that was started with --http.
 
 Exit codes: 0 done; 1 failed, or you declined; 2 wrong usage; 3 no host has
-servers, or a file is not approved; 130 interrupted.`,
+servers, or the file of a HOST is invalid or not approved; 130 interrupted.`,
 		Example: `  mcptrack connect --dry-run
   mcptrack connect claude-code cursor
   mcptrack connect vscode --only github --yes
@@ -142,8 +142,8 @@ func run(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) error 
 		if err != nil {
 			return err
 		}
-		if refused, ok := errors.AsType[*cli.Failure](plan.problem); ok && len(opts.hosts) > 0 {
-			return refused
+		if plan.problem != nil && len(opts.hosts) > 0 {
+			return plan.problem
 		}
 		plans = append(plans, plan)
 	}
@@ -256,8 +256,11 @@ func reported(plans []*plan, people, dryRun bool) (report, string) {
 		}
 		if p.problem != nil {
 			f.Problem = printable.Reason(p.problem, 1000)
-			if refused, ok := errors.AsType[*cli.Failure](p.problem); ok {
-				f.Problem = "not approved; " + refused.Hint
+			switch failure, ok := errors.AsType[*cli.Failure](p.problem); {
+			case ok && failure.Code == "config_untrusted":
+				f.Problem = "not approved; " + failure.Hint
+			case ok && failure.Hint != "":
+				f.Problem += "; " + failure.Hint
 			}
 		}
 		if f.Changed {

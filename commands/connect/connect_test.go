@@ -318,6 +318,7 @@ func TestLinks(t *testing.T) {
 	if err := os.Symlink(victim, ".mcp.json"); err != nil {
 		t.Skip(err)
 	}
+	m.run(t, 1, "connect claude-code --yes")
 	if out := m.run(t, 0, "connect --yes"); !strings.Contains(out, "leads out of this folder") {
 		t.Error(out)
 	}
@@ -413,6 +414,7 @@ func TestHostileFiles(t *testing.T) {
 			spoil(t, path)
 			before := text(t, path)
 			m.put(t, m.file(".gemini/settings.json"), `{"mcpServers": {"g": {"command": "sh"}}}`)
+			m.run(t, 3, "connect cursor --yes")
 			m.run(t, 0, "connect --yes")
 			if text(t, path) != before || !strings.Contains(text(t, m.file(".gemini/settings.json")), "attach") {
 				t.Errorf("%.300s\n%s", text(t, path), text(t, m.file(".gemini/settings.json")))
@@ -432,7 +434,7 @@ func TestHostileFiles(t *testing.T) {
 	if text(t, path) != before {
 		t.Error("not restored")
 	}
-	before = `{"history":["` + strings.Repeat(`x","`, 1<<17) + `"],"mcpServers":{"g":{"command":"sh","env":{"T":"` + secret + `"}}}}` // on one line
+	before = `{"history":["` + strings.Repeat(strings.Repeat("x", 100)+`","`, 1<<14) + `"],"mcpServers":{"g":{"command":"sh","env":{"T":"` + secret + `"}}}}` // on one line
 	m.put(t, path, before)
 	if out := m.run(t, 0, "connect --dry-run"); !strings.Contains(out, "\n-\"command\":\"sh\"") || !strings.Contains(out, "***") || len(out) > 10_000 {
 		t.Errorf("%d: %.1000s", len(out), out)

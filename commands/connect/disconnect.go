@@ -77,6 +77,11 @@ func runDisconnect(env *cli.Env, g *cli.Globals, opts options) error {
 		f := u.plan()
 		if f.Changed && opts.dryRun {
 			f.Diff = diff(rec.File, u.before, u.after, rec.Format)
+			for i := range f.Servers {
+				if s := &f.Servers[i]; s.Reason == restored {
+					s.Reason = "would be restored"
+				}
+			}
 		} else if !opts.dryRun && f.Problem == "" {
 			if err := u.write(s, records); err != nil {
 				return err
@@ -147,7 +152,7 @@ func (u *undo) plan() fileReport {
 		case err == nil:
 			u.after = after
 			u.restored, u.unused = append(u.restored, e), append(u.unused, e)
-			f.Changed, s.Reason = true, "restored"
+			f.Changed, s.Reason = true, restored
 		case len(text) > 0 && !errors.Is(err, edit.ErrChanged) && !errors.Is(err, edit.ErrMissing):
 			f.Problem = printable.Reason(err, 300)
 			u.restored, u.unused = nil, nil
@@ -163,6 +168,9 @@ func (u *undo) plan() fileReport {
 	slices.Reverse(f.Servers)
 	return f
 }
+
+// restored is the result for an entry that has its original content again.
+const restored = "restored"
 
 // path returns where an entry is now: the position of an item in a list may have changed.
 func (u *undo) path(e recorded) []string {

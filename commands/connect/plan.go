@@ -68,17 +68,18 @@ func (p *planner) plan(f config.HostFile) (*plan, error) {
 	plan := &plan{host: f.Host, path: f.Path}
 	before, err := read(f.Path)
 	if err != nil {
-		plan.problem = err
+		plan.problem = &cli.Failure{Exit: cli.ExitConfig, Code: "config_invalid", Err: err}
 		return plan, nil
 	}
 	plan.before, plan.after = before, before
 	plan.format = tree.NewSource(before).Detect(f.Path)
 	cfg, originals, problems := config.Originals(before, f.Path, p.opts)
 	if cfg == nil {
-		plan.problem = fmt.Errorf("invalid; mcptrack validate %s shows why", printable.Shell(f.Path))
+		plan.problem = &cli.Failure{Exit: cli.ExitConfig, Code: "config_invalid", Err: fmt.Errorf("%s is invalid", printable.Line(f.Path, 200)),
+			Hint: fmt.Sprintf("mcptrack validate %s shows why", printable.Shell(f.Path))}
 		for _, problem := range problems {
 			if problem.Code == config.CodeInsecure {
-				plan.problem = errors.New(problem.Message)
+				plan.problem = &cli.Failure{Exit: cli.ExitConfig, Code: "config_insecure", Err: config.Problems{problem}, Hint: problem.Hint}
 			}
 		}
 		return plan, nil
