@@ -476,6 +476,38 @@ func TestEditedByHand(t *testing.T) {
 	}
 }
 
+// A run that was interrupted before it changed the host's file is completed by the next, and undone like
+// any other.
+func TestInterrupted(t *testing.T) {
+	for name, lose := range map[string]bool{"after the record": true, "after mcptrack's config": false} {
+		t.Run(name, func(t *testing.T) {
+			m := newMachine(t)
+			path := m.file(".cursor/mcp.json")
+			const before = `{"mcpServers": {"a": {"command": "sh"}}}`
+			m.put(t, path, before)
+			m.run(t, 0, "connect --yes")
+			m.put(t, path, before)
+			if err := os.Remove(m.own()); lose && err != nil {
+				t.Fatal(err)
+			} else if !lose {
+				m.put(t, m.own(), `{"servers": [{"id": "a", "command": "sh", "trackResources": true}]}`)
+				if err := os.Chmod(m.own(), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			m.run(t, 0, "connect --yes")
+			server(t, m.own(), "a")
+			m.run(t, 0, "disconnect")
+			if got := text(t, path); got != before {
+				t.Error(got)
+			}
+			if _, err := os.Stat(m.own()); err == nil {
+				t.Errorf("left: %s", text(t, m.own()))
+			}
+		})
+	}
+}
+
 // An entry in a list is found by its name, although others were added before it.
 func TestList(t *testing.T) {
 	m := newMachine(t)

@@ -3,7 +3,7 @@
 // order mark.
 //
 // Every edit is checked: the new text must parse to the same tree as the old one, except for the
-// value. A text that cannot be edited in this way, for example because of a YAML alias, is refused.
+// value, and the undo must return the old text. A text that cannot be edited in this way, for example because of a YAML alias, is refused.
 //
 // Why no library: those that print a tree (hujson, go-toml, yaml) change the text of other values.
 package edit
@@ -160,6 +160,9 @@ func Object(text []byte, format tree.Format, path []string, set []Member, keep f
 		return nil, edit, errForm
 	}
 	edit.Value = Digest(want)
+	if back, err := Restore(after, format, path, edit); err != nil || !bytes.Equal(back, text) {
+		return nil, edit, errForm
+	}
 	return after, edit, nil
 }
 

@@ -110,9 +110,22 @@ func (d *doc) yaml(value *tree.Node, set []Member, keep func(string) bool) ([]ch
 		if m.Offset > end {
 			return nil, errForm
 		}
-		now += d.eol + indent + strings.TrimRight(string(d.Text()[m.Offset:end]), " \t\r\n")
+		now += d.eol + indent + withoutComments(string(d.Text()[m.Offset:end]))
 	}
 	return []change{{from, to, []byte(now)}}, nil
+}
+
+// withoutComments returns a text without the lines at its end that are empty or comments, which
+// belong to what follows.
+func withoutComments(text string) string {
+	for {
+		text = strings.TrimRight(text, " \t\r\n")
+		i := strings.LastIndexByte(text, '\n')
+		if i < 0 || !strings.HasPrefix(strings.TrimLeft(text[i:], " \t\n"), "#") {
+			return text
+		}
+		text = text[:i]
+	}
 }
 
 // yamlFlow returns the change for an object written as {…}, of which only short values can be kept.
