@@ -482,7 +482,7 @@ yourself, or that systemd runs, logs to its stderr.
 Exit codes: 0 done; 1 there is no log.`,
 		Example: `  mcptrack daemon logs --tail 20
   mcptrack daemon logs | grep github`,
-		Args:    cli.Args(0, 0),
+		Args: cli.Args(0, 0),
 		RunE: func(*cobra.Command, []string) error {
 			if n < 0 {
 				return cli.Usage("--tail must not be negative")
