@@ -120,6 +120,9 @@ func fileOf(path, name string) string {
 
 // interpreterOf returns the name of the interpreter that env looks up in PATH to run a script, or "".
 func interpreterOf(file string) string {
+	if info, err := os.Stat(file); err != nil || !info.Mode().IsRegular() { // a FIFO would block Open
+		return ""
+	}
 	f, err := os.Open(file)
 	if err != nil {
 		return ""

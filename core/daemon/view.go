@@ -97,16 +97,16 @@ func viewKey(hello wire.Hello, source Source, env map[string]string) string {
 
 // enter returns the view for a client, and counts the client. The caller must call leave.
 func (d *Daemon) enter(hello wire.Hello, source Source, env map[string]string) (*View, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	entries := d.entries(hello, source, source.Config)
 	if hello.Join {
-		path, ok := d.joins(hello, source)
-		if !ok {
+		var ok bool
+		if hello.Path, entries, ok = d.joins(hello, source); !ok {
 			return nil, &wire.Refused{Code: wire.NotFollowed, Message: "the daemon does not follow this config"}
 		}
-		hello.Path = path
 	}
 	key := viewKey(hello, source, env)
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	v := d.views[key]
 	if v == nil {
 		var err error
@@ -114,7 +114,7 @@ func (d *Daemon) enter(hello wire.Hello, source Source, env map[string]string) (
 			return nil, err
 		}
 		d.views[key] = v
-		v.apply(source.Config)
+		v.apply(source.Config, entries)
 		v.run()
 		d.dropViews()
 	}
@@ -125,11 +125,12 @@ func (d *Daemon) enter(hello wire.Hello, source Source, env map[string]string) (
 	return v, nil
 }
 
-// joins returns the PATH with which a client's view has one of the servers of another view, or false
-// if there is none: the PATH of the client or, because terminals and hosts often have different ones,
-// that of a client in the same folder. d.mu must be held.
-func (d *Daemon) joins(hello wire.Hello, source Source) (path string, ok bool) {
+// joins returns the PATH with which a client's view has one of the servers of another view, and the
+// servers that it has with it; or false if there is none. It is the PATH of the client or, because
+// terminals and hosts often have different ones, that of a client in the same folder.
+func (d *Daemon) joins(hello wire.Hello, source Source) (path string, entries []config.Server, ok bool) {
 	known, paths := map[string]bool{}, []string{hello.Path}
+	d.mu.Lock()
 	for _, v := range d.views {
 		if v.hello.Folder == hello.Folder && !slices.Contains(paths, v.hello.Path) {
 			paths = append(paths, v.hello.Path)
@@ -138,19 +139,19 @@ func (d *Daemon) joins(hello wire.Hello, source Source) (path string, ok bool) {
 			known[srv.ID] = true
 		}
 	}
+	d.mu.Unlock()
 	slices.Sort(paths[1:])
 	for _, hello.Path = range paths {
-		for _, srv := range d.entries(hello, source, source.Config) {
-			if known[srv.ID] {
-				return hello.Path, true
-			}
+		entries = d.entries(hello, source, source.Config)
+		if slices.ContainsFunc(entries, func(srv config.Server) bool { return known[srv.ID] }) {
+			return hello.Path, entries, true
 		}
 	}
-	return "", false
+	return "", nil, false
 }
 
 // entries returns the servers that a client's view has with a config, in its order. Their ID is that
-// of the tracker.
+// of the tracker. It reads files that may be slow, so d.mu must not be held.
 func (d *Daemon) entries(hello wire.Hello, source Source, cfg *config.Config) []config.Server {
 	if source.Select != nil {
 		cfg = source.Select(cfg)
@@ -285,19 +286,20 @@ func (v *View) follow(ctx context.Context) error {
 	opts := *v.source.Follow
 	opts.Current, opts.Publish = v.source.Config, v.d.opts.Engine.Tracker().Publish
 	opts.Apply = func(cfg *config.Config) {
+		entries := v.d.entries(v.hello, v.source, cfg)
 		v.d.mu.Lock()
 		defer v.d.mu.Unlock()
-		v.apply(cfg)
+		v.apply(cfg, entries)
 	}
 	return reload.Run(ctx, opts)
 }
 
-// apply sets the servers of the view. d.mu must be held.
-func (v *View) apply(cfg *config.Config) {
+// apply sets the servers of the view to those that entries returned for a config. d.mu must be held.
+func (v *View) apply(cfg *config.Config, entries []config.Server) {
 	v.servers = map[string]config.Server{}
 	names := map[string]string{}
 	var exported []config.Server
-	for _, srv := range v.d.entries(v.hello, v.source, cfg) {
+	for _, srv := range entries {
 		if _, own := srv.Env["PATH"]; !own && srv.Transport == config.TransportStdio && v.hello.Path != "" {
 			if _, known := v.d.paths[srv.ID]; !known {
 				v.d.paths[srv.ID] = config.NewSecret(v.hello.Path)
