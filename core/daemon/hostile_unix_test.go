@@ -20,8 +20,8 @@ func TestFIFO(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.client(wire.Hello{Folder: w.folder(map[string]string{"a": fmt.Sprintf(`"command":%q`, fifo)})}, nil, session.Options{})
-	s := w.client(wire.Hello{Folder: w.folder(map[string]string{"a": ""})}, nil, session.Options{})
-	if got := w.call(s, "a_echo", map[string]any{"text": "hello"}); got != "hello" {
+	s := w.client(wire.Hello{Server: "a", Folder: w.folder(map[string]string{"a": ""})}, nil, session.Options{})
+	if got := w.call(s, "echo", map[string]any{"text": "hello"}); got != "hello" {
 		t.Fatal(got)
 	}
 }
