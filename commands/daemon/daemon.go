@@ -28,6 +28,7 @@ import (
 	"github.com/mcptrack/mcptrack/commands/internal/cli"
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/daemon"
+	"github.com/mcptrack/mcptrack/core/daemon/relay"
 	"github.com/mcptrack/mcptrack/core/daemon/wire"
 	"github.com/mcptrack/mcptrack/core/engine"
 	"github.com/mcptrack/mcptrack/core/event"
@@ -73,6 +74,8 @@ after "idle" in its config entry (default 10m) without clients. See mcptrack hel
 
 There is one daemon per user. Its socket is daemon.sock in $XDG_RUNTIME_DIR/mcptrack, or
 what MCPTRACK_SOCKET names; only processes of the same user may connect.
+
+Unlike those of other commands, its default --limit for line and body is 16MiB.
 
 Exit codes: 0 stopped, or idle; 1 failed, or another daemon is running; 2 wrong usage.`,
 		Annotations: cli.ManualPage("daemon"),
@@ -179,6 +182,8 @@ func run(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) error 
 		}
 	}()
 	sessions := opts.SessionOptions(env, g)
+	sessions.Limits.MaxLine = cmp.Or(sessions.Limits.MaxLine, relay.MaxRequest)
+	sessions.Limits.MaxBody = cmp.Or(sessions.Limits.MaxBody, relay.MaxRequest)
 	e, err := engine.New(ctx, engine.Desired{}, stored, engine.Options{Logger: log, Tracker: tracker.Options{
 		Dial: env.Dial, Session: sessions, Logger: log, AllLists: true, OnDemand: true, Window: window, Texts: true}})
 	if err != nil {
@@ -203,7 +208,7 @@ func run(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) error 
 	}
 	err = d.Run(ctx, ln)
 	log.Info("the daemon has ended", "reason", err)
-	if errors.Is(err, daemon.ErrIdle) || errors.Is(err, daemon.ErrStopped) || errors.Is(err, daemon.ErrHandover) {
+	if errors.Is(err, daemon.ErrIdle) || errors.Is(err, daemon.ErrStopped) || errors.Is(err, daemon.ErrHandover) || ctx.Err() != nil {
 		return nil
 	}
 	return err
@@ -320,7 +325,7 @@ func (o *options) prove(ctx context.Context, env *cli.Env, socket string, build 
 
 func gatewayOptions(env *cli.Env, sessions session.Options, key []byte, log *slog.Logger) gateway.Options {
 	return gateway.Options{Dial: env.Dial, Session: sessions, Key: key, Logger: log,
-		Serve: mcpserver.Options{Name: "mcptrack", Title: "mcptrack", Version: env.Version, Logger: log}}
+		Serve: mcpserver.Options{Name: "mcptrack", Title: "mcptrack", Version: env.Version, MaxMessage: relay.MaxRequest, Logger: log}}
 }
 
 // open reads the config of a client as a command in the client's folder would.

@@ -437,6 +437,21 @@ func TestSleep(t *testing.T) {
 	}
 }
 
+// TestUnsharedServerEnds: a server that no other client can use does not outlive its client for long.
+func TestUnsharedServerEnds(t *testing.T) {
+	w := start(t, nil)
+	dir := w.folder(map[string]string{"a": `"shared":false,"idle":"10m"`})
+	s := w.client(wire.Hello{Folder: dir, Server: "a", Client: "1"}, nil, session.Options{})
+	w.call(s, "pid", nil)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	w.until("the server has ended", func() bool {
+		st := w.d.Status()
+		return len(st.Servers) == 1 && st.Servers[0].PID == 0 && st.Servers[0].Reason == "asleep"
+	})
+}
+
 // TestReload: a change of the config reaches the clients of the view.
 func TestReload(t *testing.T) {
 	w := start(t, nil)

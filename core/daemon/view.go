@@ -150,6 +150,9 @@ func (d *Daemon) joins(hello wire.Hello, source Source) (path string, entries []
 	return "", nil, false
 }
 
+// unsharedIdle is how long a server runs after its only client has left. The client may reconnect.
+const unsharedIdle = time.Second
+
 // entries returns the servers that a client's view has with a config, in its order. Their ID is that
 // of the tracker. It reads files that may be slow, so d.mu must not be held.
 func (d *Daemon) entries(hello wire.Hello, source Source, cfg *config.Config) []config.Server {
@@ -160,6 +163,9 @@ func (d *Daemon) entries(hello wire.Hello, source Source, cfg *config.Config) []
 	for _, srv := range cfg.Servers {
 		if srv.Enabled {
 			srv.ID = trackedID(d.opts.Key, &srv, hello)
+			if srv.Unshared() {
+				srv.Idle = unsharedIdle
+			}
 			entries = append(entries, srv)
 		}
 	}

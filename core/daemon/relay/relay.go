@@ -56,6 +56,10 @@ type Options struct {
 	Lost func(error)
 }
 
+// MaxRequest is the size in bytes of the largest request that the daemon accepts. Larger ones are
+// answered with an error, because the daemon would not read their id.
+const MaxRequest = 16 << 20
+
 const (
 	maxMessage       = 64 << 20 // bytes in one message
 	maxPending       = 10_000   // requests without a response, in each direction
@@ -264,6 +268,9 @@ func closeWrite(conn io.ReadWriteCloser) {
 // forward sends one message of the client to the daemon. It returns false if the relay ends.
 func (r *relay) forward(line []byte) bool {
 	m, isRequest, isResponse := parse(line)
+	if isRequest && len(line) > MaxRequest {
+		return r.toClient(failure(m.ID, fmt.Sprintf("the request is larger than %d MiB", MaxRequest>>20)))
+	}
 	for {
 		r.mu.Lock()
 		conn, up, since := r.conn, r.up, r.down

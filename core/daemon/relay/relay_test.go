@@ -466,6 +466,15 @@ func TestALastLineWithoutAnEndIsForwarded(t *testing.T) {
 	})
 }
 
+func TestARequestThatIsTooLargeIsAnswered(t *testing.T) {
+	b := start(t)
+	d := <-b.daemons
+	b.says(request(1, "tools/call", `"text":"`+strings.Repeat("x", MaxRequest)+`"`))
+	b.hearsError("1", "larger than 16 MiB")
+	go b.says(request(2, "ping", ""))
+	d.hears(t, request(2, "ping", ""))
+}
+
 func TestAFirstConnectionThatFailsIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		want := errors.New("no daemon")
