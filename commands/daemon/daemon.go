@@ -26,6 +26,7 @@ import (
 	"gopkg.in/natefinch/lumberjack.v2"
 
 	"github.com/mcptrack/mcptrack/commands/internal/cli"
+	"github.com/mcptrack/mcptrack/core/backoff"
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/daemon"
 	"github.com/mcptrack/mcptrack/core/daemon/relay"
@@ -241,7 +242,7 @@ func (o *options) takeSocket(ctx context.Context, env *cli.Env, socket string, b
 			return nil, nil, err
 		}
 	case errors.Is(err, wire.ErrRunning):
-		return nil, nil, &cli.Failure{Exit: cli.ExitFailed, Code: "running", Err: errors.New("a daemon is already running"), Hint: "mcptrack daemon status shows it; mcptrack daemon stop ends it"}
+		return nil, nil, errRunning()
 	case err != nil:
 		return nil, nil, err
 	}
@@ -251,6 +252,10 @@ func (o *options) takeSocket(ctx context.Context, env *cli.Env, socket string, b
 		return nil, nil, err
 	}
 	return lock, ln, nil
+}
+
+func errRunning() error {
+	return &cli.Failure{Exit: cli.ExitFailed, Code: "running", Err: errors.New("a daemon is already running"), Hint: "mcptrack daemon status shows it; mcptrack daemon stop ends it"}
 }
 
 // startTime limits how long a daemon that a client started waits for one that is ending.
@@ -271,17 +276,46 @@ func (o *options) handover(ctx context.Context, env *cli.Env, socket string, bui
 	if err := o.prove(ctx, env, socket+".next", build); err != nil {
 		return nil, fmt.Errorf("the running daemon is kept, because this version cannot serve: %w", err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, handoverTime)
+	ctx, cancel := context.WithTimeoutCause(ctx, handoverTime, errors.New("the running daemon did not hand over in time"))
 	defer cancel()
-	client := wire.Client{Socket: socket, Build: build}
-	conn, _, err := client.Open(ctx, wire.Hello{Purpose: wire.Handover})
-	if err != nil && !errors.Is(err, wire.ErrNoDaemon) {
-		return nil, err
+	client := &wire.Client{Socket: socket, Build: build}
+	for {
+		conn, answer, err := client.Open(ctx, wire.Hello{Purpose: wire.Handover})
+		switch {
+		case err == nil:
+			_ = conn.Close()
+		case !errors.Is(err, wire.ErrNoDaemon):
+			return nil, err
+		}
+		lock, other, err := afterEnd(ctx, client, answer.PID)
+		switch {
+		case lock != nil || err != nil:
+			return lock, err
+		case !build.Newer(other):
+			return nil, errRunning()
+		}
 	}
-	if conn != nil {
-		_ = conn.Close()
+}
+
+// afterEnd waits until the daemon with a process id has ended. It returns the lock of the socket; or
+// nil and the build of another daemon, because the clients of a daemon that ends start one, too,
+// which may acquire the lock first.
+func afterEnd(ctx context.Context, client *wire.Client, pid int) (*wire.Lock, wire.Build, error) {
+	for {
+		lock, err := wire.Acquire(ctx, client.Socket, false)
+		if !errors.Is(err, wire.ErrRunning) {
+			return lock, wire.Build{}, err
+		}
+		if conn, answer, err := client.Open(ctx, wire.Hello{Purpose: wire.Status}); err == nil {
+			_ = conn.Close()
+			if answer.PID != pid {
+				return nil, answer.Build, nil
+			}
+		}
+		if !backoff.Sleep(ctx, 10*time.Millisecond) {
+			return nil, wire.Build{}, context.Cause(ctx)
+		}
 	}
-	return wire.Acquire(ctx, socket, true)
 }
 
 // prove serves one client on a socket, and opens the log for reading.
@@ -465,11 +499,13 @@ Exit codes: 0 stopped; 1 no daemon is running, or it did not end.`,
 			if err != nil {
 				return err
 			}
-			lock, err := wire.Acquire(ctx, socket, true)
+			lock, _, err := afterEnd(ctx, &wire.Client{Socket: socket, Build: wire.ThisBuild(env.Version)}, answer.PID)
 			if err != nil {
 				return &cli.Failure{Exit: cli.ExitFailed, Code: "running", Err: fmt.Errorf("the daemon (pid %d) has not ended yet", answer.PID)}
 			}
-			lock.Release()
+			if lock != nil {
+				lock.Release()
+			}
 			fmt.Fprintf(env.Err, "the daemon (pid %d) was stopped\n", answer.PID)
 			return nil
 		},

@@ -514,6 +514,33 @@ func TestStop(t *testing.T) {
 	}
 }
 
+// TestDrain: a call that takes longer than the daemon waits is answered with an error that says what
+// may have happened.
+func TestDrain(t *testing.T) {
+	w := start(t, func(o *daemon.Options) { o.Drain = time.Millisecond })
+	s := w.client(wire.Hello{Folder: w.folder(map[string]string{"a": ""}), Server: "a"}, nil, session.Options{})
+	answer := make(chan error, 1)
+	file := filepath.Join(t.TempDir(), "calls")
+	go func() {
+		_, err := w.tryCall(s, "wait", map[string]any{"file": file})
+		answer <- err
+	}()
+	w.until("the call has arrived", func() bool { _, err := os.Stat(file); return err == nil })
+	conn, err := w.connect(wire.Hello{Purpose: wire.Handover}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = conn.Close()
+	if err := <-answer; err == nil || !strings.Contains(err.Error(), "another daemon takes over; the request may have been executed") {
+		t.Errorf("%v", err)
+	}
+	if err := w.end(); !errors.Is(err, daemon.ErrHandover) {
+		t.Errorf("%v", err)
+	}
+	w.ended = make(chan error, 1)
+	w.ended <- context.Canceled
+}
+
 // TestIdle: a daemon without clients ends.
 func TestIdle(t *testing.T) {
 	w := start(t, func(o *daemon.Options) { o.Idle = 100 * time.Millisecond })

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"maps"
 	"net"
@@ -169,7 +170,7 @@ func (v *View) attach(ctx context.Context, c *wire.Conn) error {
 		select {
 		case <-serving.Done():
 		case <-time.After(v.d.opts.Drain):
-			cancel(context.Cause(ctx))
+			cancel(fmt.Errorf("%w; the request may have been executed", context.Cause(ctx)))
 		}
 	})
 	return v.gw.Server().ServeIO(serving, &untilStopped{c, ctx}, out)
