@@ -58,8 +58,9 @@
 //	vault      a folder of Markdown notes as live resources
 //	demo       the built-in demo server
 //	daemon               one set of servers for all clients of a user
-//	daemon/wire          the socket of the user's daemon, and how a connection to it begins
+//	daemon/wire          the socket of the user's daemon, how clients find and start it, and the handshake
 //	daemon/relay         connects a client that uses stdio to the daemon, and connects it again
+//	daemon/attach        serves an MCP client on stdio through the daemon
 //	internal/subscriptions  which client subscribed to which URI, and its pending notifications
 //
 // Shared by all of them:

@@ -72,8 +72,9 @@ func run(args []string) int {
 	if err != nil {
 		executable = os.Args[0]
 	}
-	opts.LookupEnv = os.LookupEnv
-	opts.In, opts.Out = streams()
+	in, restoreIn := stream(os.Stdin)
+	out, restoreOut := stream(os.Stdout)
+	opts.In, opts.Out, opts.LookupEnv = in, out, os.LookupEnv
 	opts.Build, opts.Program = wire.ThisBuild(""), attach.Program(executable, exec.LookPath)
 	opts.Tell = func(text string) { tell("mcptrack-attach: " + text) }
 
@@ -81,6 +82,8 @@ func run(args []string) int {
 	err = attach.Run(ctx, opts)
 	interrupted := ctx.Err() != nil
 	stop()
+	restoreIn()
+	restoreOut()
 	var none *attach.NoDaemon
 	var refused *wire.Refused
 	switch {
@@ -91,7 +94,14 @@ func run(args []string) int {
 			return fail(none.Error(), "install mcptrack beside mcptrack-attach or in PATH", exitFailed)
 		}
 		opts.Tell(none.Error() + "; the servers are started for this client alone")
-		return replaceBy(opts.Program, opts.Gateway())
+		arguments := append([]string{"gateway"}, opts.Gateway()...)
+		if opts.Config != "" {
+			arguments = append(arguments, "--config", opts.Config)
+		}
+		if opts.Host != "" {
+			arguments = append(arguments, "--host", opts.Host)
+		}
+		return replaceBy(opts.Program, arguments)
 	case errors.As(err, &refused):
 		return fail(refused.Message, refused.Hint, max(refused.Exit, exitFailed))
 	}

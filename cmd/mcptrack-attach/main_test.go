@@ -126,6 +126,8 @@ func serve(ctx context.Context, c *wire.Conn) (stop bool) {
 		switch r.Name() {
 		case "wait":
 			<-ctx.Done()
+		case "large": // as a long list of tools
+			return json.Marshal(map[string]any{"content": []any{map[string]any{"type": "text", "text": strings.Repeat("x", 200<<10)}}})
 		case "hello":
 			text, _ := json.Marshal(map[string]any{"hello": c.Hello, "values": values, "pid": os.Getpid()})
 			return json.Marshal(map[string]any{"content": []any{map[string]any{"type": "text", "text": string(text)}}})
@@ -406,7 +408,7 @@ func TestWithoutADaemonTheServersStartForTheClient(t *testing.T) {
 	}
 	s := p.attach("files", "--config=c.json")
 	s.says("input")
-	s.hears(`["gateway" "--stdio" "--all" "--config" "c.json" "--server" "files"]`)
+	s.hears(`["gateway" "--stdio" "--all" "--server" "files" "--config" "c.json"]`)
 	s.hears("input")
 	if code := s.end(); code != 0 {
 		t.Errorf("exit code %d", code)
@@ -487,6 +489,10 @@ func TestTheProgramIsSmall(t *testing.T) {
 	}
 	slices.Sort(through)
 	slices.Sort(without)
+	for i := range 50 {
+		s.says(call(10_000+i, "large"))
+		s.hears(fmt.Sprintf(`"id":%d,`, 10_000+i))
+	}
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.cmd.Process.Pid))
 	if err != nil {
 		t.Skip("there is no /proc")

@@ -11,7 +11,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/daemon/wire"
 	"github.com/mcptrack/mcptrack/core/printable"
 )
@@ -23,7 +22,9 @@ func (d *Daemon) serve(ctx context.Context, raw net.Conn) {
 	defer func() { _ = raw.Close() }()
 	c, err := wire.Accept(ctx, raw, d.opts.Build)
 	if err != nil {
-		d.opts.Logger.Info("a connection was refused", "err", err)
+		if !errors.Is(err, io.EOF) { // a client that only tries whether somebody listens
+			d.opts.Logger.Info("a connection was refused", "err", err)
+		}
 		return
 	}
 	switch c.Hello.Purpose {
@@ -53,6 +54,9 @@ func (d *Daemon) serveView(ctx context.Context, c *wire.Conn) {
 	var v *View
 	if err == nil && c.Hello.Purpose == wire.HTTP && d.opts.HTTP == nil {
 		err = &wire.Refused{Code: "purpose", Message: "this daemon serves no events"}
+	}
+	if err == nil && c.Hello.Join && !d.follows(source.Config.Path) {
+		err = &wire.Refused{Code: wire.NotFollowed, Message: "it does not follow " + printable.Line(source.Config.Path, 200)}
 	}
 	if err == nil {
 		v, err = d.enter(c.Hello, source, env)
@@ -227,14 +231,8 @@ func (u *untilStopped) Read(p []byte) (int, error) {
 func (v *View) serveHTTP(ctx context.Context, c *wire.Conn) {
 	one := &oneConn{conn: c, closed: make(chan struct{})}
 	srv := &http.Server{
-		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if r.URL.Path == "/events" || r.URL.Path == "/api/mcp/resource-events" { // what is followed must be connected
-				defer v.hold(func(srv *config.Server) bool { return srv.Tracked() })()
-			}
-			v.http.ServeHTTP(w, r)
-		}),
-		ReadHeaderTimeout: 10 * time.Second,
-		BaseContext:       func(net.Listener) context.Context { return ctx },
+		Handler: v.http, ReadHeaderTimeout: 10 * time.Second, MaxHeaderBytes: 12 << 10,
+		BaseContext: func(net.Listener) context.Context { return ctx },
 		ConnState: func(_ net.Conn, state http.ConnState) {
 			if state == http.StateClosed || state == http.StateHijacked {
 				_ = one.Close()

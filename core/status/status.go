@@ -95,7 +95,7 @@ func (s *ServerStatus) Connected() bool {
 // Reasons of the states of a server that is connected on demand.
 const (
 	Asleep = "asleep" // Pending: nobody needs the server
-	Waking = "waking" // Connecting: the server was asleep
+	Waking = "waking" // Connecting: the server was asleep, or was not connected before
 )
 
 // Dormant reports whether the server is asleep, or has been woken and is not yet connected. Its

@@ -128,19 +128,13 @@ func (a *attachment) lost(err error) {
 	}
 }
 
-// Gateway returns the arguments with which mcptrack serves the same client without a daemon.
+// Gateway returns the flags with which the command gateway serves the same client without a daemon.
 func (o *Options) Gateway() []string {
-	args := []string{"gateway", "--stdio", "--all"}
-	if o.Config != "" {
-		args = append(args, "--config", o.Config)
-	}
-	if o.Host != "" {
-		args = append(args, "--host", o.Host)
-	}
+	flags := []string{"--stdio", "--all"}
 	if o.Server != "" {
-		args = append(args, "--server", o.Server)
+		flags = append(flags, "--server", o.Server)
 	}
-	return args
+	return flags
 }
 
 // Program returns the path of mcptrack: beside the running program or, if it is not there, in PATH. It

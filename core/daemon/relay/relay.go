@@ -67,6 +67,8 @@ const (
 
 	// resumeTimeout is how long a daemon may take to answer a repeated initialize request.
 	resumeTimeout = 30 * time.Second
+	// lastWrite is how long the last Write to the client may take after the relay has ended.
+	lastWrite = time.Second
 	// steady is how long a connection lasts before the waits between attempts begin anew. A daemon
 	// that ends soon after its start is therefore started less and less often.
 	steady = 10 * time.Second
@@ -77,7 +79,8 @@ var errClientLeft = errors.New("the client disconnected")
 
 // Run relays messages until the client closes In and the daemon has answered everything, or until
 // ctx ends. It returns nil in the first case. If the first connection fails, it returns that error
-// and has read nothing from In. A blocked Read from In may continue after Run has returned.
+// and has read nothing from In. A blocked Read from In, or Write to Out, may continue after Run has
+// returned.
 func Run(ctx context.Context, opts Options) error {
 	opts.Patience = cmp.Or(opts.Patience, 5*time.Second)
 	opts.LastAnswers = cmp.Or(opts.LastAnswers, 10*time.Second)
@@ -90,11 +93,17 @@ func Run(ctx context.Context, opts Options) error {
 	r := &relay{opts: opts, ctx: ctx, cancel: cancel, outs: make(chan []byte), up: make(chan struct{}), down: time.Now(),
 		pending: map[string]string{}, repeated: map[string]bool{}, asked: map[string]bool{}, stale: map[string]bool{},
 		listens: map[string][]byte{}, subscribed: map[string][]byte{}, seen: Seen{}}
-	var wg sync.WaitGroup
-	wg.Go(r.write)
-	wg.Go(func() { r.fromDaemon(first) })
+	written := make(chan struct{}) // closed after the last Write
+	go func() {
+		defer close(written)
+		r.write()
+	}()
 	go r.fromClient() // ends with In, which may outlive Run
-	wg.Wait()
+	r.fromDaemon(first)
+	select {
+	case <-written:
+	case <-time.After(lastWrite): // the client does not read
+	}
 	if err := context.Cause(ctx); !errors.Is(err, errClientLeft) {
 		return err
 	}
@@ -117,6 +126,7 @@ type relay struct {
 	up   chan struct{} // closed when conn is set; replaced when it is lost
 	left bool          // the client has closed In
 	down time.Time     // when the last connection was lost, or the relay began
+	back time.Time     // when the connection that is being prepared began; zero if there is none
 	why  error         // why there is no connection
 	// failing is set while requests without a response are answered. Until then the relay does not end.
 	failing bool
@@ -252,7 +262,10 @@ func (r *relay) forward(line []byte) bool {
 	m, isRequest, isResponse := parse(line)
 	for {
 		r.mu.Lock()
-		conn, up, deadline, why := r.conn, r.up, r.down.Add(r.opts.Patience), r.why
+		conn, up, since := r.conn, r.up, r.down
+		if r.back.After(since) {
+			since = r.back
+		}
 		if isResponse && r.stale[string(m.ID)] && !r.asked[string(m.ID)] {
 			delete(r.stale, string(m.ID))
 			r.mu.Unlock()
@@ -270,7 +283,7 @@ func (r *relay) forward(line []byte) bool {
 			_, _ = conn.Write(line) // an error also ends the reads, see fromDaemon
 			return r.ctx.Err() == nil
 		}
-		patience := time.NewTimer(time.Until(deadline))
+		patience := time.NewTimer(r.opts.Patience - time.Since(since))
 		select {
 		case <-r.ctx.Done():
 			patience.Stop()
@@ -278,27 +291,28 @@ func (r *relay) forward(line []byte) bool {
 		case <-up:
 			patience.Stop()
 		case <-patience.C:
-			return r.drop(m, line, isRequest, why)
+			return r.drop(m, line, isRequest)
 		}
 	}
 }
 
 // drop handles a message of the client that is not sent, because there is no daemon. It returns false
 // if the relay ends.
-func (r *relay) drop(m message, line []byte, isRequest bool, why error) bool {
-	if isRequest {
-		text := "the mcptrack daemon cannot be reached; the request was not sent"
-		if why != nil {
-			text += ": " + why.Error()
-		}
-		return r.toClient(failure(m.ID, text))
-	}
+func (r *relay) drop(m message, line []byte, isRequest bool) bool {
+	r.mu.Lock()
 	if m.Method == "notifications/cancelled" { // what it cancels is not repeated
-		r.mu.Lock()
 		r.note(m, line, false, false)
-		r.mu.Unlock()
 	}
-	return true
+	why := r.why
+	r.mu.Unlock()
+	if !isRequest {
+		return true
+	}
+	text := "the mcptrack daemon cannot be reached; the request was not sent"
+	if why != nil {
+		text += ": " + why.Error()
+	}
+	return r.toClient(failure(m.ID, text))
 }
 
 // note updates the state for a message that is about to be sent. r.mu must be held.
@@ -340,7 +354,7 @@ func (r *relay) fromDaemon(conn io.ReadWriteCloser) {
 	for {
 		began := time.Now()
 		err := r.serve(conn)
-		if !r.lost(err) {
+		if !r.lost(err) || !r.giveUp(err) {
 			return
 		}
 		if time.Since(began) > steady {
@@ -354,14 +368,54 @@ func (r *relay) fromDaemon(conn io.ReadWriteCloser) {
 				break
 			}
 			r.report(err)
+			if !r.giveUp(err) {
+				return
+			}
 		}
 	}
+}
+
+// giveUp answers the requests that were to be repeated, except listens, if no daemon could be reached
+// for too long. They are not repeated then. It returns false if the relay ends.
+func (r *relay) giveUp(why error) bool {
+	r.mu.Lock()
+	var lines [][]byte
+	if time.Since(r.down) >= r.opts.Patience {
+		for _, id := range slices.Sorted(maps.Keys(r.pending)) {
+			if _, listens := r.listens[id]; listens {
+				continue
+			}
+			lines = append(lines, failure(json.RawMessage(id), "the mcptrack daemon cannot be reached: "+why.Error()))
+			delete(r.pending, id)
+			is := func(line []byte) bool {
+				m, _, _ := parse(line)
+				return string(m.ID) == id
+			}
+			if is(r.initialize) {
+				r.initialize = nil
+			}
+			if is(r.level) {
+				r.level = nil
+			}
+			maps.DeleteFunc(r.subscribed, func(_ string, line []byte) bool { return is(line) })
+		}
+	}
+	r.mu.Unlock()
+	for _, line := range lines {
+		if !r.toClient(line) {
+			return false
+		}
+	}
+	return true
 }
 
 // serve uses one connection until it is lost, and returns why.
 func (r *relay) serve(conn io.ReadWriteCloser) error {
 	// Closing the connection interrupts a blocked read or write.
 	defer context.AfterFunc(r.ctx, func() { _ = conn.Close() })()
+	r.mu.Lock()
+	r.back = time.Now()
+	r.mu.Unlock()
 	lines := newLineReader(conn)
 	late := time.AfterFunc(resumeTimeout, func() { _ = conn.Close() })
 	err := r.resume(conn, lines)
@@ -530,7 +584,7 @@ func (r *relay) lost(err error) bool {
 		r.conn, r.up = nil, make(chan struct{})
 		r.down = time.Now()
 	}
-	r.failing = true
+	r.back, r.failing = time.Time{}, true
 	repeats := map[string]bool{}
 	for _, line := range append(r.repeats(), r.initialize) {
 		m, _, _ := parse(line)

@@ -11,6 +11,17 @@
 //
 // Only the variables that the daemon asks for leave the client, and the daemon asks only for those
 // that the config names and for mcptrack's own.
+//
+// # One daemon
+//
+// A daemon holds a [Lock] for as long as it runs, and the clients that start one do so one after the
+// other. Both are locks of files beside the socket, which the system releases when a process ends.
+//
+// # Libraries
+//
+// gofrs/flock locks files on all systems. Microsoft/go-winio has named pipes that fit package net.
+// golang.org/x/mod/semver compares versions. This package is part of cmd/mcptrack-attach, so it imports
+// nothing larger.
 package wire
 
 // Protocol is the version of the handshake. A daemon refuses clients with another version.
@@ -78,9 +89,10 @@ type Values struct {
 	Env map[string]string `json:"env"`
 }
 
-// Refused is the error of a daemon that does not accept a client.
+// Refused is the error of a daemon that does not accept a client. The daemon makes its texts printable,
+// see core/printable, because small clients print them as they are.
 type Refused struct {
-	Code    string `json:"code"` // stable, such as "config_invalid"
+	Code    string `json:"code"` // stable, such as "config_invalid"; see also CodeProtocol
 	Message string `json:"message"`
 	Hint    string `json:"hint,omitempty"`
 	// Exit is the exit code with which a command should end; see mcptrack help exit-codes.
