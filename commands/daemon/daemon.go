@@ -16,7 +16,6 @@ import (
 	"io/fs"
 	"log/slog"
 	"net"
-	"net/http"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -27,26 +26,18 @@ import (
 	"gopkg.in/natefinch/lumberjack.v2"
 
 	"github.com/mcptrack/mcptrack/commands/internal/cli"
-	"github.com/mcptrack/mcptrack/core/cache"
-	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/daemon"
 	"github.com/mcptrack/mcptrack/core/daemon/wire"
 	"github.com/mcptrack/mcptrack/core/engine"
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/gateway"
-	"github.com/mcptrack/mcptrack/core/journal"
-	"github.com/mcptrack/mcptrack/core/journal/scoped"
 	"github.com/mcptrack/mcptrack/core/machine"
 	"github.com/mcptrack/mcptrack/core/mcpserver"
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/secretfile"
 	"github.com/mcptrack/mcptrack/core/session"
-	"github.com/mcptrack/mcptrack/core/status"
 	"github.com/mcptrack/mcptrack/core/tracker"
-	"github.com/mcptrack/mcptrack/output/api"
-	"github.com/mcptrack/mcptrack/output/dashboard"
-	"github.com/mcptrack/mcptrack/output/feed"
 	"github.com/mcptrack/mcptrack/output/lines"
 	"github.com/mcptrack/mcptrack/output/serverlog"
 )
@@ -197,9 +188,7 @@ func run(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) error 
 		Engine: e, Build: build, Socket: socket, Key: key, Idle: opts.idle, Logger: log,
 		Open:    func(ctx context.Context, c daemon.Client) (daemon.Source, error) { return open(ctx, env, g, log, c) },
 		Gateway: gatewayOptions(env, sessions, key, log),
-		HTTP: func(v *daemon.View) (http.Handler, func(context.Context) error) {
-			return serveAPI(v, stored, e.Tracker(), env.Version, kept.Lines, log)
-		},
+		HTTP:    serveEvents(e, env.Version, kept.Lines, log),
 		Memory: func(pids []int) map[int]int64 {
 			used, err := machine.Memory(context.WithoutCancel(ctx), pids)
 			if err != nil {
@@ -333,26 +322,6 @@ func gatewayOptions(env *cli.Env, sessions session.Options, key []byte, log *slo
 	return gateway.Options{Dial: env.Dial, Session: sessions, Key: key, Logger: log,
 		Serve: mcpserver.Options{Name: "mcptrack", Title: "mcptrack", Version: env.Version, Logger: log}}
 }
-
-// serveAPI returns the HTTP API of a view: that of serve-sse, with the servers of the view under the
-// ids of its config.
-func serveAPI(v *daemon.View, stored journal.Log, t *tracker.Tracker, version string, lines func(string) []serverlog.Line, log *slog.Logger) (http.Handler, func(context.Context) error) {
-	served := api.New(api.Options{
-		Feed: feed.Options{Log: scoped.New(stored, v.Names), MaxClients: maxFeeds, Logger: log},
-		Dashboard: dashboard.Options{Version: version,
-			Snapshot: func() *status.Snapshot { return t.Snapshot().Renamed(v.Names()) },
-			Read: func(ctx context.Context, server, uri string, digest catalog.Digest) (cache.Resource, error) {
-				defer v.Demand(server)()
-				return t.Client(v.TrackedID(server)).CurrentResource(ctx, uri, digest)
-			},
-			Log: func(server string) []serverlog.Line { return lines(v.TrackedID(server)) }},
-		Demand: v.Demand,
-	})
-	return served.Handler(), served.Run
-}
-
-// maxFeeds limits the clients that read the feeds of one view simultaneously.
-const maxFeeds = 200
 
 // open reads the config of a client as a command in the client's folder would.
 func open(ctx context.Context, env *cli.Env, g *cli.Globals, log *slog.Logger, c daemon.Client) (daemon.Source, error) {
