@@ -100,9 +100,10 @@ func versionRow(env *cli.Env, v history.Version, wide bool) []string {
 }
 
 // versionsFrom is the part of the help of history and diff that says where versions come from.
-const versionsFrom = `Versions come from the log that a serve-sse writes on this machine, else from the
-serve-sse at http://127.0.0.1:8722, else from the log that the last one left; -v says
-which. --url asks another serve-sse, and --data-dir and --nats read another log.`
+const versionsFrom = `Versions come from a running daemon that follows the same config, else from the log
+that a serve-sse writes on this machine, else from the serve-sse at
+http://127.0.0.1:8722, else from the log that the last one left; -v says which. --url
+asks another serve-sse, and --data-dir and --nats read another log.`
 
 // versionFlags contains the flags of history and diff that select a log or a serve-sse.
 type versionFlags struct {
@@ -187,6 +188,15 @@ func (o *versionFlags) read(ctx context.Context, env *cli.Env, g *cli.Globals, a
 	places := []func(context.Context) error{nearby, stored}
 	if o.Written(env) {
 		slices.Reverse(places)
+	}
+	asking, daemon := g.OpenDaemon(ctx, env, log, cli.DaemonUse{Verbose: o.verbose})
+	if daemon != nil {
+		defer daemon.Close()
+		places = slices.Insert(places, 0, func(context.Context) error {
+			ctx, cancel := context.WithTimeoutCause(asking, nearbyTime, cli.ErrTimeout)
+			defer cancel()
+			return from(ctx, "the daemon", servedVersions{daemon.Client(), args[0], args[1]})
+		})
 	}
 	return firstPlace(ctx, log, places)
 }

@@ -26,6 +26,7 @@ import (
 
 type listOptions struct {
 	cli.ConnectFlags
+	daemon  cli.DaemonUse
 	kind    catalog.Kind // item kind to list; empty lists the servers themselves
 	servers []string
 }
@@ -77,6 +78,7 @@ expired; 130 interrupted.`,
 		},
 	}
 	opts.Add(cmd)
+	opts.daemon.AddVerbose(cmd)
 	g.AddDemo(cmd)
 	return cmd
 }
@@ -109,8 +111,15 @@ func runList(ctx context.Context, env *cli.Env, g *cli.Globals, opts listOptions
 	}
 	beside, progress, stop := listProgress(env, g, len(servers))
 	defer stop()
-	reports := session.Probe(ctx, servers, session.ProbeOptions{
-		Dial: env.Dial, Session: opts.SessionOptions(beside, g), Kinds: kinds, Tracked: opts.kind == "", Progress: progress})
+	use := opts.daemon
+	if use.Own = opts.Own(); opts.kind == catalog.Events {
+		use.Own = "it does not know which events servers offer"
+	}
+	reports, ok := askDaemon(ctx, env, g, use, servers, kinds)
+	if !ok {
+		reports = session.Probe(ctx, servers, session.ProbeOptions{
+			Dial: env.Dial, Session: opts.SessionOptions(beside, g), Kinds: kinds, Tracked: opts.kind == "", Progress: progress})
+	}
 	stop()
 	if ctx.Err() != nil && !errors.Is(context.Cause(ctx), cli.ErrTimeout) {
 		return ctx.Err()

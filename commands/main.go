@@ -108,7 +108,7 @@ config.`,
 	}{
 		{"Look:", []*cobra.Command{newList(env, g), newRead(env, g), newCall(env, g), newPrompt(env, g), newWatch(env, g), newSubscribe(env, g), newTop(env, g), newPS(env, g)}},
 		{"Keep:", []*cobra.Command{serve.Command(env, g), newStatus(env, g), newHistory(env, g), newDiff(env, g), newTail(env, g), newReplay(env, g)}},
-		{"Serve:", []*cobra.Command{gateway.Command(env, g), vault.Command(env, g), inject.Command(env, g), daemon.Command(env, g)}},
+		{"Serve:", []*cobra.Command{gateway.Command(env, g), vault.Command(env, g), inject.Command(env, g), newAttach(env, g), daemon.Command(env, g)}},
 		{"Set up:", []*cobra.Command{newInit(env, g), newValidateConfig(env, g), newTrust(env, g), login.Command(env, g), login.AuthCommand(env, g), login.LogoutCommand(env, g)}},
 	} {
 		for i, cmd := range section.commands {

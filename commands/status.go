@@ -21,12 +21,15 @@ import (
 
 func newStatus(env *cli.Env, g *cli.Globals) *cobra.Command {
 	var from cli.RemoteFlags
+	var use cli.DaemonUse
 	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use:   "status [URL]",
 		Short: "Show the status of a running serve-sse",
-		Long: `Shows the status of the serve-sse, or gateway with --events, at URL or --url (default
-http://127.0.0.1:8722), of every server that it follows, and of its webhooks.
+		Long: `Shows the status of the serve-sse, or gateway with --events, at URL or --url, of every
+server that it follows, and of its webhooks. Without a URL it shows the servers of a
+running daemon that follows the same config, else the serve-sse at
+http://127.0.0.1:8722.
 
 With -o template=... the template is run once for each server; -o name prints their ids.
 
@@ -38,22 +41,32 @@ serve-sse).`,
   mcptrack status --json | jq '.servers[] | select(.state != "Ready")'`,
 		Args: cli.Args(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := from.TakeURL(args, cli.DefaultServeURL); err != nil {
+			if err := from.TakeURL(args, ""); err != nil {
 				return err
 			}
 			if timeout <= 0 {
 				return cli.Usage("--timeout must be positive")
 			}
+			ctx, cancel := context.WithTimeoutCause(cmd.Context(), timeout, cli.ErrTimeout)
+			defer cancel()
+			if from.Named() {
+				use.Own = "a serve-sse is named"
+			}
+			asking, daemon := g.OpenDaemon(ctx, env, g.Logger(env), use)
+			if daemon != nil {
+				defer daemon.Close()
+				return runStatus(asking, env, g, daemon.Client())
+			}
+			from.URL = cmp.Or(from.URL, cli.DefaultServeURL)
 			client, err := from.Client(env)
 			if err != nil {
 				return err
 			}
-			ctx, cancel := context.WithTimeoutCause(cmd.Context(), timeout, cli.ErrTimeout)
-			defer cancel()
 			return runStatus(ctx, env, g, client)
 		},
 	}
 	from.Add(cmd)
+	use.AddVerbose(cmd)
 	cmd.Flags().DurationVar(&timeout, "timeout", 10*time.Second, "`DURATION` that the whole command may take")
 	return cmd
 }

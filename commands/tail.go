@@ -91,16 +91,7 @@ func runWatchURL(ctx context.Context, env *cli.Env, g *cli.Globals, opts watchOp
 	if err := opts.checkServed(ctx, client); err != nil {
 		return err
 	}
-	s.texts = func(e *event.Event, digest catalog.Digest) *string {
-		if digest.IsZero() {
-			return nil
-		}
-		text, ok, err := client.Text(ctx, e.ServerID, e.ResourceURI, digest)
-		if err != nil || !ok {
-			return nil
-		}
-		return &text
-	}
+	s.texts = textsOf(ctx, client)
 	options := remote.FeedOptions{URL: feed.String(), Header: cli.Bearer(client.Token), Logger: log, MustConnect: true, Connected: func() { s.followed, s.connected = true, true }}
 	follow := remote.Follow
 	if opts.stored {
@@ -127,6 +118,20 @@ func runWatchURL(ctx context.Context, env *cli.Env, g *cli.Globals, opts watchOp
 		return cli.Unreachable("is mcptrack serve-sse running there?", "%s cannot be reached: %w", feed.Host, err)
 	}
 	return s.outcome(ctx, err)
+}
+
+// textsOf returns a function for stream.texts that requests texts from a serve-sse or a daemon.
+func textsOf(ctx context.Context, client remote.Client) func(*event.Event, catalog.Digest) *string {
+	return func(e *event.Event, digest catalog.Digest) *string {
+		if digest.IsZero() {
+			return nil
+		}
+		text, ok, err := client.Text(ctx, e.ServerID, e.ResourceURI, digest)
+		if err != nil || !ok {
+			return nil
+		}
+		return &text
+	}
 }
 
 // takeRemote prints an event from a feed.

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/mcptrack/mcptrack/commands/internal/cli"
+	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/engine"
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/tracker"
@@ -123,6 +124,9 @@ func runTop(ctx context.Context, env *cli.Env, g *cli.Globals, opts topOptions) 
 	if err := picked.Check(cfg, nil, false); err != nil {
 		return err
 	}
+	if done, err := opts.ofDaemon(ctx, env, g, cfg, picked.Of(cfg)); done {
+		return err
+	}
 	log := serverlog.New()
 	desired, err := opts.Desired(env, g, slog.New(slog.DiscardHandler), cfg, picked.Of) // no logging here: the feed reports reloads
 	if err != nil {
@@ -158,14 +162,37 @@ func runTopRemote(ctx context.Context, env *cli.Env, g *cli.Globals, opts topOpt
 		return err
 	}
 	servers := cli.Filter{Servers: opts.Servers}
-	source := &tui.Remote{Client: client, Only: func(id string) bool { return servers.Keep(&event.Event{ServerID: id}) }}
+	only := func(id string) bool { return servers.Keep(&event.Event{ServerID: id}) }
+	return opts.showRemote(ctx, env, g, client, strings.TrimSuffix(client.Base.String(), "/"), only)
+}
+
+// ofDaemon shows the servers of a running daemon. done is false if the command must follow the
+// servers itself.
+func (o *topOptions) ofDaemon(ctx context.Context, env *cli.Env, g *cli.Globals, cfg, picked *config.Config) (done bool, err error) {
+	use := cli.DaemonUse{Quiet: true, Own: ownWatch(o.ConnectFlags, o.JournalFlags, cfg, picked)}
+	ctx, daemon := g.OpenDaemon(ctx, env, g.Logger(env), use)
+	if daemon == nil {
+		return false, nil
+	}
+	defer daemon.Close()
+	err = o.showRemote(ctx, env, g, daemon.Client(), cmp.Or(cfg.Path, "daemon"), func(id string) bool { _, ok := picked.Server(id); return ok })
+	if failed, ok := errors.AsType[*cli.Failure](err); ok && (failed.Code == "unreachable" || failed.Code == "refused") {
+		return false, nil
+	}
+	return !errors.Is(context.Cause(ctx), cli.ErrDaemonGone), err
+}
+
+// showRemote shows the servers of a serve-sse or a daemon that only selects.
+func (o *topOptions) showRemote(ctx context.Context, env *cli.Env, g *cli.Globals, client remote.Client, title string, only func(id string) bool) error {
+	source := &tui.Remote{Client: client, Only: only}
 	if err := source.Refresh(ctx); err != nil {
 		return askFailure(ctx, err)
 	}
 	feed := client.Base.JoinPath("events")
 	feed.RawQuery = "since=10m"
-	source.Follow = remote.FeedOptions{URL: feed.String(), Header: cli.Bearer(client.Token)}
-	if err = opts.show(ctx, env, g, tui.Options{Source: source, Title: strings.TrimSuffix(client.Base.String(), "/"), Keep: opts.Filter.Keep}, source.Run, source.Poll); errors.Is(err, errQuit) {
+	source.Follow = remote.FeedOptions{URL: feed.String(), Header: cli.Bearer(client.Token), Client: client.HTTP}
+	err := o.show(ctx, env, g, tui.Options{Source: source, Title: title, Keep: o.Filter.Keep}, source.Run, source.Poll)
+	if errors.Is(err, errQuit) {
 		return nil
 	}
 	return err

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/mcptrack/mcptrack/commands/daemon"
 	"github.com/mcptrack/mcptrack/commands/gateway"
 	"github.com/mcptrack/mcptrack/commands/inject"
 	"github.com/mcptrack/mcptrack/commands/internal/cli"
@@ -62,7 +63,7 @@ func newTopics() []*cobra.Command {
 
 // page returns a page of the manual, either from topics or from the folder of a feature.
 func page(name string) string {
-	for _, pages := range []embed.FS{gateway.Manual, inject.Manual, login.Manual, serve.Manual, vault.Manual} {
+	for _, pages := range []embed.FS{daemon.Manual, gateway.Manual, inject.Manual, login.Manual, serve.Manual, vault.Manual} {
 		if text, err := pages.ReadFile(name + ".md"); err == nil {
 			return string(text)
 		}

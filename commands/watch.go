@@ -350,6 +350,9 @@ func runWatch(ctx context.Context, env *cli.Env, g *cli.Globals, opts watchOptio
 	if err != nil {
 		return err
 	}
+	if done, err := opts.ofDaemon(ctx, env, g, log, s, desired); done {
+		return err
+	}
 	if opts.since != "" {
 		if _, err := s.backlog(ctx, env, log, &opts.JournalFlags, check, opts.after, false); err != nil {
 			return s.outcome(ctx, err)

@@ -45,7 +45,8 @@ func rules() []rule {
 		{"golang.org/x/oauth2", []string{"core/login"}, "tokens are obtained in one place"},
 		{"github.com/modelcontextprotocol/go-sdk", []string{"core/login"}, "of the official SDK only the discovery for OAuth is used"},
 		{"github.com/golang-jwt", []string{"core/login"}, "one place proves who a client is"},
-		{"github.com/gofrs/flock", []string{"core/login", "core/gateway", "output/agent"}, "one renewal at a time, of all processes, pins that several of them add to, and one cursor for each"},
+		{"github.com/gofrs/flock", []string{"core/login", "core/gateway", "core/daemon/wire", "output/agent"}, "one renewal at a time, of all processes, pins that several of them add to, one daemon, and one cursor for each"},
+		{"golang.org/x/mod", []string{"core/daemon/wire"}, "versions are compared to decide which daemon is newer"},
 		{"github.com/cli/browser", []string{"cmd"}, "the browser belongs to the process's user"},
 		{module + "core/session/internal/wire", []string{"core/session"}, "transports are chosen and closed by a session"},
 		{"github.com/nats-io", []string{"core/journal/natslog", "core/journal/journaltest"}, "what is shared is decided in one place"},
@@ -85,6 +86,7 @@ type apart struct {
 func aparts() []apart {
 	return []apart{
 		{"core/event", "core/config", "an event is a value for readers who have no config: a browser, a log, another process"},
+		{"cmd/mcptrack-attach", "core/config", "every session has one, so it is small"},
 	}
 }
 

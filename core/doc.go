@@ -46,6 +46,7 @@
 //	tracker/internal/coalesce     decides when to read a resource and what to publish about it
 //	tracker/internal/eventsource  follows the MCP Events that a server sends
 //	history    the versions of a resource, from its events
+//	journal/scoped  shows the events of some servers under other ids
 //	journal/internal/storing  the queue, health and lifetime that both stored logs share
 //
 // Serving MCP:
@@ -57,8 +58,9 @@
 //	vault      a folder of Markdown notes as live resources
 //	demo       the built-in demo server
 //	daemon               one set of servers for all clients of a user
-//	daemon/wire          the socket of the user's daemon, and how a connection to it begins
+//	daemon/wire          the socket of the user's daemon, how clients find and start it, and the handshake
 //	daemon/relay         connects a client that uses stdio to the daemon, and connects it again
+//	daemon/attach        serves an MCP client on stdio through the daemon
 //	internal/subscriptions  which client subscribed to which URI, and its pending notifications
 //
 // Shared by all of them:

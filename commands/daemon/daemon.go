@@ -8,6 +8,7 @@ import (
 	"bufio"
 	"cmp"
 	"context"
+	"embed"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,6 +18,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"time"
 
@@ -37,7 +39,13 @@ import (
 	"github.com/mcptrack/mcptrack/core/session"
 	"github.com/mcptrack/mcptrack/core/tracker"
 	"github.com/mcptrack/mcptrack/output/lines"
+	"github.com/mcptrack/mcptrack/output/serverlog"
 )
+
+// Manual contains the help page of this package, as Markdown.
+//
+//go:embed *.md
+var Manual embed.FS
 
 type options struct {
 	cli.ConnectFlags
@@ -46,6 +54,7 @@ type options struct {
 	idle     time.Duration
 	started  bool // by a client
 	replace  bool // the running daemon
+	detached bool // no descendant of the client
 }
 
 // Command returns the daemon command.
@@ -93,8 +102,10 @@ Exit codes: 0 stopped, or idle; 1 failed, or another daemon is running; 2 wrong 
 	opts.AddServing(cmd)
 	f.BoolVar(&opts.started, "started", false, "a client started this process: log to the file that daemon logs shows")
 	f.BoolVar(&opts.replace, "replace", false, "take over from the running daemon")
-	_ = f.MarkHidden("started")
-	_ = f.MarkHidden("replace")
+	f.BoolVar(&opts.detached, "detached", false, "this process is no descendant of the client")
+	for _, internal := range []string{"started", "replace", "detached"} {
+		_ = f.MarkHidden(internal)
+	}
 	cmd.AddCommand(newStatus(env, g), newStop(env, g), newLogs(env, g))
 	return cmd
 }
@@ -119,11 +130,28 @@ const keptContent = 256 << 20
 const window = 200 * time.Millisecond
 
 func run(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) error {
-	log, closeLog, err := opts.logger(env, g)
+	build := wire.ThisBuild(env.Version)
+	socket, err := wire.Socket(env.LookupEnv)
+	if err != nil {
+		return err
+	}
+	if (opts.started || opts.replace) && !opts.detached && runtime.GOOS != "windows" {
+		flags := []string{"--detached", "--started"}
+		if opts.replace {
+			flags = append(flags, "--replace")
+		}
+		ctx, cancel := context.WithTimeout(ctx, handoverTime)
+		defer cancel()
+		client := wire.Client{Socket: socket, LookupEnv: env.LookupEnv, Build: build, Program: env.Executable}
+		return client.Detach(ctx, flags...)
+	}
+	shown, closeLog, err := opts.logger(env, g)
 	if err != nil {
 		return err
 	}
 	defer closeLog()
+	kept := serverlog.New()
+	log := slog.New(slog.NewMultiHandler(shown.Handler(), kept))
 	dir, err := opts.dataDir(env)
 	if err != nil {
 		return err
@@ -133,11 +161,6 @@ func run(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) error 
 	if err != nil {
 		return err
 	}
-	socket, err := wire.Socket(env.LookupEnv)
-	if err != nil {
-		return err
-	}
-	build := wire.ThisBuild(env.Version)
 	lock, ln, err := opts.takeSocket(ctx, env, socket, build)
 	if err != nil {
 		return err
@@ -165,6 +188,7 @@ func run(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) error 
 		Engine: e, Build: build, Socket: socket, Key: key, Idle: opts.idle, Logger: log,
 		Open:    func(ctx context.Context, c daemon.Client) (daemon.Source, error) { return open(ctx, env, g, log, c) },
 		Gateway: gatewayOptions(env, sessions, key, log),
+		HTTP:    serveEvents(e, env.Version, kept.Lines, log),
 		Memory: func(pids []int) map[int]int64 {
 			used, err := machine.Memory(context.WithoutCancel(ctx), pids)
 			if err != nil {
@@ -205,7 +229,7 @@ const handoverTime = 30 * time.Second
 // takeSocket takes the lock and the socket of the user's daemon. With --replace it first asks the
 // running daemon to hand over.
 func (o *options) takeSocket(ctx context.Context, env *cli.Env, socket string, build wire.Build) (*wire.Lock, net.Listener, error) {
-	lock, err := wire.Acquire(ctx, socket, false)
+	lock, err := o.acquire(ctx, socket)
 	switch {
 	case errors.Is(err, wire.ErrRunning) && o.replace:
 		if lock, err = o.handover(ctx, env, socket, build); err != nil {
@@ -222,6 +246,18 @@ func (o *options) takeSocket(ctx context.Context, env *cli.Env, socket string, b
 		return nil, nil, err
 	}
 	return lock, ln, nil
+}
+
+// startTime limits how long a daemon that a client started waits for one that is ending.
+const startTime = 10 * time.Second
+
+func (o *options) acquire(ctx context.Context, socket string) (*wire.Lock, error) {
+	if !o.started || o.replace {
+		return wire.Acquire(ctx, socket, false)
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, startTime, wire.ErrRunning)
+	defer cancel()
+	return wire.Acquire(ctx, socket, true)
 }
 
 // handover asks the running daemon to hand over, and waits until it has closed its log. Before, this
@@ -291,7 +327,7 @@ func gatewayOptions(env *cli.Env, sessions session.Options, key []byte, log *slo
 func open(ctx context.Context, env *cli.Env, g *cli.Globals, log *slog.Logger, c daemon.Client) (daemon.Source, error) {
 	theirs := &cli.Env{In: nil, Out: io.Discard, Err: io.Discard, LookupEnv: c.LookupEnv, Executable: env.Executable, Dial: env.Dial, Version: env.Version}
 	of := g.ForClient(c.Config, c.Host, c.Folder)
-	cfg, err := of.Load(ctx, theirs, log)
+	cfg, err := of.Load(ctx, theirs, slog.New(slog.DiscardHandler)) // the client does not see problems that are no errors
 	if err != nil {
 		return daemon.Source{}, refusal(ctx, err)
 	}

@@ -53,6 +53,7 @@ type options struct {
 	callTimeout     time.Duration
 	wait            time.Duration
 	cli.TrackFlags
+	cli.Filter // only its servers
 
 	set func(flag string) bool // reports whether a flag was set by argument or environment
 }
@@ -69,6 +70,7 @@ func Command(env *cli.Env, g *cli.Globals) *cobra.Command {
   mcptrack gateway --catalog-url https://api.example --index
   mcptrack gateway --all --events
   mcptrack gateway --all --change-tools --stdio
+  mcptrack gateway --all --server github --stdio
   mcptrack gateway --addr :8723 --token-file token
 
   # Accept that a tool has changed
@@ -96,6 +98,8 @@ func Command(env *cli.Env, g *cli.Globals) *cobra.Command {
 	f.StringArrayVar(&opts.allow, "allow", nil, "serve only names and URIs that match this `GLOB` (repeatable)")
 	f.StringArrayVar(&opts.deny, "deny", nil, "do not serve names and URIs that match this `GLOB`; tools can still read a denied URI (repeatable)")
 	f.BoolVar(&opts.AllServers, "all", false, "serve all enabled servers, not only tracked ones")
+	opts.AddServers(cmd)
+	_ = cmd.RegisterFlagCompletionFunc("server", cli.CompleteServers(env, g))
 	opts.pinFlags.add(f)
 	f.StringVar(&opts.catalogURL, "catalog-url", "", "`URL` of an HTTP API that describes its tools")
 	f.DurationVar(&opts.catalogInterval, "catalog-interval", config.DefaultCatalogInterval, "`DURATION` between checks for changes at the --catalog-url")
@@ -111,7 +115,7 @@ func Command(env *cli.Env, g *cli.Globals) *cobra.Command {
 }
 
 func (o *options) parse(env *cli.Env, flags *pflag.FlagSet) error {
-	if err := o.ConnectFlags.Parse(); err != nil {
+	if err := cmp.Or(o.ConnectFlags.Parse(), o.Filter.Parse()); err != nil {
 		return err
 	}
 	if err := cli.OneOf("on-down", o.onDown, string(gateway.Keep), string(gateway.Drop)); err != nil {
@@ -140,13 +144,17 @@ func (o *options) catalog() config.Server {
 		CatalogInterval: o.catalogInterval}
 }
 
+func (o *options) selection() cli.Selection {
+	return cli.Selection{Servers: o.Servers, All: o.AllServers}
+}
+
 // exported returns the config reduced to the servers that the gateway serves.
 func (o *options) exported(cfg *config.Config) *config.Config {
 	out := cfg.Only(func(srv config.Server) bool {
 		if srv.ID == catalogID && o.catalogURL != "" {
 			return false // added by a reload; at startup such a server is an error
 		}
-		return srv.Enabled && (o.AllServers || srv.Tracked() || srv.Transport == config.TransportCatalog)
+		return srv.Enabled && o.selection().Matches(srv.ID) && (o.AllServers || srv.Tracked() || srv.Transport == config.TransportCatalog)
 	})
 	if o.catalogURL != "" {
 		out.Servers = append(out.Servers, o.catalog())
@@ -160,7 +168,7 @@ func (o *options) exported(cfg *config.Config) *config.Config {
 // leftOut returns the ids of enabled servers that are not exported.
 func (o *options) leftOut(cfg, exported *config.Config) (ids []string) {
 	for _, srv := range cfg.Servers {
-		if _, served := exported.Server(srv.ID); srv.Enabled && !served {
+		if _, served := exported.Server(srv.ID); srv.Enabled && !served && o.selection().Matches(srv.ID) {
 			ids = append(ids, printable.Line(srv.ID, 128))
 		}
 	}
@@ -275,7 +283,7 @@ func run(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) error 
 func (o *options) warn(log *slog.Logger, cfg *config.Config, stored *eventLog) {
 	exported := o.exported(cfg)
 	if len(exported.Servers) == 0 {
-		log.Warn("there is no server to serve yet", "file", cfg.Path, "hint", cli.Selection{All: o.AllServers}.Hint(cfg))
+		log.Warn("there is no server to serve yet", "file", cfg.Path, "hint", o.selection().Hint(cfg))
 	}
 	if len(cfg.Webhooks) > 0 && stored.fixed == nil {
 		log.Warn("the webhooks in the config are ignored without --events")

@@ -27,6 +27,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/standardwebhooks"
 	"github.com/mcptrack/mcptrack/core/tracker"
+	"github.com/mcptrack/mcptrack/output/api"
 	"github.com/mcptrack/mcptrack/output/dashboard"
 	"github.com/mcptrack/mcptrack/output/feed"
 	"github.com/mcptrack/mcptrack/output/metrics"
@@ -307,7 +308,7 @@ func (f *feedServer) close() {
 // routes registers the HTTP routes, and returns the engine parts that they require.
 func (f *feedServer) routes(s *web.Server, version string, maxClients int) []engine.Part {
 	t := f.engine.Tracker()
-	var hub *feed.Hub
+	var served *api.API
 	var hooks func(*http.Request) []webhook.EndpointStatus
 	var deliveries func() []webhook.Deliverer
 	var delivered func() map[webhook.Source]webhook.Stats
@@ -321,28 +322,28 @@ func (f *feedServer) routes(s *web.Server, version string, maxClients int) []eng
 	counts := metrics.New(metrics.Options{
 		Version: version, Snapshot: t.Snapshot, Journal: f.log.Stats, Reloads: f.engine.Reloads, Cluster: f.engine.Cluster, Webhooks: delivered, Deliveries: deliveries,
 		Clients: func() metrics.Clients {
-			st := hub.Stats()
+			st := served.Hub().Stats()
 			return metrics.Clients{Connected: st.Clients, Served: st.Accepted, Slow: st.Closed["slow"] + st.Closed["overrun"], Refused: st.Refused, Gaps: st.Gaps}
 		},
 	})
-	hub = feed.New(feed.Options{Log: f.log, MaxClients: maxClients, Logger: f.logger, Wrote: func(_ int, received time.Time) {
-		if !received.IsZero() {
-			counts.Delivered(time.Since(received))
-		}
-	}})
-	page := dashboard.New(dashboard.Options{Version: version, Snapshot: t.Snapshot, Servers: f.engine.Servers, Cluster: f.engine.Cluster, Read: func(ctx context.Context, server, uri string, digest catalog.Digest) (cache.Resource, error) {
-		return t.Client(server).CurrentResource(ctx, uri, digest)
-	},
-		Last: hub.Last, Storing: f.log.Err, Clients: func() int { return hub.Stats().Clients }, Select: f.log.Select, Contents: f.log.Contents(), Stored: f.log.States,
-		Log: f.lines, Webhooks: hooks, Deliveries: deliveries, Login: slices.Contains(s.Routes(), "/login")})
-	for pattern, h := range page.Routes() {
+	served = api.New(api.Options{
+		Feed: feed.Options{Log: f.log, MaxClients: maxClients, Logger: f.logger, Wrote: func(_ int, received time.Time) {
+			if !received.IsZero() {
+				counts.Delivered(time.Since(received))
+			}
+		}},
+		Dashboard: dashboard.Options{Version: version, Snapshot: t.Snapshot, Servers: f.engine.Servers, Cluster: f.engine.Cluster,
+			Read: func(ctx context.Context, server, uri string, digest catalog.Digest) (cache.Resource, error) {
+				return t.Client(server).CurrentResource(ctx, uri, digest)
+			},
+			Log: f.lines, Webhooks: hooks, Deliveries: deliveries, Login: slices.Contains(s.Routes(), "/login")},
+	})
+	for pattern, h := range served.Routes() {
 		s.Handle(pattern, h)
 	}
-	s.Handle("/events", hub.Events())
-	s.Handle("/api/mcp/resource-events", hub.Feed())
 	s.Handle("GET /metrics", counts.Handler())
-	s.OnShutdown(hub.Shutdown)
-	parts := []engine.Part{engine.Reader(hub.Run)}
+	s.OnShutdown(served.Hub().Shutdown)
+	parts := []engine.Part{engine.Reader(served.Run)}
 	if f.hooks != nil {
 		parts = append(parts, engine.Reader(f.hooks.Run))
 	}

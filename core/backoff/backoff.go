@@ -25,7 +25,6 @@ package backoff
 import (
 	"context"
 	"math/rand/v2"
-	"net/http"
 	"strconv"
 	"time"
 
@@ -106,15 +105,22 @@ func Poll(ctx context.Context, longest time.Duration, done func() bool) bool {
 	return true
 }
 
-// RetryAfter returns the wait that a Retry-After header requests, either in seconds or as a date
-// (RFC 9110, section 10.2.3). It returns 0 if the header is missing or invalid.
-func RetryAfter(h http.Header) time.Duration {
-	v := h.Get("Retry-After")
-	if n, err := strconv.ParseUint(v, 10, 31); err == nil {
+// RetryAfter returns the wait that the Retry-After header of an [net/http.Header] requests, either in
+// seconds or as a date (RFC 9110, section 10.2.3). It returns 0 if the header is missing or invalid.
+// This package does not import net/http, whose initialization would take a third of the memory of
+// cmd/mcptrack-attach.
+func RetryAfter(header map[string][]string) time.Duration {
+	values := header["Retry-After"]
+	if len(values) == 0 {
+		return 0
+	}
+	if n, err := strconv.ParseUint(values[0], 10, 31); err == nil {
 		return time.Duration(n) * time.Second
 	}
-	if t, err := http.ParseTime(v); err == nil {
-		return max(time.Until(t), 0)
+	for _, layout := range []string{"Mon, 02 Jan 2006 15:04:05 GMT", time.RFC850, time.ANSIC} { // section 5.6.7
+		if t, err := time.Parse(layout, values[0]); err == nil {
+			return max(time.Until(t), 0)
+		}
 	}
 	return 0
 }

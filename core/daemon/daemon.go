@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"slices"
@@ -95,7 +96,8 @@ type Daemon struct {
 
 	mu    sync.Mutex // guards the fields below and those of views that say so; never held during I/O
 	views map[string]*View
-	conns int // connections with a view
+	paths map[string]config.Secret // PATH of the first client of each tracked server, by its id
+	conns int                      // connections with a view
 }
 
 // New returns a daemon. It starts nothing.
@@ -105,7 +107,7 @@ func New(opts Options) *Daemon {
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Daemon{opts: opts, started: time.Now(), changed: make(chan struct{}, 1), views: map[string]*View{}}
+	return &Daemon{opts: opts, started: time.Now(), changed: make(chan struct{}, 1), views: map[string]*View{}, paths: map[string]config.Secret{}}
 }
 
 // Run serves the clients of a listener until ctx ends, a client stops the daemon, or it is idle. It
@@ -208,6 +210,10 @@ func (d *Daemon) apply() {
 			byID[srv.ID] = srv
 		}
 	}
+	maps.DeleteFunc(d.paths, func(id string, _ config.Secret) bool {
+		_, used := byID[id]
+		return !used
+	})
 	var all []config.Server
 	for _, srv := range byID {
 		all = append(all, srv)

@@ -7,10 +7,11 @@
 // # Sharing
 //
 // Two clients share a server, and so its process, if everything that determines it is equal: the
-// command, its arguments, environment (including PATH) and folder, or the URL, headers and login; the
-// protocol era; and the client's folder, unless the entry has "shared": "machine". With "shared":
-// false each client has its own. What is followed on a shared server is the union of what its
-// clients follow. The tracker knows a server as ID~DIGITS; clients see the ID of their config.
+// command, its arguments, environment and folder, and the programs that it finds in PATH; or the URL,
+// headers and login; the protocol era; and the client's folder, unless the entry has "shared":
+// "machine". With "shared": false each client has its own. What is followed on a shared server is the
+// union of what its clients follow. The tracker knows a server as ID~DIGITS; clients see the ID of
+// their config.
 //
 // # Views
 //

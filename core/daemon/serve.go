@@ -5,13 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"os"
 	"sync"
 	"time"
 
-	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/daemon/wire"
 	"github.com/mcptrack/mcptrack/core/printable"
 )
@@ -23,7 +23,9 @@ func (d *Daemon) serve(ctx context.Context, raw net.Conn) {
 	defer func() { _ = raw.Close() }()
 	c, err := wire.Accept(ctx, raw, d.opts.Build)
 	if err != nil {
-		d.opts.Logger.Info("a connection was refused", "err", err)
+		if !errors.Is(err, io.EOF) { // a client that only tries whether somebody listens
+			d.opts.Logger.Info("a connection was refused", "err", err)
+		}
 		return
 	}
 	switch c.Hello.Purpose {
@@ -152,7 +154,11 @@ func (v *View) attach(ctx context.Context, c *wire.Conn) error {
 	defer tasks.Wait()
 	defer cancel(nil)
 	out := &lines{conn: c}
-	tasks.Go(func() { v.reportLists(serving, out) })
+	first := hashes(v.gw)
+	if err := out.report(first); err != nil {
+		return err
+	}
+	tasks.Go(func() { v.reportLists(serving, out, first) })
 	tasks.Go(func() {
 		select {
 		case <-serving.Done():
@@ -169,22 +175,16 @@ func (v *View) attach(ctx context.Context, c *wire.Conn) error {
 	return v.gw.Server().ServeIO(serving, &untilStopped{c, ctx}, out)
 }
 
-// reportLists tells the client's relay which lists it is about to see, so that the relay can tell
-// after a reconnect whether they differ.
-func (v *View) reportLists(ctx context.Context, out *lines) {
-	type control struct {
-		Lists map[string]string `json:"lists"`
-	}
+// reportLists tells the client's relay which lists the client is about to see, so that the relay can
+// tell after a reconnect whether they differ. first contains the lists that it was told.
+func (v *View) reportLists(ctx context.Context, out *lines, first map[string]string) {
 	for {
 		lists, next := v.current()
-		if lists != nil {
-			line, err := json.Marshal(map[string]control{"mcptrack": {lists}})
-			if err != nil {
-				panic(err) // a map of strings
-			}
-			if _, err := out.Write(append(line, '\n')); err != nil {
+		if lists != nil && !maps.Equal(lists, first) {
+			if out.report(lists) != nil {
 				return
 			}
+			first = nil
 		}
 		select {
 		case <-ctx.Done():
@@ -192,6 +192,19 @@ func (v *View) reportLists(ctx context.Context, out *lines) {
 		case <-next:
 		}
 	}
+}
+
+// report writes a line for the relay.
+func (l *lines) report(lists map[string]string) error {
+	type control struct {
+		Lists map[string]string `json:"lists"`
+	}
+	line, err := json.Marshal(map[string]control{"mcptrack": {lists}})
+	if err != nil {
+		panic(err) // a map of strings
+	}
+	_, err = l.Write(append(line, '\n'))
+	return err
 }
 
 // lines writes whole lines from several goroutines.
@@ -227,14 +240,8 @@ func (u *untilStopped) Read(p []byte) (int, error) {
 func (v *View) serveHTTP(ctx context.Context, c *wire.Conn) {
 	one := &oneConn{conn: c, closed: make(chan struct{})}
 	srv := &http.Server{
-		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if r.URL.Path == "/events" || r.URL.Path == "/api/mcp/resource-events" { // what is followed must be connected
-				defer v.hold(func(srv *config.Server) bool { return srv.Tracked() })()
-			}
-			v.http.ServeHTTP(w, r)
-		}),
-		ReadHeaderTimeout: 10 * time.Second,
-		BaseContext:       func(net.Listener) context.Context { return ctx },
+		Handler: v.http, ReadHeaderTimeout: 10 * time.Second, MaxHeaderBytes: 12 << 10,
+		BaseContext: func(net.Listener) context.Context { return ctx },
 		ConnState: func(_ net.Conn, state http.ConnState) {
 			if state == http.StateClosed || state == http.StateHijacked {
 				_ = one.Close()

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/catalog"
@@ -33,6 +34,7 @@ type View struct {
 	// kicks tells hashLists that the lists may have changed. Capacity 1, because one signal covers
 	// any number of changes; never closed.
 	kicks chan struct{}
+	names atomic.Pointer[map[string]string] // see Names
 
 	// Guarded by d.mu:
 	servers map[string]config.Server // by the id in the client's config; the ID is that of the tracker
@@ -56,16 +58,27 @@ func ExportedID(tracked string) string {
 // Config returns the path of the view's config.
 func (v *View) Config() string { return v.source.Config.Path }
 
-// Tracked returns the ids that the view's servers currently have in the tracker, sorted.
-func (v *View) Tracked() []string {
-	v.d.mu.Lock()
-	defer v.d.mu.Unlock()
-	var ids []string
-	for _, srv := range v.servers {
-		ids = append(ids, srv.ID)
+// Names returns the ids of the view's servers in its config, by their ids in the tracker. The caller
+// must not modify the map.
+func (v *View) Names() map[string]string { return *v.names.Load() }
+
+// Demand keeps a server, given its id in the view's config, connected until release is called.
+func (v *View) Demand(server string) (release func()) {
+	if id := v.TrackedID(server); id != "" {
+		return v.d.opts.Engine.Tracker().Demand(id)
 	}
-	slices.Sort(ids)
-	return ids
+	return func() {}
+}
+
+// TrackedID returns the id in the tracker of a server, given its id in the view's config. It returns
+// "" if the view has no such server.
+func (v *View) TrackedID(server string) string {
+	for id, name := range v.Names() {
+		if name == server {
+			return id
+		}
+	}
+	return ""
 }
 
 // viewKey identifies a view. env contains the variables that the config needs.
@@ -84,9 +97,16 @@ func viewKey(hello wire.Hello, source Source, env map[string]string) string {
 
 // enter returns the view for a client, and counts the client. The caller must call leave.
 func (d *Daemon) enter(hello wire.Hello, source Source, env map[string]string) (*View, error) {
-	key := viewKey(hello, source, env)
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if hello.Join {
+		path, ok := d.joins(hello, source)
+		if !ok {
+			return nil, &wire.Refused{Code: wire.NotFollowed, Message: "the daemon does not follow this config"}
+		}
+		hello.Path = path
+	}
+	key := viewKey(hello, source, env)
 	v := d.views[key]
 	if v == nil {
 		var err error
@@ -103,6 +123,46 @@ func (d *Daemon) enter(hello wire.Hello, source Source, env map[string]string) (
 	v.keep()
 	d.signal()
 	return v, nil
+}
+
+// joins returns the PATH with which a client's view has one of the servers of another view, or false
+// if there is none: the PATH of the client or, because terminals and hosts often have different ones,
+// that of a client in the same folder. d.mu must be held.
+func (d *Daemon) joins(hello wire.Hello, source Source) (path string, ok bool) {
+	known, paths := map[string]bool{}, []string{hello.Path}
+	for _, v := range d.views {
+		if v.hello.Folder == hello.Folder && !slices.Contains(paths, v.hello.Path) {
+			paths = append(paths, v.hello.Path)
+		}
+		for _, srv := range v.servers {
+			known[srv.ID] = true
+		}
+	}
+	slices.Sort(paths[1:])
+	for _, hello.Path = range paths {
+		for _, srv := range d.entries(hello, source, source.Config) {
+			if known[srv.ID] {
+				return hello.Path, true
+			}
+		}
+	}
+	return "", false
+}
+
+// entries returns the servers that a client's view has with a config, in its order. Their ID is that
+// of the tracker.
+func (d *Daemon) entries(hello wire.Hello, source Source, cfg *config.Config) []config.Server {
+	if source.Select != nil {
+		cfg = source.Select(cfg)
+	}
+	var entries []config.Server
+	for _, srv := range cfg.Servers {
+		if srv.Enabled {
+			srv.ID = trackedID(d.opts.Key, &srv, hello)
+			entries = append(entries, srv)
+		}
+	}
+	return entries
 }
 
 // leave ends what enter began.
@@ -142,7 +202,7 @@ func (v *View) keep() {
 func (d *Daemon) newView(hello wire.Hello, source Source) (*View, error) {
 	v := &View{d: d, hello: hello, source: source, kept: map[string]func(){}, kicks: make(chan struct{}, 1), listsNext: make(chan struct{})}
 	opts := d.opts.Gateway
-	opts.Tracker, opts.Alias = d.opts.Engine.Tracker(), ExportedID
+	opts.Tracker, opts.Alias, opts.Transparent = d.opts.Engine.Tracker(), ExportedID, hello.Server != ""
 	opts.Changed = func() {
 		select {
 		case v.kicks <- struct{}{}:
@@ -234,30 +294,24 @@ func (v *View) follow(ctx context.Context) error {
 
 // apply sets the servers of the view. d.mu must be held.
 func (v *View) apply(cfg *config.Config) {
-	if v.source.Select != nil {
-		cfg = v.source.Select(cfg)
-	}
 	v.servers = map[string]config.Server{}
+	names := map[string]string{}
 	var exported []config.Server
-	for _, srv := range cfg.Servers {
-		if !srv.Enabled {
-			continue
-		}
-		if srv.Transport == config.TransportStdio && v.hello.Path != "" {
-			if _, own := srv.Env["PATH"]; !own {
-				srv.Env = maps.Clone(srv.Env)
-				if srv.Env == nil {
-					srv.Env = map[string]config.Secret{}
-				}
-				srv.Env["PATH"] = config.NewSecret(v.hello.Path)
+	for _, srv := range v.d.entries(v.hello, v.source, cfg) {
+		if _, own := srv.Env["PATH"]; !own && srv.Transport == config.TransportStdio && v.hello.Path != "" {
+			if _, known := v.d.paths[srv.ID]; !known {
+				v.d.paths[srv.ID] = config.NewSecret(v.hello.Path)
 			}
+			env := map[string]config.Secret{"PATH": v.d.paths[srv.ID]}
+			maps.Copy(env, srv.Env)
+			srv.Env = env
 		}
-		id := srv.ID
-		srv.ID = trackedID(v.d.opts.Key, &srv, v.hello.Folder, v.hello.Client)
-		v.servers[id] = srv
+		id := ExportedID(srv.ID)
+		v.servers[id], names[srv.ID] = srv, id
 		srv.Sharing = config.SharedByFolder // the id determines who shares it
 		exported = append(exported, srv)
 	}
+	v.names.Store(&names)
 	v.keep()
 	v.d.apply()
 	v.gw.Apply(cfg.With(exported))

@@ -71,6 +71,16 @@
 //   - The items of a server that is down stay listed, marked with mcptrack/down in _meta, or
 //     are removed, depending on [Options.OnDown]. A server that reconnects within Options.Grace
 //     is not considered down: calls wait that long and are retried several times per second.
+//   - Several gateways may use one tracker, each with some of its servers, and with its own ids for
+//     them ([Options.Alias]). The ids in the tracker appear in nothing that clients receive, nor in
+//     logs. No gateway affects another's subscriptions, tasks, clients and sessions, also when it
+//     stops. A gateway with one server can describe itself as that server ([Options.Transparent]).
+//   - If the tracker connects its servers on demand, the items of a server that is asleep are
+//     listed as if it were connected. A request wakes it, and waits until it is connected and its
+//     lists are compared, or until that fails. The server stays awake until the client has
+//     disconnected (for requests without a connection: until the request ends), and while a client
+//     of the gateway is subscribed to one of its resources, listens to one of its tasks, or has
+//     started a task that has neither ended nor expired. tasks/list wakes no server.
 //   - Items that [Options.Allow] and [Options.Deny] do not admit cannot be listed, read,
 //     subscribed to or completed, and are omitted from read results, regardless of how their URIs
 //     are written. The globs do not apply to the effects and results of tools, nor to the messages

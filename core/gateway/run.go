@@ -250,7 +250,7 @@ func (l *loop) known(id string, st status.ServerStatus) (map[catalog.Kind][]cata
 	for k, list := range st.Lists {
 		lists[k] = list
 	}
-	return lists, st.Connected() || st.Dormant()
+	return lists, st.Connected() || st.Dormant() || l.tracker.OnDemand() && st.State == event.Pending
 }
 
 // markAway sets the down and drop flags of the contributions, and records when the connection to

@@ -1,6 +1,7 @@
 package process
 
 import (
+	"cmp"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -80,11 +81,7 @@ func (spec Spec) resolve() (string, error) {
 		}
 	}
 	if runtime.GOOS == "windows" {
-		path, err := exec.LookPath(spec.Command) // also applies PATHEXT
-		if err != nil {
-			return spec.notInPath("")
-		}
-		return path, nil
+		return spec.lookPathExt()
 	}
 	if strings.ContainsRune(spec.Command, filepath.Separator) {
 		file := spec.Command
@@ -106,15 +103,45 @@ func (spec Spec) resolve() (string, error) {
 	return spec.lookPath()
 }
 
-// lookPath searches the PATH of the child, not that of this process. It ignores relative entries,
-// which could run any file in the working directory.
-func (spec Spec) lookPath() (string, error) {
-	path := ""
+// lookPathExt finds the file on Windows, where exec.LookPath applies PATHEXT. Like lookPath, it
+// ignores relative entries in the PATH of the child.
+func (spec Spec) lookPathExt() (string, error) {
+	if filepath.Base(spec.Command) != spec.Command {
+		file := spec.Command
+		if !filepath.IsAbs(file) {
+			file = filepath.Join(cmp.Or(spec.Dir, "."), file)
+		}
+		file, err := filepath.Abs(file)
+		if err == nil {
+			file, err = exec.LookPath(file)
+		}
+		if err != nil {
+			return spec.cannotStart(fs.ErrNotExist, "no such program")
+		}
+		return file, nil
+	}
+	for _, dir := range filepath.SplitList(spec.path()) {
+		if found, err := exec.LookPath(filepath.Join(dir, spec.Command)); err == nil && filepath.IsAbs(dir) {
+			return found, nil
+		}
+	}
+	return spec.notInPath("")
+}
+
+// path returns the PATH of the child.
+func (spec Spec) path() (path string) {
 	for _, kv := range spec.Env {
-		if v, ok := strings.CutPrefix(kv, "PATH="); ok {
+		if name, v, _ := strings.Cut(kv, "="); name == "PATH" || runtime.GOOS == "windows" && strings.EqualFold(name, "PATH") {
 			path = v // the last entry wins, as in os/exec
 		}
 	}
+	return path
+}
+
+// lookPath searches the PATH of the child, not that of this process. It ignores relative entries,
+// which could run any file in the working directory.
+func (spec Spec) lookPath() (string, error) {
+	path := spec.path()
 	blocked := ""
 	for _, dir := range filepath.SplitList(path) {
 		if !filepath.IsAbs(dir) {

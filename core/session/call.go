@@ -8,8 +8,10 @@ import (
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/mcp"
 	"github.com/mcptrack/mcptrack/core/printable"
+	"github.com/mcptrack/mcptrack/core/session/internal/wire"
 )
 
 // CallTool calls a tool and returns the raw result. It returns an error if the call was rejected or
@@ -83,6 +85,23 @@ func (s *Session) ToolError(name string) error {
 		return &InvalidToolError{name, printable.Reason(err, 300)}
 	}
 	return nil
+}
+
+// InvalidTools returns, by name, the reasons why tools in a list must not be called in a session with
+// the given Info; see [InvalidToolError]. It returns nil if all may be.
+func InvalidTools(info Info, tools catalog.List) (invalid map[string]string) {
+	if info.Transport != config.TransportHTTP || info.Era != EraModern {
+		return nil
+	}
+	for _, it := range tools {
+		if err := wire.CheckTool(it); err != nil {
+			if invalid == nil {
+				invalid = map[string]string{}
+			}
+			invalid[it.Key] = printable.Reason(err, 300)
+		}
+	}
+	return invalid
 }
 
 // withToolHeaders makes a tool call. If the server reports a missing header, it lists the tools and

@@ -140,13 +140,8 @@ func probe(ctx context.Context, srv config.Server, opts ProbeOptions) Report {
 				return
 			}
 			r.Lists[k] = list
-			for _, it := range list {
-				if e, bad := errors.AsType[*InvalidToolError](s.ToolError(it.Key)); k == catalog.Tools && bad {
-					if r.Invalid == nil {
-						r.Invalid = map[string]string{}
-					}
-					r.Invalid[it.Key] = e.Reason
-				}
+			if k == catalog.Tools {
+				r.Invalid = InvalidTools(s.Info(), list)
 			}
 		})
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -34,6 +35,52 @@ func TestProcess(t *testing.T) {
 	}
 	if err := s.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// The PATH in an entry replaces that of this process, for finding the command and for the child.
+// Relative commands are found in the entry's directory. A PATH is no secret.
+func TestPathOfEntry(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("needs a shell script")
+	}
+	dir, other := t.TempDir(), t.TempDir()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	script := fmt.Sprintf("#!/bin/sh\n[ \"$PATH\" = \"$WANT\" ] || { echo \"$PATH\" >&2; exit 3; }\nexec '%s'\n", exe)
+	if err := os.WriteFile(filepath.Join(dir, "own-server"), []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	host := session.Options{OneShot: true, Environ: func(name string) (string, bool) { return other, name == "PATH" }}
+	entry := func(command, in, path, want string) config.Server {
+		e := config.Server{Transport: config.TransportStdio, Program: config.Program{Command: command, Dir: in, Env: map[string]config.Secret{
+			serveKey: config.NewSecret("fake"), "WANT": config.NewSecret(want)}}}
+		if path != "" {
+			e.Env["PATH"] = config.NewSecret(path)
+		}
+		return e
+	}
+	for name, e := range map[string]config.Server{
+		"in the entry's PATH":       entry("own-server", "", dir, dir),
+		"relative to the directory": entry("./own-server", dir, "", other),
+		"both":                      entry("./own-server", dir, "/no/such/place", "/no/such/place"),
+	} {
+		t.Run(name, func(t *testing.T) { _ = dial(t, e, host).Close() })
+	}
+	for name, e := range map[string]config.Server{
+		"only in the directory": entry("own-server", dir, "", other),
+		"a relative PATH":       entry("own-server", dir, ".", "."),
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, err := session.Dial(t.Context(), e, host); !errors.Is(err, exec.ErrNotFound) {
+				t.Errorf("%v", err)
+			}
+		})
+	}
+	if _, err := session.Dial(t.Context(), entry("own-server", "", dir, "different"), host); err == nil || !strings.Contains(err.Error(), dir) {
+		t.Errorf("%v", err)
 	}
 }
 

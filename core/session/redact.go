@@ -54,8 +54,10 @@ func (r redactor) text(s string) string {
 // secretsOf returns the values in a server's entry that must not be displayed.
 func secretsOf(srv config.Server) []string {
 	var values []string
-	for _, v := range srv.Env {
-		values = append(values, v.Reveal())
+	for name, v := range srv.Env {
+		if !strings.EqualFold(name, "PATH") { // directories, which errors mention
+			values = append(values, v.Reveal())
+		}
 	}
 	for _, v := range srv.Headers {
 		values = append(values, v.Reveal())

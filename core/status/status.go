@@ -34,6 +34,28 @@ func (s *Snapshot) Server(id string) (ServerStatus, bool) {
 	return s.Servers[i], true
 }
 
+// Renamed returns a snapshot of the servers whose ids are keys of names, under the values.
+func (s *Snapshot) Renamed(names map[string]string) *Snapshot {
+	out := &Snapshot{Epoch: s.Epoch, Seq: s.Seq}
+	for _, st := range s.Servers {
+		name, ok := names[st.ID]
+		if !ok {
+			continue
+		}
+		st.ID, st.Resources = name, slices.Clone(st.Resources)
+		for i, r := range st.Resources {
+			if r.Last != nil {
+				last := *r.Last
+				last.ServerID = name
+				st.Resources[i].Last = &last
+			}
+		}
+		out.Servers = append(out.Servers, st)
+	}
+	slices.SortFunc(out.Servers, func(a, b ServerStatus) int { return strings.Compare(a.ID, b.ID) })
+	return out
+}
+
 // ServerStatus describes the state of one server.
 type ServerStatus struct {
 	ID        string
@@ -73,7 +95,7 @@ func (s *ServerStatus) Connected() bool {
 // Reasons of the states of a server that is connected on demand.
 const (
 	Asleep = "asleep" // Pending: nobody needs the server
-	Waking = "waking" // Connecting: the server was asleep
+	Waking = "waking" // Connecting: the server was asleep, or was not connected before
 )
 
 // Dormant reports whether the server is asleep, or has been woken and is not yet connected. Its

@@ -85,7 +85,9 @@ func (d *demands) retire(server string, idle time.Duration) bool {
 func (d *demands) unretire(server string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.of(server).retired = false
+	if of := d.byServer[server]; of != nil {
+		of.retired = false
+	}
 }
 
 func (d *demands) isRetired(server string) bool {
@@ -144,18 +146,18 @@ func (t *Tracker) count(server string, users, keepers int) (release func()) {
 // OnDemand reports whether the tracker connects its servers on demand.
 func (t *Tracker) OnDemand() bool { return t.opts.OnDemand }
 
-// Dormant reports whether a server is asleep, is about to be, or has been woken and is not yet
-// connected.
+// Dormant reports whether a server is asleep, is about to be, or has been woken, or added, and is
+// not yet connected. It is false once an attempt to connect has failed.
 func (t *Tracker) Dormant(server string) bool {
 	return t.opts.OnDemand && (t.demands.isRetired(server) || t.store.dormant(server))
 }
 
-// dormant reports whether a server is asleep or waking.
+// dormant reports whether a server is asleep or waking, or was just added.
 func (s *store) dormant(id string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r, ok := s.servers[id]
-	return ok && r.status.Dormant()
+	return ok && (r.status.Dormant() || r.status.State == event.Pending)
 }
 
 // idle returns how long a server stays connected without users.
@@ -167,13 +169,13 @@ func (w *worker) sleepsAt() (at time.Time, changed <-chan struct{}) {
 	if !w.opts.OnDemand {
 		return time.Time{}, nil
 	}
-	return w.t.demands.until(w.id, idle(&w.srv), w.waking)
+	return w.t.demands.until(w.id, idle(&w.srv), w.asleep)
 }
 
 // fallAsleep publishes that the server is asleep.
 func (w *worker) fallAsleep() {
 	w.retries.reset()
-	w.waking = true
+	w.asleep = true
 	w.publishState(event.ServerState{State: event.Pending, Reason: status.Asleep}, nil)
 }
 
@@ -185,7 +187,7 @@ func (w *worker) sleep(ctx context.Context) (slept bool) {
 		if at.IsZero() || time.Now().Before(at) {
 			return slept
 		}
-		if !w.waking {
+		if !w.asleep {
 			w.fallAsleep()
 		}
 		slept = true
@@ -194,8 +196,6 @@ func (w *worker) sleep(ctx context.Context) (slept bool) {
 		case <-ctx.Done():
 			return slept
 		case <-needed:
-		case <-w.restarts: // there is no connection to close
-		case <-w.hasten:
 		case next := <-w.offers:
 			w.adopt(next)
 			if _, ok := unconnected(&w.srv); ok {

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -113,6 +112,34 @@ func TestDemand(t *testing.T) {
 	})
 }
 
+// A server that is needed before it is added is woken from the start, and is dormant until it is
+// connected. Settled can wait for some of the servers.
+func TestDemandComesFirst(t *testing.T) {
+	onDemand(t, func(w *world, docs *sessiontest.Fake) {
+		w.Serve("hung", session.EraLegacy).Fail(sessiontest.Fault{Silent: true})
+		docs.Fail(sessiontest.Fault{Delay: time.Second, Times: 1})
+		w.start()
+		release, other := w.tracker.Demand("docs"), w.tracker.Demand("hung")
+		defer other()
+		defer release()
+		w.apply(idleEntry(), sessiontest.Entry("hung"))
+		began := time.Now()
+		synctest.Wait()
+		if !w.tracker.Dormant("docs") {
+			t.Error("it is not dormant")
+		}
+		snap, err := w.tracker.Settled(w.Context(), "docs")
+		if st, _ := snap.Server("docs"); err != nil || st.State != event.Ready || time.Since(began) > 5*time.Second || w.tracker.Dormant("docs") {
+			t.Errorf("%s after %v: %v", st.State, time.Since(began), err)
+		}
+		synctest.Wait()
+		w.wantStates("Pending ", "Connecting waking", "Ready ")
+		if _, err := w.tracker.Settled(w.Context()); err != nil || time.Since(began) < 10*time.Second {
+			t.Errorf("all after %v: %v", time.Since(began), err)
+		}
+	})
+}
+
 // The lists stay known while a server sleeps. What changes meanwhile is published when it wakes, as
 // are the later updates of its resources.
 func TestChangesWhileAsleep(t *testing.T) {
@@ -145,7 +172,6 @@ func TestChangesWhileAsleep(t *testing.T) {
 		w.forget()
 		docs.Set("file:///a.md", "three")
 		w.pass(5 * time.Second)
-		w.wantUpdates("file:///a.md notify")
 	})
 }
 
@@ -291,41 +317,109 @@ func TestRestartWhileAsleep(t *testing.T) {
 // No session is left while a server sleeps, not even one that an era trial has opened.
 func TestNoSessionWhileAsleep(t *testing.T) {
 	bothEras(t, func(w *world, docs *sessiontest.Fake) {
-		var mu sync.Mutex
-		var all []*session.Session
+		var all []*session.Session // appended by one dial at a time
 		w.opts.OnDemand = true
 		w.opts.Dial = func(ctx context.Context, srv config.Server, opts session.Options) (*session.Session, error) {
 			s, err := w.Dial(ctx, srv, opts)
 			if err == nil {
-				mu.Lock()
-				defer mu.Unlock()
 				all = append(all, s)
 			}
 			return s, err
 		}
 		docs.FailAck(sessiontest.AckFault{NoTools: true})
-		w.start(idleEntry(func(s *config.Server) { s.Idle = time.Nanosecond }))
-		for i := range 40 { // the idle time ends at various points of connecting, trying and reconnecting
-			docs.Heal()
-			docs.FailAck(sessiontest.AckFault{NoTools: true})
-			docs.Fail(sessiontest.Fault{Delay: time.Duration(i) * time.Millisecond})
-			release := w.tracker.Demand("docs")
-			w.pass(time.Duration(i*i) * time.Millisecond)
-			release()
-			w.pass(time.Minute)
-			w.wantAsleep("docs", true)
-			w.apply(idleEntry(func(s *config.Server) { s.Args, s.Idle = []string{fmt.Sprint(i)}, time.Nanosecond })) // forgets the eras
-			synctest.Wait()
-		}
-		if len(all) < 60 {
-			t.Errorf("only %d sessions; the trials are missing", len(all))
+		w.logs.stallAt("tracking the server in the legacy era", time.Hour) // between the trial and the session
+		w.start(idleEntry())
+		release := w.tracker.Demand("docs")
+		w.pass(5 * time.Second)
+		release()
+		w.pass(2 * time.Hour)
+		w.wantAsleep("docs", true)
+		if len(all) != 2 {
+			t.Fatalf("%d sessions; want the modern one and that of the trial", len(all))
 		}
 		for _, s := range all {
 			if s.Err() == nil {
-				t.Error("a session is left")
+				t.Errorf("a session is left: %s", s.Info().Era)
 			}
 		}
+		defer w.tracker.Demand("docs")()
+		w.pass(5 * time.Second)
+		w.wantEra(session.EraLegacy, session.EraModern) // it is remembered
 	})
+}
+
+// A server whose session is about to end because nobody needed it is already dormant, so that a
+// request waits for the next session.
+func TestDemandWhileTheSessionEnds(t *testing.T) {
+	onDemand(t, func(w *world, docs *sessiontest.Fake) {
+		w.start(idleEntry())
+		w.tracker.Demand("docs")()
+		w.pass(testIdle - time.Second)
+		docs.Fail(sessiontest.Fault{Method: "resources/read", Delay: 3 * time.Second})
+		docs.Set("file:///a.md", "two") // is read before the session ends
+		w.pass(2 * time.Second)
+		w.wantState("docs", event.Ready)
+		if !w.tracker.Dormant("docs") {
+			t.Error("it is not dormant")
+		}
+		defer w.tracker.Demand("docs")()
+		if !w.tracker.Dormant("docs") {
+			t.Error("it is not dormant with demand")
+		}
+		docs.Heal()
+		w.pass(5 * time.Second)
+		w.wantState("docs", event.Ready)
+		if w.tracker.Dormant("docs") {
+			t.Error("it is dormant")
+		}
+		w.wantDialled("docs", 2)
+	})
+}
+
+// If the tracker ends, or the server is removed, at that time, nothing of this is left.
+func TestRemovedWhileTheSessionEnds(t *testing.T) {
+	onDemand(t, func(w *world, docs *sessiontest.Fake) {
+		w.start(idleEntry())
+		w.tracker.Demand("docs")()
+		w.pass(testIdle - time.Second)
+		docs.Fail(sessiontest.Fault{Method: "resources/read", Delay: 3 * time.Second})
+		docs.Set("file:///a.md", "two")
+		w.pass(2 * time.Second)
+		release := w.tracker.Demand("docs")
+		w.apply()
+		docs.Heal()
+		w.pass(5 * time.Second)
+		if w.tracker.Dormant("docs") {
+			t.Error("a removed server is dormant")
+		}
+		w.apply(idleEntry())
+		w.pass(5 * time.Second)
+		w.wantState("docs", event.Ready)
+		if w.tracker.Dormant("docs") {
+			t.Error("a connected server is dormant")
+		}
+		release()
+	})
+}
+
+// Demand that comes before the decision to end a session prevents it.
+func TestRetire(t *testing.T) {
+	var d demands
+	d.count("a", 1, 0)
+	if d.retire("a", 0) || d.isRetired("a") {
+		t.Error("it is needed")
+	}
+	d.count("a", -1, 0)
+	if d.retire("a", time.Hour) {
+		t.Error("the idle time is not over")
+	}
+	if !d.retire("a", 0) || !d.isRetired("a") {
+		t.Error("nobody needs it")
+	}
+	d.unretire("a")
+	if d.isRetired("a") {
+		t.Error("it is still retired")
+	}
 }
 
 // However demand, time, restarts and edits interleave, a server with demand is connected in the end,

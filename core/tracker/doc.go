@@ -85,6 +85,13 @@
 // server works on a client's request, it has until that request times out, because a server that
 // handles one request at a time cannot be distinguished from a server that hangs.
 //
+// On demand: with [Options.OnDemand], a server is connected while somebody needs it
+// ([Tracker.Demand]) and for its idle time after that. Otherwise it is asleep: Pending, with the
+// reason [status.Asleep], its last known lists, and no process. Demand wakes it; then the tracker
+// compares everything, and publishes what has changed, with cause resync. The session of a server
+// that somebody needs never ends because of its idle time: a request that was preceded by Demand
+// either uses a session that stays, or finds the server dormant ([Tracker.Dormant]).
+//
 // Ownership: Run owns the workers and returns when all of them have finished. A worker owns its
 // session, closes it, and waits for every job. Run closes the log last, so that every subscriber
 // receives the last events.
@@ -119,7 +126,9 @@
 //
 // A [Client] makes requests on behalf of a user in the same session. Their results are cached
 // (core/cache) and published, and the client can subscribe to resources in addition to those
-// selected by the config. Its requests go directly to the session; its subscriptions go through the
-// sessionFollower, because only the sessionFollower may change the session's subscription. The
-// cache and the subscriptions are discarded when the session ends.
+// selected by the config. Several users of one tracker are told apart by the owner of their Clients
+// ([Tracker.ClientOf]): none ends the subscriptions of another. A Client's requests go directly to
+// the session; its subscriptions go through the sessionFollower, because only the sessionFollower
+// may change the session's subscription. The cache and the subscriptions are discarded when the
+// session ends.
 package tracker

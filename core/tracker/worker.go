@@ -52,7 +52,7 @@ type worker struct {
 	began      time.Time  // when the last attempt to connect started
 	missed     int        // unannounced changes since the connection settings last changed
 	unreliable bool       // polled because it failed to announce changes
-	waking     bool       // it was published that the server is asleep; the next attempt to connect wakes it
+	asleep     bool       // it was published that the server is asleep
 
 	// State used for publishing and logging:
 	state       event.State       // last published state
@@ -110,7 +110,7 @@ func (w *worker) run(ctx context.Context) {
 	defer w.eras.forget()
 	for ctx.Err() == nil {
 		if st, ok := unconnected(&w.srv); ok {
-			w.waking = false
+			w.asleep = false
 			w.setState(st)
 			w.wait(ctx, 0)
 			continue
@@ -171,12 +171,12 @@ func (w *worker) connectAndFollow(ctx context.Context) (again time.Time, err err
 	}
 	if w.state != event.NeedsAuth || w.retries.attempt == 0 { // failed attempts are not published while NeedsAuth persists
 		st := event.ServerState{State: event.Connecting, Attempt: w.retries.attempt}
-		if w.waking {
+		if w.opts.OnDemand && w.retries.attempt == 0 {
 			st.Reason = status.Waking
 		}
 		w.setState(st)
 	}
-	w.waking, w.began = false, time.Now()
+	w.asleep, w.began = false, time.Now()
 	sctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	opts := w.opts.Session
@@ -209,14 +209,13 @@ func (w *worker) connectAndFollow(ctx context.Context) (again time.Time, err err
 	}
 	switch {
 	case ctx.Err() != nil:
+		w.t.demands.unretire(w.id)
 		w.setState(event.ServerState{State: event.Stopping, Reason: reasonOf(context.Cause(ctx))})
 	case errors.Is(err, errIdle):
 		w.fallAsleep()
+		w.t.demands.unretire(w.id)
 	case !errors.Is(err, errSuperseded):
 		again = w.failed(err, "disconnected")
-	}
-	if errors.Is(err, errIdle) {
-		w.t.demands.unretire(w.id)
 	}
 	f.close() // after publishing the state, because closing may take seconds
 	if s.Info().Era == session.EraModern && !f.ready && s.Info().Transport == config.TransportStdio && w.eras.use == session.EraModern {

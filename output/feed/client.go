@@ -316,12 +316,17 @@ func (c *streamClient) history(large bool) (p page, why reason) {
 	if large {
 		limit = pageBytes
 	}
-	begin, read := c.next, 0
+	bounds, err := c.hub.opts.Log.Bounds(c.ctx)
+	if err != nil {
+		return page{}, c.readFailed()
+	}
+	begin, read, end := c.next, 0, true
 	for e, err := range c.hub.opts.Log.Read(c.ctx, c.next) {
 		if err != nil {
 			if read == 0 {
 				return page{}, c.readFailed()
 			}
+			end = false
 			break // send the events read so far; the next page reports the error
 		}
 		if !ofEpoch(e.ID, c.ring.epoch) {
@@ -330,6 +335,7 @@ func (c *streamClient) history(large bool) (p page, why reason) {
 		f := newFrame(&e, c.ring.epoch)
 		if b := f.bytes(c.feed); b != nil && c.query.filter.passes(f) {
 			if p.room = !large && len(p.text)+len(b) > 2*smallPage; p.room {
+				end = false
 				break
 			}
 			p.text = append(p.text, b...)
@@ -339,8 +345,12 @@ func (c *streamClient) history(large bool) (p page, why reason) {
 		c.next = f.seq + 1
 		read++
 		if len(p.text) >= limit || read >= pageEntries || c.ring.reach(c.next) {
+			end = false
 			break
 		}
+	}
+	if end && bounds.Epoch == c.ring.epoch { // some logs do not show every number, not even the last
+		c.next = max(c.next, bounds.Last+1)
 	}
 	if c.next == begin && !p.room { // neither ring nor log contains the next entry: the log was truncated meanwhile
 		return page{}, c.readFailed()

@@ -2,7 +2,6 @@ package feed
 
 import (
 	"bytes"
-	"encoding/json"
 	"strconv"
 	"time"
 
@@ -45,97 +44,14 @@ func encode(e *journal.Entry) (*frame, bool) {
 	if _, _, err := event.ParseID(e.ID); err != nil || bytes.ContainsAny(data, "\r\n") {
 		return nil, false
 	}
-	h, ok := scan(data)
+	h, ok := journal.ScanHead(data)
 	if !ok {
 		return nil, false
 	}
-	f := &frame{seq: e.Seq, kind: event.Type(h.kind), server: h.server.text(), uri: h.uri.text()}
-	f.event = eventstream.Append(make([]byte, 0, len(data)+len(e.ID)+len(h.kind)+24), e.ID, h.kind, data)
-	f.feed = feedFrame(e, f, h.timestamp)
+	f := &frame{seq: e.Seq, kind: h.Type, server: h.Server.Text(), uri: h.URI.Text()}
+	f.event = eventstream.Append(make([]byte, 0, len(data)+len(e.ID)+len(h.Type)+24), e.ID, string(h.Type), data)
+	f.feed = feedFrame(e, f, h.Timestamp)
 	return f, true
-}
-
-// literal is a JSON string, including its quotes, as it appears in the document; nil if absent.
-type literal []byte
-
-// text decodes the string.
-func (l literal) text() string {
-	if len(l) < 2 {
-		return ""
-	}
-	if bytes.IndexByte(l, '\\') < 0 {
-		return string(l[1 : len(l)-1])
-	}
-	var s string
-	_ = json.Unmarshal(l, &s) // an invalid string is treated as absent
-	return s
-}
-
-// head contains the first members of an encoded event.
-type head struct {
-	kind        string
-	server, uri literal
-	timestamp   time.Time
-}
-
-// scan parses the head of a document written by core/event: strings in a fixed order, up to the
-// timestamp. Decoding whole documents would dominate the cost of a replay. scan returns false for
-// documents that core/event cannot have written.
-func scan(data []byte) (h head, ok bool) {
-	if len(data) < 2 || data[0] != '{' || data[len(data)-1] != '}' {
-		return head{}, false
-	}
-	for at := 1; ; at++ { // skip { or ,
-		key, next := scanString(data, at)
-		if key == nil || next >= len(data) || data[next] != ':' {
-			return head{}, false
-		}
-		value, end := scanString(data, next+1)
-		if value == nil || end >= len(data) || data[end] != ',' && data[end] != '}' {
-			return head{}, false
-		}
-		at = end
-		switch string(key) {
-		case `"type"`:
-			h.kind = string(value[1 : len(value)-1])
-		case `"serverId"`:
-			h.server = value
-		case `"resourceUri"`:
-			h.uri = value
-		case `"timestamp"`:
-			t, err := time.Parse(time.RFC3339, string(value[1:len(value)-1]))
-			h.timestamp = t
-			return h, err == nil && eventName(h.kind)
-		}
-	}
-}
-
-// scanString returns the string literal at a position and the position after it. The literal is nil
-// if there is none.
-func scanString(data []byte, at int) (literal, int) {
-	if at >= len(data) || data[at] != '"' {
-		return nil, at
-	}
-	for i := at + 1; i < len(data); i++ {
-		switch data[i] {
-		case '\\':
-			i++
-		case '"':
-			return literal(data[at : i+1]), i + 1
-		}
-	}
-	return nil, at
-}
-
-// eventName reports whether an event type can be used as an SSE event name. A newer version of
-// mcptrack on the same cluster may have stored a type that is unknown to this version.
-func eventName(s string) bool {
-	for i := range len(s) {
-		if c := s[i]; (c < 'a' || c > 'z') && c != '.' && c != '_' {
-			return false
-		}
-	}
-	return s != "" && len(s) <= 64
 }
 
 // appendStopped appends the frame that is sent last on every stream when the tracker stops.

@@ -397,15 +397,18 @@ func (h *Hub) caughtUp(ctx context.Context) error {
 	if err := h.opts.Log.Flush(ctx); err != nil {
 		return fmt.Errorf("the last events are not stored yet: %w", err)
 	}
-	b, err := h.opts.Log.Bounds(ctx)
-	if err != nil {
-		return fmt.Errorf("find the last event in the log: %w", err)
-	}
-	for b.Epoch == r.epoch {
-		shown, wake := r.position()
-		if shown > b.Last {
-			break
+	shown, wake := r.position()
+	last := shown - 1 // number of the last entry; some logs do not show every number
+	for e, err := range h.opts.Log.Read(ctx, shown) {
+		if err != nil {
+			return fmt.Errorf("find the last event in the log: %w", err)
 		}
+		if !ofEpoch(e.ID, r.epoch) {
+			return nil
+		}
+		last = e.Seq
+	}
+	for shown <= last {
 		select {
 		case <-wake:
 		case <-h.done:
@@ -413,6 +416,7 @@ func (h *Hub) caughtUp(ctx context.Context) error {
 		case <-ctx.Done():
 			return errors.New("streams were closed before the last events were sent: the event log is slow")
 		}
+		shown, wake = r.position()
 	}
 	return nil
 }

@@ -22,10 +22,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func serve(t testing.TB, opts Options) (*Hub, string) {
 	t.Helper()
 	h := New(opts)
-	mux := http.NewServeMux()
-	mux.Handle("/events", h.Events())
-	mux.Handle("/api/mcp/resource-events", h.Feed())
-	srv := httptest.NewServer(mux)
+	base := serveHandler(t, h)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1) // sent to once
 	go func() { done <- h.Run(ctx) }()
@@ -34,11 +31,22 @@ func serve(t testing.TB, opts Options) (*Hub, string) {
 		if err := <-done; err != nil && !errors.Is(err, context.DeadlineExceeded) { // the log may be too slow for Shutdown
 			t.Errorf("run: %v", err)
 		}
+	})
+	<-h.first
+	return h, base
+}
+
+// serveHandler serves both routes of a hub until the test ends.
+func serveHandler(t testing.TB, h *Hub) (base string) {
+	mux := http.NewServeMux()
+	mux.Handle("/events", h.Events())
+	mux.Handle("/api/mcp/resource-events", h.Feed())
+	srv := httptest.NewServer(mux)
+	t.Cleanup(func() {
 		srv.CloseClientConnections()
 		srv.Close()
 	})
-	<-h.first
-	return h, srv.URL
+	return srv.URL
 }
 
 // stream is a connection to a route, without the buffering and retries of http.Client.

@@ -1,8 +1,8 @@
 // Package remote accesses a running serve-sse: [Client] sends requests to its JSON API, and [Follow]
 // reads its feed of server-sent events.
 //
-// Requests: a Client has no goroutines, keeps no connection between requests, and is safe for
-// concurrent use. Responses are limited to 64 MiB and two minutes, and are not trusted.
+// Requests: a Client has no goroutines, keeps no connection between requests unless Client.HTTP is
+// set, and is safe for concurrent use. Responses are limited to 64 MiB and two minutes, and are not trusted.
 //
 // Order and loss: Follow delivers events one at a time, in the order of the feed. It does not
 // read ahead of a slow consumer; only the connection buffers data. When the connection ends, it
@@ -50,6 +50,9 @@ const MaxVersions = 500
 type Client struct {
 	Base  *url.URL
 	Token string // bearer token, or empty; sent only to Base, because redirects are not followed
+	// HTTP sends the requests. It must not follow redirects. If it is nil, every request has its own
+	// connection.
+	HTTP *http.Client
 }
 
 // StatusError reports a response whose status is not 200.
@@ -98,8 +101,11 @@ func (c *Client) Get(ctx context.Context, path []string, query url.Values, into 
 	if c.Token != "" {
 		q.Header.Set("Authorization", "Bearer "+c.Token)
 	}
-	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	defer client.CloseIdleConnections()
+	client := c.HTTP
+	if client == nil {
+		client = &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+		defer client.CloseIdleConnections()
+	}
 	unreachable := func(err error, began bool) error {
 		if cause := context.Cause(ctx); cause != nil {
 			err = cause

@@ -37,7 +37,7 @@ func (c *ConnectFlags) Add(cmd *cobra.Command) {
 // AddServing adds the flags for a command that runs until it is stopped: all except --timeout.
 func (c *ConnectFlags) AddServing(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.DurationVar(&c.connectTimeout, "connect-timeout", 15*time.Second, "`DURATION` that one connection may take")
+	f.DurationVar(&c.connectTimeout, "connect-timeout", defaultConnectTimeout, "`DURATION` that one connection may take")
 	f.StringToStringVar(&c.limit, "limit", nil, limitUsage)
 	f.Lookup("limit").DefValue = "" // makes help omit the empty default
 }
@@ -68,6 +68,9 @@ func (c *ConnectFlags) SessionOptions(env *Env, g *Globals) session.Options {
 	return session.Options{ClientVersion: env.Version, ConnectTimeout: c.connectTimeout,
 		Environ: env.LookupEnv, Logger: g.Logger(env), Limits: c.limits, Logins: env.Logins(g, "", g.Logger(env))}
 }
+
+// defaultConnectTimeout is the default of --connect-timeout.
+const defaultConnectTimeout = 15 * time.Second
 
 const limitUsage = "limits on what one server may send, as `NAME=VALUE,...`: pages=100, items=10000, list=32MiB, line=4MiB (stdio or SSE), body=8MiB (HTTP), dirty=20000 (changed URIs waiting to be read)"
 

@@ -25,6 +25,7 @@ type Globals struct {
 	formatOf  string      // value of --format
 	Workspace string      // folder searched for a config; empty means the working directory
 	trust     bool        // value of --trust: a found config is approved for this run
+	noDaemon  bool        // value of --no-daemon
 	insecure  bool        // value of --insecure-config
 	logLevel  string
 	logFormat string
@@ -45,6 +46,7 @@ func (g *Globals) AddFlags(root *cobra.Command) {
 	f.StringVar(&g.formatOf, "format", "", "`FORMAT` of the config: json, toml, yaml or the name of a host (default: by its name and content)")
 	f.BoolVar(&g.trust, "trust", false, "approve for this run everything in the config of this folder; see mcptrack help trust")
 	f.BoolVar(&g.insecure, "insecure-config", false, "read a config that another user owns or can change")
+	f.BoolVar(&g.noDaemon, "no-daemon", false, "do not use a running daemon; see mcptrack help daemon")
 	f.StringVar(&g.logLevel, "log-level", "warn", "log `LEVEL` on stderr: debug, info, warn or error")
 	f.StringVar(&g.logFormat, "log-format", "", "log `FORMAT`: text or json (default: messages on a terminal, text elsewhere)")
 	f.StringVar(&g.color, "color", "auto", "`WHEN` to use colours: auto, always or never")

@@ -47,6 +47,9 @@ func (r *RemoteFlags) TakeURL(args []string, byDefault string) error {
 	return nil
 }
 
+// Named reports whether a flag or the argument selects the serve-sse.
+func (r *RemoteFlags) Named() bool { return r.URL != "" || r.tokenFile != "" || r.insecure }
+
 // Client returns a client for the serve-sse at the URL.
 func (r *RemoteFlags) Client(env *Env) (remote.Client, error) {
 	base, err := ParseServeURL("URL", r.URL)

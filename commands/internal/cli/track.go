@@ -34,9 +34,12 @@ func (s Selection) Of(cfg *config.Config) *config.Config {
 		cfg = WithAllTracked(cfg)
 	}
 	return cfg.Only(func(srv config.Server) bool {
-		return srv.Tracked() && (len(s.Servers) == 0 || matchesAny(s.Servers, srv.ID))
+		return srv.Tracked() && s.Matches(srv.ID)
 	})
 }
+
+// Matches reports whether the selection includes a server with this id if it is followed.
+func (s Selection) Matches(id string) bool { return len(s.Servers) == 0 || matchesAny(s.Servers, id) }
 
 // WithAllTracked returns the config with tracking of everything enabled for all its servers.
 func WithAllTracked(cfg *config.Config) *config.Config {
@@ -69,7 +72,7 @@ func (s Selection) Hint(cfg *config.Config) string {
 	chosen, enabled := 0, 0
 	for _, srv := range cfg.Servers {
 		ids = append(ids, printable.Line(srv.ID, 64))
-		if len(s.Servers) > 0 && !matchesAny(s.Servers, srv.ID) {
+		if !s.Matches(srv.ID) {
 			continue
 		}
 		chosen++

@@ -7,12 +7,15 @@
 //   - A request is sent at most once. If the connection is lost before the response arrives, the
 //     client receives an error that says that the request may have been executed. Only requests
 //     without effect on the server are repeated: initialize, logging/setLevel, resources/subscribe
-//     and subscriptions/listen.
-//   - After a reconnect, the daemon learns from [Connect] which lists the client has seen, and
-//     announces only those that differ.
-//   - While there is no daemon, the client's requests wait for at most [Options.Patience]. Then they
-//     are answered with an error. Notifications and responses are dropped.
-//   - A response to a request of a lost daemon is dropped.
+//     and subscriptions/listen. The client receives one response to each.
+//   - After a reconnect, the client is told that a list changed if it differs from the list that the
+//     client has seen, or if the client's request for it was lost; once for each list.
+//   - After a loss, the client's requests wait for another daemon until [Options.Patience] has passed.
+//     From then on they are answered with an error that contains the reason, and notifications and
+//     responses are dropped.
+//   - Requests of a lost daemon are cancelled at the client, and responses to them are dropped.
+//   - After the client has closed its output, the relay ends when the daemon has answered, and at the
+//     latest after [Options.LastAnswers].
 //
 // Memory is bounded by the size of one message in each direction, and by limits on the number of
 // pending requests and subscriptions.
@@ -36,21 +39,19 @@ import (
 	"github.com/mcptrack/mcptrack/core/backoff"
 )
 
-// Seen contains a hash of each list that the client has received, by the name of the list. The
-// daemon chooses the hashes.
-type Seen map[string]string
-
 // A Connect connects to the daemon, starting one if necessary, and completes the handshake. From then
 // on the connection carries MCP messages, one per line.
-type Connect func(ctx context.Context, seen Seen) (io.ReadWriteCloser, error)
+type Connect func(ctx context.Context) (io.ReadWriteCloser, error)
 
 // Options configure a relay.
 type Options struct {
 	In      io.Reader // messages of the client
 	Out     io.Writer // messages for the client
 	Connect Connect
-	// Patience is how long a request waits for a daemon; default 5 s.
+	// Patience is how long after a loss requests wait for another daemon; default 5 s.
 	Patience time.Duration
+	// LastAnswers is how long the daemon may answer after the client has closed In; default 10 s.
+	LastAnswers time.Duration
 	// Lost is called when the connection is lost, and when it cannot be restored; it may be nil.
 	Lost func(error)
 }
@@ -59,6 +60,14 @@ const (
 	maxMessage       = 64 << 20 // bytes in one message
 	maxPending       = 10_000   // requests without a response, in each direction
 	maxSubscriptions = 10_000
+
+	// resumeTimeout is how long a daemon may take to answer a repeated initialize request.
+	resumeTimeout = 30 * time.Second
+	// lastWrite is how long the last Write to the client may take after the relay has ended.
+	lastWrite = time.Second
+	// steady is how long a connection lasts before the waits between attempts begin anew. A daemon
+	// that ends soon after its start is therefore started less and less often.
+	steady = 10 * time.Second
 )
 
 // errClientLeft ends the relay after the client has closed In.
@@ -66,23 +75,31 @@ var errClientLeft = errors.New("the client disconnected")
 
 // Run relays messages until the client closes In and the daemon has answered everything, or until
 // ctx ends. It returns nil in the first case. If the first connection fails, it returns that error
-// and has read nothing from In. A blocked Read from In may continue after Run has returned.
+// and has read nothing from In. A blocked Read from In, or Write to Out, may continue after Run has
+// returned.
 func Run(ctx context.Context, opts Options) error {
 	opts.Patience = cmp.Or(opts.Patience, 5*time.Second)
-	first, err := opts.Connect(ctx, nil)
+	opts.LastAnswers = cmp.Or(opts.LastAnswers, 10*time.Second)
+	first, err := opts.Connect(ctx)
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	r := &relay{opts: opts, ctx: ctx, cancel: cancel, outs: make(chan []byte), up: make(chan struct{}),
+	r := &relay{opts: opts, ctx: ctx, cancel: cancel, outs: make(chan []byte), up: make(chan struct{}), down: time.Now(),
 		pending: map[string]string{}, repeated: map[string]bool{}, asked: map[string]bool{}, stale: map[string]bool{},
-		listens: map[string][]byte{}, subscribed: map[string][]byte{}, seen: Seen{}}
-	var wg sync.WaitGroup
-	wg.Go(r.write)
-	wg.Go(func() { r.fromDaemon(first) })
+		listens: map[string][]byte{}, subscribed: map[string][]byte{}, seen: map[string]string{}}
+	written := make(chan struct{}) // closed after the last Write
+	go func() {
+		defer close(written)
+		r.write()
+	}()
 	go r.fromClient() // ends with In, which may outlive Run
-	wg.Wait()
+	r.fromDaemon(first)
+	select {
+	case <-written:
+	case <-time.After(lastWrite): // the client does not read
+	}
 	if err := context.Cause(ctx); !errors.Is(err, errClientLeft) {
 		return err
 	}
@@ -104,6 +121,11 @@ type relay struct {
 	conn io.ReadWriteCloser
 	up   chan struct{} // closed when conn is set; replaced when it is lost
 	left bool          // the client has closed In
+	down time.Time     // when the last connection was lost, or the relay began
+	back time.Time     // when the connection that is being prepared began; zero if there is none
+	why  error         // why there is no connection
+	// failing is set while requests without a response are answered. Until then the relay does not end.
+	failing bool
 
 	// State of the current connection:
 	pending  map[string]string // methods of the client's requests without a response, by id
@@ -117,7 +139,11 @@ type relay struct {
 	level       []byte            // the last logging/setLevel request
 	subscribed  map[string][]byte // resources/subscribe requests, by URI
 	listens     map[string][]byte // open subscriptions/listen requests, by id
-	seen        Seen
+	// seen contains a hash of each list that the client has seen, by its name; "" if the client's
+	// request for it was lost.
+	seen    map[string]string
+	compare bool     // the lists of a new connection are to be compared with seen
+	changed []string // names of the lists of which the client must be told that they changed
 }
 
 // message contains the members of a JSON-RPC message that matter here.
@@ -129,7 +155,9 @@ type message struct {
 
 // control is a line of the daemon for the relay.
 type control struct {
-	Lists Seen `json:"lists"` // hashes of the lists that the following messages announce or contain
+	// Lists contains hashes of the lists that the following messages announce or contain. A
+	// connection begins with it. The daemon chooses the hashes.
+	Lists map[string]string `json:"lists"`
 }
 
 // params contains the parameters that matter here.
@@ -137,6 +165,8 @@ type params struct {
 	Params struct {
 		URI       string          `json:"uri"`
 		RequestID json.RawMessage `json:"requestId"`
+		// Notifications of a subscriptions/listen request: booleans, and lists of URIs and tasks.
+		Notifications map[string]any `json:"notifications"`
 	} `json:"params"`
 }
 
@@ -185,11 +215,14 @@ func (r *relay) fromClient() {
 	lines := newLineReader(r.opts.In)
 	for {
 		line, err := lines.next()
-		if err != nil {
-			r.clientLeft(err)
+		if err != nil && len(line) > 0 {
+			line = append(line, '\n')
+		}
+		if len(line) > 0 && !r.forward(line) {
 			return
 		}
-		if !r.forward(line) {
+		if err != nil {
+			r.clientLeft(err)
 			return
 		}
 	}
@@ -204,13 +237,20 @@ func (r *relay) clientLeft(err error) {
 	}
 	r.mu.Lock()
 	r.left = true
-	conn := r.conn
+	conn, failing := r.conn, r.failing
 	r.mu.Unlock()
-	if conn == nil {
+	if conn == nil && !failing {
 		r.cancel(errClientLeft)
 		return
 	}
-	closeWrite(conn)
+	if conn != nil {
+		closeWrite(conn)
+	}
+	select {
+	case <-r.ctx.Done():
+	case <-time.After(r.opts.LastAnswers):
+		r.cancel(errClientLeft)
+	}
 }
 
 // closeWrite closes the sending side of a connection, or all of it.
@@ -224,11 +264,12 @@ func closeWrite(conn io.ReadWriteCloser) {
 // forward sends one message of the client to the daemon. It returns false if the relay ends.
 func (r *relay) forward(line []byte) bool {
 	m, isRequest, isResponse := parse(line)
-	deadline := time.NewTimer(r.opts.Patience)
-	defer deadline.Stop()
 	for {
 		r.mu.Lock()
-		conn, up := r.conn, r.up
+		conn, up, since := r.conn, r.up, r.down
+		if r.back.After(since) {
+			since = r.back
+		}
 		if isResponse && r.stale[string(m.ID)] && !r.asked[string(m.ID)] {
 			delete(r.stale, string(m.ID))
 			r.mu.Unlock()
@@ -246,17 +287,36 @@ func (r *relay) forward(line []byte) bool {
 			_, _ = conn.Write(line) // an error also ends the reads, see fromDaemon
 			return r.ctx.Err() == nil
 		}
+		patience := time.NewTimer(r.opts.Patience - time.Since(since))
 		select {
 		case <-r.ctx.Done():
+			patience.Stop()
 			return false
 		case <-up:
-		case <-deadline.C:
-			if isRequest {
-				return r.toClient(failure(m.ID, "the mcptrack daemon cannot be reached; the request was not sent"))
-			}
-			return true
+			patience.Stop()
+		case <-patience.C:
+			return r.drop(m, line, isRequest)
 		}
 	}
+}
+
+// drop handles a message of the client that is not sent, because there is no daemon. It returns false
+// if the relay ends.
+func (r *relay) drop(m message, line []byte, isRequest bool) bool {
+	r.mu.Lock()
+	if m.Method == "notifications/cancelled" { // what it cancels is not repeated
+		r.note(m, line, false, false)
+	}
+	why := r.why
+	r.mu.Unlock()
+	if !isRequest {
+		return true
+	}
+	text := "the mcptrack daemon cannot be reached; the request was not sent"
+	if why != nil {
+		text += ": " + why.Error()
+	}
+	return r.toClient(failure(m.ID, text))
 }
 
 // note updates the state for a message that is about to be sent. r.mu must be held.
@@ -294,42 +354,97 @@ func (r *relay) note(m message, line []byte, isRequest, isResponse bool) {
 
 // fromDaemon forwards the daemon's messages, and connects again whenever the connection is lost.
 func (r *relay) fromDaemon(conn io.ReadWriteCloser) {
-	delays := backoff.New(50*time.Millisecond, 2*time.Second)
+	delays := backoff.New(20*time.Millisecond, 2*time.Second)
 	for {
-		// Closing the connection interrupts a blocked read or write.
-		stop := context.AfterFunc(r.ctx, func() { _ = conn.Close() })
-		lines := newLineReader(conn)
-		err := r.resume(conn, lines)
-		if err == nil {
-			delays.Reset()
-			err = r.receive(lines)
-		}
-		stop()
-		_ = conn.Close()
-		if !r.lost(err) {
+		began := time.Now()
+		err := r.serve(conn)
+		if !r.lost(err) || !r.giveUp(err) {
 			return
 		}
+		if time.Since(began) > steady {
+			delays.Reset()
+		}
 		for {
-			if conn, err = r.opts.Connect(r.ctx, r.lastSeen()); err == nil {
+			if !backoff.Sleep(r.ctx, delays.Next()) {
+				return
+			}
+			if conn, err = r.opts.Connect(r.ctx); err == nil {
 				break
 			}
 			r.report(err)
-			select {
-			case <-r.ctx.Done():
+			if !r.giveUp(err) {
 				return
-			case <-time.After(delays.Next()):
 			}
 		}
 	}
 }
 
-func (r *relay) lastSeen() Seen {
+// giveUp answers the requests that were to be repeated, except listens, if no daemon could be reached
+// for too long. They are not repeated then. It returns false if the relay ends.
+func (r *relay) giveUp(why error) bool {
 	r.mu.Lock()
-	defer r.mu.Unlock()
-	return maps.Clone(r.seen)
+	var lines [][]byte
+	if time.Since(r.down) >= r.opts.Patience {
+		for _, id := range slices.Sorted(maps.Keys(r.pending)) {
+			if _, listens := r.listens[id]; listens {
+				continue
+			}
+			lines = append(lines, failure(json.RawMessage(id), "the mcptrack daemon cannot be reached: "+why.Error()))
+			delete(r.pending, id)
+			is := func(line []byte) bool {
+				m, _, _ := parse(line)
+				return string(m.ID) == id
+			}
+			if is(r.initialize) {
+				r.initialize = nil
+			}
+			if is(r.level) {
+				r.level = nil
+			}
+			maps.DeleteFunc(r.subscribed, func(_ string, line []byte) bool { return is(line) })
+		}
+	}
+	r.mu.Unlock()
+	for _, line := range lines {
+		if !r.toClient(line) {
+			return false
+		}
+	}
+	return true
+}
+
+// serve uses one connection until it is lost, and returns why.
+func (r *relay) serve(conn io.ReadWriteCloser) error {
+	// Closing the connection interrupts a blocked read or write.
+	defer context.AfterFunc(r.ctx, func() { _ = conn.Close() })()
+	r.mu.Lock()
+	r.back = time.Now()
+	r.mu.Unlock()
+	lines := newLineReader(conn)
+	late := time.AfterFunc(resumeTimeout, func() { _ = conn.Close() })
+	err := r.resume(conn, lines)
+	if !late.Stop() && err == nil {
+		err = errors.New("the daemon did not answer in time")
+	}
+	if err != nil {
+		_ = conn.Close()
+		return err
+	}
+	// The daemon answers while the requests to repeat are written, so both run concurrently.
+	var admission sync.WaitGroup
+	admission.Go(func() { r.admit(conn) })
+	if err = context.Cause(r.ctx); r.announce() {
+		err = r.receive(lines)
+	}
+	_ = conn.Close()
+	admission.Wait()
+	return err
 }
 
 func (r *relay) report(err error) {
+	r.mu.Lock()
+	r.why = err
+	r.mu.Unlock()
 	if r.opts.Lost != nil && r.ctx.Err() == nil {
 		r.opts.Lost(err)
 	}
@@ -342,10 +457,51 @@ func (r *relay) receive(lines *lineReader) error {
 		if err != nil {
 			return err
 		}
-		if r.accept(line) && !r.toClient(line) {
+		if r.accept(line) && !r.toClient(line) || !r.announce() {
 			return context.Cause(r.ctx)
 		}
 	}
+}
+
+// announce tells the client which lists have changed since the connection was lost. It returns false
+// if the relay ends.
+func (r *relay) announce() bool {
+	r.mu.Lock()
+	var lines [][]byte
+	for _, name := range r.changed {
+		method := "notifications/" + name + "/list_changed"
+		if r.initialized != nil {
+			lines = append(lines, notification(method, nil))
+		}
+		for _, id := range slices.Sorted(maps.Keys(r.listens)) {
+			if paramsOf(r.listens[id]).Params.Notifications[name+"ListChanged"] == true {
+				lines = append(lines, notification(method, map[string]any{"_meta": map[string]json.RawMessage{subscriptionKey: json.RawMessage(id)}}))
+			}
+		}
+	}
+	r.changed = nil
+	r.mu.Unlock()
+	for _, line := range lines {
+		if !r.toClient(line) {
+			return false
+		}
+	}
+	return true
+}
+
+// subscriptionKey names the member of _meta that identifies a subscriptions/listen request, as in
+// core/mcp, which is too large for this package.
+const subscriptionKey = "io.modelcontextprotocol/subscriptionId"
+
+// listOf returns the name of the list that a method requests, or "".
+func listOf(method string) string {
+	switch method {
+	case "tools/list", "prompts/list", "resources/list":
+		return strings.TrimSuffix(method, "/list")
+	case "resources/templates/list":
+		return "resources"
+	}
+	return ""
 }
 
 // accept updates the state for a message of the daemon, and reports whether to forward it.
@@ -356,7 +512,13 @@ func (r *relay) accept(line []byte) bool {
 	id := string(m.ID)
 	switch {
 	case m.Track != nil:
-		maps.Copy(r.seen, m.Track.Lists)
+		for _, name := range slices.Sorted(maps.Keys(m.Track.Lists)) {
+			if was, seen := r.seen[name]; r.compare && seen && was != m.Track.Lists[name] {
+				r.changed = append(r.changed, name)
+			}
+			r.seen[name] = m.Track.Lists[name]
+		}
+		r.compare = false
 		return false
 	case isRequest && len(r.asked) < maxPending:
 		r.asked[id] = true
@@ -370,9 +532,8 @@ func (r *relay) accept(line []byte) bool {
 	return true
 }
 
-// resume prepares a new connection: it repeats the handshake of a legacy client and its
-// subscriptions, and then admits the client's messages.
-func (r *relay) resume(conn io.ReadWriteCloser, lines *lineReader) error {
+// resume repeats the handshake of a legacy client.
+func (r *relay) resume(conn io.Writer, lines *lineReader) error {
 	r.mu.Lock()
 	initialize, initialized, waiting := r.initialize, r.initialized, false
 	if initialize != nil {
@@ -383,41 +544,45 @@ func (r *relay) resume(conn io.ReadWriteCloser, lines *lineReader) error {
 		}
 	}
 	r.mu.Unlock()
-	if initialize != nil {
-		if _, err := conn.Write(initialize); err != nil {
-			return err
-		}
-		if err := r.awaitInitialized(lines, initialize, waiting); err != nil {
-			return err
-		}
-		if initialized != nil {
-			if _, err := conn.Write(initialized); err != nil {
-				return err
-			}
+	if initialize == nil {
+		return nil
+	}
+	if _, err := conn.Write(initialize); err != nil {
+		return err
+	}
+	if err := r.awaitInitialized(lines, initialize, waiting); err != nil {
+		return err
+	}
+	if initialized == nil {
+		return nil
+	}
+	_, err := conn.Write(initialized)
+	return err
+}
+
+// admit repeats the client's subscriptions, and then admits its messages. An error also ends the
+// reads, see serve.
+func (r *relay) admit(conn io.ReadWriteCloser) {
+	r.mu.Lock()
+	again := r.repeats()
+	r.mu.Unlock()
+	for _, line := range again {
+		if _, err := conn.Write(line); err != nil {
+			return
 		}
 	}
-	for {
-		r.mu.Lock()
-		again := r.repeats()
-		if len(again) == 0 {
-			r.conn = conn
-			close(r.up)
-			left := r.left
-			r.mu.Unlock()
-			if left {
-				closeWrite(conn)
-			}
-			return nil
-		}
-		r.mu.Unlock()
-		if _, err := conn.Write(bytes.Join(again, nil)); err != nil {
-			return err
-		}
+	r.mu.Lock()
+	r.conn = conn
+	close(r.up)
+	left := r.left
+	r.mu.Unlock()
+	if left {
+		closeWrite(conn)
 	}
 }
 
-// repeats returns the requests to repeat, in an order that does not vary, and nothing when it is
-// called again for the same connection. r.mu must be held.
+// repeats returns the requests to repeat, in an order that does not vary. The response to each is
+// dropped, unless the client still waits for it. r.mu must be held.
 func (r *relay) repeats() (again [][]byte) {
 	if r.level != nil {
 		again = append(again, r.level)
@@ -425,21 +590,16 @@ func (r *relay) repeats() (again [][]byte) {
 	for _, uri := range slices.Sorted(maps.Keys(r.subscribed)) {
 		again = append(again, r.subscribed[uri])
 	}
-	var fresh [][]byte
 	for _, line := range again {
 		m, _, _ := parse(line)
-		if !r.repeated[string(m.ID)] {
+		if _, waits := r.pending[string(m.ID)]; !waits {
 			r.repeated[string(m.ID)] = true
-			fresh = append(fresh, line)
 		}
 	}
-	for _, id := range slices.Sorted(maps.Keys(r.listens)) {
-		if !r.repeated["listen "+id] { // its response is for the client
-			r.repeated["listen "+id] = true
-			fresh = append(fresh, r.listens[id])
-		}
+	for _, id := range slices.Sorted(maps.Keys(r.listens)) { // their responses are for the client
+		again = append(again, r.listens[id])
 	}
-	return fresh
+	return again
 }
 
 // awaitInitialized reads the response to a repeated initialize request. It forwards the response if
@@ -463,41 +623,52 @@ func (r *relay) awaitInitialized(lines *lineReader, initialize []byte, waiting b
 	}
 }
 
-// lost answers the requests that a lost connection leaves without a response. It returns false if
-// the relay ends.
+// lost answers the requests that a lost connection leaves without a response, and cancels those of
+// the daemon. It returns false if the relay ends.
 func (r *relay) lost(err error) bool {
 	r.mu.Lock()
 	if r.conn != nil {
 		r.conn, r.up = nil, make(chan struct{})
+		r.down = time.Now()
 	}
-	left := r.left
-	var failed []string
-	initialize, _, _ := parse(r.initialize)
-	for id := range r.pending {
-		if _, listens := r.listens[id]; !listens && id != string(initialize.ID) {
-			failed = append(failed, id)
+	r.back, r.failing, r.compare = time.Time{}, true, true
+	repeats := map[string]bool{}
+	for _, line := range append(r.repeats(), r.initialize) {
+		m, _, _ := parse(line)
+		repeats[string(m.ID)] = true
+	}
+	var lines [][]byte
+	for _, id := range slices.Sorted(maps.Keys(r.pending)) {
+		if list := listOf(r.pending[id]); list != "" {
+			r.seen[list] = ""
+		}
+		if !repeats[id] || r.left { // nothing is repeated for a client that has left
+			lines = append(lines, failure(json.RawMessage(id), "the connection to the mcptrack daemon was lost; the request may have been executed, and is not repeated"))
 			delete(r.pending, id)
 		}
 	}
-	for id := range r.asked {
+	for _, id := range slices.Sorted(maps.Keys(r.asked)) {
 		if len(r.stale) < maxPending {
 			r.stale[id] = true
 		}
+		lines = append(lines, cancelled(json.RawMessage(id)))
 	}
 	clear(r.asked)
 	clear(r.repeated)
 	r.mu.Unlock()
-	slices.Sort(failed)
-	for _, id := range failed {
-		if !r.toClient(failure(json.RawMessage(id), "the connection to the mcptrack daemon was lost; the request may have been executed, and is not repeated")) {
+	for _, line := range lines {
+		if !r.toClient(line) {
 			return false
 		}
 	}
-	switch {
-	case r.ctx.Err() != nil:
-		return false
-	case left:
+	r.mu.Lock()
+	r.failing = false
+	left := r.left
+	r.mu.Unlock()
+	if left {
 		r.cancel(errClientLeft)
+	}
+	if r.ctx.Err() != nil {
 		return false
 	}
 	r.report(err)
@@ -507,8 +678,25 @@ func (r *relay) lost(err error) bool {
 // failure returns an error response. -32000 is the code for implementation-defined errors of
 // JSON-RPC 2.0.
 func failure(id json.RawMessage, text string) []byte {
-	b, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": id, "error": map[string]any{"code": -32000, "message": text}})
-	if err != nil { // the id came from valid JSON
+	return line(map[string]any{"jsonrpc": "2.0", "id": id, "error": map[string]any{"code": -32000, "message": text}})
+}
+
+// cancelled returns the notification that cancels a request of the daemon.
+func cancelled(id json.RawMessage) []byte {
+	return notification("notifications/cancelled", map[string]any{"requestId": id, "reason": "the connection to the mcptrack daemon was lost"})
+}
+
+func notification(method string, params map[string]any) []byte {
+	m := map[string]any{"jsonrpc": "2.0", "method": method}
+	if params != nil {
+		m["params"] = params
+	}
+	return line(m)
+}
+
+func line(message any) []byte {
+	b, err := json.Marshal(message)
+	if err != nil { // ids come from valid JSON
 		panic(err)
 	}
 	return append(b, '\n')
@@ -519,8 +707,8 @@ type lineReader struct{ r *bufio.Reader }
 
 func newLineReader(r io.Reader) *lineReader { return &lineReader{bufio.NewReaderSize(r, 16<<10)} }
 
-// next returns the next line that is not blank, including its newline. The caller owns it. A line
-// without a newline at the end of the input is dropped.
+// next returns the next line that is not blank, including its newline. The caller owns it. It returns
+// a last line without a newline together with io.EOF.
 func (l *lineReader) next() ([]byte, error) {
 	var line []byte
 	for {
@@ -530,6 +718,8 @@ func (l *lineReader) next() ([]byte, error) {
 		case len(line) > maxMessage:
 			return nil, fmt.Errorf("a message is larger than %d MiB", maxMessage>>20)
 		case errors.Is(err, bufio.ErrBufferFull):
+		case errors.Is(err, io.EOF):
+			return bytes.TrimSpace(line), err
 		case err != nil:
 			return nil, err
 		case strings.TrimSpace(string(line[:min(len(line), 3)])) == "" && len(bytes.TrimSpace(line)) == 0:

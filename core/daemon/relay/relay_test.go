@@ -21,12 +21,18 @@ type bench struct {
 	daemons chan *daemon   // each connection; receives nothing while refuse is set
 	refuse  chan error     // an error for the next connection
 	done    chan error
+	stop    context.CancelFunc
 }
+
+// halfClosing is a connection whose sending side can be closed, as that of a socket; the daemon of
+// the tests does not notice.
+type halfClosing struct{ net.Conn }
+
+func (halfClosing) CloseWrite() error { return nil }
 
 type daemon struct {
 	net.Conn
-	in   *bufio.Reader
-	seen Seen
+	in *bufio.Reader
 }
 
 func start(t *testing.T) *bench {
@@ -34,8 +40,9 @@ func start(t *testing.T) *bench {
 	out, clientOut := io.Pipe()
 	b := &bench{t: t, client: client, out: bufio.NewReader(out), daemons: make(chan *daemon), refuse: make(chan error, 100), done: make(chan error, 1)}
 	ctx, cancel := context.WithCancel(t.Context())
+	b.stop = cancel
 	go func() {
-		err := Run(ctx, Options{In: in, Out: clientOut, Connect: func(ctx context.Context, seen Seen) (io.ReadWriteCloser, error) {
+		err := Run(ctx, Options{In: in, Out: clientOut, Connect: func(ctx context.Context) (io.ReadWriteCloser, error) {
 			select {
 			case err := <-b.refuse:
 				return nil, err
@@ -43,8 +50,8 @@ func start(t *testing.T) *bench {
 			}
 			here, there := net.Pipe()
 			select {
-			case b.daemons <- &daemon{there, bufio.NewReader(there), seen}:
-				return here, nil
+			case b.daemons <- &daemon{there, bufio.NewReader(there)}:
+				return halfClosing{here}, nil
 			case <-ctx.Done():
 				return nil, context.Cause(ctx)
 			}
@@ -119,6 +126,16 @@ func (b *bench) connect() *daemon {
 	return d
 }
 
+// reconnect plays the daemon that follows a lost one, up to the end of the handshake.
+func (b *bench) reconnect() *daemon {
+	b.t.Helper()
+	d := <-b.daemons
+	d.hears(b.t, request(1, "initialize", ""))
+	d.says(b.t, response(1))
+	d.hears(b.t, initialized)
+	return d
+}
+
 func TestAnotherDaemonContinuesALegacySession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := start(t)
@@ -137,16 +154,13 @@ func TestAnotherDaemonContinuesALegacySession(t *testing.T) {
 		_ = d.Close()
 		b.hearsError("4", "may have been executed")
 		d = <-b.daemons
-		if d.seen["tools"] != "h1" {
-			t.Errorf("the daemon learned %v", d.seen)
-		}
 		d.hears(t, request(1, "initialize", ""))
 		d.says(t, response(1))
 		d.hears(t, initialized)
 		d.hears(t, request(2, "resources/subscribe", `"uri":"a"`))
 		d.says(t, response(2))
-		d.says(t, `{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
-		b.hears(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`) // and no response again
+		d.says(t, `{"jsonrpc":"2.0","method":"notifications/message"}`)
+		b.hears(`{"jsonrpc":"2.0","method":"notifications/message"}`) // and no response again
 		b.says(request(5, "tools/call", ""))
 		d.hears(t, request(5, "tools/call", ""))
 		d.says(t, response(5))
@@ -242,14 +256,36 @@ func TestInitializeIsRepeatedUntilItIsAnswered(t *testing.T) {
 	})
 }
 
+func TestInitializeDoesNotWaitForever(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := start(t)
+		d := <-b.daemons
+		b.says(request(1, "initialize", ""))
+		d.hears(t, request(1, "initialize", ""))
+		for range 100 {
+			b.refuse <- errors.New("the config is invalid")
+		}
+		began := time.Now()
+		_ = d.Close()
+		b.hearsError("1", "the config is invalid")
+		if took := time.Since(began); took > 8*time.Second {
+			t.Errorf("it took %s", took)
+		}
+		for len(b.refuse) > 0 {
+			<-b.refuse
+		}
+		d = <-b.daemons
+		synctest.Wait()
+		b.says(request(2, "initialize", ""))
+		d.hears(t, request(2, "initialize", ""))
+	})
+}
+
 func TestTheRelayEndsWithItsClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := start(t)
 		d := b.connect()
 		_ = b.client.Close()
-		if _, err := d.in.ReadString('\n'); err == nil {
-			t.Error("the daemon received another message")
-		}
 		_ = d.Close()
 		if err := <-b.done; err != nil {
 			t.Error(err)
@@ -257,14 +293,240 @@ func TestTheRelayEndsWithItsClient(t *testing.T) {
 	})
 }
 
+// A daemon that dies before it has answered a subscription does not lose it, and the client receives
+// one response.
+func TestASubscriptionIsRepeatedUntilItIsAnswered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := start(t)
+		d := b.connect()
+		b.says(request(2, "resources/subscribe", `"uri":"a"`))
+		d.hears(t, request(2, "resources/subscribe", `"uri":"a"`))
+		_ = d.Close()
+		d = b.reconnect()
+		d.hears(t, request(2, "resources/subscribe", `"uri":"a"`))
+		d.says(t, response(2))
+		b.hears(response(2))
+		_ = d.Close()
+		d = b.reconnect()
+		d.hears(t, request(2, "resources/subscribe", `"uri":"a"`))
+		d.says(t, response(2)) // is not for the client
+		b.says(request(3, "ping", ""))
+		d.hears(t, request(3, "ping", ""))
+		d.says(t, response(3))
+		b.hears(response(3))
+	})
+}
+
+// A daemon may answer before it reads on.
+func TestManySubscriptionsAreRepeated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := start(t)
+		d := b.connect()
+		const n = 50
+		for i := range n {
+			uri := fmt.Sprintf(`"uri":"%03d"`, i)
+			b.says(request(i+2, "resources/subscribe", uri))
+			d.hears(t, request(i+2, "resources/subscribe", uri))
+			d.says(t, response(i+2))
+			b.hears(response(i + 2))
+		}
+		_ = d.Close()
+		d = b.reconnect()
+		for i := range n {
+			d.hears(t, request(i+2, "resources/subscribe", fmt.Sprintf(`"uri":"%03d"`, i)))
+			d.says(t, response(i+2)) // the pipe has no buffer
+		}
+	})
+}
+
+func TestARequestOfALostDaemonIsCancelled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := start(t)
+		d := b.connect()
+		d.says(t, request(70, "elicitation/create", ""))
+		b.hears(request(70, "elicitation/create", ""))
+		_ = d.Close()
+		b.hears(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"reason":"the connection to the mcptrack daemon was lost","requestId":70}}`)
+	})
+}
+
+// A listen that is cancelled while there is no daemon does not begin again.
+func TestACancellationIsKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := start(t)
+		d := <-b.daemons
+		b.says(request(1, "subscriptions/listen", ""))
+		d.hears(t, request(1, "subscriptions/listen", ""))
+		for range 100 {
+			b.refuse <- errors.New("no daemon")
+		}
+		_ = d.Close()
+		synctest.Wait()
+		b.says(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
+		b.says(request(2, "ping", ""))
+		b.hearsError("2", "was not sent: no daemon")
+		for len(b.refuse) > 0 {
+			<-b.refuse
+		}
+		d = <-b.daemons
+		synctest.Wait()
+		b.says(request(3, "ping", ""))
+		d.hears(t, request(3, "ping", ""))
+	})
+}
+
+// Requests that wait for a daemon do so together, not one after the other.
+func TestManyRequestsDoNotWaitLonger(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := start(t)
+		d := b.connect()
+		for range 100 {
+			b.refuse <- errors.New("no daemon")
+		}
+		_ = d.Close()
+		synctest.Wait()
+		began := time.Now()
+		go func() {
+			for i := range 10 {
+				b.says(request(i+2, "tools/call", ""))
+			}
+		}()
+		for i := range 10 {
+			b.hearsError(fmt.Sprint(i+2), "was not sent")
+		}
+		if took := time.Since(began); took != 5*time.Second {
+			t.Errorf("it took %s", took)
+		}
+	})
+}
+
+// Daemons that end as soon as they have started are not started without end.
+func TestDaemonsThatEndAreConnectedToLessAndLess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := start(t)
+		d := b.connect()
+		_ = d.Close()
+		began, n := time.Now(), 0
+		for time.Since(began) < time.Minute {
+			_ = b.reconnect().Close()
+			n++
+		}
+		if n > 60 {
+			t.Errorf("%d connections in a minute", n)
+		}
+	})
+}
+
+func TestADaemonThatDoesNotAnswerAgainIsLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := start(t)
+		d := b.connect()
+		_ = d.Close()
+		d = <-b.daemons
+		d.hears(t, request(1, "initialize", ""))
+		b.reconnect()
+	})
+}
+
+func TestTheRelayEndsWithItsClientAlthoughTheDaemonDoesNotAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := start(t)
+		d := b.connect()
+		b.says(request(2, "tools/call", ""))
+		d.hears(t, request(2, "tools/call", ""))
+		began := time.Now()
+		_ = b.client.Close()
+		if err := <-b.done; err != nil || time.Since(began) != 10*time.Second {
+			t.Errorf("%v after %s", err, time.Since(began))
+		}
+	})
+}
+
+func TestTheRelayEndsAlthoughTheClientDoesNotRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := start(t)
+		d := b.connect()
+		d.says(t, request(70, "ping", ""))
+		b.stop()
+		if err := <-b.done; !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	})
+}
+
+func TestALastLineWithoutAnEndIsForwarded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := start(t)
+		d := <-b.daemons
+		if _, err := io.WriteString(b.client, request(1, "ping", "")); err != nil {
+			t.Fatal(err)
+		}
+		_ = b.client.Close()
+		d.hears(t, request(1, "ping", ""))
+	})
+}
+
 func TestAFirstConnectionThatFailsIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := &bench{t: t}
-		_ = b
 		want := errors.New("no daemon")
-		err := Run(t.Context(), Options{Connect: func(context.Context, Seen) (io.ReadWriteCloser, error) { return nil, want }})
+		err := Run(t.Context(), Options{Connect: func(context.Context) (io.ReadWriteCloser, error) { return nil, want }})
 		if !errors.Is(err, want) {
 			t.Errorf("%v", err)
 		}
+	})
+}
+
+// TestListsThatDifferAreAnnounced: after a reconnect, each list that differs is announced once, as is
+// a list whose request was lost.
+func TestListsThatDifferAreAnnounced(t *testing.T) {
+	const lists = `{"mcptrack":{"lists":{"prompts":%q,"resources":%q,"tools":%q}}}`
+	changed := func(list string) string {
+		return `{"jsonrpc":"2.0","method":"notifications/` + list + `/list_changed"}`
+	}
+	synctest.Test(t, func(t *testing.T) {
+		b := start(t)
+		d := b.connect()
+		d.says(t, fmt.Sprintf(lists, "p1", "r1", "t1"))
+		b.says(request(3, "resources/templates/list", ""))
+		d.hears(t, request(3, "resources/templates/list", ""))
+		_ = d.Close()
+		b.hearsError("3", "may have been executed")
+		d = <-b.daemons
+		d.hears(t, request(1, "initialize", ""))
+		d.says(t, fmt.Sprintf(lists, "p1", "r1", "t2"))
+		d.says(t, response(1))
+		d.hears(t, initialized)
+		b.hears(changed("resources"))
+		b.hears(changed("tools"))
+		d.says(t, fmt.Sprintf(lists, "p2", "r2", "t3")) // the daemon itself announces later changes
+		d.says(t, changed("prompts"))
+		b.hears(changed("prompts"))
+		_ = d.Close()
+		d = <-b.daemons
+		d.hears(t, request(1, "initialize", ""))
+		d.says(t, fmt.Sprintf(lists, "p2", "r2", "t3"))
+		d.says(t, response(1))
+		d.hears(t, initialized)
+		b.says(request(4, "ping", ""))
+		d.hears(t, request(4, "ping", ""))
+		d.says(t, response(4))
+		b.hears(response(4)) // nothing was announced
+	})
+}
+
+// TestListsAreAnnouncedToAModernClient on the subscriptions that ask for them.
+func TestListsAreAnnouncedToAModernClient(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := start(t)
+		d := <-b.daemons
+		d.says(t, `{"mcptrack":{"lists":{"prompts":"p1","tools":"t1"}}}`)
+		listen := request(7, "subscriptions/listen", `"notifications":{"toolsListChanged":true,"resourceSubscriptions":["a"]}`)
+		b.says(listen)
+		d.hears(t, listen)
+		_ = d.Close()
+		d = <-b.daemons
+		d.says(t, `{"mcptrack":{"lists":{"prompts":"p2","tools":"t2"}}}`)
+		d.hears(t, listen)
+		b.hears(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":7}}}`)
 	})
 }

@@ -1,21 +1,34 @@
 package wire
 
 import (
+	"cmp"
 	"runtime/debug"
 	"time"
 
 	"golang.org/x/mod/semver"
 )
 
-// ThisBuild returns the build of the running program, whose version is given.
+// ThisBuild returns the build of the running program. If version is empty, it is the version of the
+// module or, without one, the commit.
 func ThisBuild(version string) Build {
-	b := Build{Version: version}
-	if info, ok := debug.ReadBuildInfo(); ok {
-		for _, s := range info.Settings {
-			if s.Key == "vcs.time" {
-				b.Time = s.Value
-			}
+	b := Build{Version: cmp.Or(version, "unknown")}
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return b
+	}
+	commit := ""
+	for _, s := range info.Settings {
+		switch s.Key {
+		case "vcs.revision":
+			commit = "+" + s.Value[:min(12, len(s.Value))]
+		case "vcs.time":
+			b.Time = s.Value
 		}
+	}
+	if v := info.Main.Version; version == "" && v != "" && v != "(devel)" {
+		b.Version = v
+	} else if version == "" {
+		b.Version = "devel" + commit
 	}
 	return b
 }

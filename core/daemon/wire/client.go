@@ -31,7 +31,8 @@ type Client struct {
 
 // Open connects to the daemon and completes the handshake. Open sets Protocol and Build of hello. The
 // daemon receives only those environment variables that it asks for. If no daemon listens, the error
-// is ErrNoDaemon; if the daemon refuses the client, it is a *Refused.
+// is ErrNoDaemon; if the daemon refuses the client, it is a *Refused. The connection also has the
+// method CloseWrite.
 func (c *Client) Open(ctx context.Context, hello Hello) (net.Conn, Answer, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, answerTimeout, errors.New("the daemon does not answer; see mcptrack daemon logs"))
 	defer cancel()
@@ -92,36 +93,47 @@ func (c *Client) Start(ctx context.Context) error {
 		return err
 	}
 	defer starting.Release()
-	if c.listens(ctx) {
-		return nil
-	}
-	ended, err := c.spawn("--started")
-	if err != nil {
-		return err
-	}
 	pause := backoff.New(2*time.Millisecond, 20*time.Millisecond)
-	for !c.listens(ctx) {
-		select {
-		case err := <-ended:
-			// It also ends if another daemon holds the lock, such as one that is about to listen.
-			lock, err2 := Acquire(ctx, c.Socket, false)
-			if errors.Is(err2, ErrRunning) {
-				ended = nil
-				continue
+	for {
+		// A daemon that still ends holds the lock, without which the next one cannot begin.
+		before := c.locked(ctx)
+		if c.listens(ctx) {
+			return nil
+		}
+		ended, err := c.spawn("--started")
+		if err != nil {
+			return err
+		}
+		for ended != nil {
+			select {
+			case err := <-ended:
+				if ended = nil; c.listens(ctx) {
+					return nil
+				}
+				if !before && !c.locked(ctx) {
+					return fmt.Errorf("the daemon ended before it listened (%w); see mcptrack daemon logs", err)
+				}
+			case <-time.After(pause.Next()):
+				if c.listens(ctx) {
+					return nil
+				}
+			case <-ctx.Done():
+				return context.Cause(ctx)
 			}
-			if err2 == nil {
-				lock.Release()
-			}
-			if c.listens(ctx) {
-				return nil
-			}
-			return fmt.Errorf("the daemon ended before it listened (%v); see mcptrack daemon logs", err)
-		case <-time.After(pause.Next()):
-		case <-ctx.Done():
+		}
+		if !backoff.Poll(ctx, 20*time.Millisecond, func() bool { return c.listens(ctx) || !c.locked(ctx) }) {
 			return context.Cause(ctx)
 		}
 	}
-	return nil
+}
+
+// locked reports whether a daemon runs, whether or not it listens.
+func (c *Client) locked(ctx context.Context) bool {
+	lock, err := Acquire(ctx, c.Socket, false)
+	if err == nil {
+		lock.Release()
+	}
+	return errors.Is(err, ErrRunning)
 }
 
 // listens reports whether a daemon accepts connections.
@@ -179,18 +191,52 @@ func (c *Client) current(ctx context.Context) bool {
 	return !c.Build.Newer(answer.Build)
 }
 
-// spawn starts the daemon with a flag. It does not end with this process. Its end is sent to the
-// channel, which has capacity 1 and is never closed; the goroutine that sends it ends with the daemon.
-func (c *Client) spawn(flag string) (<-chan error, error) {
-	if c.Program == "" {
-		return nil, errors.New("cannot start the daemon: the program mcptrack was not found; install it beside this program or in PATH")
+// Detach starts the daemon with flags, and returns when it serves clients. The caller then ends, so
+// that the daemon is no descendant of the client that needed it: hosts end a client with all its
+// descendants. If the daemon ends instead, Detach returns its error.
+func (c *Client) Detach(ctx context.Context, flags ...string) error {
+	ended, pid, err := c.run(flags...)
+	if err != nil {
+		return err
 	}
-	cmd := exec.Command(c.Program, "daemon", flag) // its streams are the null device
+	pause := backoff.New(2*time.Millisecond, 20*time.Millisecond)
+	for {
+		select {
+		case err := <-ended:
+			return err
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(pause.Next()):
+		}
+		conn, answer, err := c.Open(ctx, Hello{Purpose: Status})
+		if err != nil {
+			continue
+		}
+		_ = conn.Close()
+		if answer.PID == pid {
+			return nil
+		}
+	}
+}
+
+// spawn starts the daemon with a flag; see run.
+func (c *Client) spawn(flag string) (<-chan error, error) {
+	ended, _, err := c.run(flag)
+	return ended, err
+}
+
+// run starts the daemon with flags. It does not end with this process. Its end is sent to the channel,
+// which has capacity 1 and is never closed; the goroutine that sends it ends with the daemon.
+func (c *Client) run(flags ...string) (<-chan error, int, error) {
+	if c.Program == "" {
+		return nil, 0, errors.New("cannot start the daemon: the program mcptrack was not found; install it beside this program or in PATH")
+	}
+	cmd := exec.Command(c.Program, append([]string{"daemon"}, flags...)...) // its streams are the null device
 	cmd.Dir = rootFolder(c.LookupEnv)
 	cmd.Env = c.environment()
 	detach(cmd)
 	if err := cmd.Start(); err != nil {
-		return nil, fmt.Errorf("cannot start the daemon: %w", err)
+		return nil, 0, fmt.Errorf("cannot start the daemon: %w", err)
 	}
 	ended := make(chan error, 1)
 	go func() {
@@ -200,7 +246,7 @@ func (c *Client) spawn(flag string) (<-chan error, error) {
 		}
 		ended <- err
 	}()
-	return ended, nil
+	return ended, cmd.Process.Pid, nil
 }
 
 // environment returns the environment of a daemon: what programs need to find the user's folders,

@@ -14,13 +14,17 @@ import (
 )
 
 const (
-	maxLine      = 1 << 20 // bytes in one line of the handshake
-	maxNames     = 1024    // variables that a daemon asks for in one handshake
-	maxName      = 256     // bytes in the name of a variable
-	maxRounds    = 16      // times that a daemon asks
-	stepTimeout  = 10 * time.Second
-	codeProtocol = "protocol" // of a Refused whose reason is the version of the handshake
+	maxLine   = 1 << 20 // bytes in one line of the handshake
+	maxNames  = 1024    // variables that a daemon asks for in one handshake
+	maxName   = 256     // bytes in the name of a variable
+	maxRounds = 16      // times that a daemon asks
+
+	// stepTimeout is how long a client may take to send a line.
+	stepTimeout = 10 * time.Second
 )
+
+// CodeProtocol is the code of a Refused whose reason is the version of the handshake.
+const CodeProtocol = "protocol"
 
 // errHandshake is returned if the other end does not follow the handshake.
 var errHandshake = errors.New("the handshake is invalid")
@@ -132,9 +136,9 @@ func (c *Conn) fail(err error) error {
 func (c *Conn) refuseProtocol() error {
 	older, hint := "this program is older than the daemon", "upgrade the program that the client starts"
 	if c.Hello.Protocol > Protocol {
-		older, hint = "the daemon is older than this program", "run: mcptrack daemon stop"
+		older, hint = "the daemon is older than this program", "run mcptrack daemon stop"
 	}
-	refused := &Refused{Code: codeProtocol, Message: older + " and cannot use it", Hint: hint, Exit: 1}
+	refused := &Refused{Code: CodeProtocol, Message: older + " and cannot use it", Hint: hint, Exit: 1}
 	if err := c.Refuse(refused); err != nil {
 		return err
 	}
@@ -225,8 +229,8 @@ func (l lines) clientHandshake(hello Hello, lookup func(string) (string, bool)) 
 		case a.Error != nil:
 			return a, a.Error
 		case a.Protocol != Protocol:
-			return a, &Refused{Code: codeProtocol, Message: "the daemon has another version of mcptrack, which this program cannot use",
-				Hint: "run: mcptrack daemon stop", Exit: 1}
+			return a, &Refused{Code: CodeProtocol, Message: "the daemon has another version of mcptrack, which this program cannot use",
+				Hint: "run mcptrack daemon stop", Exit: 1}
 		case a.OK:
 			return a, nil
 		case len(a.Need) == 0:
@@ -251,4 +255,3 @@ func (l lines) clientHandshake(hello Hello, lookup func(string) (string, bool)) 
 func lost(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) || isReset(err)
 }
-

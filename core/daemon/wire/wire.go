@@ -11,6 +11,17 @@
 //
 // Only the variables that the daemon asks for leave the client, and the daemon asks only for those
 // that the config names and for mcptrack's own.
+//
+// # One daemon
+//
+// A daemon holds a [Lock] for as long as it runs, and the clients that start one do so one after the
+// other. Both are locks of files beside the socket, which the system releases when a process ends.
+//
+// # Libraries
+//
+// gofrs/flock locks files on all systems. Microsoft/go-winio has named pipes that fit package net.
+// golang.org/x/mod/semver compares versions. This package is part of cmd/mcptrack-attach, so it imports
+// nothing larger.
 package wire
 
 // Protocol is the version of the handshake. A daemon refuses clients with another version.
@@ -43,11 +54,16 @@ type Hello struct {
 	Host   string `json:"host,omitempty"`
 	// Server restricts the client to one server and determines that names stay unchanged.
 	Server string `json:"server,omitempty"`
+	// Join makes the daemon refuse a client whose config it does not follow yet for another client,
+	// with the code [NotFollowed].
+	Join bool `json:"join,omitempty"`
 	// Path is the client's PATH.
 	Path string `json:"path,omitempty"`
-	// Seen contains a hash of each list that the client received over an earlier connection.
-	Seen map[string]string `json:"seen,omitempty"`
 }
+
+// NotFollowed is the code of a [Refused] if the daemon does not follow the client's config; see
+// [Hello].
+const NotFollowed = "not_followed"
 
 // Build identifies a version of mcptrack.
 type Build struct {
@@ -71,9 +87,10 @@ type Values struct {
 	Env map[string]string `json:"env"`
 }
 
-// Refused is the error of a daemon that does not accept a client.
+// Refused is the error of a daemon that does not accept a client. The daemon makes its texts printable,
+// see core/printable, because small clients print them as they are.
 type Refused struct {
-	Code    string `json:"code"` // stable, such as "config_invalid"
+	Code    string `json:"code"` // stable, such as "config_invalid"; see also CodeProtocol
 	Message string `json:"message"`
 	Hint    string `json:"hint,omitempty"`
 	// Exit is the exit code with which a command should end; see mcptrack help exit-codes.

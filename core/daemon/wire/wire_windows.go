@@ -13,7 +13,6 @@ import (
 
 	"github.com/Microsoft/go-winio"
 	"golang.org/x/sys/windows"
-
 )
 
 const pipes = `\\.\pipe\`
@@ -121,4 +120,3 @@ func keptBySystem() []string {
 func isReset(err error) bool {
 	return errors.Is(err, windows.ERROR_BROKEN_PIPE) || errors.Is(err, windows.ERROR_NO_DATA) || errors.Is(err, windows.ERROR_PIPE_NOT_CONNECTED)
 }
-

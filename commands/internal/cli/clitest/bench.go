@@ -33,7 +33,7 @@ func New(t *testing.T, main func(context.Context, *cli.Env, []string) int, vars 
 	if err := os.WriteFile(file, []byte(`{"mcpServers": {"notes": {"url": "http://127.0.0.1:1/mcp", "headers": {"X-Key": "${KEY:-one}"}}}}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	vars = append(vars, "MCPTRACK_CONFIG="+file, "XDG_CACHE_HOME="+dir)
+	vars = append(vars, "MCPTRACK_CONFIG="+file, "XDG_CACHE_HOME="+dir, "MCPTRACK_SOCKET="+filepath.Join(dir, "none.sock"))
 	b := &Bench{main: main, Server: sessiontest.New()}
 	b.Env = cli.Env{Out: &b.Stdout, Err: &b.Stderr, Version: "test",
 		LookupEnv: func(name string) (string, bool) {

@@ -355,25 +355,37 @@ func (c *Conn) ToolError(name string) error {
 func (m *mirrors) learn(items []catalog.Item) {
 	tools, bad := map[string]*sdk.Tool{}, map[string]error{}
 	for _, it := range items {
-		if !bytes.Contains(it.Raw, []byte(`"x-mcp-header"`)) {
-			continue
-		}
-		var schema struct {
-			InputSchema json.RawMessage `json:"inputSchema"`
-		}
-		if json.Unmarshal(it.Raw, &schema) != nil {
-			continue
-		}
-		tool := &sdk.Tool{Name: it.Key, RawInputSchema: schema.InputSchema}
-		if err := sdk.ValidateParamHeaderAnnotations(tool); err != nil {
+		if tool, err := mirrored(it); err != nil {
 			bad[it.Key] = err
-		} else {
+		} else if tool != nil {
 			tools[it.Key] = tool
 		}
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.listed, m.tools, m.bad = true, tools, bad
+}
+
+// mirrored returns a tool whose calls need headers, nil for another tool, and an error if the tool's
+// definition is invalid.
+func mirrored(it catalog.Item) (*sdk.Tool, error) {
+	if !bytes.Contains(it.Raw, []byte(`"x-mcp-header"`)) {
+		return nil, nil
+	}
+	var schema struct {
+		InputSchema json.RawMessage `json:"inputSchema"`
+	}
+	if json.Unmarshal(it.Raw, &schema) != nil {
+		return nil, nil
+	}
+	tool := &sdk.Tool{Name: it.Key, RawInputSchema: schema.InputSchema}
+	return tool, sdk.ValidateParamHeaderAnnotations(tool)
+}
+
+// CheckTool returns why a tool must not be called over HTTP in the modern era, or nil if it may be.
+func CheckTool(it catalog.Item) error {
+	_, err := mirrored(it)
+	return err
 }
 
 // headers returns the headers that a tools/call with these params needs, or nil if it needs none.

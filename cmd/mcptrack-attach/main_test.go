@@ -1,0 +1,568 @@
+//go:build unix
+
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/daemon/attach"
+	"github.com/mcptrack/mcptrack/core/daemon/wire"
+	"github.com/mcptrack/mcptrack/core/mcpserver"
+)
+
+// TestMain lets the test binary also be mcptrack, whose daemon serves MCP with one tool.
+func TestMain(m *testing.M) {
+	if filepath.Base(os.Args[0]) != "mcptrack" {
+		os.Exit(m.Run())
+	}
+	var err error
+	switch os.Args[1] {
+	case "daemon":
+		err = daemon(os.Args[2] == "--replace")
+	case "gateway":
+		fmt.Printf("%q\n", os.Args[1:])
+		_, err = io.Copy(os.Stdout, os.Stdin)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// daemon serves clients until one of them wants it to stop. In the folder of its socket, the file
+// "starts" counts the daemons, "environment" has their environment, "config" is the config that refuses
+// clients, and "version" is the version of the next daemon.
+func daemon(replace bool) error {
+	socket, err := wire.Socket(os.LookupEnv)
+	if err != nil {
+		return err
+	}
+	dir := filepath.Dir(socket)
+	if _, err := os.Stat(filepath.Join(dir, "fails")); err == nil {
+		return fmt.Errorf("this daemon fails")
+	}
+	version, _ := os.ReadFile(filepath.Join(dir, "version"))
+	build := wire.Build{Version: string(bytes.TrimSpace(version))}
+	if replace {
+		old := wire.Client{Socket: socket, LookupEnv: os.LookupEnv, Build: build}
+		conn, _, err := old.Open(context.Background(), wire.Hello{Purpose: wire.Handover})
+		if err != nil {
+			return err
+		}
+		_, _ = io.Copy(io.Discard, conn)
+	}
+	lock, err := wire.Acquire(context.Background(), socket, replace)
+	if err != nil {
+		return err
+	}
+	defer lock.Release()
+	starts, err := os.OpenFile(filepath.Join(dir, "starts"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(starts, os.Getpid())
+	_ = starts.Close()
+	folder, _ := os.Getwd()
+	if err := os.WriteFile(filepath.Join(dir, "environment"), []byte(strings.Join(append(os.Environ(), "folder="+folder), "\n")), 0o600); err != nil {
+		return err
+	}
+	listener, err := wire.Listen(socket)
+	if err != nil {
+		return err
+	}
+	defer listener.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	context.AfterFunc(ctx, func() { _ = listener.Close() })
+	var clients sync.WaitGroup
+	defer clients.Wait()
+	for {
+		conn, err := listener.Accept()
+		if err != nil {
+			return nil
+		}
+		clients.Go(func() {
+			defer conn.Close()
+			c, err := wire.Accept(ctx, conn, build)
+			if err != nil {
+				return
+			}
+			if serve(ctx, c) {
+				cancel()
+			}
+		})
+	}
+}
+
+// serve serves one client and reports whether it wants the daemon to stop.
+func serve(ctx context.Context, c *wire.Conn) (stop bool) {
+	if c.Hello.Server == "refused" {
+		_ = c.Refuse(&wire.Refused{Code: "config_invalid", Message: "the config is invalid", Hint: "run mcptrack validate", Exit: 3})
+		return false
+	}
+	values, err := c.Need([]string{"WANTED", "UNSET"})
+	if err != nil || c.OK() != nil {
+		return false
+	}
+	if c.Hello.Purpose != wire.Attach {
+		return c.Hello.Purpose == wire.Handover || c.Hello.Purpose == wire.Stop
+	}
+	srv := mcpserver.New(mcpserver.Options{Name: "test", CallTool: func(ctx context.Context, r *mcpserver.Request) (json.RawMessage, error) {
+		switch r.Name() {
+		case "wait":
+			<-ctx.Done()
+		case "large": // as a long list of tools
+			return json.Marshal(map[string]any{"content": []any{map[string]any{"type": "text", "text": strings.Repeat("x", 200<<10)}}})
+		case "hello":
+			text, _ := json.Marshal(map[string]any{"hello": c.Hello, "values": values, "pid": os.Getpid()})
+			return json.Marshal(map[string]any{"content": []any{map[string]any{"type": "text", "text": string(text)}}})
+		}
+		return json.RawMessage(`{"content":[]}`), nil
+	}})
+	defer srv.Close()
+	srv.SetCatalog(mcpserver.Catalog{Tools: []json.RawMessage{json.RawMessage(`{"name":"echo","inputSchema":{"type":"object"}}`)}})
+	_ = srv.ServeIO(ctx, c, c)
+	return false
+}
+
+// place is a folder with the programs mcptrack-attach and mcptrack, and one for the socket.
+type place struct {
+	*testing.T
+	program, dir string
+	env          []string
+}
+
+// newPlace builds mcptrack-attach as it is released.
+func newPlace(t *testing.T) *place {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("it builds the program")
+	}
+	bin := t.TempDir()
+	p := &place{T: t, program: filepath.Join(bin, "mcptrack-attach")}
+	// The path of a socket is short, and that of t.TempDir may be long.
+	var err error
+	if p.dir, err = os.MkdirTemp("", "attach"); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", p.program, ".").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(self, filepath.Join(bin, "mcptrack")); err != nil {
+		t.Fatal(err)
+	}
+	p.env = []string{"MCPTRACK_SOCKET=" + filepath.Join(p.dir, "s"), "HOME=" + p.dir, "PATH=" + os.Getenv("PATH"), "WANTED=yes", "SECRET=no"}
+	t.Cleanup(func() {
+		p.stop()
+		for line := range strings.Lines(p.file("starts")) { // those that did not stop
+			if pid, err := strconv.Atoi(strings.TrimSpace(line)); err == nil {
+				_ = syscall.Kill(pid, syscall.SIGKILL)
+			}
+		}
+		_ = os.RemoveAll(p.dir)
+	})
+	return p
+}
+
+func (p *place) file(name string) string {
+	b, _ := os.ReadFile(filepath.Join(p.dir, name)) // empty if there is none
+	return string(b)
+}
+
+func (p *place) lookup(key string) (string, bool) {
+	for _, e := range p.env {
+		if value, ok := strings.CutPrefix(e, key+"="); ok {
+			return value, true
+		}
+	}
+	return "", false
+}
+
+func (p *place) client() *wire.Client {
+	return &wire.Client{Socket: filepath.Join(p.dir, "s"), LookupEnv: p.lookup}
+}
+
+func (p *place) stop() {
+	conn, _, err := p.client().Open(context.Background(), wire.Hello{Purpose: wire.Stop})
+	if err == nil {
+		_, _ = io.Copy(io.Discard, conn)
+		_ = conn.Close()
+	}
+}
+
+// session is a running mcptrack-attach.
+type session struct {
+	*testing.T
+	cmd    *exec.Cmd
+	in     io.WriteCloser
+	out    *bufio.Reader
+	stderr bytes.Buffer // after end
+}
+
+func (p *place) attach(args ...string) *session {
+	p.Helper()
+	s := &session{T: p.T, cmd: exec.CommandContext(p.Context(), p.program, args...)}
+	s.cmd.Env, s.cmd.Dir, s.cmd.Stderr = p.env, p.dir, &s.stderr
+	var err error
+	if s.in, err = s.cmd.StdinPipe(); err != nil {
+		p.Fatal(err)
+	}
+	out, err := s.cmd.StdoutPipe()
+	if err != nil {
+		p.Fatal(err)
+	}
+	s.out = bufio.NewReader(out)
+	if err := s.cmd.Start(); err != nil {
+		p.Fatal(err)
+	}
+	return s
+}
+
+func (s *session) says(line string) {
+	s.Helper()
+	if _, err := io.WriteString(s.in, line+"\n"); err != nil {
+		s.Fatal(err)
+	}
+}
+
+func (s *session) hears(parts ...string) string {
+	s.Helper()
+	line, err := s.out.ReadString('\n')
+	if err != nil || slices.ContainsFunc(parts, func(part string) bool { return !strings.Contains(line, part) }) {
+		_ = s.cmd.Process.Kill()
+		_ = s.cmd.Wait()
+		s.Fatalf("the client received %q, %v; want %q; stderr: %s", line, err, parts, s.stderr.String())
+	}
+	return line
+}
+
+// end waits for the end of the program and returns its exit code.
+func (s *session) end() int {
+	_ = s.in.Close()
+	_, _ = io.Copy(io.Discard, s.out)
+	_ = s.cmd.Wait()
+	return s.cmd.ProcessState.ExitCode()
+}
+
+func call(id int, tool string) string {
+	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":%q}}`, id, tool)
+}
+
+const initialize = `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`
+
+func (s *session) begin() {
+	s.Helper()
+	s.says(initialize)
+	s.hears(`"id":0`, "protocolVersion")
+	s.says(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+}
+
+func TestTheProgramStartsADaemonAndServesAClient(t *testing.T) {
+	p := newPlace(t)
+	s := p.attach("files", "--config", "some.json")
+	s.begin()
+	s.says(call(1, "hello"))
+	got := s.hears(`"id":1`)
+	for _, want := range []string{`\"server\":\"files\"`, `/some.json\"`, `\"WANTED\":\"yes\"`, `\"purpose\":\"attach\"`} {
+		if !strings.Contains(got, want) {
+			t.Errorf("the daemon received %s, without %s", got, want)
+		}
+	}
+	if strings.Contains(got, "SECRET") {
+		t.Errorf("the daemon received what it did not ask for: %s", got)
+	}
+	s.says(call(2, "echo") + "\n" + call(3, "echo"))
+	if code := s.end(); code != 0 || s.stderr.Len() > 0 {
+		t.Errorf("exit code %d: %s", code, s.stderr.String())
+	}
+	env := p.file("environment")
+	if strings.Contains(env, "SECRET") || strings.Contains(env, "WANTED") || !strings.Contains(env, "\nfolder=/") || !strings.Contains(env, "HOME="+p.dir) {
+		t.Errorf("the environment of the daemon: %s", env)
+	}
+}
+
+func TestAnswersFollowTheEndOfInput(t *testing.T) {
+	p := newPlace(t)
+	s := p.attach()
+	s.says(initialize + "\n" + call(1, "echo"))
+	_ = s.in.Close()
+	s.hears(`"id":0`)
+	s.hears(`"id":1`)
+	if code := s.end(); code != 0 {
+		t.Errorf("exit code %d: %s", code, s.stderr.String())
+	}
+}
+
+func TestManyClientsStartOneDaemon(t *testing.T) {
+	p := newPlace(t)
+	var sessions []*session
+	for range 50 {
+		sessions = append(sessions, p.attach())
+	}
+	for _, s := range sessions {
+		s.begin()
+	}
+	for _, s := range sessions {
+		if code := s.end(); code != 0 {
+			t.Errorf("exit code %d: %s", code, s.stderr.String())
+		}
+	}
+	if starts := p.file("starts"); strings.Count(starts, "\n") != 1 {
+		t.Errorf("daemons started: %s", starts)
+	}
+}
+
+func TestAClientSurvivesItsDaemon(t *testing.T) {
+	p := newPlace(t)
+	s := p.attach()
+	s.begin()
+	for i := range 3 {
+		s.says(call(10*i+1, "wait"))
+		s.says(call(10*i+2, "echo"))
+		s.hears(fmt.Sprintf(`"id":%d,"result"`, 10*i+2))
+		starts := strings.Fields(p.file("starts"))
+		pid, err := strconv.Atoi(starts[len(starts)-1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		s.hears(fmt.Sprintf(`"id":%d,`, 10*i+1), "may have been executed")
+		s.says(call(10*i+3, "echo"))
+		s.hears(fmt.Sprintf(`"id":%d,"result"`, 10*i+3))
+	}
+	if code := s.end(); code != 0 {
+		t.Errorf("exit code %d: %s", code, s.stderr.String())
+	}
+	if got := s.stderr.String(); strings.Count(got, "connection to the daemon was lost") != 3 {
+		t.Errorf("stderr: %s", got)
+	}
+}
+
+func TestANewerClientReplacesTheDaemon(t *testing.T) {
+	p := newPlace(t)
+	if err := os.WriteFile(filepath.Join(p.dir, "version"), []byte("v1.0.0"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := p.attach()
+	s.begin()
+	if err := os.WriteFile(filepath.Join(p.dir, "version"), []byte("v1.2.0"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	client := p.client()
+	client.Program, client.Build = filepath.Join(filepath.Dir(p.program), "mcptrack"), wire.Build{Version: "v1.1.0"}
+	var replacing sync.WaitGroup
+	for range 5 {
+		replacing.Go(func() {
+			if err := client.Replace(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	replacing.Wait()
+	s.says(call(1, "echo"))
+	s.hears(`"id":1`)
+	if starts := p.file("starts"); strings.Count(starts, "\n") != 2 {
+		t.Errorf("daemons started: %s", starts)
+	}
+	if code := s.end(); code != 0 {
+		t.Errorf("exit code %d: %s", code, s.stderr.String())
+	}
+}
+
+func TestARefusedClientSeesWhy(t *testing.T) {
+	p := newPlace(t)
+	s := p.attach("refused")
+	if code := s.end(); code != 3 {
+		t.Errorf("exit code %d", code)
+	}
+	if got, want := s.stderr.String(), "mcptrack-attach: the config is invalid\nhint: run mcptrack validate\n"; got != want {
+		t.Errorf("stderr: %q; want %q", got, want)
+	}
+}
+
+func TestWithoutADaemonTheServersStartForTheClient(t *testing.T) {
+	p := newPlace(t)
+	if err := os.WriteFile(filepath.Join(p.dir, "fails"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := p.attach("files", "--config=c.json")
+	s.says("input")
+	s.hears(`["gateway" "--stdio" "--all" "--server" "files" "--config" "c.json"]`)
+	s.hears("input")
+	if code := s.end(); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	if got := s.stderr.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "daemon logs") {
+		t.Errorf("stderr: %s", got)
+	}
+}
+
+func TestSignalsEndTheProgram(t *testing.T) {
+	p := newPlace(t)
+	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGPIPE} {
+		s := p.attach()
+		s.begin()
+		if err := s.cmd.Process.Signal(sig); err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.Copy(io.Discard, s.out)
+		if err := s.cmd.Wait(); err != nil || s.stderr.Len() > 0 {
+			t.Errorf("%s: %v, %s", sig, err, s.stderr.String())
+		}
+	}
+}
+
+// A daemon with another version of the handshake cannot be used.
+func TestADaemonOfAnotherProtocolIsNotUsed(t *testing.T) {
+	p := newPlace(t)
+	l, err := wire.Listen(filepath.Join(p.dir, "s"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = bufio.NewReader(conn).ReadString('\n')
+			_, _ = io.WriteString(conn, `{"mcptrack":9,"ok":true}`+"\n")
+			_ = conn.Close()
+		}
+	}()
+	s := p.attach()
+	s.hears(`["gateway" "--stdio" "--all"]`)
+	s.end()
+}
+
+// times returns how long a call takes.
+func (s *session) times(id int) time.Duration {
+	began := time.Now()
+	s.says(call(id, "echo"))
+	s.hears(fmt.Sprintf(`"id":%d,`, id))
+	return time.Since(began)
+}
+
+// TestTheProgramIsSmall checks the memory of the program, and measures its start and latency; see the
+// figures with -v. They depend on what else runs, so the test has no bounds for them.
+func TestTheProgramIsSmall(t *testing.T) {
+	p := newPlace(t)
+	p.attach().end() // starts the daemon
+	conn, _, err := p.client().Open(t.Context(), wire.Hello{Purpose: wire.Attach})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	direct := &session{T: t, in: conn, out: bufio.NewReader(conn)}
+	direct.begin()
+	began := time.Now()
+	s := p.attach()
+	s.begin()
+	started := time.Since(began)
+	// Both are measured by turns, because the load of the machine varies.
+	var through, without []time.Duration
+	for i := range 3000 {
+		without = append(without, direct.times(i+1))
+		through = append(through, s.times(i+1))
+	}
+	slices.Sort(through)
+	slices.Sort(without)
+	for i := range 50 {
+		s.says(call(10_000+i, "large"))
+		s.hears(fmt.Sprintf(`"id":%d,`, 10_000+i))
+	}
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.cmd.Process.Pid))
+	if err != nil {
+		t.Skip("there is no /proc")
+	}
+	_, after, _ := strings.Cut(string(status), "VmHWM:")
+	kib, err := strconv.Atoi(strings.Fields(after)[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, percent := range []int{50, 90, 99} {
+		at := len(through) * percent / 100
+		t.Logf("a call at p%d: %s, without the program %s", percent, through[at], without[at])
+	}
+	t.Logf("peak RSS %d KiB, ready after %s", kib, started)
+	if kib > 8<<10 {
+		t.Errorf("the peak RSS is %d KiB", kib)
+	}
+	s.end()
+}
+
+func TestTheCommandLine(t *testing.T) {
+	getenv := func(key string) string { return map[string]string{"MCPTRACK_CONFIG": "env.json"}[key] }
+	for _, c := range []struct {
+		args string
+		want attach.Options
+		err  string
+	}{
+		{"", attach.Options{Config: "env.json"}, ""},
+		{"a --config c", attach.Options{Server: "a", Config: "c"}, ""},
+		{"--config=c a", attach.Options{Server: "a", Config: "c"}, ""},
+		{"--host cursor -- -a", attach.Options{Server: "-a", Host: "cursor"}, ""},
+		{"a b", attach.Options{}, "more than one"},
+		{"--config", attach.Options{}, "--config needs a value"},
+		{"--host= a", attach.Options{}, "--host needs a value"},
+		{"--host x --config y", attach.Options{}, "cannot be used together"},
+		{"--conf y", attach.Options{}, `unknown flag "--conf"`},
+	} {
+		opts, _, err := parse(strings.Fields(c.args), getenv)
+		if c.err != "" {
+			if err == nil || !strings.Contains(err.Error(), c.err) {
+				t.Errorf("%q: %v", c.args, err)
+			}
+		} else if err != nil || opts.Server != c.want.Server || opts.Config != c.want.Config || opts.Host != c.want.Host {
+			t.Errorf("%q: %+v, %v", c.args, opts, err)
+		}
+	}
+	for line := range strings.Lines(usage) {
+		if len(line) > 81 {
+			t.Errorf("the help is wider than 80 columns: %s", line)
+		}
+	}
+}
+
+// TestImports: what these packages initialize would take memory in every session.
+func TestImports(t *testing.T) {
+	for _, system := range []string{"linux", "darwin", "windows"} {
+		cmd := exec.Command("go", "list", "-deps", ".")
+		cmd.Env = append(os.Environ(), "GOOS="+system, "CGO_ENABLED=0")
+		out, err := cmd.Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		linked := strings.Fields(string(out))
+		if !slices.Contains(linked, "net") {
+			t.Errorf("%s: %d packages", system, len(linked))
+		}
+		for _, pkg := range []string{"net/http", "crypto/tls", "log/slog", "text/template", "html/template", "regexp"} {
+			if slices.Contains(linked, pkg) {
+				t.Errorf("%s: %s is linked", system, pkg)
+			}
+		}
+	}
+}

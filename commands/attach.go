@@ -1,0 +1,75 @@
+package commands
+
+import (
+	"context"
+	"errors"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mcptrack/mcptrack/commands/gateway"
+	"github.com/mcptrack/mcptrack/commands/internal/cli"
+	"github.com/mcptrack/mcptrack/core/daemon/attach"
+	"github.com/mcptrack/mcptrack/core/daemon/wire"
+)
+
+func newAttach(env *cli.Env, g *cli.Globals) *cobra.Command {
+	return &cobra.Command{
+		Use:   "attach [SERVER]",
+		Short: "Serve an MCP client on stdio through the daemon",
+		Long: `Serves one MCP client on standard input and output through the mcptrack daemon, which it
+starts if necessary. All clients of the daemon share the servers: each runs once. With
+SERVER only that server is served, and its names stay unchanged; otherwise all servers
+of the config are. When the daemon ends, attach connects to the next one; a call in
+progress then fails and is not repeated. If it cannot use a daemon, it says so and runs
+mcptrack gateway --stdio instead.
+
+The program mcptrack-attach does the same with less memory. The daemon learns the working
+directory, PATH, and the environment variables that the config names.
+
+Exit codes: 0 the client disconnected; 1 failed; 2 wrong usage; 3 the config is missing,
+invalid or not approved.`,
+		Example: `  mcptrack attach
+  mcptrack attach github
+  mcptrack attach --config mcp-servers.json
+
+  # In the config of a host
+  {"mcpServers": {"github": {"command": "mcptrack-attach", "args": ["github"]}}}`,
+		Args: cli.Args(0, 1),
+		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+			if len(args) > 0 {
+				return nil, cobra.ShellCompDirectiveNoFileComp
+			}
+			return cli.Choices(cli.ServerNames(cli.ConfigForCompletion(env, g)), nil)
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			server := ""
+			if len(args) > 0 {
+				if server = args[0]; server == "" {
+					return cli.UsageHint("omit SERVER to serve all servers of the config", "SERVER is empty")
+				}
+			}
+			return runAttach(cmd.Context(), env, g, server)
+		},
+	}
+}
+
+func runAttach(ctx context.Context, env *cli.Env, g *cli.Globals, server string) error {
+	log := g.Logger(env)
+	opts := attach.Options{In: env.In, Out: env.Out, LookupEnv: env.LookupEnv, Build: wire.ThisBuild(env.Version), Program: env.Executable,
+		Server: server, Config: g.Config, Host: g.Host, Tell: func(text string) { log.Warn(text) }}
+	err := attach.Run(ctx, opts)
+	if err == nil || ctx.Err() != nil {
+		return nil
+	}
+	if none, ok := errors.AsType[*attach.NoDaemon](err); ok {
+		log.Warn(none.Error() + "; the servers are started for this client alone")
+		instead := gateway.Command(env, g)
+		instead.SilenceErrors, instead.SilenceUsage = true, true
+		instead.SetArgs(opts.Gateway())
+		return instead.ExecuteContext(ctx)
+	}
+	if refused, ok := errors.AsType[*wire.Refused](err); ok {
+		return &cli.Failure{Exit: max(refused.Exit, cli.ExitFailed), Code: refused.Code, Err: refused, Hint: refused.Hint}
+	}
+	return err
+}

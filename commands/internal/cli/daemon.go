@@ -1,0 +1,224 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/daemon/wire"
+	"github.com/mcptrack/mcptrack/core/printable"
+	"github.com/mcptrack/mcptrack/core/session"
+	"github.com/mcptrack/mcptrack/output/remote"
+)
+
+// handshakeTime limits a handshake with the daemon, which has read the config already.
+const handshakeTime = time.Second
+
+// daemonGone is how long a daemon whose API is in use may not answer. A restart takes less time.
+const daemonGone = 5 * time.Second
+
+// DaemonUse says how a command uses a running daemon.
+type DaemonUse struct {
+	// Own is why the command must not use the daemon, such as a flag for its own servers; empty if
+	// it may.
+	Own string
+	// Verbose prints to stderr whether the daemon is used.
+	Verbose bool
+	// Quiet keeps log records from the terminal, for a command with a full screen.
+	Quiet bool
+}
+
+// AddVerbose adds -v to a command that has no other use for it.
+func (u *DaemonUse) AddVerbose(cmd *cobra.Command) {
+	cmd.Flags().BoolVarP(&u.Verbose, "verbose", "v", false, "print to stderr whether a running daemon is used")
+}
+
+// say prints whether the daemon is used.
+func (u DaemonUse) say(env *Env, log *slog.Logger, format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	if u.Quiet {
+		return
+	}
+	if log.Info(text); u.Verbose {
+		fmt.Fprintln(env.Err, text)
+	}
+}
+
+// Own returns a reason for [DaemonUse] if the flags concern the command's own connections to servers,
+// and "" otherwise.
+func (c *ConnectFlags) Own() string {
+	switch {
+	case c.connectTimeout != defaultConnectTimeout:
+		return "--connect-timeout is set"
+	case len(c.limit) > 0:
+		return "--limit is set"
+	}
+	return ""
+}
+
+// ownServers returns why no command uses the daemon, or "" if commands may.
+func (g *Globals) ownServers(env *Env) string {
+	switch {
+	case g.noDaemon:
+		return "--no-daemon is set"
+	case g.demo:
+		return "--demo is set"
+	case g.trust, g.insecure, g.formatOf != "":
+		return "--trust, --insecure-config and --format concern only this command"
+	}
+	return ""
+}
+
+// reach connects to the user's daemon, if the command may use it and it follows the command's config.
+// It returns a nil connection otherwise.
+func (g *Globals) reach(ctx context.Context, env *Env, log *slog.Logger, use DaemonUse, hello wire.Hello) (net.Conn, wire.Answer) {
+	if own := cmp.Or(g.ownServers(env), use.Own); own != "" {
+		use.say(env, log, "not using a daemon: %s", own)
+		return nil, wire.Answer{}
+	}
+	conn, answer, err := g.open(ctx, env, hello)
+	switch {
+	case err != nil && ctx.Err() != nil:
+	case errors.Is(err, wire.ErrNoDaemon):
+		use.say(env, log, "not using a daemon: none is running")
+	case err != nil:
+		use.say(env, log, "not using the daemon: %s", printable.Reason(err, 300))
+	default:
+		use.say(env, log, "using the daemon (pid %d)", answer.PID)
+		return conn, answer
+	}
+	return nil, wire.Answer{}
+}
+
+// open performs the handshake with the user's daemon, which must follow the command's config.
+func (g *Globals) open(ctx context.Context, env *Env, hello wire.Hello) (net.Conn, wire.Answer, error) {
+	folder, err := os.Getwd()
+	if err != nil {
+		return nil, wire.Answer{}, err
+	}
+	hello.Folder, hello.Host, hello.Path, hello.Join = folder, g.Host, env.Getenv("PATH"), true
+	if g.Config != "" {
+		if hello.Config, err = filepath.Abs(g.Config); err != nil {
+			return nil, wire.Answer{}, err
+		}
+	}
+	socket, err := wire.Socket(env.LookupEnv)
+	if err != nil {
+		return nil, wire.Answer{}, err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, handshakeTime, fmt.Errorf("it did not answer within %s", handshakeTime))
+	defer cancel()
+	client := wire.Client{Socket: socket, LookupEnv: env.LookupEnv, Build: wire.ThisBuild(env.Version)}
+	return client.Open(ctx, hello)
+}
+
+// DialDaemon opens a session with a server over the daemon, which has connected to the server. It
+// returns nil if the command must connect to the server itself.
+func (g *Globals) DialDaemon(ctx context.Context, env *Env, log *slog.Logger, srv config.Server, opts session.Options) (*session.Session, error) {
+	use := DaemonUse{Quiet: true}
+	conn, _ := g.reach(ctx, env, log, use, wire.Hello{Purpose: wire.Attach, Server: srv.ID})
+	if conn == nil {
+		return nil, nil
+	}
+	limit := cmp.Or(srv.ConnectTimeout, defaultConnectTimeout)
+	dialling, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("the daemon did not answer within %s", limit))
+	defer cancel()
+	srv.Protocol = config.ProtocolModern // of the daemon
+	s, err := session.OverIO(dialling, conn, conn, srv, opts)
+	if err != nil && ctx.Err() == nil { // nothing was sent to the server
+		log.Info("not using the daemon", "err", err)
+		return nil, nil
+	}
+	return s, err
+}
+
+// A Daemon is the HTTP API of the running daemon, which is that of a serve-sse with the servers of
+// the command's config. The caller must call Close.
+type Daemon struct {
+	PID  int
+	http *http.Client
+	end  context.CancelCauseFunc // of the context that OpenDaemon returned
+
+	dial  func(ctx context.Context) (net.Conn, error)
+	mu    sync.Mutex // guards the fields below
+	first net.Conn   // from the first handshake; nil once it is in use
+	lost  time.Time  // when the daemon first did not answer; zero while it does
+}
+
+// ErrDaemonGone is the cause with which the context of a [Daemon] ends if the daemon has ended and no
+// other has taken its place.
+var ErrDaemonGone = errors.New("the daemon has ended")
+
+// OpenDaemon connects to the API of the user's daemon. It returns a nil Daemon if the command must do
+// without. The context that it returns ends with ErrDaemonGone soon after the daemon has ended, if a
+// reader of a feed tries to reconnect.
+func (g *Globals) OpenDaemon(ctx context.Context, env *Env, log *slog.Logger, use DaemonUse) (context.Context, *Daemon) {
+	hello := wire.Hello{Purpose: wire.HTTP}
+	conn, answer := g.reach(ctx, env, log, use, hello)
+	if conn == nil {
+		return ctx, nil
+	}
+	ctx, end := context.WithCancelCause(ctx)
+	d := &Daemon{PID: answer.PID, first: conn, end: end}
+	d.dial = func(ctx context.Context) (net.Conn, error) {
+		conn, _, err := g.open(ctx, env, hello)
+		return conn, err
+	}
+	d.http = &http.Client{
+		Transport:     &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return d.connect(ctx) }, MaxIdleConns: 4},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	return ctx, d
+}
+
+// connect returns the connection of the first handshake, or another one.
+func (d *Daemon) connect(ctx context.Context) (net.Conn, error) {
+	d.mu.Lock()
+	conn := d.first
+	d.first = nil
+	d.mu.Unlock()
+	if conn != nil {
+		return conn, nil
+	}
+	conn, err := d.dial(ctx)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	switch {
+	case err == nil:
+		d.lost = time.Time{}
+	case d.lost.IsZero():
+		d.lost = time.Now()
+	case time.Since(d.lost) > daemonGone:
+		d.end(ErrDaemonGone)
+	}
+	return conn, err
+}
+
+// Client returns a client for the API.
+func (d *Daemon) Client() remote.Client {
+	return remote.Client{Base: &url.URL{Scheme: "http", Host: "daemon"}, HTTP: d.http}
+}
+
+// Close closes the connections. Requests must have ended.
+func (d *Daemon) Close() {
+	d.http.CloseIdleConnections()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.first != nil {
+		_ = d.first.Close()
+		d.first = nil
+	}
+	d.end(nil)
+}
