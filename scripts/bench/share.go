@@ -86,6 +86,9 @@ func (b *bench) prepareShare(ctx context.Context) error {
 // share compares eight sessions of a host, in one folder and with ten published servers each, that
 // start the servers themselves, with eight that start mcptrack-attach.
 func (b *bench) share(ctx context.Context) error {
+	if err := b.readPrograms(ctx); err != nil {
+		return err
+	}
 	for range b.seldom() {
 		if err := b.shareDirect(ctx); err != nil {
 			return fmt.Errorf("direct: %w", err)
@@ -107,17 +110,32 @@ func (b *bench) share(ctx context.Context) error {
 	return nil
 }
 
+// readPrograms starts each server once, so that its files are in memory when it is measured.
+func (b *bench) readPrograms(ctx context.Context) error {
+	place, err := b.newPlace("")
+	if err != nil {
+		return err
+	}
+	s, _, err := openSession(ctx, place.folder, place.env, b.serverCommands(place))
+	return errors.Join(err, s.close(), reapOrphans(time.Now()))
+}
+
+// serverCommands returns the commands of the published servers.
+func (b *bench) serverCommands(p place) [][]string {
+	var argvs [][]string
+	for _, s := range publishedServers(p.folder) {
+		argvs = append(argvs, append([]string{b.serverProgram(s)}, s.args...))
+	}
+	return argvs
+}
+
 // shareDirect measures sessions that start the servers themselves.
 func (b *bench) shareDirect(ctx context.Context) (err error) {
 	place, err := b.newPlace("")
 	if err != nil {
 		return err
 	}
-	var argvs [][]string
-	for _, s := range publishedServers(place.folder) {
-		argvs = append(argvs, append([]string{b.serverProgram(s)}, s.args...))
-	}
-	sessions, err := b.openSessions(ctx, place, argvs, "direct")
+	sessions, err := b.openSessions(ctx, place, b.serverCommands(place), "direct")
 	defer func() { err = errors.Join(err, closeAll(sessions), reapOrphans(time.Now())) }()
 	if err != nil {
 		return err
@@ -137,11 +155,11 @@ func (b *bench) shareDirect(ctx context.Context) (err error) {
 // shareAttached measures sessions that start mcptrack-attach, and with them open the memory of the
 // daemon and the command list.
 func (b *bench) shareAttached(ctx context.Context) (err error) {
-	servers := map[string]any{}
 	place, err := b.newPlace("daemon.sock")
 	if err != nil {
 		return err
 	}
+	servers := map[string]any{}
 	var names []string
 	for _, s := range publishedServers(place.folder) {
 		servers[s.name] = map[string]any{"command": b.serverProgram(s), "args": s.args}
@@ -337,7 +355,7 @@ func (b *bench) newPlace(socket string) (place, error) {
 	if err != nil {
 		return place{}, err
 	}
-	p := place{folder: filepath.Join(home, "project"), env: environment("HOME="+home, "XDG_RUNTIME_DIR="+home,
+	p := place{folder: filepath.Join(home, "project"), env: append(os.Environ(), "HOME="+home, "XDG_RUNTIME_DIR="+home,
 		"XDG_CONFIG_HOME=", "XDG_STATE_HOME=", "XDG_DATA_HOME=", "MCPTRACK_CONFIG=")}
 	if socket != "" {
 		p.env = append(p.env, "MCPTRACK_SOCKET="+filepath.Join(home, socket))
@@ -407,6 +425,8 @@ func (b *bench) daemonPID(ctx context.Context, p place) (int, error) {
 
 // stopDaemon stops the daemon and waits until it and its servers are gone.
 func (b *bench) stopDaemon(ctx context.Context, p place) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), goneLimit) // also if the bench is interrupted
+	defer cancel()
 	_, err := p.run(ctx, p.env, []string{b.mcptrack, "daemon", "stop"})
 	return errors.Join(err, reapOrphans(time.Now()))
 }

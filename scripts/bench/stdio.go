@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"os/exec"
 	"strings"
 	"sync"
@@ -170,6 +169,3 @@ func (s session) close() error {
 	wg.Wait()
 	return errors.Join(failed...)
 }
-
-// environment returns the variables of this process with others set.
-func environment(set ...string) []string { return append(os.Environ(), set...) }
