@@ -24,7 +24,7 @@ func TestFlagsAreTheSameEverywhere(t *testing.T) {
 		"nats":         "of gateway: for its own events",
 		"timeout":      "the default differs",
 		"token-file":   "of a serve-sse that is read, or of clients of a command that listens",
-		"verbose":      "of history and diff, which print no events: where versions come from",
+		"verbose":      "of commands that print no events: whether the daemon is used, or where versions come from",
 		"url":          "of inject: of an endpoint",
 	}
 	type form struct{ short, usage, kind string }

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/url"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -21,7 +20,6 @@ import (
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/session"
-	"github.com/mcptrack/mcptrack/output/api"
 	"github.com/mcptrack/mcptrack/output/document"
 	"github.com/mcptrack/mcptrack/output/table"
 )
@@ -113,7 +111,11 @@ func runList(ctx context.Context, env *cli.Env, g *cli.Globals, opts listOptions
 	}
 	beside, progress, stop := listProgress(env, g, len(servers))
 	defer stop()
-	reports, ok := opts.ofDaemon(ctx, env, g, servers, kinds)
+	use := opts.daemon
+	if use.Own = opts.Own(); opts.kind == catalog.Events {
+		use.Own = "it does not know which events servers offer"
+	}
+	reports, ok := askDaemon(ctx, env, g, use, servers, kinds)
 	if !ok {
 		reports = session.Probe(ctx, servers, session.ProbeOptions{
 			Dial: env.Dial, Session: opts.SessionOptions(beside, g), Kinds: kinds, Tracked: opts.kind == "", Progress: progress})
@@ -146,107 +148,6 @@ func runList(ctx context.Context, env *cli.Env, g *cli.Globals, opts listOptions
 	}
 	return unreachable(reports, g.Format.Table() && opts.kind == "")
 }
-
-// ofDaemon returns the reports of a running daemon, sorted by id. ok is false if the command must
-// connect to the servers itself.
-func (o *listOptions) ofDaemon(ctx context.Context, env *cli.Env, g *cli.Globals, servers []config.Server, kinds []catalog.Kind) (reports []session.Report, ok bool) {
-	use, log := o.daemon, g.Logger(env)
-	if use.Own = o.Own(); o.kind == catalog.Events {
-		use.Own = "it does not know which events servers offer"
-	}
-	query := url.Values{}
-	for _, srv := range servers {
-		if srv.Unusable() == nil {
-			query.Add("server", srv.ID)
-		}
-	}
-	if len(query) == 0 {
-		return nil, false
-	}
-	if o.kind != "" {
-		query.Set("kind", string(o.kind))
-	}
-	ctx, daemon := g.OpenDaemon(ctx, env, log, use)
-	if daemon == nil {
-		return nil, false
-	}
-	defer daemon.Close()
-	var offers []api.Offer
-	client := daemon.Client()
-	err := client.Get(ctx, []string{"api", "offers"}, query, &offers)
-	for _, srv := range servers {
-		if err == nil {
-			var r session.Report
-			r, err = offered(srv, offers, kinds)
-			reports = append(reports, r)
-		}
-	}
-	if err != nil {
-		log.Info("not using the daemon", "err", err)
-		return nil, false
-	}
-	slices.SortFunc(reports, func(a, b session.Report) int { return strings.Compare(a.Server.ID, b.Server.ID) })
-	return reports, true
-}
-
-// offered returns the report for a server of a daemon. An error means that the daemon has another
-// view of the server than the command.
-func offered(srv config.Server, offers []api.Offer, kinds []catalog.Kind) (session.Report, error) {
-	r := session.Report{Server: srv, Lists: map[catalog.Kind]catalog.List{}, Err: srv.Unusable()}
-	if r.Err != nil {
-		return r, nil
-	}
-	i := slices.IndexFunc(offers, func(o api.Offer) bool { return o.ID == srv.ID })
-	if i < 0 {
-		return r, fmt.Errorf("it has no server %s", printable.Line(srv.ID, 128))
-	}
-	o := offers[i]
-	r.Info = session.Info{Transport: config.Transport(o.Transport), Era: session.Era(o.Era), ProtocolVersion: o.ProtocolVersion,
-		ServerName: o.ServerName, ServerVersion: o.ServerVersion, RawCapabilities: o.Capabilities}
-	switch o.State {
-	case event.Ready, event.Unsupported:
-	case event.NeedsAuth:
-		r.Err = loginError(o.Error)
-	case event.Disabled, event.Unconfigured, event.Unapproved, event.Stopping:
-		return r, fmt.Errorf("%s is %s there", printable.Line(srv.ID, 128), o.State.Words())
-	case event.Pending, event.Connecting:
-		if o.ProtocolVersion == "" {
-			r.Err = errors.New("not connected yet")
-		}
-	default:
-		r.Err = errors.New(o.Error)
-	}
-	if r.Err != nil {
-		r.Info = session.Info{}
-		return r, nil
-	}
-	if len(kinds) == 0 {
-		kinds = catalog.Kinds()
-	}
-	for _, kind := range kinds {
-		raws, ok := o.Offered[kind]
-		if !ok {
-			r.Err = fmt.Errorf("it did not list its %s", kind)
-			continue
-		}
-		items := make(catalog.List, len(raws))
-		for i, raw := range raws {
-			var err error
-			if items[i], err = catalog.NewItem(kind, raw); err != nil {
-				return r, err
-			}
-		}
-		r.Lists[kind] = items
-	}
-	r.Invalid = session.InvalidTools(r.Info, r.Lists[catalog.Tools])
-	return r, nil
-}
-
-// loginError is the error of a server that requires a login, as a daemon reports it.
-type loginError string
-
-func (e loginError) Error() string        { return string(e) }
-func (e loginError) Is(target error) bool { return target == session.ErrAuth }
 
 // withDisabled adds reports for the servers that are disabled in the config.
 func withDisabled(reports []session.Report, cfg *config.Config) []session.Report {

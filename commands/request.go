@@ -22,6 +22,7 @@ import (
 	"github.com/mcptrack/mcptrack/commands/internal/completion"
 	"github.com/mcptrack/mcptrack/core/atomicfile"
 	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/session"
 	"github.com/mcptrack/mcptrack/output/document"
@@ -80,8 +81,7 @@ func (r *requestFlags) ask(cmd *cobra.Command, env *cli.Env, g *cli.Globals, of 
 	opts := r.SessionOptions(beside, g)
 	opts.OneShot, opts.Logger = true, opts.Logger.With("server", printable.Line(of.server, 128))
 	ctx = session.WithProgress(ctx, report)
-	r.daemon.Own = r.Own()
-	s, err := g.DialDaemon(ctx, env, opts.Logger, r.daemon, servers[0], opts)
+	s, err := r.dialDaemon(ctx, env, g, servers[0], opts)
 	if s == nil && err == nil {
 		s, err = env.Dialer()(ctx, servers[0], opts)
 	}
@@ -118,6 +118,21 @@ func (r *requestFlags) ask(cmd *cobra.Command, env *cli.Env, g *cli.Globals, of 
 		f.Exit, f.Code = cli.ExitRefused, "refused"
 	}
 	return of.suggest(ctx, env, g, cfg.Path, s, f)
+}
+
+// dialDaemon opens a session with a server over a running daemon. It returns nil if the command must
+// connect to the server itself.
+func (r *requestFlags) dialDaemon(ctx context.Context, env *cli.Env, g *cli.Globals, srv config.Server, opts session.Options) (*session.Session, error) {
+	use := r.daemon
+	use.Own = r.Own()
+	reports, ok := askDaemon(ctx, env, g, use, []config.Server{srv}, []catalog.Kind{noKind}) // wakes the server
+	if !ok {
+		return nil, nil
+	}
+	if err := reports[0].Err; err != nil {
+		return nil, err
+	}
+	return g.DialDaemon(ctx, env, opts.Logger, srv, opts)
 }
 
 // suggest replaces the error for a refused request if the server does not list the given name: it

@@ -350,7 +350,7 @@ func runWatch(ctx context.Context, env *cli.Env, g *cli.Globals, opts watchOptio
 	if err != nil {
 		return err
 	}
-	if done, err := opts.ofDaemon(ctx, env, g, log, s, cfg); done {
+	if done, err := opts.ofDaemon(ctx, env, g, log, s, desired); done {
 		return err
 	}
 	if opts.since != "" {

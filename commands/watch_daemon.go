@@ -9,12 +9,15 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/mcptrack/mcptrack/commands/internal/cli"
 	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/engine"
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/eventstream"
+	"github.com/mcptrack/mcptrack/core/reload"
 	"github.com/mcptrack/mcptrack/output/remote"
 )
 
@@ -47,67 +50,175 @@ func (o *watchOptions) own(cfg, picked *config.Config) string {
 	case o.HoldCommands:
 		return "--no-exec-on-reload is set"
 	}
+	for _, about := range []event.Payload{event.ConfigReloaded{}, event.ConfigRejected{}} {
+		if len(o.Types) > 0 && o.Keep(&event.Event{Payload: about}) {
+			return "--type selects events about the config, which a daemon does not store"
+		}
+	}
 	return ownWatch(o.ConnectFlags, o.JournalFlags, cfg, picked)
 }
 
 // ofDaemon prints the events of a running daemon: first the newest states of the servers, and then
 // what happens. done is false if the command must follow the servers itself.
-func (o *watchOptions) ofDaemon(ctx context.Context, env *cli.Env, g *cli.Globals, log *slog.Logger, s *stream, cfg *config.Config) (done bool, err error) {
-	picked := o.selection().Of(cfg)
-	parent := ctx
-	ctx, daemon := g.OpenDaemon(ctx, env, log, cli.DaemonUse{Verbose: o.verbose, Own: o.own(cfg, picked)})
+func (o *watchOptions) ofDaemon(ctx context.Context, env *cli.Env, g *cli.Globals, log *slog.Logger, s *stream, desired engine.Desired) (done bool, err error) {
+	own := o.own(desired.Config, o.selection().Of(desired.Config))
+	following, daemon := g.OpenDaemon(ctx, env, log, cli.DaemonUse{Verbose: o.verbose, Own: own})
 	if daemon == nil {
 		return false, nil
 	}
 	defer daemon.Close()
-	client := daemon.Client()
-	s.texts = textsOf(ctx, client)
-	defer func() { s.texts = nil }()
+	w := &daemonWatch{watchOptions: o, log: log, client: daemon.Client(), stream: s, cfg: desired.Config, changed: make(chan struct{}, 1)}
+	s.texts = textsOf(following, w.client)
 	keep := s.keep
 	s.keep = func(e *event.Event) bool {
-		_, follows := picked.Server(e.ServerID)
+		_, follows := w.picked().Server(e.ServerID)
 		return (follows || e.ServerID == "") && (keep == nil || keep(e))
 	}
-	defer func() { s.keep = keep }()
-
-	now, since, err := states(ctx, client, picked)
-	switch epoch, _, _ := event.ParseID(since); {
-	case err != nil:
-	case o.after.id != "" && !strings.HasPrefix(o.after.id, epoch+"-"):
-		log.Info("not using the daemon: the id of --since is from another log")
-		return false, nil
-	case o.since != "":
-		now, since = nil, cmp.Or(o.after.id, o.after.time.UTC().Format(time.RFC3339))
-	}
-	for _, x := range now {
-		if err == nil {
-			err = s.takeRemote(log, x)
-		}
-	}
-	if err == nil {
-		query := url.Values{"since": {since}}
-		for _, srv := range picked.Servers {
-			query.Add("server", srv.ID)
-		}
-		if len(picked.Servers) > maxNamed {
-			query.Del("server")
-		}
-		feed := client.Base.JoinPath("events")
-		feed.RawQuery = query.Encode()
-		err = remote.Follow(ctx, remote.FeedOptions{URL: feed.String(), Client: client.HTTP, Logger: log, MustConnect: true},
-			func(x eventstream.Event) error { return s.takeRemote(log, x) })
-	}
+	defer func() { s.keep, s.texts = keep, nil }()
+	err = w.run(following, desired.Follow)
 	_, unreachable := errors.AsType[*remote.UnreachableError](err)
 	_, status := errors.AsType[*remote.StatusError](err)
 	_, refused := errors.AsType[*remote.FeedRefusedError](err)
 	switch {
-	case parent.Err() != nil:
-	case errors.Is(context.Cause(ctx), cli.ErrDaemonGone), unreachable, status, refused, errors.Is(err, remote.ErrFeedEnded), errors.Is(err, remote.ErrNotServeSSE):
+	case ctx.Err() != nil:
+	case errors.Is(err, errOtherLog), errors.Is(err, errNotThere):
+		log.Info("not using the daemon", "err", err)
+		return false, nil
+	case errors.Is(context.Cause(following), cli.ErrDaemonGone), unreachable, status, refused, errors.Is(err, remote.ErrFeedEnded), errors.Is(err, remote.ErrNotServeSSE):
 		log.Warn("the daemon has ended; this process now follows the servers", "err", err)
 		o.since = "" // what is stored was printed
 		return false, nil
 	}
-	return true, s.outcome(parent, err)
+	return true, s.outcome(ctx, err)
+}
+
+var (
+	errOtherLog = errors.New("the id of --since is from another log")
+	errNotThere = errors.New("the daemon does not track all that is followed since the config changed")
+	// errConfig ends a feed because the config changed.
+	errConfig = errors.New("the config changed")
+)
+
+// daemonWatch prints the events of a daemon, and follows the config to know of which servers.
+type daemonWatch struct {
+	*watchOptions
+	log    *slog.Logger
+	client remote.Client
+	stream *stream
+	last   string // id of the last event that was received
+
+	// changed tells run that the config changed, or that there is an event about the config. Capacity
+	// 1, because one signal covers any number of changes; never closed.
+	changed chan struct{}
+
+	mu     sync.Mutex // guards the fields below
+	cfg    *config.Config
+	events []*event.Event // about the config, to be printed
+}
+
+func (w *daemonWatch) picked() *config.Config {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.selection().Of(w.cfg)
+}
+
+// run prints events until ctx ends or there is an error. follow follows the config.
+func (w *daemonWatch) run(ctx context.Context, follow *reload.Options) error {
+	if err := w.begin(ctx); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var reloading sync.WaitGroup
+	defer reloading.Wait()
+	defer cancel()
+	if follow != nil {
+		opts := *follow
+		opts.Current = w.cfg
+		opts.Apply = func(cfg *config.Config) { w.change(func() { w.cfg = cfg }) }
+		opts.Publish = func(e event.Event) { w.change(func() { w.events = append(w.events, &e) }) }
+		reloading.Go(func() { _ = reload.Run(ctx, opts) })
+	}
+	for {
+		feeding, end := context.WithCancelCause(ctx)
+		var watching sync.WaitGroup
+		watching.Go(func() {
+			select {
+			case <-w.changed:
+				end(errConfig)
+			case <-feeding.Done():
+			}
+		})
+		err := w.feed(feeding)
+		changed := errors.Is(context.Cause(feeding), errConfig)
+		end(nil)
+		watching.Wait()
+		if err != nil || !changed {
+			return err
+		}
+		w.mu.Lock()
+		cfg, events := w.cfg, w.events
+		w.events = nil
+		w.mu.Unlock()
+		if w.stream.raw == nil { // they have no id, because the daemon does not store them
+			err = w.stream.take(events)
+		}
+		if picked := w.picked(); err == nil && len(picked.Servers) > 0 && w.own(cfg, picked) != "" {
+			err = errNotThere
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// change changes the state of the config.
+func (w *daemonWatch) change(f func()) {
+	w.mu.Lock()
+	f()
+	w.mu.Unlock()
+	select {
+	case w.changed <- struct{}{}:
+	default:
+	}
+}
+
+// begin prints the newest states of the servers, unless --since says where to begin.
+func (w *daemonWatch) begin(ctx context.Context) error {
+	now, since, err := states(ctx, w.client, w.picked())
+	if err != nil {
+		return err
+	}
+	epoch, _, _ := event.ParseID(since) // fails if the log is not open, and then no id is from it
+	switch {
+	case w.after.id != "" && !strings.HasPrefix(w.after.id, epoch+"-"):
+		return errOtherLog
+	case w.since != "":
+		w.last = cmp.Or(w.after.id, w.after.time.UTC().Format(time.RFC3339))
+		return nil
+	}
+	w.last = since
+	for _, x := range now {
+		if err := w.stream.takeRemote(w.log, x); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// feed prints the events after the last one until ctx ends.
+func (w *daemonWatch) feed(ctx context.Context) error {
+	query := url.Values{"since": {w.last}}
+	if picked := w.picked().Servers; len(picked) <= maxNamed {
+		for _, srv := range picked {
+			query.Add("server", srv.ID)
+		}
+	}
+	feed := w.client.Base.JoinPath("events")
+	feed.RawQuery = query.Encode()
+	return remote.Follow(ctx, remote.FeedOptions{URL: feed.String(), Client: w.client.HTTP, Logger: w.log, MustConnect: true}, func(x eventstream.Event) error {
+		w.last = cmp.Or(x.ID, w.last)
+		return w.stream.takeRemote(w.log, x)
+	})
 }
 
 // maxNamed limits the servers that are named in the query of a feed.

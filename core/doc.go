@@ -46,6 +46,7 @@
 //	tracker/internal/coalesce     decides when to read a resource and what to publish about it
 //	tracker/internal/eventsource  follows the MCP Events that a server sends
 //	history    the versions of a resource, from its events
+//	journal/scoped  shows the events of some servers under other ids
 //	journal/internal/storing  the queue, health and lifetime that both stored logs share
 //
 // Serving MCP:

@@ -16,9 +16,9 @@ import (
 	"io/fs"
 	"log/slog"
 	"net"
-	"net/http"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"time"
 
@@ -26,26 +26,18 @@ import (
 	"gopkg.in/natefinch/lumberjack.v2"
 
 	"github.com/mcptrack/mcptrack/commands/internal/cli"
-	"github.com/mcptrack/mcptrack/core/cache"
-	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/daemon"
 	"github.com/mcptrack/mcptrack/core/daemon/wire"
 	"github.com/mcptrack/mcptrack/core/engine"
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/gateway"
-	"github.com/mcptrack/mcptrack/core/journal"
-	"github.com/mcptrack/mcptrack/core/journal/scoped"
 	"github.com/mcptrack/mcptrack/core/machine"
 	"github.com/mcptrack/mcptrack/core/mcpserver"
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/secretfile"
 	"github.com/mcptrack/mcptrack/core/session"
-	"github.com/mcptrack/mcptrack/core/status"
 	"github.com/mcptrack/mcptrack/core/tracker"
-	"github.com/mcptrack/mcptrack/output/api"
-	"github.com/mcptrack/mcptrack/output/dashboard"
-	"github.com/mcptrack/mcptrack/output/feed"
 	"github.com/mcptrack/mcptrack/output/lines"
 	"github.com/mcptrack/mcptrack/output/serverlog"
 )
@@ -59,9 +51,10 @@ type options struct {
 	cli.ConnectFlags
 	cli.JournalFlags
 	cli.RetentionFlags
-	idle    time.Duration
-	started bool // by a client
-	replace bool // the running daemon
+	idle     time.Duration
+	started  bool // by a client
+	replace  bool // the running daemon
+	detached bool // no descendant of the client
 }
 
 // Command returns the daemon command.
@@ -109,8 +102,10 @@ Exit codes: 0 stopped, or idle; 1 failed, or another daemon is running; 2 wrong 
 	opts.AddServing(cmd)
 	f.BoolVar(&opts.started, "started", false, "a client started this process: log to the file that daemon logs shows")
 	f.BoolVar(&opts.replace, "replace", false, "take over from the running daemon")
-	_ = f.MarkHidden("started")
-	_ = f.MarkHidden("replace")
+	f.BoolVar(&opts.detached, "detached", false, "this process is no descendant of the client")
+	for _, internal := range []string{"started", "replace", "detached"} {
+		_ = f.MarkHidden(internal)
+	}
 	cmd.AddCommand(newStatus(env, g), newStop(env, g), newLogs(env, g))
 	return cmd
 }
@@ -135,6 +130,21 @@ const keptContent = 256 << 20
 const window = 200 * time.Millisecond
 
 func run(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) error {
+	build := wire.ThisBuild(env.Version)
+	socket, err := wire.Socket(env.LookupEnv)
+	if err != nil {
+		return err
+	}
+	if (opts.started || opts.replace) && !opts.detached && runtime.GOOS != "windows" {
+		flags := []string{"--detached", "--started"}
+		if opts.replace {
+			flags = append(flags, "--replace")
+		}
+		ctx, cancel := context.WithTimeout(ctx, handoverTime)
+		defer cancel()
+		client := wire.Client{Socket: socket, LookupEnv: env.LookupEnv, Build: build, Program: env.Executable}
+		return client.Detach(ctx, flags...)
+	}
 	shown, closeLog, err := opts.logger(env, g)
 	if err != nil {
 		return err
@@ -151,11 +161,6 @@ func run(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) error 
 	if err != nil {
 		return err
 	}
-	socket, err := wire.Socket(env.LookupEnv)
-	if err != nil {
-		return err
-	}
-	build := wire.ThisBuild(env.Version)
 	lock, ln, err := opts.takeSocket(ctx, env, socket, build)
 	if err != nil {
 		return err
@@ -183,9 +188,7 @@ func run(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) error 
 		Engine: e, Build: build, Socket: socket, Key: key, Idle: opts.idle, Logger: log,
 		Open:    func(ctx context.Context, c daemon.Client) (daemon.Source, error) { return open(ctx, env, g, log, c) },
 		Gateway: gatewayOptions(env, sessions, key, log),
-		HTTP: func(v *daemon.View) (http.Handler, func(context.Context) error) {
-			return serveAPI(v, stored, e.Tracker(), env.Version, kept.Lines, log)
-		},
+		HTTP:    serveEvents(e, env.Version, kept.Lines, log),
 		Memory: func(pids []int) map[int]int64 {
 			used, err := machine.Memory(context.WithoutCancel(ctx), pids)
 			if err != nil {
@@ -226,7 +229,7 @@ const handoverTime = 30 * time.Second
 // takeSocket takes the lock and the socket of the user's daemon. With --replace it first asks the
 // running daemon to hand over.
 func (o *options) takeSocket(ctx context.Context, env *cli.Env, socket string, build wire.Build) (*wire.Lock, net.Listener, error) {
-	lock, err := wire.Acquire(ctx, socket, false)
+	lock, err := o.acquire(ctx, socket)
 	switch {
 	case errors.Is(err, wire.ErrRunning) && o.replace:
 		if lock, err = o.handover(ctx, env, socket, build); err != nil {
@@ -243,6 +246,18 @@ func (o *options) takeSocket(ctx context.Context, env *cli.Env, socket string, b
 		return nil, nil, err
 	}
 	return lock, ln, nil
+}
+
+// startTime limits how long a daemon that a client started waits for one that is ending.
+const startTime = 10 * time.Second
+
+func (o *options) acquire(ctx context.Context, socket string) (*wire.Lock, error) {
+	if !o.started || o.replace {
+		return wire.Acquire(ctx, socket, false)
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, startTime, wire.ErrRunning)
+	defer cancel()
+	return wire.Acquire(ctx, socket, true)
 }
 
 // handover asks the running daemon to hand over, and waits until it has closed its log. Before, this
@@ -307,26 +322,6 @@ func gatewayOptions(env *cli.Env, sessions session.Options, key []byte, log *slo
 	return gateway.Options{Dial: env.Dial, Session: sessions, Key: key, Logger: log,
 		Serve: mcpserver.Options{Name: "mcptrack", Title: "mcptrack", Version: env.Version, Logger: log}}
 }
-
-// serveAPI returns the HTTP API of a view: that of serve-sse, with the servers of the view under the
-// ids of its config.
-func serveAPI(v *daemon.View, stored journal.Log, t *tracker.Tracker, version string, lines func(string) []serverlog.Line, log *slog.Logger) (http.Handler, func(context.Context) error) {
-	served := api.New(api.Options{
-		Feed: feed.Options{Log: scoped.New(stored, v.Names), MaxClients: maxFeeds, Logger: log},
-		Dashboard: dashboard.Options{Version: version,
-			Snapshot: func() *status.Snapshot { return t.Snapshot().Renamed(v.Names()) },
-			Read: func(ctx context.Context, server, uri string, digest catalog.Digest) (cache.Resource, error) {
-				defer v.Demand(server)()
-				return t.Client(v.TrackedID(server)).CurrentResource(ctx, uri, digest)
-			},
-			Log: func(server string) []serverlog.Line { return lines(v.TrackedID(server)) }},
-		Demand: v.Demand,
-	})
-	return served.Handler(), served.Run
-}
-
-// maxFeeds limits the clients that read the feeds of one view simultaneously.
-const maxFeeds = 200
 
 // open reads the config of a client as a command in the client's folder would.
 func open(ctx context.Context, env *cli.Env, g *cli.Globals, log *slog.Logger, c daemon.Client) (daemon.Source, error) {

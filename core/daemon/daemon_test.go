@@ -209,7 +209,10 @@ func (w *world) setConfig(dir string, entries map[string]string) {
 		if !strings.Contains(members, `"env"`) {
 			members += `,"env":{"` + serverKey + `":"1"}`
 		}
-		list = append(list, fmt.Sprintf(`{"id":%q,"command":%q,"cwd":"/"%s}`, id, os.Args[0], members))
+		if !strings.Contains(members, `"command"`) {
+			members += fmt.Sprintf(`,"command":%q`, os.Args[0])
+		}
+		list = append(list, fmt.Sprintf(`{"id":%q,"cwd":"/"%s}`, id, members))
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -298,16 +301,28 @@ func (w *world) until(what string, condition func() bool) {
 func TestSharing(t *testing.T) {
 	w := start(t, nil)
 	env := `"env":{"` + serverKey + `":"1","TOKEN":"${env:TOKEN}"}`
-	here := w.folder(map[string]string{"a": "", "machine": `"shared":"machine"`, "own": `"shared":false`, "token": env})
+	here := w.folder(map[string]string{"a": "", "machine": `"shared":"machine"`, "own": `"shared":false`, "token": env, "script": `"command":"script"`})
 	there := w.folder(map[string]string{"a": "", "machine": `"shared":"machine"`, "own": `"shared":false`, "token": env})
 	pid := func(server string, hello wire.Hello, vars map[string]string) string {
 		hello.Server = server
 		return w.call(w.client(hello, vars, session.Options{}), "pid", nil)
 	}
 	first, second, other := wire.Hello{Folder: here, Client: "1"}, wire.Hello{Folder: here, Client: "2"}, wire.Hello{Folder: there, Client: "3"}
-	programs := t.TempDir()
-	if err := os.WriteFile(filepath.Join(programs, "node"), nil, 0o700); err != nil {
-		t.Fatal(err)
+	// programs creates a folder with one of the programs that start the server "script".
+	programs := func(name string) string {
+		text := map[string]string{"script": "#!/usr/bin/env runner\n", "runner": "#!/bin/sh\nexec '" + os.Args[0] + "'\n", "other": "#!/bin/sh\n"}[name]
+		dir := t.TempDir()
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		return dir
+	}
+	path := programs("script") + ":" + programs("runner") + ":" + os.Getenv("PATH")
+	first.Path, second.Path, other.Path = path, path, path
+	withProgram := func(name string) wire.Hello {
+		hello := second
+		hello.Path = programs(name) + ":" + path
+		return hello
 	}
 	secret := func(value string) map[string]string { return map[string]string{"TOKEN": value} }
 	for _, c := range []struct {
@@ -324,8 +339,9 @@ func TestSharing(t *testing.T) {
 		{"same token", "token", first, second, secret("x"), secret("x"), true},
 		{"other token", "token", first, second, secret("x"), secret("y"), false},
 		{"other token in the environment only", "a", first, second, secret("x"), secret("y"), true},
-		{"other PATH with the same programs", "a", first, wire.Hello{Folder: here, Client: "2", Path: os.Getenv("PATH") + ":/nowhere"}, nil, nil, true},
-		{"other PATH with another node", "a", first, wire.Hello{Folder: here, Client: "2", Path: programs + ":" + os.Getenv("PATH")}, nil, nil, false},
+		{"other PATH with another command", "script", first, withProgram("script"), nil, nil, false},
+		{"other PATH with another interpreter", "script", first, withProgram("runner"), nil, nil, false},
+		{"other PATH with another program", "script", first, withProgram("other"), nil, nil, true},
 	} {
 		if a, b := pid(c.server, c.a, c.envA), pid(c.server, c.b, c.envB); (a == b) != c.shared {
 			t.Errorf("%s: processes %s and %s", c.name, a, b)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"os"
@@ -22,7 +23,9 @@ func (d *Daemon) serve(ctx context.Context, raw net.Conn) {
 	defer func() { _ = raw.Close() }()
 	c, err := wire.Accept(ctx, raw, d.opts.Build)
 	if err != nil {
-		d.opts.Logger.Info("a connection was refused", "err", err)
+		if !errors.Is(err, io.EOF) { // a client that only tries whether somebody listens
+			d.opts.Logger.Info("a connection was refused", "err", err)
+		}
 		return
 	}
 	switch c.Hello.Purpose {
@@ -52,9 +55,6 @@ func (d *Daemon) serveView(ctx context.Context, c *wire.Conn) {
 	var v *View
 	if err == nil && c.Hello.Purpose == wire.HTTP && d.opts.HTTP == nil {
 		err = &wire.Refused{Code: "purpose", Message: "this daemon serves no events"}
-	}
-	if err == nil && c.Hello.Join && !d.follows(source.Config.Path) {
-		err = &wire.Refused{Code: wire.NotFollowed, Message: "it does not follow " + printable.Line(source.Config.Path, 200)}
 	}
 	if err == nil {
 		v, err = d.enter(c.Hello, source, env)
@@ -154,7 +154,11 @@ func (v *View) attach(ctx context.Context, c *wire.Conn) error {
 	defer tasks.Wait()
 	defer cancel(nil)
 	out := &lines{conn: c}
-	tasks.Go(func() { v.reportLists(serving, out) })
+	first := hashes(v.gw)
+	if err := out.report(first); err != nil {
+		return err
+	}
+	tasks.Go(func() { v.reportLists(serving, out, first) })
 	tasks.Go(func() {
 		select {
 		case <-serving.Done():
@@ -171,22 +175,16 @@ func (v *View) attach(ctx context.Context, c *wire.Conn) error {
 	return v.gw.Server().ServeIO(serving, &untilStopped{c, ctx}, out)
 }
 
-// reportLists tells the client's relay which lists it is about to see, so that the relay can tell
-// after a reconnect whether they differ.
-func (v *View) reportLists(ctx context.Context, out *lines) {
-	type control struct {
-		Lists map[string]string `json:"lists"`
-	}
+// reportLists tells the client's relay which lists the client is about to see, so that the relay can
+// tell after a reconnect whether they differ. first contains the lists that it was told.
+func (v *View) reportLists(ctx context.Context, out *lines, first map[string]string) {
 	for {
 		lists, next := v.current()
-		if lists != nil {
-			line, err := json.Marshal(map[string]control{"mcptrack": {lists}})
-			if err != nil {
-				panic(err) // a map of strings
-			}
-			if _, err := out.Write(append(line, '\n')); err != nil {
+		if lists != nil && !maps.Equal(lists, first) {
+			if out.report(lists) != nil {
 				return
 			}
+			first = nil
 		}
 		select {
 		case <-ctx.Done():
@@ -194,6 +192,19 @@ func (v *View) reportLists(ctx context.Context, out *lines) {
 		case <-next:
 		}
 	}
+}
+
+// report writes a line for the relay.
+func (l *lines) report(lists map[string]string) error {
+	type control struct {
+		Lists map[string]string `json:"lists"`
+	}
+	line, err := json.Marshal(map[string]control{"mcptrack": {lists}})
+	if err != nil {
+		panic(err) // a map of strings
+	}
+	_, err = l.Write(append(line, '\n'))
+	return err
 }
 
 // lines writes whole lines from several goroutines.

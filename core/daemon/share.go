@@ -6,6 +6,8 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"io"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -46,8 +48,8 @@ const idDigits = 12
 // shared. key prevents others from guessing secrets from ids; with the same key, a server has the
 // same id after a restart.
 //
-// Two terminals rarely have exactly the same PATH. What counts is therefore which programs a command
-// finds there: itself, and the interpreters and launchers that servers are written for.
+// Two terminals rarely have exactly the same PATH. What counts is therefore which programs start the
+// server; see programs.
 func trackedID(key []byte, srv *config.Server, hello wire.Hello) string {
 	id := identity{
 		Transport: srv.Transport, Fallback: srv.Fallback, Command: srv.Command, Args: srv.Args, Env: revealed(srv.Env), Dir: srv.Dir,
@@ -77,22 +79,65 @@ func trackedID(key []byte, srv *config.Server, hello wire.Hello) string {
 	return srv.ID + "~" + hex.EncodeToString(mac.Sum(nil))[:idDigits]
 }
 
-// programs returns the files that a PATH provides for a command and for the programs that run
-// servers.
+// programs returns the files that a PATH provides for a command: its own, that of the interpreter in
+// its first line (#!/usr/bin/env node), and for uv those of Python.
 func programs(path, command string) map[string]string {
 	found := map[string]string{}
-	for _, name := range []string{command, "node", "npx", "bun", "deno", "python", "python3", "uv", "uvx", "docker", "podman", "java", "dotnet", "ruby"} {
-		for _, dir := range filepath.SplitList(path) {
-			if !filepath.IsAbs(dir) || strings.ContainsAny(name, `/\`) {
-				continue
-			}
-			if file, err := exec.LookPath(filepath.Join(dir, name)); err == nil {
-				found[name] = file
-				break
-			}
+	names := []string{command}
+	if base := filepath.Base(command); base == "uv" || base == "uvx" {
+		names = append(names, "python3", "python")
+	}
+	for len(names) > 0 && len(found) < maxPrograms {
+		name := names[0]
+		names = names[1:]
+		file := fileOf(path, name)
+		if file == "" || found[name] != "" {
+			continue
+		}
+		found[name] = file
+		if interpreter := interpreterOf(file); interpreter != "" {
+			names = append(names, interpreter)
 		}
 	}
 	return found
+}
+
+// maxPrograms limits a chain of interpreters.
+const maxPrograms = 8
+
+// fileOf returns the file of a program, or "" if there is none.
+func fileOf(path, name string) string {
+	if strings.ContainsAny(name, `/\`) {
+		return name
+	}
+	for _, dir := range filepath.SplitList(path) {
+		if file, err := exec.LookPath(filepath.Join(dir, name)); err == nil && filepath.IsAbs(dir) {
+			return file
+		}
+	}
+	return ""
+}
+
+// interpreterOf returns the name of the interpreter that env looks up in PATH to run a script, or "".
+func interpreterOf(file string) string {
+	f, err := os.Open(file)
+	if err != nil {
+		return ""
+	}
+	defer func() { _ = f.Close() }()
+	start := make([]byte, 256)
+	n, _ := io.ReadFull(f, start) // a short file is no error
+	line, _, _ := strings.Cut(string(start[:n]), "\n")
+	words := strings.Fields(strings.TrimPrefix(line, "#!"))
+	if !strings.HasPrefix(line, "#!") || len(words) < 2 || filepath.Base(words[0]) != "env" {
+		return ""
+	}
+	for _, word := range words[1:] {
+		if !strings.HasPrefix(word, "-") && !strings.Contains(word, "=") {
+			return word
+		}
+	}
+	return ""
 }
 
 func revealed(secrets map[string]config.Secret) map[string]string {

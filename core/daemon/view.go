@@ -97,9 +97,16 @@ func viewKey(hello wire.Hello, source Source, env map[string]string) string {
 
 // enter returns the view for a client, and counts the client. The caller must call leave.
 func (d *Daemon) enter(hello wire.Hello, source Source, env map[string]string) (*View, error) {
-	key := viewKey(hello, source, env)
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if hello.Join {
+		path, ok := d.joins(hello, source)
+		if !ok {
+			return nil, &wire.Refused{Code: wire.NotFollowed, Message: "the daemon does not follow this config"}
+		}
+		hello.Path = path
+	}
+	key := viewKey(hello, source, env)
 	v := d.views[key]
 	if v == nil {
 		var err error
@@ -118,16 +125,44 @@ func (d *Daemon) enter(hello wire.Hello, source Source, env map[string]string) (
 	return v, nil
 }
 
-// follows reports whether some client uses or used the config with the given path.
-func (d *Daemon) follows(path string) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+// joins returns the PATH with which a client's view has one of the servers of another view, or false
+// if there is none: the PATH of the client or, because terminals and hosts often have different ones,
+// that of a client in the same folder. d.mu must be held.
+func (d *Daemon) joins(hello wire.Hello, source Source) (path string, ok bool) {
+	known, paths := map[string]bool{}, []string{hello.Path}
 	for _, v := range d.views {
-		if v.source.Config.Path == path {
-			return true
+		if v.hello.Folder == hello.Folder && !slices.Contains(paths, v.hello.Path) {
+			paths = append(paths, v.hello.Path)
+		}
+		for _, srv := range v.servers {
+			known[srv.ID] = true
 		}
 	}
-	return false
+	slices.Sort(paths[1:])
+	for _, hello.Path = range paths {
+		for _, srv := range d.entries(hello, source, source.Config) {
+			if known[srv.ID] {
+				return hello.Path, true
+			}
+		}
+	}
+	return "", false
+}
+
+// entries returns the servers that a client's view has with a config, in its order. Their ID is that
+// of the tracker.
+func (d *Daemon) entries(hello wire.Hello, source Source, cfg *config.Config) []config.Server {
+	if source.Select != nil {
+		cfg = source.Select(cfg)
+	}
+	var entries []config.Server
+	for _, srv := range cfg.Servers {
+		if srv.Enabled {
+			srv.ID = trackedID(d.opts.Key, &srv, hello)
+			entries = append(entries, srv)
+		}
+	}
+	return entries
 }
 
 // leave ends what enter began.
@@ -259,18 +294,10 @@ func (v *View) follow(ctx context.Context) error {
 
 // apply sets the servers of the view. d.mu must be held.
 func (v *View) apply(cfg *config.Config) {
-	if v.source.Select != nil {
-		cfg = v.source.Select(cfg)
-	}
 	v.servers = map[string]config.Server{}
 	names := map[string]string{}
 	var exported []config.Server
-	for _, srv := range cfg.Servers {
-		if !srv.Enabled {
-			continue
-		}
-		id := srv.ID
-		srv.ID = trackedID(v.d.opts.Key, &srv, v.hello)
+	for _, srv := range v.d.entries(v.hello, v.source, cfg) {
 		if _, own := srv.Env["PATH"]; !own && srv.Transport == config.TransportStdio && v.hello.Path != "" {
 			if _, known := v.d.paths[srv.ID]; !known {
 				v.d.paths[srv.ID] = config.NewSecret(v.hello.Path)
@@ -279,6 +306,7 @@ func (v *View) apply(cfg *config.Config) {
 			maps.Copy(env, srv.Env)
 			srv.Env = env
 		}
+		id := ExportedID(srv.ID)
 		v.servers[id], names[srv.ID] = srv, id
 		srv.Sharing = config.SharedByFolder // the id determines who shares it
 		exported = append(exported, srv)

@@ -80,4 +80,3 @@ func (a *API) Handler() http.Handler {
 	})
 	return http.MaxBytesHandler(mux, 0) // no route reads a body
 }
-

@@ -124,24 +124,22 @@ func (g *Globals) open(ctx context.Context, env *Env, hello wire.Hello) (net.Con
 	return client.Open(ctx, hello)
 }
 
-// DialDaemon opens a session with a server over the daemon. It returns nil if the command must
-// connect to the server itself.
-func (g *Globals) DialDaemon(ctx context.Context, env *Env, log *slog.Logger, use DaemonUse, srv config.Server, opts session.Options) (*session.Session, error) {
-	if srv.Unusable() != nil {
-		return nil, nil
-	}
+// DialDaemon opens a session with a server over the daemon, which has connected to the server. It
+// returns nil if the command must connect to the server itself.
+func (g *Globals) DialDaemon(ctx context.Context, env *Env, log *slog.Logger, srv config.Server, opts session.Options) (*session.Session, error) {
+	use := DaemonUse{Quiet: true}
 	conn, _ := g.reach(ctx, env, log, use, wire.Hello{Purpose: wire.Attach, Server: srv.ID})
 	if conn == nil {
 		return nil, nil
 	}
-	limit := cmp.Or(srv.ConnectTimeout, defaultConnectTimeout) + handshakeTime // the daemon may start the server
+	limit := cmp.Or(srv.ConnectTimeout, defaultConnectTimeout)
 	dialling, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("the daemon did not answer within %s", limit))
 	defer cancel()
 	srv.Protocol = config.ProtocolModern // of the daemon
 	s, err := session.OverIO(dialling, conn, conn, srv, opts)
-	if _, ended := errors.AsType[*session.EndError](err); (ended || errors.Is(err, context.Cause(dialling))) && err != nil && ctx.Err() == nil {
-		use.say(env, log, "not using the daemon: %s", printable.Reason(err, 300))
-		return nil, nil // nothing was sent to the server
+	if err != nil && ctx.Err() == nil { // nothing was sent to the server
+		log.Info("not using the daemon", "err", err)
+		return nil, nil
 	}
 	return s, err
 }

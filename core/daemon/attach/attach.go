@@ -93,9 +93,8 @@ func (o *Options) hello() (wire.Hello, error) {
 		Folder: folder, Config: config, Host: o.Host, Server: o.Server, Path: path}, nil
 }
 
-func (a *attachment) connect(ctx context.Context, seen relay.Seen) (io.ReadWriteCloser, error) {
+func (a *attachment) connect(ctx context.Context) (io.ReadWriteCloser, error) {
 	hello := a.hello
-	hello.Seen = seen
 	conn, answer, err := a.client.OpenOrStart(ctx, hello)
 	if err != nil {
 		refused, ok := errors.AsType[*wire.Refused](err)

@@ -8,8 +8,8 @@
 //     client receives an error that says that the request may have been executed. Only requests
 //     without effect on the server are repeated: initialize, logging/setLevel, resources/subscribe
 //     and subscriptions/listen. The client receives one response to each.
-//   - After a reconnect, the daemon learns from [Connect] which lists the client has seen, and
-//     announces only those that differ.
+//   - After a reconnect, the client is told that a list changed if it differs from the list that the
+//     client has seen, or if the client's request for it was lost; once for each list.
 //   - After a loss, the client's requests wait for another daemon until [Options.Patience] has passed.
 //     From then on they are answered with an error that contains the reason, and notifications and
 //     responses are dropped.
@@ -39,13 +39,9 @@ import (
 	"github.com/mcptrack/mcptrack/core/backoff"
 )
 
-// Seen contains a hash of each list that the client has received, by the name of the list. The
-// daemon chooses the hashes.
-type Seen map[string]string
-
 // A Connect connects to the daemon, starting one if necessary, and completes the handshake. From then
 // on the connection carries MCP messages, one per line.
-type Connect func(ctx context.Context, seen Seen) (io.ReadWriteCloser, error)
+type Connect func(ctx context.Context) (io.ReadWriteCloser, error)
 
 // Options configure a relay.
 type Options struct {
@@ -84,7 +80,7 @@ var errClientLeft = errors.New("the client disconnected")
 func Run(ctx context.Context, opts Options) error {
 	opts.Patience = cmp.Or(opts.Patience, 5*time.Second)
 	opts.LastAnswers = cmp.Or(opts.LastAnswers, 10*time.Second)
-	first, err := opts.Connect(ctx, nil)
+	first, err := opts.Connect(ctx)
 	if err != nil {
 		return err
 	}
@@ -92,7 +88,7 @@ func Run(ctx context.Context, opts Options) error {
 	defer cancel(nil)
 	r := &relay{opts: opts, ctx: ctx, cancel: cancel, outs: make(chan []byte), up: make(chan struct{}), down: time.Now(),
 		pending: map[string]string{}, repeated: map[string]bool{}, asked: map[string]bool{}, stale: map[string]bool{},
-		listens: map[string][]byte{}, subscribed: map[string][]byte{}, seen: Seen{}}
+		listens: map[string][]byte{}, subscribed: map[string][]byte{}, seen: map[string]string{}}
 	written := make(chan struct{}) // closed after the last Write
 	go func() {
 		defer close(written)
@@ -143,7 +139,11 @@ type relay struct {
 	level       []byte            // the last logging/setLevel request
 	subscribed  map[string][]byte // resources/subscribe requests, by URI
 	listens     map[string][]byte // open subscriptions/listen requests, by id
-	seen        Seen
+	// seen contains a hash of each list that the client has seen, by its name; "" if the client's
+	// request for it was lost.
+	seen    map[string]string
+	compare bool     // the lists of a new connection are to be compared with seen
+	changed []string // names of the lists of which the client must be told that they changed
 }
 
 // message contains the members of a JSON-RPC message that matter here.
@@ -155,7 +155,9 @@ type message struct {
 
 // control is a line of the daemon for the relay.
 type control struct {
-	Lists Seen `json:"lists"` // hashes of the lists that the following messages announce or contain
+	// Lists contains hashes of the lists that the following messages announce or contain. A
+	// connection begins with it. The daemon chooses the hashes.
+	Lists map[string]string `json:"lists"`
 }
 
 // params contains the parameters that matter here.
@@ -163,6 +165,8 @@ type params struct {
 	Params struct {
 		URI       string          `json:"uri"`
 		RequestID json.RawMessage `json:"requestId"`
+		// Notifications of a subscriptions/listen request: booleans, and lists of URIs and tasks.
+		Notifications map[string]any `json:"notifications"`
 	} `json:"params"`
 }
 
@@ -364,7 +368,7 @@ func (r *relay) fromDaemon(conn io.ReadWriteCloser) {
 			if !backoff.Sleep(r.ctx, delays.Next()) {
 				return
 			}
-			if conn, err = r.opts.Connect(r.ctx, r.lastSeen()); err == nil {
+			if conn, err = r.opts.Connect(r.ctx); err == nil {
 				break
 			}
 			r.report(err)
@@ -429,16 +433,12 @@ func (r *relay) serve(conn io.ReadWriteCloser) error {
 	// The daemon answers while the requests to repeat are written, so both run concurrently.
 	var admission sync.WaitGroup
 	admission.Go(func() { r.admit(conn) })
-	err = r.receive(lines)
+	if err = context.Cause(r.ctx); r.announce() {
+		err = r.receive(lines)
+	}
 	_ = conn.Close()
 	admission.Wait()
 	return err
-}
-
-func (r *relay) lastSeen() Seen {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return maps.Clone(r.seen)
 }
 
 func (r *relay) report(err error) {
@@ -457,10 +457,51 @@ func (r *relay) receive(lines *lineReader) error {
 		if err != nil {
 			return err
 		}
-		if r.accept(line) && !r.toClient(line) {
+		if r.accept(line) && !r.toClient(line) || !r.announce() {
 			return context.Cause(r.ctx)
 		}
 	}
+}
+
+// announce tells the client which lists have changed since the connection was lost. It returns false
+// if the relay ends.
+func (r *relay) announce() bool {
+	r.mu.Lock()
+	var lines [][]byte
+	for _, name := range r.changed {
+		method := "notifications/" + name + "/list_changed"
+		if r.initialized != nil {
+			lines = append(lines, notification(method, nil))
+		}
+		for _, id := range slices.Sorted(maps.Keys(r.listens)) {
+			if paramsOf(r.listens[id]).Params.Notifications[name+"ListChanged"] == true {
+				lines = append(lines, notification(method, map[string]any{"_meta": map[string]json.RawMessage{subscriptionKey: json.RawMessage(id)}}))
+			}
+		}
+	}
+	r.changed = nil
+	r.mu.Unlock()
+	for _, line := range lines {
+		if !r.toClient(line) {
+			return false
+		}
+	}
+	return true
+}
+
+// subscriptionKey names the member of _meta that identifies a subscriptions/listen request, as in
+// core/mcp, which is too large for this package.
+const subscriptionKey = "io.modelcontextprotocol/subscriptionId"
+
+// listOf returns the name of the list that a method requests, or "".
+func listOf(method string) string {
+	switch method {
+	case "tools/list", "prompts/list", "resources/list":
+		return strings.TrimSuffix(method, "/list")
+	case "resources/templates/list":
+		return "resources"
+	}
+	return ""
 }
 
 // accept updates the state for a message of the daemon, and reports whether to forward it.
@@ -471,7 +512,13 @@ func (r *relay) accept(line []byte) bool {
 	id := string(m.ID)
 	switch {
 	case m.Track != nil:
-		maps.Copy(r.seen, m.Track.Lists)
+		for _, name := range slices.Sorted(maps.Keys(m.Track.Lists)) {
+			if was, seen := r.seen[name]; r.compare && seen && was != m.Track.Lists[name] {
+				r.changed = append(r.changed, name)
+			}
+			r.seen[name] = m.Track.Lists[name]
+		}
+		r.compare = false
 		return false
 	case isRequest && len(r.asked) < maxPending:
 		r.asked[id] = true
@@ -584,7 +631,7 @@ func (r *relay) lost(err error) bool {
 		r.conn, r.up = nil, make(chan struct{})
 		r.down = time.Now()
 	}
-	r.back, r.failing = time.Time{}, true
+	r.back, r.failing, r.compare = time.Time{}, true, true
 	repeats := map[string]bool{}
 	for _, line := range append(r.repeats(), r.initialize) {
 		m, _, _ := parse(line)
@@ -592,6 +639,9 @@ func (r *relay) lost(err error) bool {
 	}
 	var lines [][]byte
 	for _, id := range slices.Sorted(maps.Keys(r.pending)) {
+		if list := listOf(r.pending[id]); list != "" {
+			r.seen[list] = ""
+		}
 		if !repeats[id] || r.left { // nothing is repeated for a client that has left
 			lines = append(lines, failure(json.RawMessage(id), "the connection to the mcptrack daemon was lost; the request may have been executed, and is not repeated"))
 			delete(r.pending, id)
@@ -633,8 +683,15 @@ func failure(id json.RawMessage, text string) []byte {
 
 // cancelled returns the notification that cancels a request of the daemon.
 func cancelled(id json.RawMessage) []byte {
-	return line(map[string]any{"jsonrpc": "2.0", "method": "notifications/cancelled",
-		"params": map[string]any{"requestId": id, "reason": "the connection to the mcptrack daemon was lost"}})
+	return notification("notifications/cancelled", map[string]any{"requestId": id, "reason": "the connection to the mcptrack daemon was lost"})
+}
+
+func notification(method string, params map[string]any) []byte {
+	m := map[string]any{"jsonrpc": "2.0", "method": method}
+	if params != nil {
+		m["params"] = params
+	}
+	return line(m)
 }
 
 func line(message any) []byte {

@@ -32,8 +32,7 @@ func (halfClosing) CloseWrite() error { return nil }
 
 type daemon struct {
 	net.Conn
-	in   *bufio.Reader
-	seen Seen
+	in *bufio.Reader
 }
 
 func start(t *testing.T) *bench {
@@ -43,7 +42,7 @@ func start(t *testing.T) *bench {
 	ctx, cancel := context.WithCancel(t.Context())
 	b.stop = cancel
 	go func() {
-		err := Run(ctx, Options{In: in, Out: clientOut, Connect: func(ctx context.Context, seen Seen) (io.ReadWriteCloser, error) {
+		err := Run(ctx, Options{In: in, Out: clientOut, Connect: func(ctx context.Context) (io.ReadWriteCloser, error) {
 			select {
 			case err := <-b.refuse:
 				return nil, err
@@ -51,7 +50,7 @@ func start(t *testing.T) *bench {
 			}
 			here, there := net.Pipe()
 			select {
-			case b.daemons <- &daemon{there, bufio.NewReader(there), seen}:
+			case b.daemons <- &daemon{there, bufio.NewReader(there)}:
 				return halfClosing{here}, nil
 			case <-ctx.Done():
 				return nil, context.Cause(ctx)
@@ -155,16 +154,13 @@ func TestAnotherDaemonContinuesALegacySession(t *testing.T) {
 		_ = d.Close()
 		b.hearsError("4", "may have been executed")
 		d = <-b.daemons
-		if d.seen["tools"] != "h1" {
-			t.Errorf("the daemon learned %v", d.seen)
-		}
 		d.hears(t, request(1, "initialize", ""))
 		d.says(t, response(1))
 		d.hears(t, initialized)
 		d.hears(t, request(2, "resources/subscribe", `"uri":"a"`))
 		d.says(t, response(2))
-		d.says(t, `{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
-		b.hears(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`) // and no response again
+		d.says(t, `{"jsonrpc":"2.0","method":"notifications/message"}`)
+		b.hears(`{"jsonrpc":"2.0","method":"notifications/message"}`) // and no response again
 		b.says(request(5, "tools/call", ""))
 		d.hears(t, request(5, "tools/call", ""))
 		d.says(t, response(5))
@@ -473,9 +469,64 @@ func TestALastLineWithoutAnEndIsForwarded(t *testing.T) {
 func TestAFirstConnectionThatFailsIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		want := errors.New("no daemon")
-		err := Run(t.Context(), Options{Connect: func(context.Context, Seen) (io.ReadWriteCloser, error) { return nil, want }})
+		err := Run(t.Context(), Options{Connect: func(context.Context) (io.ReadWriteCloser, error) { return nil, want }})
 		if !errors.Is(err, want) {
 			t.Errorf("%v", err)
 		}
+	})
+}
+
+// TestListsThatDifferAreAnnounced: after a reconnect, each list that differs is announced once, as is
+// a list whose request was lost.
+func TestListsThatDifferAreAnnounced(t *testing.T) {
+	const lists = `{"mcptrack":{"lists":{"prompts":%q,"resources":%q,"tools":%q}}}`
+	changed := func(list string) string {
+		return `{"jsonrpc":"2.0","method":"notifications/` + list + `/list_changed"}`
+	}
+	synctest.Test(t, func(t *testing.T) {
+		b := start(t)
+		d := b.connect()
+		d.says(t, fmt.Sprintf(lists, "p1", "r1", "t1"))
+		b.says(request(3, "resources/templates/list", ""))
+		d.hears(t, request(3, "resources/templates/list", ""))
+		_ = d.Close()
+		b.hearsError("3", "may have been executed")
+		d = <-b.daemons
+		d.hears(t, request(1, "initialize", ""))
+		d.says(t, fmt.Sprintf(lists, "p1", "r1", "t2"))
+		d.says(t, response(1))
+		d.hears(t, initialized)
+		b.hears(changed("resources"))
+		b.hears(changed("tools"))
+		d.says(t, fmt.Sprintf(lists, "p2", "r2", "t3")) // the daemon itself announces later changes
+		d.says(t, changed("prompts"))
+		b.hears(changed("prompts"))
+		_ = d.Close()
+		d = <-b.daemons
+		d.hears(t, request(1, "initialize", ""))
+		d.says(t, fmt.Sprintf(lists, "p2", "r2", "t3"))
+		d.says(t, response(1))
+		d.hears(t, initialized)
+		b.says(request(4, "ping", ""))
+		d.hears(t, request(4, "ping", ""))
+		d.says(t, response(4))
+		b.hears(response(4)) // nothing was announced
+	})
+}
+
+// TestListsAreAnnouncedToAModernClient on the subscriptions that ask for them.
+func TestListsAreAnnouncedToAModernClient(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := start(t)
+		d := <-b.daemons
+		d.says(t, `{"mcptrack":{"lists":{"prompts":"p1","tools":"t1"}}}`)
+		listen := request(7, "subscriptions/listen", `"notifications":{"toolsListChanged":true,"resourceSubscriptions":["a"]}`)
+		b.says(listen)
+		d.hears(t, listen)
+		_ = d.Close()
+		d = <-b.daemons
+		d.says(t, `{"mcptrack":{"lists":{"prompts":"p2","tools":"t2"}}}`)
+		d.hears(t, listen)
+		b.hears(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":7}}}`)
 	})
 }

@@ -191,18 +191,52 @@ func (c *Client) current(ctx context.Context) bool {
 	return !c.Build.Newer(answer.Build)
 }
 
-// spawn starts the daemon with a flag. It does not end with this process. Its end is sent to the
-// channel, which has capacity 1 and is never closed; the goroutine that sends it ends with the daemon.
-func (c *Client) spawn(flag string) (<-chan error, error) {
-	if c.Program == "" {
-		return nil, errors.New("cannot start the daemon: the program mcptrack was not found; install it beside this program or in PATH")
+// Detach starts the daemon with flags, and returns when it serves clients. The caller then ends, so
+// that the daemon is no descendant of the client that needed it: hosts end a client with all its
+// descendants. If the daemon ends instead, Detach returns its error.
+func (c *Client) Detach(ctx context.Context, flags ...string) error {
+	ended, pid, err := c.run(flags...)
+	if err != nil {
+		return err
 	}
-	cmd := exec.Command(c.Program, "daemon", flag) // its streams are the null device
+	pause := backoff.New(2*time.Millisecond, 20*time.Millisecond)
+	for {
+		select {
+		case err := <-ended:
+			return err
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(pause.Next()):
+		}
+		conn, answer, err := c.Open(ctx, Hello{Purpose: Status})
+		if err != nil {
+			continue
+		}
+		_ = conn.Close()
+		if answer.PID == pid {
+			return nil
+		}
+	}
+}
+
+// spawn starts the daemon with a flag; see run.
+func (c *Client) spawn(flag string) (<-chan error, error) {
+	ended, _, err := c.run(flag)
+	return ended, err
+}
+
+// run starts the daemon with flags. It does not end with this process. Its end is sent to the channel,
+// which has capacity 1 and is never closed; the goroutine that sends it ends with the daemon.
+func (c *Client) run(flags ...string) (<-chan error, int, error) {
+	if c.Program == "" {
+		return nil, 0, errors.New("cannot start the daemon: the program mcptrack was not found; install it beside this program or in PATH")
+	}
+	cmd := exec.Command(c.Program, append([]string{"daemon"}, flags...)...) // its streams are the null device
 	cmd.Dir = rootFolder(c.LookupEnv)
 	cmd.Env = c.environment()
 	detach(cmd)
 	if err := cmd.Start(); err != nil {
-		return nil, fmt.Errorf("cannot start the daemon: %w", err)
+		return nil, 0, fmt.Errorf("cannot start the daemon: %w", err)
 	}
 	ended := make(chan error, 1)
 	go func() {
@@ -212,7 +246,7 @@ func (c *Client) spawn(flag string) (<-chan error, error) {
 		}
 		ended <- err
 	}()
-	return ended, nil
+	return ended, cmd.Process.Pid, nil
 }
 
 // environment returns the environment of a daemon: what programs need to find the user's folders,

@@ -59,8 +59,6 @@ type Hello struct {
 	Join bool `json:"join,omitempty"`
 	// Path is the client's PATH.
 	Path string `json:"path,omitempty"`
-	// Seen contains a hash of each list that the client received over an earlier connection.
-	Seen map[string]string `json:"seen,omitempty"`
 }
 
 // NotFollowed is the code of a [Refused] if the daemon does not follow the client's config; see

@@ -1,0 +1,46 @@
+package daemon
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+
+	"github.com/mcptrack/mcptrack/core/cache"
+	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/daemon"
+	"github.com/mcptrack/mcptrack/core/engine"
+	"github.com/mcptrack/mcptrack/core/journal/scoped"
+	"github.com/mcptrack/mcptrack/core/status"
+	"github.com/mcptrack/mcptrack/output/api"
+	"github.com/mcptrack/mcptrack/output/dashboard"
+	"github.com/mcptrack/mcptrack/output/feed"
+	"github.com/mcptrack/mcptrack/output/serverlog"
+)
+
+// Limits of the feed of one view, which few clients read.
+const (
+	feedClients = 64
+	feedEvents  = 1024
+	feedBytes   = 4 << 20
+)
+
+// serveEvents returns the function that serves the events and the state of a view's servers. lines
+// returns the log lines for a server.
+func serveEvents(e *engine.Engine, version string, lines func(server string) []serverlog.Line, log *slog.Logger) func(*daemon.View) (http.Handler, func(context.Context) error) {
+	t := e.Tracker()
+	return func(v *daemon.View) (http.Handler, func(context.Context) error) {
+		served := api.New(api.Options{
+			Feed: feed.Options{Log: scoped.New(e.Log(), v.Names), MaxClients: feedClients, Ring: feedEvents, RingBytes: feedBytes, Logger: log},
+			Dashboard: dashboard.Options{Version: version,
+				Snapshot: func() *status.Snapshot { return t.Snapshot().Renamed(v.Names()) },
+				Read: func(ctx context.Context, server, uri string, digest catalog.Digest) (cache.Resource, error) {
+					defer v.Demand(server)()
+					return t.Client(v.TrackedID(server)).CurrentResource(ctx, uri, digest)
+				},
+				Log: func(server string) []serverlog.Line { return lines(v.TrackedID(server)) },
+			},
+			Demand: v.Demand,
+		})
+		return served.Handler(), served.Run
+	}
+}
