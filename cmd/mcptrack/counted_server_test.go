@@ -60,7 +60,7 @@ func (s *counted) record(words ...string) error {
 	return errors.Join(err, f.Close())
 }
 
-// call answers with the token of the call. The tool ask adds the client's answer to an elicitation.
+// call answers with the token of the call, and with COUNTED_AS if it is set. The tool ask adds the client's answer to an elicitation.
 func (s *counted) call(ctx context.Context, r *mcpserver.Request) (json.RawMessage, error) {
 	var params struct {
 		Arguments struct{ Token string }
@@ -73,6 +73,9 @@ func (s *counted) call(ctx context.Context, r *mcpserver.Request) (json.RawMessa
 		return nil, err
 	}
 	text := token
+	if as := os.Getenv("COUNTED_AS"); as != "" {
+		text += " " + as
+	}
 	switch r.Name() {
 	case "progress":
 		for i := range 3 {
