@@ -27,6 +27,7 @@
 // Configuration:
 //
 //	config/tree        parses JSON, TOML and YAML into one tree with positions
+//	config/edit        replaces one value in the text of a config, and undoes it byte for byte
 //	config/hosts       the config files of other hosts (Claude, Cursor, …) and where they are
 //	config/credential  recognises credentials in config values
 //	reload     applies a config file again when it or a file that it refers to changes
@@ -111,7 +112,8 @@
 //	                            Go type of field also needs a case in key.fill and key.property
 //	what needs approval         the rows of core/config/keys.go; intent.go makes the digest. Who is asked, and when:
 //	                            commands/internal/cli/permission.go
-//	the config of another host  core/config/hosts, and core/config/containers.go for a new format
+//	the config of another host  core/config/hosts, and core/config/containers.go for a new format;
+//	                            commands/connect/form.go: how its entries run mcptrack-attach
 //	a header sent to servers    core/session/dial.go; core/session/internal/wire if it depends on the request
 //	a limit on what servers send  core/session: options.go, session.go (wireConfig), internal/wire (MaxLine also limits
 //	                            an SSE event); commands/internal/cli/connect.go and commands/topics/limits.md

@@ -445,6 +445,8 @@ stops its servers and ends. Clients that are still connected start another daemo
 their next request.
 
 Exit codes: 0 stopped; 1 no daemon is running, or it did not end.`,
+		Example: `  mcptrack daemon stop
+  mcptrack daemon stop && mcptrack daemon`,
 		Args: cli.Args(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, cancel := context.WithTimeout(cmd.Context(), handoverTime)
@@ -478,8 +480,9 @@ func newLogs(env *cli.Env, _ *cli.Globals) *cobra.Command {
 yourself, or that systemd runs, logs to its stderr.
 
 Exit codes: 0 done; 1 there is no log.`,
-		Example: `  mcptrack daemon logs --tail 20`,
-		Args:    cli.Args(0, 0),
+		Example: `  mcptrack daemon logs --tail 20
+  mcptrack daemon logs | grep github`,
+		Args: cli.Args(0, 0),
 		RunE: func(*cobra.Command, []string) error {
 			if n < 0 {
 				return cli.Usage("--tail must not be negative")

@@ -39,10 +39,19 @@ func Found(opts Options) (path string, ok bool) { return firstUsable(SearchPath(
 // the project files are given as paths relative to the working directory.
 func SearchPath(opts Options) []string {
 	paths := projectPaths(opts.Workspace)
-	if dir := opts.Folders().AppConfig; dir != "" {
-		paths = append(paths, filepath.Join(dir, "mcptrack", "mcp-servers.json"))
+	if own := OwnPath(opts); own != "" {
+		paths = append(paths, own)
 	}
 	return paths
+}
+
+// OwnPath returns the path of the user's own config, or "" if the user's config folder is unknown.
+func OwnPath(opts Options) string {
+	dir := opts.Folders().AppConfig
+	if dir == "" {
+		return ""
+	}
+	return filepath.Join(dir, "mcptrack", "mcp-servers.json")
 }
 
 // projectPaths returns the paths of SearchPath that are relative to a folder.
@@ -216,7 +225,7 @@ func IsUsers(path string, opts Options) bool {
 		return false
 	}
 	folders := opts.Folders()
-	if folders.AppConfig != "" && abs == filepath.Join(folders.AppConfig, "mcptrack", "mcp-servers.json") {
+	if abs == OwnPath(opts) {
 		return true
 	}
 	return slices.ContainsFunc(hosts.All(), func(h hosts.Host) bool { return slices.Contains(h.UsersPaths(folders), abs) })

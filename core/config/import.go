@@ -1,13 +1,16 @@
 package config
 
 import (
+	"bytes"
 	"fmt"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/mcptrack/mcptrack/core/config/credential"
 	"github.com/mcptrack/mcptrack/core/config/tree"
+	"github.com/mcptrack/mcptrack/core/printable"
 )
 
 // An Imported is one server from the config of another host, converted to mcptrack's own format.
@@ -17,7 +20,7 @@ type Imported struct {
 	Enabled bool
 	// Keys holds the members of the server's entry, except its id, in the order used in the manual.
 	// Their values are strings, booleans, json.Number, []any and map[string]any.
-	Keys []Key
+	Keys Keys
 	// Variables lists the variables that replace plain-text secrets.
 	Variables []Variable
 }
@@ -26,6 +29,26 @@ type Imported struct {
 type Key struct {
 	Name  string
 	Value any
+}
+
+// Keys are the members of a JSON object, in order.
+type Keys []Key
+
+// MarshalJSON encodes the members in order.
+func (keys Keys) MarshalJSON() ([]byte, error) {
+	members := make([][]byte, len(keys))
+	for i, k := range keys {
+		name, err := printable.Marshal(k.Name)
+		if err != nil {
+			return nil, err
+		}
+		value, err := printable.Marshal(k.Value)
+		if err != nil {
+			return nil, err
+		}
+		members[i] = slices.Concat(name, []byte(":"), value)
+	}
+	return slices.Concat([]byte("{"), bytes.Join(members, []byte(",")), []byte("}")), nil
 }
 
 // A Variable is an environment variable that must be set before the server can be used.
@@ -57,7 +80,8 @@ func (n *Names) take(name, secret string) string {
 	}
 }
 
-// Import returns the servers in a config of any host, or none if Problems contains errors.
+// Import returns the servers in a config of any host, or none if Problems contains errors. It omits
+// those that only run mcptrack attach.
 func Import(path string, opts Options, names *Names) ([]Imported, Problems) {
 	cfg, problems := Load(path, opts)
 	if cfg == nil {
@@ -81,6 +105,9 @@ func Import(path string, opts Options, names *Names) ([]Imported, Problems) {
 	r := newReader(d, opts, workspace)
 	r.expander.verbatim, r.expander.getenv = true, func(string) (string, bool) { return "", true }
 	r.visit = func(e *entry, id string) {
+		if known, ok := cfg.Server(id); ok && known.Attaches() {
+			return
+		}
 		if srv := e.imported(id, names); len(srv.Keys) > 0 { // an entry without keys only disables a server defined in another file
 			servers = append(servers, srv)
 		}
@@ -93,7 +120,7 @@ func Import(path string, opts Options, names *Names) ([]Imported, Problems) {
 type importer struct {
 	*entry
 	out   *Imported
-	names *Names
+	names *Names // nil means that plain-text secrets are kept
 }
 
 // imported converts one entry to the key names and value forms of mcptrack's own format.
@@ -149,8 +176,11 @@ func (im *importer) add(name string, value any) {
 	im.out.Keys = append(im.out.Keys, Key{name, value})
 }
 
-// secret returns a reference that replaces a secret in a value.
+// secret returns a reference that replaces a secret in a value, or the secret if secrets are kept.
 func (im *importer) secret(n *tree.Node, secret, name string) string {
+	if im.names == nil {
+		return secret
+	}
 	name = strings.ToUpper(strings.Join(credential.Words(name), "_"))
 	if name == "" || '0' <= name[0] && name[0] <= '9' || !isShellName(name) || credential.Doubtful(name) {
 		name = "MCP_SECRET"
@@ -196,7 +226,7 @@ func (im *importer) references(n *tree.Node, text, label string) string {
 			name = name[i+1:]
 		}
 		switch {
-		case credential.Doubtful(name):
+		case im.doubts(name):
 			out.WriteString(im.secret(n, reference, label+" secret"))
 		case name == "CLAUDE_PLUGIN_ROOT" && im.expander.plugin != "":
 			out.WriteString(im.pluginRoot())
@@ -220,6 +250,9 @@ func (im *importer) pluginRoot() string {
 	return "${workspaceFolder}/" + filepath.ToSlash(inside)
 }
 
+// doubts reports whether the name of a variable may be a credential that must be replaced.
+func (im *importer) doubts(name string) bool { return im.names != nil && credential.Doubtful(name) }
+
 // named converts a string that has a name, such as the value of a header.
 func (im *importer) named(n *tree.Node, name, label string) string {
 	return im.replaced(n, credential.Find(name, n.Text), label)
@@ -227,7 +260,7 @@ func (im *importer) named(n *tree.Node, name, label string) string {
 
 // variable returns a reference to the environment variable whose name is the value of n.
 func (im *importer) variable(n *tree.Node, label string) string {
-	if credential.Doubtful(n.Text) {
+	if im.doubts(n.Text) {
 		return im.secret(n, n.Text, label)
 	}
 	return "${" + n.Text + "}"
@@ -258,9 +291,9 @@ func (im *importer) environment() (env map[string]any, optional []any) {
 		}
 		for _, item := range f.value.Items {
 			switch name := passedOnName(item); {
-			case key == "env_vars" && !credential.Doubtful(name.Text):
+			case key == "env_vars" && !im.doubts(name.Text):
 				optional = append(optional, name.Text)
-			case key == "env_keys" && !credential.Doubtful(name.Text):
+			case key == "env_keys" && !im.doubts(name.Text):
 				env[name.Text] = "${" + name.Text + "}"
 			}
 		}

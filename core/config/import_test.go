@@ -101,3 +101,14 @@ func TestImport(t *testing.T) {
 		t.Errorf("an invalid file: %v, %v", servers, problems)
 	}
 }
+
+// An entry that runs mcptrack attach stands for a server of another config, so it is not imported.
+func TestImportOmitsAttach(t *testing.T) {
+	t.Parallel()
+	text := `{"mcpServers": {"a": {"command": "/bin/mcptrack-attach", "args": ["a"]}, "b": {"command": "C:\\x\\mcptrack.exe", "args": ["--quiet", "attach", "b"]},
+		"c": {"command": "mcptrack", "args": ["demo-server"]}, "d": {"command": "attach"}}}`
+	servers, problems := Import(write(t, filepath.Join(t.TempDir(), "mcp.json"), text), Options{}, &Names{})
+	if len(servers) != 2 || servers[0].ID != "c" || servers[1].ID != "d" {
+		t.Errorf("%+v, %v", servers, problems)
+	}
+}

@@ -258,6 +258,19 @@ func programName(command string) string {
 	return strings.TrimSuffix(strings.TrimSuffix(strings.ToLower(filepath.Base(command)), ".exe"), ".cmd")
 }
 
+// Runs reports whether the server is a command of mcptrack, which global flags may precede.
+func (s *Server) Runs(command string) bool {
+	name := s.Command[strings.LastIndexAny(s.Command, `/\`)+1:]
+	return programName(name) == "mcptrack" && slices.Contains(s.Args, command)
+}
+
+// Attaches reports whether the server is mcptrack's daemon: it runs "mcptrack attach". Such an entry
+// stands for a server of another config, see mcptrack connect.
+func (s *Server) Attaches() bool {
+	name := s.Command[strings.LastIndexAny(s.Command, `/\`)+1:]
+	return programName(name) == "mcptrack-attach" || s.Runs("attach")
+}
+
 // isShellLine reports whether a command contains more than the program. Because a path may contain
 // spaces, it is only considered a shell command line if it contains an option or an operator.
 func isShellLine(command string) bool {

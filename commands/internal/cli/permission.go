@@ -232,6 +232,16 @@ func (p *Permission) require(ctx context.Context, cfg *config.Config, log *slog.
 	return nil
 }
 
+// Refusal returns the failure if an entry with one of the names is not approved: by an earlier
+// approval, a flag or a variable. It does not ask.
+func (p *Permission) Refusal(cfg *config.Config, log *slog.Logger, names []string) error {
+	pending := slices.DeleteFunc(p.Pending(cfg, log), func(e Entry) bool { return e.Kind != trust.Server || !slices.Contains(names, e.Name) })
+	if _, trusted := p.trusted(); len(pending) == 0 || p.g.trust || trusted {
+		return nil
+	}
+	return p.refused(cfg, pending)
+}
+
 // refused returns the failure if approval is needed but there is no terminal to ask on.
 func (p *Permission) refused(cfg *config.Config, pending []Entry) *Failure {
 	f := &Failure{Exit: ExitConfig, Code: "config_untrusted", Hint: p.hint(),
@@ -263,9 +273,8 @@ func (p *Permission) hint() string { return p.command() + " shows all of it and 
 
 // ownHint returns a hint to use the user's own config instead, or "" if there is none.
 func (p *Permission) ownHint() string {
-	dir := p.g.ConfigOptions(p.env).Folders().AppConfig
-	own := filepath.Join(dir, "mcptrack", "mcp-servers.json")
-	if _, err := os.Stat(own); err != nil || dir == "" {
+	own := config.OwnPath(p.g.ConfigOptions(p.env))
+	if _, err := os.Stat(own); err != nil {
 		return ""
 	}
 	return "--config " + printable.Shell(own) + " uses your own config"

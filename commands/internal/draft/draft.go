@@ -11,10 +11,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"path/filepath"
-	"slices"
 
 	"github.com/mcptrack/mcptrack/core/config"
-	"github.com/mcptrack/mcptrack/core/printable"
 )
 
 // Draft is a new config and the sources it was created from.
@@ -68,34 +66,14 @@ func (d *Draft) Text() ([]byte, error) { return d.entries.document() }
 
 // entries contains the servers of a new config, in list form. Ids are unique.
 type entries struct {
-	servers []entryObject
+	servers []config.Keys
 	byID    map[string]string // JSON of each server without its id, by id
-}
-
-// entryObject is the JSON object of one server, with ordered members.
-type entryObject []config.Key
-
-// MarshalJSON encodes the members in order.
-func (o entryObject) MarshalJSON() ([]byte, error) {
-	members := make([][]byte, len(o))
-	for i, k := range o {
-		name, err := printable.Marshal(k.Name)
-		if err != nil {
-			return nil, err
-		}
-		value, err := printable.Marshal(k.Value)
-		if err != nil {
-			return nil, err
-		}
-		members[i] = slices.Concat(name, []byte(":"), value)
-	}
-	return slices.Concat([]byte("{"), bytes.Join(members, []byte(",")), []byte("}")), nil
 }
 
 // add adds a server from a host and reports whether it is new. If a different server already has
 // its name, the host's name is added to the id.
 func (e *entries) add(srv config.Imported, host string) bool {
-	object := entryObject(srv.Keys)
+	object := srv.Keys
 	if !srv.Enabled {
 		object = append(object, config.Key{Name: "enabled", Value: false})
 	}
@@ -115,7 +93,7 @@ func (e *entries) add(srv config.Imported, host string) bool {
 			return false
 		case !taken:
 			e.byID[id] = string(text)
-			e.servers = append(e.servers, append(entryObject{{Name: "id", Value: id}}, object...))
+			e.servers = append(e.servers, append(config.Keys{{Name: "id", Value: id}}, object...))
 			return true
 		case n == 1:
 			id = srv.ID + "-" + host
@@ -130,7 +108,7 @@ func (e entries) IsZero() bool { return len(e.servers) == 0 }
 
 // MarshalJSON encodes the config.
 func (e entries) MarshalJSON() ([]byte, error) {
-	return entryObject{{Name: "servers", Value: e.servers}}.MarshalJSON()
+	return config.Keys{{Name: "servers", Value: e.servers}}.MarshalJSON()
 }
 
 // document returns the config as text for a file.

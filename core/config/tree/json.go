@@ -45,7 +45,7 @@ func tooDeep(offset int) *Error {
 }
 
 func fromJSON(v *hujson.Value) *Node {
-	n := &Node{Offset: v.StartOffset}
+	n := &Node{Offset: v.StartOffset, End: v.EndOffset}
 	switch t := v.Value.(type) {
 	case *hujson.Object:
 		n.Kind = Object

@@ -53,6 +53,7 @@ const (
 type Node struct {
 	Kind   Kind
 	Offset int // offset of the value's first byte in the source
+	End    int // offset after the value's last byte; 0 if unknown, as in TOML and YAML
 	// Text is a string with its escapes decoded, or a number, boolean or null as written.
 	Text    string
 	Members []*Member // members of an object in file order, including duplicates

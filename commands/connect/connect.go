@@ -1,0 +1,353 @@
+// Package connect implements connect and disconnect: it changes the configs of hosts so that they
+// use the daemon's servers, and undoes these changes byte for byte.
+//
+//	form.go   what an entry of each host looks like that runs mcptrack-attach
+//	plan.go   which entries change, and how
+//	own.go    mcptrack's own configs, to which the originals move
+//	record.go what is stored so that disconnect can restore the originals
+//	shown.go  the diff that the user sees
+package connect
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mcptrack/mcptrack/commands/internal/cli"
+	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/config/hosts"
+	"github.com/mcptrack/mcptrack/core/printable"
+	"github.com/mcptrack/mcptrack/core/secretfile"
+)
+
+type options struct {
+	hosts             []string
+	only              []string // names of servers; empty means all
+	dryRun, http, yes bool
+}
+
+// Command returns the command connect.
+func Command(env *cli.Env, g *cli.Globals) *cobra.Command {
+	var opts options
+	cmd := &cobra.Command{
+		Use:   "connect [HOST…]",
+		Short: "Let editors and agents share the servers of the daemon",
+		Long: `Changes the configs of hosts (editors and agents that use MCP servers) so that each
+of their servers runs mcptrack-attach, which uses the daemon's copy of the server.
+Names of servers and tools stay as they are, and so do the permissions that the
+host keeps for them. Without HOST, all hosts with a config here are connected.
+
+connect shows a diff, without secrets, and asks; without a terminal it needs
+--yes. The original entries move to mcptrack's config: those of your own files to
+mcptrack/mcp-servers.json in your config folder, those of a project's files to
+mcp-servers.json in the project. A project's file must be approved first (see
+mcptrack help trust). FILE.mcptrack-backup keeps the first original of each file,
+and mcptrack disconnect restores the entries byte for byte.
+
+Left alone are servers that are disabled or not usable, and those that run
+mcptrack. With --http the entries have a URL and a token instead of a command;
+this needs a daemon that was started with --http.
+
+Exit codes: 0 done; 1 failed, or you declined; 2 wrong usage; 3 no host has
+servers, or the file of a HOST is invalid or not approved; 130 interrupted.`,
+		Example: `  mcptrack connect --dry-run
+  mcptrack connect claude-code cursor
+  mcptrack connect vscode --only github --yes
+  mcptrack disconnect`,
+		Args:              cli.Args(0, -1),
+		ValidArgsFunction: cobra.FixedCompletions(hosts.Names(), cobra.ShellCompDirectiveNoFileComp),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			opts.hosts = args
+			if err := check("connect", args, cmd.Flags().Changed); err != nil {
+				return err
+			}
+			return run(cmd.Context(), env, g, opts)
+		},
+	}
+	f := cmd.Flags()
+	f.BoolVar(&opts.dryRun, "dry-run", false, "show the changes; write nothing")
+	f.StringArrayVar(&opts.only, "only", nil, "connect only this `SERVER`; repeat for more")
+	f.BoolVar(&opts.http, "http", false, "write a URL with a token instead of a command")
+	f.BoolVar(&opts.yes, "yes", false, "do not ask")
+	return cmd
+}
+
+// check returns an error for hosts that are unknown and for global flags without a meaning here.
+func check(name string, args []string, changed func(flag string) bool) error {
+	for _, host := range args {
+		if _, known := hosts.Find(host); !known {
+			return cli.UsageHint(cli.DidYouMean(host, hosts.Names(), "choose from "+cli.Join(hosts.Names(), 30)), "unknown host %q", printable.Line(host, 60))
+		}
+	}
+	switch {
+	case changed("config"):
+		return cli.UsageHint("it reads and writes the configs of hosts", "%s does not use --config", name)
+	case changed("host"):
+		return cli.UsageHint("mcptrack "+name+" HOST selects a host", "%s does not use --host", name)
+	case changed("format"):
+		return cli.UsageHint("it reads each config in its own format", "%s does not use --format", name)
+	}
+	return nil
+}
+
+// report is the document that connect and disconnect print.
+type report struct {
+	Written bool         `json:"written"`
+	Files   []fileReport `json:"files"`
+	Restart []string     `json:"restart"` // titles of the hosts to restart
+}
+
+// A fileReport is what happened to one file of a host.
+type fileReport struct {
+	Host    string   `json:"host"`
+	File    string   `json:"file"`
+	Changed bool     `json:"changed"`
+	Problem string   `json:"problem,omitempty"`
+	Diff    string   `json:"diff,omitempty"` // with --dry-run
+	Servers []server `json:"servers"`
+}
+
+func run(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) error {
+	s, err := openStore(env)
+	if err != nil {
+		return err
+	}
+	p := &planner{env: env, g: g, opts: g.ConfigOptions(env), log: g.Logger(env), options: opts, owns: map[string]*own{}}
+	p.opts.Format, p.opts.Keyring = "", nil
+	if p.opts.Workspace, err = filepath.Abs(p.opts.Workspace); err != nil {
+		return err
+	}
+	if p.records, err = s.all(); err != nil {
+		return err
+	}
+	if opts.http {
+		if p.http, err = daemonEndpoint(env); err != nil {
+			return err
+		}
+	}
+	files := config.HostFiles(p.opts, opts.hosts...)
+	if len(files) == 0 {
+		return noServers(opts.hosts)
+	}
+	var plans []*plan
+	for _, f := range files {
+		plan, err := p.plan(f)
+		if err != nil {
+			return err
+		}
+		if plan.problem != nil && len(opts.hosts) > 0 {
+			return plan.problem
+		}
+		plans = append(plans, plan)
+	}
+	if err := onlyKnown(opts.only, plans); err != nil {
+		return err
+	}
+	r, question := reported(plans, g.Format.Table(), opts.dryRun)
+	if question == "" || opts.dryRun {
+		return r.print(env, g)
+	}
+	if !opts.yes {
+		switch err := env.Ask(ctx, question, "Change "+what(r)+"?"); {
+		case errors.Is(err, cli.ErrNoTerminal):
+			return cli.UsageHint("use --yes to change the configs, or --dry-run to see the changes", "connect asks for confirmation, but there is no terminal")
+		case errors.Is(err, cli.ErrDeclined):
+			return &cli.Failure{Exit: cli.ExitFailed, Code: "declined", Err: errors.New("nothing was changed")}
+		case err != nil:
+			return err
+		}
+	}
+	if err := p.write(plans, s); err != nil {
+		return err
+	}
+	r.Written = true
+	return r.print(env, g)
+}
+
+// write first stores what undoes the changes, then the originals, and changes the files of hosts
+// last, so that an interrupted run leaves no entry whose server is unknown.
+func (p *planner) write(plans []*plan, s store) error {
+	plans = slices.DeleteFunc(slices.Clone(plans), func(pl *plan) bool { return len(pl.entries) == 0 })
+	for _, pl := range plans {
+		if err := pl.record(s); err != nil {
+			return err
+		}
+	}
+	for _, c := range p.owns {
+		if len(c.used) == 0 {
+			continue
+		}
+		if err := c.write(false); err != nil {
+			return err
+		}
+		if err := c.approve(p.env, p.g); err != nil {
+			p.log.Warn("the approval of the config cannot be stored", "file", c.path, "err", err, "hint", "mcptrack trust approves it")
+		}
+	}
+	for _, pl := range plans {
+		if err := pl.write(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// daemonEndpoint returns the HTTP endpoint of the daemon, which the daemon describes in a file.
+func daemonEndpoint(env *cli.Env) (*endpoint, error) {
+	none := &cli.Failure{Exit: cli.ExitUsage, Code: "usage", Err: errors.New("no daemon serves HTTP"), Hint: "start one with mcptrack daemon --http ADDR, or omit --http"}
+	text, err := secretfile.ReadAll(env.StateDir("daemon", "http.json"))
+	if err != nil {
+		return nil, none
+	}
+	var at struct {
+		URL       string `json:"url"`
+		TokenFile string `json:"tokenFile"`
+	}
+	if json.Unmarshal(text, &at) != nil {
+		return nil, none
+	}
+	if u, err := url.Parse(at.URL); err != nil || u.Scheme != "http" && u.Scheme != "https" {
+		return nil, none
+	}
+	token, err := secretfile.Read(at.TokenFile)
+	if err != nil {
+		return nil, err
+	}
+	return &endpoint{strings.TrimSuffix(at.URL, "/"), token}, nil
+}
+
+func noServers(named []string) error {
+	err := errors.New("no host has a config with MCP servers here")
+	if len(named) > 0 {
+		err = fmt.Errorf("%s: no config with MCP servers here", cli.Join(named, 10))
+	}
+	return &cli.Failure{Exit: cli.ExitConfig, Code: "config_missing", Err: err, Hint: "mcptrack help environment lists the places where configs of hosts are"}
+}
+
+// onlyKnown returns an error if no plan has a server that --only names.
+func onlyKnown(only []string, plans []*plan) error {
+	for _, name := range only {
+		found := slices.ContainsFunc(plans, func(p *plan) bool {
+			return p.problem != nil || slices.ContainsFunc(p.servers, func(s server) bool { return s.Name == name })
+		})
+		if !found {
+			return &cli.Failure{Exit: cli.ExitUsage, Code: "unknown_server", Err: fmt.Errorf("no host has a server %q", printable.Line(name, 128)), Hint: "mcptrack connect --dry-run lists the servers"}
+		}
+	}
+	return nil
+}
+
+// reported returns the report of the plans, and what to show before the question; this is empty if
+// nothing changes. diffs means that the report is for people.
+func reported(plans []*plan, people, dryRun bool) (report, string) {
+	r := report{Files: []fileReport{}, Restart: []string{}}
+	var question strings.Builder
+	for _, p := range plans {
+		f := fileReport{Host: p.host.Name, File: p.path, Changed: len(p.entries) > 0, Servers: p.servers}
+		if f.Servers == nil {
+			f.Servers = []server{}
+		}
+		if p.problem != nil {
+			f.Problem = printable.Reason(p.problem, 1000)
+			switch failure, ok := errors.AsType[*cli.Failure](p.problem); {
+			case ok && failure.Code == "config_untrusted":
+				f.Problem = "not approved; " + failure.Hint
+			case ok && failure.Hint != "":
+				f.Problem += "; " + failure.Hint
+			}
+		}
+		if f.Changed {
+			text := diff(p.path, p.before, p.after, p.format)
+			question.WriteString(text + "\n")
+			if dryRun {
+				f.Diff = text
+			}
+			if !slices.Contains(r.Restart, p.host.Title) {
+				r.Restart = append(r.Restart, p.host.Title)
+			}
+		}
+		r.Files = append(r.Files, f)
+	}
+	if question.Len() == 0 {
+		return r, ""
+	}
+	return r, "\n" + question.String()
+}
+
+// what names what is changed, for the question.
+func what(r report) string {
+	servers, files := 0, 0
+	for _, f := range r.Files {
+		if f.Changed {
+			files++
+		}
+		for _, s := range f.Servers {
+			if s.Changed {
+				servers++
+			}
+		}
+	}
+	return cli.Plural(servers, "server") + " in " + cli.Plural(files, "file")
+}
+
+// print writes the report.
+func (r *report) print(env *cli.Env, g *cli.Globals) error {
+	var names []string
+	for _, f := range r.Files {
+		for _, s := range f.Servers {
+			if s.Changed {
+				names = append(names, s.Name)
+			}
+		}
+	}
+	return g.Write(env.Out, names, r, func() error {
+		var rows [][]string
+		for _, f := range r.Files {
+			if f.Diff != "" {
+				fmt.Fprintln(env.Out, strings.TrimSuffix(f.Diff, "\n"))
+				fmt.Fprintln(env.Out)
+			}
+			if f.Problem != "" {
+				rows = append(rows, []string{f.Host, f.File, "", "left alone: " + f.Problem})
+			}
+			for _, s := range f.Servers {
+				rows = append(rows, []string{f.Host, f.File, s.Name, s.result(r.Written)})
+			}
+		}
+		if err := g.Tables(env).Rows(env.Out, []string{"Host", "File", "Server", "Result"}, rows); err != nil {
+			return err
+		}
+		for _, f := range r.Files {
+			for _, s := range f.Servers {
+				if s.login && r.Written && !g.Quiet {
+					fmt.Fprintf(env.Err, "hint: if %s needs a login: mcptrack login %s --config %s\n", printable.Line(s.Name, 64), printable.Shell(s.ID), printable.Shell(s.Config))
+				}
+			}
+		}
+		if len(r.Restart) > 0 && r.Written {
+			_, err := fmt.Fprintf(env.Out, "\nRestart %s.\n", cli.Join(r.Restart, 20))
+			return err
+		}
+		return nil
+	})
+}
+
+// result describes what happened to the server.
+func (s *server) result(written bool) string {
+	switch {
+	case !s.Changed:
+		return "left alone: " + s.Reason
+	case s.Reason != "":
+		return s.Reason
+	case !written:
+		return "would move to " + s.Config
+	}
+	return "moved to " + s.Config
+}

@@ -1,0 +1,253 @@
+package connect
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mcptrack/mcptrack/commands/internal/cli"
+	"github.com/mcptrack/mcptrack/core/atomicfile"
+	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/config/edit"
+	"github.com/mcptrack/mcptrack/core/config/hosts"
+	"github.com/mcptrack/mcptrack/core/printable"
+)
+
+// DisconnectCommand returns the command disconnect.
+func DisconnectCommand(env *cli.Env, g *cli.Globals) *cobra.Command {
+	var opts options
+	cmd := &cobra.Command{
+		Use:   "disconnect [HOST…]",
+		Short: "Undo connect: restore the entries of editors and agents",
+		Long: `Restores the entries that mcptrack connect changed in the configs of hosts, byte for
+byte, also if other entries were edited meanwhile. Without HOST, all of your own
+files and those of this folder are restored. Servers that no other entry uses
+leave mcptrack's config again. An entry that was edited after connect is left
+alone.
+
+Exit codes: 0 done; 1 an entry was left alone; 2 wrong usage.`,
+		Example: `  mcptrack disconnect
+  mcptrack disconnect cursor --dry-run`,
+		Args:              cli.Args(0, -1),
+		ValidArgsFunction: cobra.FixedCompletions(hosts.Names(), cobra.ShellCompDirectiveNoFileComp),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			opts.hosts = args
+			if err := check("disconnect", args, cmd.Flags().Changed); err != nil {
+				return err
+			}
+			return runDisconnect(env, g, opts)
+		},
+	}
+	cmd.Flags().BoolVar(&opts.dryRun, "dry-run", false, "show the changes; write nothing")
+	return cmd
+}
+
+func runDisconnect(env *cli.Env, g *cli.Globals, opts options) error {
+	s, err := openStore(env)
+	if err != nil {
+		return err
+	}
+	read := g.ConfigOptions(env)
+	read.Format, read.Keyring = "", nil
+	if read.Workspace, err = filepath.Abs(read.Workspace); err != nil {
+		return err
+	}
+	records, err := s.all()
+	if err != nil {
+		return err
+	}
+	r := report{Written: !opts.dryRun, Files: []fileReport{}, Restart: []string{}}
+	var left, elsewhere []string
+	for i := range records {
+		rec := &records[i]
+		switch {
+		case len(opts.hosts) > 0 && !slices.Contains(opts.hosts, rec.Host):
+			continue
+		case !here(rec, read):
+			elsewhere = append(elsewhere, printable.Shell(filepath.Dir(rec.File)))
+			continue
+		}
+		u := undo{record: rec, opts: read}
+		f := u.plan()
+		if f.Changed && opts.dryRun {
+			f.Diff = diff(rec.File, u.before, u.after, rec.Format)
+			for i := range f.Servers {
+				if s := &f.Servers[i]; s.Reason == restored {
+					s.Reason = "would be restored"
+				}
+			}
+		} else if !opts.dryRun && f.Problem == "" {
+			if err := u.write(s, records); err != nil {
+				return err
+			}
+		}
+		r.Files = append(r.Files, f)
+		for _, sv := range f.Servers {
+			if !sv.Changed {
+				left = append(left, sv.Name)
+			}
+		}
+		if f.Problem != "" {
+			left = append(left, rec.File)
+		}
+		if h, ok := hosts.Find(rec.Host); ok && f.Changed && !slices.Contains(r.Restart, h.Title) {
+			r.Restart = append(r.Restart, h.Title)
+		}
+	}
+	switch {
+	case len(r.Files) > 0:
+		err = r.print(env, g)
+	case g.Format.Table():
+		_, err = fmt.Fprintln(env.Out, "nothing is connected here")
+	default:
+		err = r.print(env, g)
+	}
+	if len(elsewhere) > 0 && !g.Quiet {
+		fmt.Fprintf(env.Err, "hint: configs in other folders are connected too; run mcptrack disconnect in: %s\n", cli.Join(elsewhere, 5))
+	}
+	if err == nil && len(left) > 0 {
+		return &cli.Failure{Exit: cli.ExitFailed, Code: "left_alone", Err: fmt.Errorf("left alone: %s", printable.Line(cli.Join(left, 5), 400)),
+			Hint: "FILE" + backupSuffix + " has the original of each file"}
+	}
+	return err
+}
+
+// here reports whether a record is of one of the user's own files or of a file in this folder.
+func here(r *record, opts config.Options) bool {
+	rel, err := filepath.Rel(opts.Workspace, r.File)
+	return err == nil && filepath.IsLocal(rel) ||
+		slices.ContainsFunc(r.Entries, func(e recorded) bool { return e.Config == config.OwnPath(opts) })
+}
+
+// An undo restores the entries of one file.
+type undo struct {
+	*record
+	opts          config.Options
+	before, after []byte
+	restored      []recorded // entries that leave the record
+	unused        []recorded // those of them whose servers may leave mcptrack's config
+}
+
+// plan restores the entries in memory.
+func (u *undo) plan() fileReport {
+	f := fileReport{Host: u.Host, File: u.File, Servers: []server{}}
+	text, err := read(u.File)
+	if err != nil {
+		if _, statErr := os.Lstat(u.File); !errors.Is(statErr, os.ErrNotExist) {
+			f.Problem = printable.Reason(err, 300)
+			return f
+		}
+	}
+	u.before, u.after = text, text
+	for _, e := range slices.Backward(u.Entries) {
+		s := server{Name: e.Name, ID: e.ID, Config: e.Config, Changed: true}
+		after, err := edit.Restore(u.after, u.Format, u.path(e), e.Edit)
+		switch {
+		case err == nil:
+			u.after = after
+			u.restored, u.unused = append(u.restored, e), append(u.unused, e)
+			f.Changed, s.Reason = true, restored
+		case len(text) > 0 && !errors.Is(err, edit.ErrChanged) && !errors.Is(err, edit.ErrMissing):
+			f.Problem = printable.Reason(err, 300)
+			u.restored, u.unused = nil, nil
+			return f
+		case u.attached(e):
+			s.Changed, s.Reason = false, "it was edited after connect; undo the edit, or copy the entry from "+u.File+backupSuffix
+		default:
+			u.restored = append(u.restored, e)
+			s.Reason = "no longer connected; " + e.Config + " keeps the server"
+		}
+		f.Servers = append(f.Servers, s)
+	}
+	slices.Reverse(f.Servers)
+	return f
+}
+
+// restored is the result for an entry that has its original content again.
+const restored = "restored"
+
+// path returns where an entry is now: the position of an item in a list may have changed.
+func (u *undo) path(e recorded) []string {
+	if _, err := strconv.Atoi(e.Path[len(e.Path)-1]); err != nil {
+		return e.Path
+	}
+	_, originals, _ := config.Originals(u.before, u.File, u.opts)
+	for _, o := range originals {
+		if o.ID == e.Name {
+			return o.Path
+		}
+	}
+	return e.Path
+}
+
+// attached reports whether an entry, which is not as connect left it, still uses the daemon.
+func (u *undo) attached(e recorded) bool {
+	cfg, originals, _ := config.Originals(u.before, u.File, u.opts)
+	if cfg == nil {
+		return len(u.before) > 0
+	}
+	path := u.path(e)
+	for _, o := range originals {
+		if srv, ok := cfg.Server(o.ID); ok && slices.Equal(o.Path, path) {
+			return attached(srv)
+		}
+	}
+	return false
+}
+
+// write stores the restored file, removes servers that are not used any more from mcptrack's
+// configs, and updates the record.
+func (u *undo) write(s store, all []record) error {
+	if !bytes.Equal(u.before, u.after) {
+		if now, err := read(u.File); err != nil || !bytes.Equal(now, u.before) {
+			return changed(u.File)
+		}
+		if err := atomicfile.Write(u.File, 0o600, u.after); err != nil {
+			return err
+		}
+	}
+	u.Entries = slices.DeleteFunc(u.Entries, func(e recorded) bool {
+		return slices.ContainsFunc(u.restored, func(r recorded) bool { return slices.Equal(r.Path, e.Path) })
+	})
+	if backup, err := read(u.File + backupSuffix); err == nil && len(u.Entries) == 0 && bytes.Equal(backup, u.after) {
+		if err := os.Remove(u.File + backupSuffix); err != nil {
+			return err
+		}
+	}
+	for _, e := range u.unused {
+		if e.Added == "" || used(all, e) {
+			continue
+		}
+		folder := ""
+		if e.Config != config.OwnPath(u.opts) {
+			folder = config.FolderOf(e.Config)
+		}
+		c, err := openOwn(e.Config, folder, u.opts)
+		if err != nil || !c.exists {
+			continue // the user has moved or broken it; there is nothing to remove
+		}
+		if was, err := c.remove(e.ID, e.Added); err != nil || !was {
+			continue // the user has edited the server there and may need it
+		}
+		if err := c.parse(); err != nil {
+			continue
+		}
+		if err := c.write(e.Created); err != nil {
+			return err
+		}
+	}
+	return s.put(*u.record)
+}
+
+// used reports whether an entry of any host uses the server of an entry.
+func used(all []record, e recorded) bool {
+	return slices.ContainsFunc(all, func(r record) bool {
+		return slices.ContainsFunc(r.Entries, func(other recorded) bool { return other.Config == e.Config && other.ID == e.ID })
+	})
+}

@@ -1,0 +1,205 @@
+package connect
+
+import (
+	"net/url"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+
+	"github.com/mcptrack/mcptrack/commands/internal/cli"
+	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/config/edit"
+	"github.com/mcptrack/mcptrack/core/config/tree"
+)
+
+// An endpoint is an HTTP endpoint of the daemon.
+type endpoint struct{ url, token string }
+
+// program returns the members of an entry with which a host starts a program. It has the form that
+// the host uses, and passes on the variables to which the original entry refers: some hosts give
+// programs only the variables that the entry names.
+func program(host string, o *config.Original, command string, args []string, project bool) []edit.Member {
+	var env []edit.Member
+	for _, r := range o.References {
+		env = append(env, edit.Member{Name: r.Name, Value: r.Text})
+	}
+	list := append([]string{command}, args...)
+	var set []edit.Member
+	switch {
+	case host == "opencode":
+		set = []edit.Member{{Name: "type", Value: "local"}, {Name: "command", Value: list}}
+		if env != nil {
+			set = append(set, edit.Member{Name: "environment", Value: env})
+		}
+		return set
+	case host == "goose":
+		set = []edit.Member{{Name: "type", Value: "stdio"}, {Name: "cmd", Value: command}, {Name: "args", Value: args}}
+		if names := passedOn(o, "env_keys"); names != nil { // Goose has their values
+			set = append(set, edit.Member{Name: "env_keys", Value: names})
+		}
+		return set
+	case host == "codex":
+		set = []edit.Member{{Name: "command", Value: command}, {Name: "args", Value: args}}
+		names := passedOn(o, "env_vars")
+		for _, key := range []string{"bearer_token_env_var", "env_http_headers"} {
+			names = append(names, stringsIn(o.Entry.Get(key))...)
+		}
+		for _, r := range o.References { // Codex expands nothing, but mcptrack does
+			names = append(names, r.Name)
+		}
+		slices.Sort(names)
+		if names = slices.Compact(names); len(names) > 0 {
+			set = append(set, edit.Member{Name: "env_vars", Value: names})
+		}
+		return set
+	}
+	for _, key := range []string{"type", "transport"} {
+		if m := o.Entry.Get(key); m != nil && m.Value.Kind == tree.String {
+			value := "stdio"
+			if old := m.Value.Text; old == "local" || strings.EqualFold(old, "stdio") {
+				value = old
+			}
+			set = append(set, edit.Member{Name: key, Value: value})
+		}
+	}
+	if m := o.Entry.Get("command"); m != nil && m.Value.Kind == tree.Object { // older versions of Zed
+		return append(set, edit.Member{Name: "command", Value: []edit.Member{{Name: "path", Value: command}, {Name: "args", Value: args}}})
+	}
+	set = append(set, edit.Member{Name: "command", Value: command}, edit.Member{Name: "args", Value: args})
+	if host == "vscode" && (project || refersToFolder(o.Entry)) {
+		set = append(set, edit.Member{Name: "cwd", Value: "${workspaceFolder}"})
+	}
+	if env != nil {
+		set = append(set, edit.Member{Name: "env", Value: env})
+	}
+	return set
+}
+
+// remote returns the members of an entry with which a host connects to an HTTP endpoint, or nil if
+// the host's config cannot contain one.
+func remote(host string, o *config.Original, at endpoint) []edit.Member {
+	headers := []edit.Member{{Name: "Authorization", Value: "Bearer " + at.token}}
+	key, kind, in := "url", "", "headers"
+	switch host {
+	case "claude-desktop":
+		return nil
+	case "claude-code", "vscode", "crush", "copilot":
+		kind = "http"
+	case "opencode":
+		kind = "remote"
+	case "goose":
+		key, kind = "uri", "streamable_http"
+	case "codex":
+		in = "http_headers"
+	case "gemini", "qwen":
+		key = "httpUrl"
+	case "windsurf", "antigravity":
+		key = "serverUrl"
+	case "cline":
+		kind = "streamableHttp"
+	case "roo", "continue":
+		kind = "streamable-http"
+	}
+	var set []edit.Member
+	if kind != "" {
+		set = append(set, edit.Member{Name: "type", Value: kind})
+	}
+	return append(set, edit.Member{Name: key, Value: at.url}, edit.Member{Name: in, Value: headers})
+}
+
+// passedOn returns the names of variables in a list of an entry.
+func passedOn(o *config.Original, key string) []string { return stringsIn(o.Entry.Get(key)) }
+
+// stringsIn returns the strings in the value of a member: itself, its items, or its values.
+func stringsIn(m *tree.Member) (all []string) {
+	if m == nil {
+		return nil
+	}
+	if m.Value.Kind == tree.String {
+		return []string{m.Value.Text}
+	}
+	for _, item := range m.Value.Items {
+		if item.Kind == tree.Object && item.Get("name") != nil {
+			item = item.Get("name").Value
+		}
+		if item.Kind == tree.String {
+			all = append(all, item.Text)
+		}
+	}
+	for _, in := range m.Value.Members {
+		if in.Value.Kind == tree.String {
+			all = append(all, in.Value.Text)
+		}
+	}
+	return all
+}
+
+// refersToFolder reports whether an entry refers to the folder that is open in the host.
+func refersToFolder(n *tree.Node) bool {
+	return strings.Contains(n.Text, "${workspaceFolder") ||
+		slices.ContainsFunc(n.Items, refersToFolder) ||
+		slices.ContainsFunc(n.Members, func(m *tree.Member) bool { return refersToFolder(m.Value) })
+}
+
+// attach returns the command that hosts run. A file of a project is shared, so it names the command
+// without a folder if PATH has it; other files name it with its path, because programs that are
+// started from a desktop have another PATH.
+func attach(env *cli.Env, project bool) (command string, args []string) {
+	command = env.Executable
+	small := filepath.Join(filepath.Dir(command), "mcptrack-attach"+exeSuffix())
+	if info, err := os.Stat(small); err == nil && info.Mode().IsRegular() {
+		command = small
+	} else {
+		args = []string{"attach"}
+	}
+	name := filepath.Base(command)
+	is, err := os.Stat(command)
+	for _, dir := range filepath.SplitList(env.Getenv("PATH")) {
+		found, err2 := os.Stat(filepath.Join(dir, name))
+		if err != nil || err2 != nil || !filepath.IsAbs(dir) {
+			continue
+		}
+		if !os.SameFile(is, found) {
+			break // another version comes first
+		}
+		if project {
+			return strings.TrimSuffix(name, exeSuffix()), args
+		}
+		return filepath.Join(dir, name), args // may be a link that survives an upgrade
+	}
+	return command, args
+}
+
+func exeSuffix() string {
+	if runtime.GOOS == "windows" {
+		return ".exe"
+	}
+	return ""
+}
+
+// endpointPath precedes the id of a server in the URL of its HTTP endpoint.
+const endpointPath = "/mcp/"
+
+// attached reports whether an entry already is what connect writes.
+func attached(srv config.Server) bool {
+	u, err := url.Parse(srv.URL.Reveal())
+	return srv.Attaches() || err == nil && strings.HasPrefix(u.Path, endpointPath) && u.Query().Has("config") && u.Query().Has("folder")
+}
+
+// configArgument returns how the command of an entry refers to mcptrack's config: relative to the
+// project if the host starts programs there.
+func configArgument(host, path, folder string) string {
+	inside, err := filepath.Rel(folder, path)
+	if folder == "" || err != nil || !filepath.IsLocal(inside) {
+		return path
+	}
+	switch host {
+	case "claude-code", "gemini", "qwen", "vscode":
+		return filepath.ToSlash(inside)
+	case "cursor":
+		return "${workspaceFolder}/" + filepath.ToSlash(inside)
+	}
+	return path
+}

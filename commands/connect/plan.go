@@ -1,0 +1,299 @@
+package connect
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net/url"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+
+	"github.com/mcptrack/mcptrack/commands/internal/cli"
+	"github.com/mcptrack/mcptrack/core/atomicfile"
+	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/config/edit"
+	"github.com/mcptrack/mcptrack/core/config/hosts"
+	"github.com/mcptrack/mcptrack/core/config/tree"
+	"github.com/mcptrack/mcptrack/core/printable"
+	"github.com/mcptrack/mcptrack/core/secretfile"
+)
+
+// A plan is what a run changes in one file of a host.
+type plan struct {
+	host          hosts.Host
+	path          string // absolute
+	project       bool
+	format        tree.Format
+	before, after []byte
+	servers       []server
+	entries       []recorded
+	problem       error // why nothing in the file is changed
+}
+
+// A server is one entry of a host's config, as reported.
+type server struct {
+	Name   string `json:"name"`
+	ID     string `json:"serverId,omitempty"` // in mcptrack's config
+	Config string `json:"config,omitempty"`
+	// Changed means that the entry was changed, or would be with --dry-run. Otherwise Reason says
+	// why it was left alone.
+	Changed bool   `json:"changed"`
+	Reason  string `json:"reason,omitempty"`
+
+	login bool // the server may need a login with mcptrack
+}
+
+// A planner makes the plans of one run.
+type planner struct {
+	env     *cli.Env
+	g       *cli.Globals
+	opts    config.Options
+	log     *slog.Logger
+	options options
+	http    *endpoint // set with --http
+	records []record
+	owns    map[string]*own
+}
+
+// read returns the content of a host's file.
+func read(path string) ([]byte, error) { return secretfile.Load(path, config.SizeLimit(path), 0) }
+
+// plan makes the plan for one file. An error ends the run.
+func (p *planner) plan(f config.HostFile) (*plan, error) {
+	plan := &plan{host: f.Host, path: f.Path}
+	before, err := read(f.Path)
+	if err != nil {
+		plan.problem = &cli.Failure{Exit: cli.ExitConfig, Code: "config_invalid", Err: err}
+		return plan, nil
+	}
+	plan.before, plan.after = before, before
+	plan.format = tree.NewSource(before).Detect(f.Path)
+	cfg, originals, problems := config.Originals(before, f.Path, p.opts)
+	if cfg == nil {
+		plan.problem = &cli.Failure{Exit: cli.ExitConfig, Code: "config_invalid", Err: fmt.Errorf("%s is invalid", printable.Line(f.Path, 200)),
+			Hint: fmt.Sprintf("mcptrack validate %s shows why", printable.Shell(f.Path))}
+		for _, problem := range problems {
+			if problem.Code == config.CodeInsecure {
+				plan.problem = &cli.Failure{Exit: cli.ExitConfig, Code: "config_insecure", Err: config.Problems{problem}, Hint: problem.Hint}
+			}
+		}
+		return plan, nil
+	}
+	of := *p.g
+	of.Config, of.Host, of.Workspace = "", f.Host.Name, p.opts.Workspace
+	permission, err := of.Permission(p.env, f.Path)
+	if err != nil {
+		return nil, err
+	}
+	plan.project = permission.Found
+	var chosen []*config.Original
+	for i := range originals {
+		o := &originals[i]
+		if len(p.options.only) > 0 && !slices.Contains(p.options.only, o.ID) {
+			continue
+		}
+		if reason := p.leave(cfg, o); reason != "" {
+			plan.servers = append(plan.servers, server{Name: o.ID, Reason: reason})
+			continue
+		}
+		chosen = append(chosen, o)
+	}
+	if len(chosen) == 0 {
+		return plan, nil
+	}
+	if p.http != nil {
+		if plan.problem = mayHaveToken(plan); plan.problem != nil {
+			return plan, nil
+		}
+	}
+	folder := ""
+	target := config.OwnPath(p.opts)
+	if plan.project {
+		folder = p.opts.Workspace
+		if err := inside(folder, f.Path); err != nil {
+			plan.problem = err
+			return plan, nil
+		}
+		var names []string
+		for _, o := range chosen {
+			names = append(names, o.ID)
+		}
+		if err := permission.Refusal(cfg, p.log, names); err != nil {
+			plan.problem = err
+			return plan, nil
+		}
+		target = filepath.Join(folder, "mcp-servers.json")
+		if at := filepath.Join(folder, filepath.FromSlash(cli.DefaultConfig)); exists(at) {
+			target = at
+		}
+	}
+	if target == "" {
+		plan.problem = errors.New("the folder for the user's config is unknown; set HOME")
+		return plan, nil
+	}
+	c := p.owns[target]
+	if c == nil {
+		if c, err = openOwn(target, folder, p.opts); err != nil {
+			return nil, err
+		}
+		p.owns[target] = c
+	}
+	for _, o := range chosen {
+		s, err := p.connect(plan, c, o)
+		if err != nil {
+			s = server{Name: o.ID, Reason: "cannot be changed: " + printable.Reason(err, 300)}
+		}
+		s.login = s.Changed && withoutHeaders(cfg, o)
+		plan.servers = append(plan.servers, s)
+	}
+	slices.SortStableFunc(plan.servers, func(a, b server) int { return position(originals, a.Name) - position(originals, b.Name) })
+	return plan, nil
+}
+
+// mayHaveToken returns why a token must not be written to the file, or nil.
+func mayHaveToken(plan *plan) error {
+	info, err := os.Stat(plan.path)
+	switch {
+	case err != nil:
+		return err
+	case plan.project:
+		return errors.New("a token does not belong in the file of a project; omit --http")
+	case runtime.GOOS != "windows" && info.Mode().Perm()&0o077 != 0:
+		return fmt.Errorf("other users may read it, and --http writes a token; run chmod 600 %s", printable.Shell(plan.path))
+	}
+	return nil
+}
+
+func position(originals []config.Original, name string) int {
+	return slices.IndexFunc(originals, func(o config.Original) bool { return o.ID == name })
+}
+
+// withoutHeaders reports whether a server is reached over HTTP without any header.
+func withoutHeaders(cfg *config.Config, o *config.Original) bool {
+	srv, ok := cfg.Server(o.ID)
+	return ok && srv.Transport != config.TransportStdio &&
+		!slices.ContainsFunc(o.Keys, func(k config.Key) bool { return k.Name == "headers" })
+}
+
+func exists(path string) bool {
+	_, err := read(path)
+	refused, ok := errors.AsType[*secretfile.RefusedError](err)
+	return err == nil || ok && refused.Problem != "no such file"
+}
+
+// leave returns why an entry is left alone, or "".
+func (p *planner) leave(cfg *config.Config, o *config.Original) string {
+	srv, ok := cfg.Server(o.ID)
+	if !ok || len(o.Keys) == 0 {
+		return "it has neither a command nor a URL"
+	}
+	key := o.Unsupported()
+	switch {
+	case attached(srv):
+		return "already connected"
+	case srv.Runs("gateway") || srv.Runs("vault"):
+		return "it runs mcptrack itself"
+	case !srv.Enabled:
+		return "disabled"
+	case srv.Transport == config.TransportCatalog:
+		return "a catalog is not an MCP server"
+	case key != "":
+		return fmt.Sprintf("it uses %q, which mcptrack does not support", key)
+	case p.http != nil && len(o.References) > 0:
+		return "it refers to variables, which a host cannot pass on over HTTP"
+	}
+	for _, u := range srv.Intent.Uses {
+		if _, set := p.env.LookupEnv(u.Name); u.Kind == config.UseVariable && !set {
+			return "" // the host may have the value, so what is missing is not known
+		}
+	}
+	if len(srv.Missing) > 0 {
+		return "not configured: " + strings.Join(srv.Missing, "; ")
+	}
+	return ""
+}
+
+// connect changes one entry in the plan, and moves its original to mcptrack's config.
+func (p *planner) connect(plan *plan, c *own, o *config.Original) (server, error) {
+	id, known, err := c.choose(o, plan.host.Name)
+	if err != nil {
+		return server{}, err
+	}
+	var set []edit.Member
+	if p.http != nil {
+		at := *p.http
+		at.url += endpointPath + url.PathEscape(id) + "?" + url.Values{"config": {c.path}, "folder": {p.opts.Workspace}}.Encode()
+		if set = remote(plan.host.Name, o, at); set == nil {
+			return server{Name: o.ID, Reason: plan.host.Title + " cannot connect to URLs"}, nil
+		}
+	} else {
+		command, args := attach(p.env, plan.project)
+		args = append(slices.Clone(args), "--config", configArgument(plan.host.Name, c.path, c.folder))
+		if strings.HasPrefix(id, "-") {
+			args = append(args, "--")
+		}
+		set = program(plan.host.Name, o, command, append(args, id), plan.project)
+	}
+	after, undo, err := edit.Object(plan.after, plan.format, o.Path, set, o.Keeps)
+	if err != nil {
+		return server{}, err
+	}
+	r := recorded{Name: o.ID, Path: o.Path, Edit: undo, Config: c.path, ID: id, Created: !c.exists}
+	text := c.text
+	if !known {
+		if err := c.add(o, id); err != nil {
+			c.text = text
+			return server{}, errors.Join(err, c.parse())
+		}
+		_, value := c.find(id)
+		r.Added = edit.Digest(value)
+	}
+	for _, other := range p.records {
+		for _, e := range other.Entries {
+			if e.Config != c.path {
+				continue
+			}
+			r.Created = r.Created || e.Created
+			if known && e.ID == id {
+				r.Added = e.Added
+			}
+		}
+	}
+	c.used = append(c.used, id)
+	plan.after, plan.entries = after, append(plan.entries, r)
+	p.records = append(p.records, record{File: plan.path, Entries: []recorded{r}})
+	return server{Name: o.ID, ID: id, Config: c.path, Changed: true}, nil
+}
+
+// record stores what is needed to undo the change.
+func (pl *plan) record(s store) error {
+	records, err := s.all()
+	if err != nil {
+		return err
+	}
+	r := record{File: pl.path, Host: pl.host.Name, Format: pl.format}
+	if i := slices.IndexFunc(records, func(r record) bool { return r.File == pl.path }); i >= 0 {
+		r = records[i]
+	}
+	for _, e := range pl.entries { // what is recorded of an entry that is not connected any more is of no use
+		r.Entries = slices.DeleteFunc(r.Entries, func(old recorded) bool { return slices.Equal(old.Path, e.Path) })
+	}
+	r.Entries = append(r.Entries, pl.entries...)
+	return s.put(r)
+}
+
+// write changes the host's file, after it has stored a backup.
+func (pl *plan) write() error {
+	if now, err := read(pl.path); err != nil || !bytes.Equal(now, pl.before) {
+		return changed(pl.path)
+	}
+	if err := atomicfile.Create(pl.path+backupSuffix, 0o600, pl.before); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return atomicfile.Write(pl.path, 0o600, pl.after)
+}
