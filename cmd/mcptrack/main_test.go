@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"syscall"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -15,13 +14,7 @@ import (
 // TestMain lets the test binary also be other programs: called as mcptrack, it is mcptrack.
 func TestMain(m *testing.M) {
 	testscript.Main(tests{m}, map[string]func(){
-		"mcptrack": func() {
-			if len(os.Args) > 2 && os.Args[2] == "--detached" {
-				f, _ := os.OpenFile(filepath.Join(os.Getenv("HOME"), "stderr"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
-				_ = syscall.Dup2(int(f.Fd()), 2)
-			}
-			os.Exit(run())
-		},
+		"mcptrack":       func() { os.Exit(run()) },
 		"counted-server": func() { os.Exit(countedServer(os.Args[1:])) },
 	})
 }
