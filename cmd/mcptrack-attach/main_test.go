@@ -16,10 +16,12 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/mcptrack/mcptrack/core/backoff"
 	"github.com/mcptrack/mcptrack/core/daemon/attach"
 	"github.com/mcptrack/mcptrack/core/daemon/wire"
 	"github.com/mcptrack/mcptrack/core/mcpserver"
@@ -356,6 +358,73 @@ func TestAClientSurvivesItsDaemon(t *testing.T) {
 	}
 	if got := s.stderr.String(); strings.Count(got, "connection to the daemon was lost") != 3 {
 		t.Errorf("stderr: %s", got)
+	}
+}
+
+// Every call of every client receives one response, whenever the daemon is killed.
+func TestEveryCallIsAnsweredOnce(t *testing.T) {
+	p := newPlace(t)
+	const clients, kills = 10, 15
+	done := make(chan struct{}) // closed after the last kill
+	var running sync.WaitGroup
+	var results, failures atomic.Int64
+	for range clients {
+		s := p.attach()
+		s.begin()
+		running.Go(func() {
+			for id := 1; ; id++ {
+				select {
+				case <-done:
+					if code := s.end(); code != 0 {
+						t.Errorf("exit code %d: %s", code, s.stderr.String())
+					}
+					return
+				default:
+				}
+				began := time.Now()
+				_, _ = io.WriteString(s.in, call(id, "echo")+"\n")
+				line, err := s.out.ReadString('\n')
+				var m struct {
+					ID     int
+					Result json.RawMessage
+				}
+				if err != nil || json.Unmarshal([]byte(line), &m) != nil || m.ID != id {
+					t.Errorf("call %d: %q, %v", id, line, err)
+					return
+				}
+				if m.Result != nil {
+					results.Add(1)
+				} else {
+					failures.Add(1)
+				}
+				if took := time.Since(began); took > 10*time.Second {
+					t.Errorf("call %d took %s", id, took)
+				}
+			}
+		})
+	}
+	for range kills {
+		starts := strings.Fields(p.file("starts"))
+		pid, err := strconv.Atoi(starts[len(starts)-1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		before := results.Load() // from now on, at most one call of each client is answered by this daemon
+		if !backoff.Poll(t.Context(), 20*time.Millisecond, func() bool { return results.Load() > before+clients }) {
+			t.Fatal("no calls succeed")
+		}
+	}
+	close(done)
+	running.Wait()
+	t.Logf("%d calls succeeded, %d failed", results.Load(), failures.Load())
+	if starts := strings.Count(p.file("starts"), "\n"); starts < kills || starts > kills+1 {
+		t.Errorf("%d daemons were started", starts)
+	}
+	if n := failures.Load(); n > clients*kills {
+		t.Errorf("%d calls failed", n)
 	}
 }
 
