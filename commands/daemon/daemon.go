@@ -26,6 +26,7 @@ import (
 	"gopkg.in/natefinch/lumberjack.v2"
 
 	"github.com/mcptrack/mcptrack/commands/internal/cli"
+	"github.com/mcptrack/mcptrack/core/backoff"
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/daemon"
 	"github.com/mcptrack/mcptrack/core/daemon/wire"
@@ -251,13 +252,23 @@ func (o *options) takeSocket(ctx context.Context, env *cli.Env, socket string, b
 // startTime limits how long a daemon that a client started waits for one that is ending.
 const startTime = 10 * time.Second
 
+// acquire takes the lock. A daemon that a client started waits while another one holds the lock but
+// does not listen. It does not wait for a daemon that listens: when that one stops, no other must
+// take its place.
 func (o *options) acquire(ctx context.Context, socket string) (*wire.Lock, error) {
 	if !o.started || o.replace {
 		return wire.Acquire(ctx, socket, false)
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, startTime, wire.ErrRunning)
+	ctx, cancel := context.WithTimeout(ctx, startTime)
 	defer cancel()
-	return wire.Acquire(ctx, socket, true)
+	client := wire.Client{Socket: socket}
+	var lock *wire.Lock
+	err := error(wire.ErrRunning)
+	backoff.Poll(ctx, 10*time.Millisecond, func() bool {
+		lock, err = wire.Acquire(ctx, socket, false)
+		return !errors.Is(err, wire.ErrRunning) || client.Listens(ctx)
+	})
+	return lock, err
 }
 
 // handover asks the running daemon to hand over, and waits until it has closed its log. Before, this
