@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/mcptrack/mcptrack/core/mcpserver"
 )
@@ -41,7 +42,7 @@ func (s *counted) catalog(description string) mcpserver.Catalog {
 		panic(err)
 	}
 	var c mcpserver.Catalog
-	for _, name := range append([]string{"tick", "progress", "wait", "ask", "change"}, strings.Fields(string(more))...) {
+	for _, name := range append([]string{"tick", "progress", "wait", "hold", "ask", "change"}, strings.Fields(string(more))...) {
 		tool, err := json.Marshal(map[string]any{"name": name, "description": description, "inputSchema": map[string]any{"type": "object"}})
 		if err != nil {
 			panic(err)
@@ -84,6 +85,17 @@ func (s *counted) call(ctx context.Context, r *mcpserver.Request) (json.RawMessa
 	case "wait":
 		<-ctx.Done()
 		return nil, s.record("cancelled", token)
+	case "hold": // until the file with the suffix .release exists
+		for {
+			if _, err := os.Stat(s.file + ".release"); err == nil {
+				break
+			}
+			select {
+			case <-ctx.Done():
+				return nil, context.Cause(ctx)
+			case <-time.After(5 * time.Millisecond):
+			}
+		}
 	case "ask":
 		if r.Client == nil {
 			return nil, errors.New("this client cannot be asked")

@@ -412,12 +412,12 @@ func (s *storm) user(n int, tool string, args ...string) {
 			// What survived works again. What the last kill interrupts fails once, and so does what it
 			// prevents from starting.
 			var err error
-			for try := range 3 {
-				if _, err = g.call(tool, fmt.Sprintf("last-%d-%d", n, try)); !errors.Is(err, errFailed) {
-					break
-				}
-			}
-			if err != nil {
+			try := 0
+			if !eventually(func() bool {
+				try++
+				_, err = g.call(tool, fmt.Sprintf("last-%d-%d", n, try))
+				return !errors.Is(err, errFailed)
+			}) || err != nil {
 				s.Errorf("user %d: %v", n, err)
 			}
 			if problems := g.end(); len(problems) > 0 {

@@ -97,6 +97,98 @@ func TestDeathOfADaemonAnnouncesOnlyChanges(t *testing.T) {
 	a.closes(g)
 }
 
+// A daemon that hands over answers what is in flight. Sessions continue with its successor, and their
+// lists are the same.
+func TestHandoverAnswersWhatIsInFlight(t *testing.T) {
+	t.Parallel()
+	a := newAccount(t)
+	g := a.mustAttach(nil, "counted")
+	if _, err := g.tools(); err != nil {
+		t.Fatal(err)
+	}
+	_, response := g.start("tools/call", map[string]any{"name": "hold", "arguments": map[string]any{"token": "1"}})
+	waitFor(t, "the call", func() bool { return slices.Contains(a.calls(), "hold 1") })
+	before := a.ofKind("daemon")
+	replaced := make(chan error, 1) // sent to once; never closed
+	go func() {
+		_, err := a.run("daemon", "--replace")
+		replaced <- err
+	}()
+	waitFor(t, "the daemon to accept no more clients", func() bool {
+		conn, err := net.Dial("unix", a.socket)
+		if err == nil {
+			conn.Close()
+		}
+		return err != nil
+	})
+	save(t, a.counted+".release", "")
+	if m, err := g.await(response); err != nil || m.Result.Content[0].Text != "1" {
+		t.Errorf("%+v, %v", m, err)
+	}
+	if err := <-replaced; err != nil {
+		t.Fatal(err)
+	}
+	a.must(g, "tick", "2")
+	after := a.ofKind("daemon")
+	if len(before) != 1 || len(after) != 1 || before[0].pid == after[0].pid {
+		t.Errorf("before %+v, after %+v", before, after)
+	}
+	a.must(g, "change", "3")
+	if n := g.heard("notifications/tools/list_changed", 1); n != 1 {
+		t.Errorf("the lists are the same, but the client heard of %d changes", n-1)
+	}
+	a.closes(g)
+	if calls := a.calls(); !slices.Equal(calls, []string{"hold 1", "tick 2", "change 3"}) {
+		t.Errorf("the server executed %q", calls)
+	}
+}
+
+// A client that does not read delays neither the others nor the end of the daemon.
+func TestAClientThatDoesNotReadDelaysNobody(t *testing.T) {
+	t.Parallel()
+	a := newAccount(t)
+	stuck, other := a.mustAttach(nil, "counted"), a.mustAttach(nil, "counted")
+	if err := stuck.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	// The process is stopped when it has what is written here, and the daemon writes more than a
+	// socket holds. So another client sends its requests.
+	conn, _, err := (&wire.Client{Socket: a.socket, LookupEnv: func(string) (string, bool) { return "", false }}).Open(t.Context(),
+		wire.Hello{Purpose: wire.Attach, Folder: a.dir, Config: a.config, Server: "counted", Path: os.Getenv("PATH")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	large := strings.Repeat("x", 100<<10)
+	fmt.Fprintf(conn, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`+"\n"+`{"jsonrpc":"2.0","method":"notifications/initialized"}`+"\n")
+	for i := range 30 {
+		fmt.Fprintf(conn, `{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"tick","arguments":{"token":"%d%s"}}}`+"\n", i+1, i, large)
+	}
+	waitFor(t, "the calls", func() bool { return len(a.calls()) >= 30 })
+	a.must(other, "tick", "other")
+	a.closes(other)
+	if n := len(a.ofKind("daemon")); n != 1 {
+		t.Fatalf("%d daemons", n)
+	}
+	a.mustRun("daemon", "stop")
+	if err := stuck.cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	<-stuck.ended
+}
+
+// The log of the daemon says why it crashed.
+func TestTheLogShowsACrash(t *testing.T) {
+	t.Parallel()
+	a := newAccount(t)
+	a.closes(a.mustAttach(nil, "counted"))
+	if err := syscall.Kill(a.ofKind("daemon")[0].pid, syscall.SIGABRT); err != nil { // the runtime crashes
+		t.Fatal(err)
+	}
+	waitFor(t, "the crash", func() bool { return strings.Contains(a.mustRun("daemon", "logs"), "SIGABRT") })
+	a.closes(a.mustAttach(nil, "counted")) // and with it, the next daemon ends the server
+}
+
 // Many clients share the servers of one daemon. Every response, notification of progress, cancellation
 // and question reaches the client that it is for, once. With MCPTRACK_NIGHTLY they are 50 clients with
 // 200 calls each.

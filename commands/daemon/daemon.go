@@ -19,6 +19,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
 	"strconv"
 	"time"
 
@@ -219,6 +220,15 @@ func (o *options) logger(env *cli.Env, g *cli.Globals) (*slog.Logger, func(), er
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		return nil, nil, err
 	}
+	crashes, err := os.OpenFile(file, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, nil, err
+	}
+	err = debug.SetCrashOutput(crashes, debug.CrashOptions{}) // otherwise it would be lost with stderr
+	_ = crashes.Close()                                       // it was duplicated
+	if err != nil {
+		return nil, nil, err
+	}
 	w := &lumberjack.Logger{Filename: file, MaxSize: 4, MaxBackups: 1} // MiB
 	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: slog.LevelInfo})), func() { _ = w.Close() }, nil
 }
@@ -230,6 +240,15 @@ const handoverTime = 30 * time.Second
 // takeSocket takes the lock and the socket of the user's daemon. With --replace it first asks the
 // running daemon to hand over.
 func (o *options) takeSocket(ctx context.Context, env *cli.Env, socket string, build wire.Build) (*wire.Lock, net.Listener, error) {
+	if o.replace {
+		waiting, cancel := context.WithTimeout(ctx, handoverTime)
+		starts, err := wire.HoldStarts(waiting, socket)
+		cancel()
+		if err != nil {
+			return nil, nil, err
+		}
+		defer starts.Release() // this daemon listens, or the other one still does
+	}
 	lock, err := o.acquire(ctx, socket)
 	switch {
 	case errors.Is(err, wire.ErrRunning) && o.replace:

@@ -88,7 +88,7 @@ const maxAttempts = 5
 func (c *Client) Start(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, errors.New("the daemon did not start in time; see mcptrack daemon logs"))
 	defer cancel()
-	starting, err := acquire(ctx, lockFile(c.Socket, "start"), true)
+	starting, err := HoldStarts(ctx, c.Socket)
 	if err != nil {
 		return err
 	}
