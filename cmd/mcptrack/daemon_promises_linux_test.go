@@ -143,6 +143,45 @@ func TestHandoverAnswersWhatIsInFlight(t *testing.T) {
 	}
 }
 
+// Clients that call while one daemon after another hands over receive no error.
+func TestHandoversLoseNoCalls(t *testing.T) {
+	t.Parallel()
+	a := newAccount(t)
+	over := make(chan struct{}) // closed after the last handover
+	var clients sync.WaitGroup
+	for n := range 6 {
+		g := a.mustAttach(nil, "counted")
+		clients.Go(func() {
+			for i := 0; ; i++ {
+				if _, err := g.call("tick", fmt.Sprintf("call-%d-%d", n, i)); err != nil {
+					t.Errorf("client %d, call %d: %v: %s", n, i, err, g.stderr.String())
+					if !errors.Is(err, errFailed) {
+						return
+					}
+				}
+				select {
+				case <-over:
+					a.closes(g)
+					return
+				default:
+				}
+			}
+		})
+	}
+	for range 3 {
+		if _, err := a.run("daemon", "--replace"); err != nil {
+			t.Error(err)
+		}
+	}
+	close(over)
+	clients.Wait()
+	executed := a.calls()
+	slices.Sort(executed)
+	if once := slices.Compact(slices.Clone(executed)); len(once) != len(executed) {
+		t.Errorf("of %d calls, %d were executed again", len(once), len(executed)-len(once))
+	}
+}
+
 // A client that does not read delays neither the others nor the end of the daemon.
 func TestAClientThatDoesNotReadDelaysNobody(t *testing.T) {
 	t.Parallel()
