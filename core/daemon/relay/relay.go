@@ -13,6 +13,8 @@
 //   - After a loss, the client's requests wait for another daemon until [Options.Patience] has passed.
 //     From then on they are answered with an error that contains the reason, and notifications and
 //     responses are dropped.
+//   - A daemon that ends in an orderly way says so. It answers what was sent, and what the client sends
+//     from then on waits for the next daemon, so that nothing is lost.
 //   - Requests of a lost daemon are cancelled at the client, and responses to them are dropped.
 //   - After the client has closed its output, the relay ends when the daemon has answered, and at the
 //     latest after [Options.LastAnswers].
@@ -119,6 +121,8 @@ type relay struct {
 	// daemon. Never closed: write ends with ctx.
 	outs chan []byte
 
+	sending sync.Mutex // held while a message of the client is sent; locked before mu
+
 	mu   sync.Mutex // guards the fields below; never held during I/O
 	conn io.ReadWriteCloser
 	up   chan struct{} // closed when conn is set; replaced when it is lost
@@ -130,6 +134,7 @@ type relay struct {
 	failing bool
 
 	// State of the current connection:
+	ending   bool              // the daemon ends, and answers what was sent
 	pending  map[string]string // methods of the client's requests without a response, by id
 	repeated map[string]bool   // ids of repeated requests, whose responses are dropped
 	asked    map[string]bool   // ids of the daemon's requests without a response
@@ -160,6 +165,9 @@ type control struct {
 	// Lists contains hashes of the lists that the following messages announce or contain. A
 	// connection begins with it. The daemon chooses the hashes.
 	Lists map[string]string `json:"lists"`
+	// Ends means that the daemon ends. It answers what it receives until the relay closes its sending
+	// side, which the relay does next.
+	Ends bool `json:"ends"`
 }
 
 // params contains the parameters that matter here.
@@ -239,9 +247,9 @@ func (r *relay) clientLeft(err error) {
 	}
 	r.mu.Lock()
 	r.left = true
-	conn, failing := r.conn, r.failing
+	conn, waits := r.conn, r.failing || r.ending
 	r.mu.Unlock()
-	if conn == nil && !failing {
+	if conn == nil && !waits {
 		r.cancel(errClientLeft)
 		return
 	}
@@ -267,6 +275,7 @@ func closeWrite(conn io.ReadWriteCloser) {
 func (r *relay) forward(line []byte) bool {
 	m, isRequest, isResponse := parse(line)
 	for {
+		r.sending.Lock()
 		r.mu.Lock()
 		conn, up, since := r.conn, r.up, r.down
 		if r.back.After(since) {
@@ -275,6 +284,7 @@ func (r *relay) forward(line []byte) bool {
 		if isResponse && r.stale[string(m.ID)] && !r.asked[string(m.ID)] {
 			delete(r.stale, string(m.ID))
 			r.mu.Unlock()
+			r.sending.Unlock()
 			return true
 		}
 		full := isRequest && len(r.pending) >= maxPending
@@ -282,11 +292,14 @@ func (r *relay) forward(line []byte) bool {
 			r.note(m, line, isRequest, isResponse)
 		}
 		r.mu.Unlock()
+		if conn != nil && !full {
+			_, _ = conn.Write(line) // an error also ends the reads, see fromDaemon
+		}
+		r.sending.Unlock()
 		switch {
 		case full:
 			return r.toClient(failure(m.ID, "too many requests are pending"))
 		case conn != nil:
-			_, _ = conn.Write(line) // an error also ends the reads, see fromDaemon
 			return r.ctx.Err() == nil
 		}
 		patience := time.NewTimer(r.opts.Patience - time.Since(since))
@@ -436,7 +449,7 @@ func (r *relay) serve(conn io.ReadWriteCloser) error {
 	var admission sync.WaitGroup
 	admission.Go(func() { r.admit(conn) })
 	if err = context.Cause(r.ctx); r.announce() {
-		err = r.receive(lines)
+		err = r.receive(lines, func() { admission.Go(func() { r.finish(conn) }) })
 	}
 	_ = conn.Close()
 	admission.Wait()
@@ -460,16 +473,37 @@ func (r *relay) report(err error) {
 	}
 }
 
-// receive forwards messages until the connection is lost.
-func (r *relay) receive(lines *lineReader) error {
+// receive forwards messages until the connection is lost. It calls ends if the daemon ends.
+func (r *relay) receive(lines *lineReader, ends func()) error {
 	for {
 		line, err := lines.next()
 		if err != nil {
 			return err
 		}
-		if r.accept(line) && !r.toClient(line) || !r.announce() {
+		m, isRequest, isResponse := parse(line)
+		if m.Track != nil && m.Track.Ends {
+			ends()
+		}
+		if r.accept(m, isRequest, isResponse) && !r.toClient(line) || !r.announce() {
 			return context.Cause(r.ctx)
 		}
+	}
+}
+
+// finish tells a daemon that ends that nothing more follows. The daemon answers what it has received,
+// while further messages of the client wait for the next daemon.
+func (r *relay) finish(conn io.ReadWriteCloser) {
+	r.mu.Lock()
+	r.ending = true
+	if r.conn != nil {
+		r.conn, r.up = nil, make(chan struct{})
+		r.down = time.Now()
+	}
+	r.mu.Unlock()
+	r.sending.Lock() // what is being sent is sent to its end
+	defer r.sending.Unlock()
+	if half, ok := conn.(interface{ CloseWrite() error }); ok {
+		_ = half.CloseWrite() // without it, the daemon waits a moment
 	}
 }
 
@@ -515,8 +549,7 @@ func listOf(method string) string {
 }
 
 // accept updates the state for a message of the daemon, and reports whether to forward it.
-func (r *relay) accept(line []byte) bool {
-	m, isRequest, isResponse := parse(line)
+func (r *relay) accept(m message, isRequest, isResponse bool) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	id := string(m.ID)
@@ -528,7 +561,9 @@ func (r *relay) accept(line []byte) bool {
 			}
 			r.seen[name] = m.Track.Lists[name]
 		}
-		r.compare = false
+		if m.Track.Lists != nil {
+			r.compare = false
+		}
 		return false
 	case isRequest && len(r.asked) < maxPending:
 		r.asked[id] = true
@@ -582,6 +617,10 @@ func (r *relay) admit(conn io.ReadWriteCloser) {
 		}
 	}
 	r.mu.Lock()
+	if r.ending {
+		r.mu.Unlock()
+		return
+	}
 	r.conn = conn
 	close(r.up)
 	left := r.left
@@ -621,8 +660,8 @@ func (r *relay) awaitInitialized(lines *lineReader, initialize []byte, waiting b
 		if err != nil {
 			return err
 		}
-		m, _, isResponse := parse(line)
-		forward := r.accept(line)
+		m, isRequest, isResponse := parse(line)
+		forward := r.accept(m, isRequest, isResponse)
 		if !isResponse || !bytes.Equal(m.ID, want.ID) {
 			continue // nothing else is expected before the response
 		}
@@ -641,7 +680,7 @@ func (r *relay) lost(err error) bool {
 		r.conn, r.up = nil, make(chan struct{})
 		r.down = time.Now()
 	}
-	r.back, r.failing, r.compare = time.Time{}, true, true
+	r.back, r.failing, r.ending, r.compare = time.Time{}, true, false, true
 	repeats := map[string]bool{}
 	for _, line := range append(r.repeats(), r.initialize) {
 		m, _, _ := parse(line)
