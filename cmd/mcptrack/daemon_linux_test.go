@@ -390,6 +390,17 @@ type storm struct {
 	worst    time.Duration
 	worstIs  string
 	next     chan struct{} // closed and replaced after each answer
+	killed   map[int]bool  // ids of processes
+}
+
+// ended reports a session that ended although it was not killed.
+func (s *storm) ended(n int, g *agent) {
+	_ = g.end()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.killed[g.cmd.Process.Pid] {
+		s.Errorf("the session of user %d has ended: %s: %s", n, g.cmd.ProcessState, g.stderr.String())
+	}
 }
 
 // user calls a tool until the storm is over, and starts mcptrack-attach again when it was killed.
@@ -398,11 +409,17 @@ func (s *storm) user(n int, tool string, args ...string) {
 	for i := 0; ; i++ {
 		if g == nil {
 			var err error
-			if g, err = s.attach(nil, args...); errors.Is(err, errGone) || errors.Is(err, errFailed) {
-				_ = g.end() // it was killed, or could reach no daemon for too long
+			g, err = s.attach(nil, args...)
+			switch {
+			case errors.Is(err, errGone):
+				s.ended(n, g)
 				g = nil
 				continue
-			} else if err != nil {
+			case errors.Is(err, errFailed): // no daemon could be reached for too long
+				_ = g.end()
+				g = nil
+				continue
+			case err != nil:
 				s.Errorf("user %d cannot start: %v: %s", n, err, g.stderr.String())
 				return
 			}
@@ -430,6 +447,7 @@ func (s *storm) user(n int, tool string, args ...string) {
 		began := time.Now()
 		_, err := g.call(tool, token)
 		if errors.Is(err, errGone) {
+			s.ended(n, g)
 			g = nil
 		} else if err != nil && !errors.Is(err, errFailed) {
 			s.Errorf("user %d: %v", n, err)
@@ -479,7 +497,7 @@ func TestKillStorm(t *testing.T) {
 	}
 	var everything peerEntry
 	unmarshalPeer(t, []byte(startPeer(t, "everything-stdio").Config), &everything)
-	s := &storm{over: make(chan struct{}), answered: map[string]bool{}, errors: map[string]int{}, next: make(chan struct{})}
+	s := &storm{over: make(chan struct{}), answered: map[string]bool{}, errors: map[string]int{}, killed: map[int]bool{}, next: make(chan struct{})}
 	a := newAccount(t)
 	s.account = a
 	save(t, a.config, config(`"counted": `+a.entry("counted-server", a.counted),
@@ -511,6 +529,9 @@ func TestKillStorm(t *testing.T) {
 		var victims []proc
 		waitFor(t, "a process to kill", func() bool { victims = a.ofKind(kind); return len(victims) > 0 })
 		victim := victims[random.IntN(len(victims))]
+		s.mu.Lock()
+		s.killed[victim.pid] = true
+		s.mu.Unlock()
 		if err := syscall.Kill(victim.pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
 			t.Fatal(err)
 		}
