@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// must runs mcptrack, which must succeed.
+// mustRun runs mcptrack, which must succeed.
 func (a *account) mustRun(args ...string) string {
 	a.Helper()
 	out, err := a.run(args...)

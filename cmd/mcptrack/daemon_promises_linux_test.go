@@ -190,8 +190,7 @@ func TestAClientThatDoesNotReadDelaysNobody(t *testing.T) {
 	if err := stuck.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	// The process is stopped when it has what is written here, and the daemon writes more than a
-	// socket holds. So another client sends its requests.
+	// Beside a process that is stopped, one client does not read more than a socket holds.
 	conn, _, err := (&wire.Client{Socket: a.socket, LookupEnv: func(string) (string, bool) { return "", false }}).Open(t.Context(),
 		wire.Hello{Purpose: wire.Attach, Folder: a.dir, Config: a.config, Server: "counted", Path: os.Getenv("PATH")})
 	if err != nil {
