@@ -218,7 +218,7 @@ func TestDaemonThatDoesNotFit(t *testing.T) {
 		args []string
 		said string
 	}{
-		{[]string{"--config", other}, "not using the daemon: the daemon does not follow this config\n"},
+		{[]string{"--config", other}, "not follow "},
 		{[]string{"--limit", "items=5"}, "not using a daemon: --limit is set\n"},
 		{[]string{"--connect-timeout", "3s"}, "not using a daemon: --connect-timeout is set\n"},
 		{[]string{"--insecure-config"}, "concern only this command\n"},

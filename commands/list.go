@@ -39,7 +39,8 @@ func newList(env *cli.Env, g *cli.Globals) *cobra.Command {
 		Long: `KIND is servers, resources, templates, prompts, tools or events; the default is servers.
 
 Connects to all enabled servers in the config, or to the named ones, prints what they
-offer, and exits. Servers that do not support a kind list nothing. Tables also show
+offer, and exits. A running daemon that follows the same config answers for them; see
+mcptrack help daemon. Servers that do not support a kind list nothing. Tables also show
 disabled servers. Events are the types of MCP Events that "events" in the config lists;
 see mcptrack help events.
 

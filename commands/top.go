@@ -40,6 +40,8 @@ timeline and log, each resource to its content, differences and versions, each t
 its schema, and each event to its differences.
 
 Timeline and log begin when top starts; with --url they are those that serve-sse keeps.
+If a running daemon follows the same config, top shows its servers; see mcptrack help
+daemon.
 If a serve-sse stores its events on this machine, the feed begins with the last ten
 minutes, and versions include the stored ones. --type limits the feed.
 

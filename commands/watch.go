@@ -58,6 +58,9 @@ An argument is a FILE if it exists, contains a path separator or ends in .json, 
 follows only the named servers: all their resources, tools and prompts, whether the config
 tracks them or not.
 
+If a running daemon follows the same config, watch shows its events and connects to no
+server; -v says so. See mcptrack help daemon.
+
 Events are printed as readable lines, or with --json as one JSON object per line; see
 mcptrack help events. Lines omit transient states and repeated failures; on a terminal
 the last lines count them, and -v prints them. --count counts changes to resources, lists

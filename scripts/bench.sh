@@ -3,7 +3,7 @@
 # duration of the run. The machine should be idle; then the run takes less than 10 minutes.
 # usage: scripts/bench.sh [-runs N] [-only NAME,NAME]
 # NAME is one of version, first, list, ready, latency, cpu, isolation, sse, journal, inject,
-# gateway, webhooks, top, history, vault.
+# gateway, webhooks, top, attach, history, vault, share.
 # The numbers are also written to .cache/bench.json. To measure the frame rate of the dashboard, run
 # MCPTRACK_MEASURE=1 go test -run TestSmooth -v ./output/dashboard
 set -euo pipefail
@@ -11,8 +11,8 @@ cd "$(dirname "$0")/.."
 began=$EPOCHSECONDS
 
 bash scripts/peers.sh
-mkdir -p .cache/bin
-go build -trimpath -ldflags='-s -w' -o .cache/bin/mcptrack-bench ./cmd/mcptrack
+mkdir -p .cache/bin .cache/bench
+go build -trimpath -ldflags='-s -w' -o .cache/bench/ ./cmd/mcptrack ./cmd/mcptrack-attach
 go build -trimpath -ldflags='-s -w' -o .cache/bin/logbench ./scripts/logbench
 (cd scripts/bench && go build -trimpath -ldflags='-s -w' -o ../../.cache/bin/bench .)
-exec .cache/bin/bench -mcptrack .cache/bin/mcptrack-bench -peers testdata/peers -log .cache/bin/logbench -out .cache/bench.json -began "$began" "$@"
+exec .cache/bin/bench -mcptrack .cache/bench/mcptrack -peers testdata/peers -log .cache/bin/logbench -out .cache/bench.json -began "$began" "$@"

@@ -16,10 +16,12 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/mcptrack/mcptrack/core/backoff"
 	"github.com/mcptrack/mcptrack/core/daemon/attach"
 	"github.com/mcptrack/mcptrack/core/daemon/wire"
 	"github.com/mcptrack/mcptrack/core/mcpserver"
@@ -214,6 +216,7 @@ type session struct {
 	*testing.T
 	cmd    *exec.Cmd
 	in     io.WriteCloser
+	stdout io.Closer
 	out    *bufio.Reader
 	stderr bytes.Buffer // after end
 }
@@ -230,7 +233,7 @@ func (p *place) attach(args ...string) *session {
 	if err != nil {
 		p.Fatal(err)
 	}
-	s.out = bufio.NewReader(out)
+	s.stdout, s.out = out, bufio.NewReader(out)
 	if err := s.cmd.Start(); err != nil {
 		p.Fatal(err)
 	}
@@ -359,6 +362,73 @@ func TestAClientSurvivesItsDaemon(t *testing.T) {
 	}
 }
 
+// Every call of every client receives one response, whenever the daemon is killed.
+func TestEveryCallIsAnsweredOnce(t *testing.T) {
+	p := newPlace(t)
+	const clients, kills = 10, 15
+	done := make(chan struct{}) // closed after the last kill
+	var running sync.WaitGroup
+	var results, failures atomic.Int64
+	for range clients {
+		s := p.attach()
+		s.begin()
+		running.Go(func() {
+			for id := 1; ; id++ {
+				select {
+				case <-done:
+					if code := s.end(); code != 0 {
+						t.Errorf("exit code %d: %s", code, s.stderr.String())
+					}
+					return
+				default:
+				}
+				began := time.Now()
+				_, _ = io.WriteString(s.in, call(id, "echo")+"\n")
+				line, err := s.out.ReadString('\n')
+				var m struct {
+					ID     int
+					Result json.RawMessage
+				}
+				if err != nil || json.Unmarshal([]byte(line), &m) != nil || m.ID != id {
+					t.Errorf("call %d: %q, %v", id, line, err)
+					return
+				}
+				if m.Result != nil {
+					results.Add(1)
+				} else {
+					failures.Add(1)
+				}
+				if took := time.Since(began); took > 10*time.Second {
+					t.Errorf("call %d took %s", id, took)
+				}
+			}
+		})
+	}
+	for range kills {
+		starts := strings.Fields(p.file("starts"))
+		pid, err := strconv.Atoi(starts[len(starts)-1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		before := results.Load() // from now on, at most one call of each client is answered by this daemon
+		if !backoff.Poll(t.Context(), 20*time.Millisecond, func() bool { return results.Load() > before+clients }) {
+			t.Fatal("no calls succeed")
+		}
+	}
+	close(done)
+	running.Wait()
+	t.Logf("%d calls succeeded, %d failed", results.Load(), failures.Load())
+	if starts := strings.Count(p.file("starts"), "\n"); starts < kills || starts > kills+1 {
+		t.Errorf("%d daemons were started", starts)
+	}
+	if n := failures.Load(); n > clients*kills {
+		t.Errorf("%d calls failed", n)
+	}
+}
+
 func TestANewerClientReplacesTheDaemon(t *testing.T) {
 	p := newPlace(t)
 	if err := os.WriteFile(filepath.Join(p.dir, "version"), []byte("v1.0.0"), 0o600); err != nil {
@@ -420,9 +490,15 @@ func TestWithoutADaemonTheServersStartForTheClient(t *testing.T) {
 
 func TestSignalsEndTheProgram(t *testing.T) {
 	p := newPlace(t)
-	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGPIPE} {
+	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
 		s := p.attach()
 		s.begin()
+		// A write to a daemon that was just killed causes SIGPIPE.
+		if err := s.cmd.Process.Signal(syscall.SIGPIPE); err != nil {
+			t.Fatal(err)
+		}
+		s.says(call(1, "echo"))
+		s.hears(`"id":1`)
 		if err := s.cmd.Process.Signal(sig); err != nil {
 			t.Fatal(err)
 		}
@@ -430,6 +506,20 @@ func TestSignalsEndTheProgram(t *testing.T) {
 		if err := s.cmd.Wait(); err != nil || s.stderr.Len() > 0 {
 			t.Errorf("%s: %v, %s", sig, err, s.stderr.String())
 		}
+	}
+}
+
+// The program ends when the client no longer reads.
+func TestAClosedOutputEndsTheProgram(t *testing.T) {
+	p := newPlace(t)
+	s := p.attach()
+	s.begin()
+	if err := s.stdout.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s.says(call(1, "echo"))
+	if err := s.cmd.Wait(); err != nil {
+		t.Errorf("%v: %s", err, s.stderr.String())
 	}
 }
 

@@ -32,6 +32,7 @@ func TestScript(t *testing.T) {
 			env.Setenv("XDG_CACHE_HOME", filepath.Join(env.WorkDir, ".cache"))
 			env.Setenv("XDG_CONFIG_HOME", filepath.Join(env.WorkDir, ".config"))
 			env.Setenv("XDG_STATE_HOME", filepath.Join(env.WorkDir, ".state"))
+			env.Setenv("MCPTRACK_SOCKET", filepath.Join(env.WorkDir, "d", "s"))
 			env.Setenv("NO_COLOR", "1")
 			env.Setenv("MCPTRACK_TRUST", env.WorkDir) // trust.txtar tests what is not
 			env.Values[addressesKey{}] = addresses{}
@@ -153,7 +154,7 @@ func onFreePort(line string) (shown, changed string) {
 func shell(ts *testscript.TestScript, line string) *exec.Cmd {
 	cmd := exec.Command("sh", "-c", line) //nolint:noctx // killed by the deferred function of its caller
 	cmd.Dir = ts.MkAbs(".")
-	for _, name := range []string{"PATH", "HOME", "WORK", "NO_COLOR", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "MCPTRACK_TRUST", "TMPDIR"} {
+	for _, name := range []string{"PATH", "HOME", "WORK", "NO_COLOR", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "MCPTRACK_SOCKET", "MCPTRACK_TRUST", "TMPDIR"} {
 		cmd.Env = append(cmd.Env, name+"="+ts.Getenv(name))
 	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

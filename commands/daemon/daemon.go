@@ -8,7 +8,9 @@ import (
 	"bufio"
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"embed"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -19,6 +21,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
 	"strconv"
 	"time"
 
@@ -116,15 +119,33 @@ Exit codes: 0 stopped, or idle; 1 failed, or another daemon is running; 2 wrong 
 
 // dataDir returns the directory for the daemon's data.
 func (o *options) dataDir(env *cli.Env) (string, error) {
-	dir := cmp.Or(o.Dir, env.StateDir("daemon"))
+	dir := cmp.Or(o.Dir, defaultDir(env))
 	if dir == "" {
 		return "", cli.Usage("no home directory to store events in; set --data-dir")
 	}
 	return dir, os.MkdirAll(dir, 0o700)
 }
 
+// defaultDir returns the directory for the daemon's data; daemons with sockets of their own have
+// directories of their own. It returns "" if the user has no home directory.
+func defaultDir(env *cli.Env) string {
+	name := "daemon"
+	own, err := wire.Socket(env.LookupEnv)
+	usual, usualErr := wire.Socket(func(name string) (string, bool) {
+		if name == wire.SocketKey {
+			return "", false
+		}
+		return env.LookupEnv(name)
+	})
+	if err == nil && (usualErr != nil || own != usual) {
+		sum := sha256.Sum256([]byte(own))
+		name += "-" + hex.EncodeToString(sum[:4])
+	}
+	return env.StateDir(name)
+}
+
 // logFile returns the path of the log of a daemon that a client started.
-func logFile(env *cli.Env) string { return filepath.Join(env.StateDir("daemon"), "daemon.log") }
+func logFile(env *cli.Env) string { return filepath.Join(defaultDir(env), "daemon.log") }
 
 // keptContent is the total size of the texts that the daemon keeps for history and diff.
 const keptContent = 256 << 20
@@ -133,7 +154,7 @@ const keptContent = 256 << 20
 // wait for updates.
 const window = 200 * time.Millisecond
 
-func run(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) error {
+func run(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) (err error) {
 	build := wire.ThisBuild(env.Version)
 	socket, err := wire.Socket(env.LookupEnv)
 	if err != nil {
@@ -154,6 +175,11 @@ func run(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) error 
 		return err
 	}
 	defer closeLog()
+	defer func() {
+		if err != nil && opts.started && ctx.Err() == nil { // nobody sees stderr
+			shown.Error("the daemon failed", "err", printable.Reason(err, 1000))
+		}
+	}()
 	kept := serverlog.New()
 	log := slog.New(slog.NewMultiHandler(shown.Handler(), kept))
 	dir, err := opts.dataDir(env)
@@ -165,6 +191,12 @@ func run(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) error 
 	if err != nil {
 		return err
 	}
+	var d *daemon.Daemon
+	defer func() {
+		if d != nil {
+			d.Release() // last
+		}
+	}()
 	lock, ln, err := opts.takeSocket(ctx, env, socket, build)
 	if err != nil {
 		return err
@@ -190,7 +222,7 @@ func run(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) error 
 	if err != nil {
 		return err
 	}
-	d := daemon.New(daemon.Options{
+	d = daemon.New(daemon.Options{
 		Engine: e, Build: build, Socket: socket, Key: key, Idle: opts.idle, Logger: log,
 		Open:    func(ctx context.Context, c daemon.Client) (daemon.Source, error) { return open(ctx, env, g, log, c) },
 		Gateway: gatewayOptions(env, sessions, key, log),
@@ -224,6 +256,15 @@ func (o *options) logger(env *cli.Env, g *cli.Globals) (*slog.Logger, func(), er
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		return nil, nil, err
 	}
+	crashes, err := os.OpenFile(file, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, nil, err
+	}
+	err = debug.SetCrashOutput(crashes, debug.CrashOptions{}) // otherwise it would be lost with stderr
+	_ = crashes.Close()                                       // it was duplicated
+	if err != nil {
+		return nil, nil, err
+	}
 	w := &lumberjack.Logger{Filename: file, MaxSize: 4, MaxBackups: 1} // MiB
 	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: slog.LevelInfo})), func() { _ = w.Close() }, nil
 }
@@ -235,6 +276,15 @@ const handoverTime = 30 * time.Second
 // takeSocket takes the lock and the socket of the user's daemon. With --replace it first asks the
 // running daemon to hand over.
 func (o *options) takeSocket(ctx context.Context, env *cli.Env, socket string, build wire.Build) (*wire.Lock, net.Listener, error) {
+	if o.replace {
+		waiting, cancel := context.WithTimeout(ctx, handoverTime)
+		starts, err := wire.HoldStarts(waiting, socket)
+		cancel()
+		if err != nil {
+			return nil, nil, err
+		}
+		defer starts.Release() // this daemon listens, or the other one still does
+	}
 	lock, err := o.acquire(ctx, socket)
 	switch {
 	case errors.Is(err, wire.ErrRunning) && o.replace:
@@ -261,13 +311,23 @@ func errRunning() error {
 // startTime limits how long a daemon that a client started waits for one that is ending.
 const startTime = 10 * time.Second
 
+// acquire takes the lock. A daemon that a client started waits while another one holds the lock but
+// does not listen. It does not wait for a daemon that listens: when that one stops, no other must
+// take its place.
 func (o *options) acquire(ctx context.Context, socket string) (*wire.Lock, error) {
 	if !o.started || o.replace {
 		return wire.Acquire(ctx, socket, false)
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, startTime, wire.ErrRunning)
+	ctx, cancel := context.WithTimeout(ctx, startTime)
 	defer cancel()
-	return wire.Acquire(ctx, socket, true)
+	client := wire.Client{Socket: socket}
+	var lock *wire.Lock
+	err := error(wire.ErrRunning)
+	backoff.Poll(ctx, 10*time.Millisecond, func() bool {
+		lock, err = wire.Acquire(ctx, socket, false)
+		return !errors.Is(err, wire.ErrRunning) || client.Listens(ctx)
+	})
+	return lock, err
 }
 
 // handover asks the running daemon to hand over, and waits until it has closed its log. Before, this
@@ -494,17 +554,11 @@ Exit codes: 0 stopped; 1 no daemon is running, or it did not end.`,
 			if err != nil {
 				return err
 			}
-			_ = conn.Close()
-			socket, err := wire.Socket(env.LookupEnv)
-			if err != nil {
-				return err
-			}
-			lock, _, err := afterEnd(ctx, &wire.Client{Socket: socket, Build: wire.ThisBuild(env.Version)}, answer.PID)
-			if err != nil {
+			defer func() { _ = conn.Close() }()
+			defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
+			_, _ = io.Copy(io.Discard, conn) // the daemon closes the connection when it has ended
+			if ctx.Err() != nil {
 				return &cli.Failure{Exit: cli.ExitFailed, Code: "running", Err: fmt.Errorf("the daemon (pid %d) has not ended yet", answer.PID)}
-			}
-			if lock != nil {
-				lock.Release()
 			}
 			fmt.Fprintf(env.Err, "the daemon (pid %d) was stopped\n", answer.PID)
 			return nil

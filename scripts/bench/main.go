@@ -37,6 +37,10 @@ type bench struct {
 	report   *report
 
 	log string // the program of scripts/logbench
+
+	attach    string // mcptrack-attach, beside mcptrack
+	published string // the folder with the lockfile of the published servers
+	servers   string // the folder where they are installed
 }
 
 // A scenario is measured as a whole, or not.
@@ -65,8 +69,10 @@ func (b *bench) scenarios() []scenario {
 		{"gateway", b.gateway, nil},
 		{"webhooks", b.webhooks, nil},
 		{"top", b.top, nil},
+		{"attach", b.attached, nil},
 		{"history", b.history, b.prepareHistory},
 		{"vault", b.vault, b.prepareVault},
+		{"share", b.share, b.prepareShare},
 	}
 }
 
@@ -114,6 +120,8 @@ func runBench(args []string) error {
 	flags.StringVar(&b.mcptrack, "mcptrack", "", "the program to measure")
 	flags.StringVar(&b.peers, "peers", "testdata/peers", "where the npm peers are installed")
 	flags.StringVar(&b.log, "log", "", "the program of scripts/logbench, which fills logs")
+	flags.StringVar(&b.published, "published", "scripts/bench/servers", "the lockfile of the published servers is here")
+	flags.StringVar(&b.servers, "servers", ".cache/bench/servers", "where they are to be installed")
 	flags.IntVar(&b.runs, "runs", 3, "how often to measure, at least; cheap things are measured more often")
 	only := flags.String("only", "", "scenarios, comma-separated: "+strings.Join(names, ", ")+" (default all)")
 	out := flags.String("out", "", "JSON file to write")
@@ -122,7 +130,7 @@ func runBench(args []string) error {
 		return err
 	}
 	if b.mcptrack == "" || b.runs < 1 || flags.NArg() > 0 {
-		return errors.New("usage: bench -mcptrack FILE [-peers DIR] [-log FILE] [-runs N] [-only LIST] [-out FILE] [-began SECONDS]")
+		return errors.New("usage: bench -mcptrack FILE [-peers DIR] [-log FILE] [-published DIR] [-servers DIR] [-runs N] [-only LIST] [-out FILE] [-began SECONDS]")
 	}
 	wanted, err := b.selected(*only)
 	if err != nil {
@@ -214,17 +222,15 @@ func (b *bench) prepare() error {
 	if b.self, err = os.Executable(); err != nil {
 		return err
 	}
-	if b.peers, err = filepath.Abs(b.peers); err != nil {
-		return err
-	}
-	if b.mcptrack, err = filepath.Abs(b.mcptrack); err != nil {
-		return err
-	}
-	if b.log != "" {
-		if b.log, err = filepath.Abs(b.log); err != nil {
+	for _, path := range []*string{&b.peers, &b.mcptrack, &b.log, &b.published, &b.servers} {
+		if *path == "" {
+			continue
+		}
+		if *path, err = filepath.Abs(*path); err != nil {
 			return err
 		}
 	}
+	b.attach = filepath.Join(filepath.Dir(b.mcptrack), "mcptrack-attach")
 	b.node = filepath.Join(b.peers, "node_modules", ".bin", "node")
 	b.tmp, err = os.MkdirTemp("", "mcptrack-bench")
 	return err

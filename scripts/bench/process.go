@@ -126,9 +126,14 @@ func memory(pid int, field string) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
-	_, rest, ok := strings.Cut(string(data), field+":")
+	return kilobytes(string(data), field)
+}
+
+// kilobytes reads a field of a file in /proc that is given in kB, as MiB.
+func kilobytes(text, field string) (float64, error) {
+	_, rest, ok := strings.Cut(text, field+":")
 	if !ok {
-		return 0, fmt.Errorf("no %s: the process is gone", field)
+		return 0, fmt.Errorf("no %s: the process is gone", strings.TrimSpace(field))
 	}
 	kb, err := strconv.ParseFloat(strings.Fields(rest)[0], 64)
 	return kb / 1024, err

@@ -24,6 +24,7 @@ type report struct {
 	Goals  []goal    `json:"goals"`
 	Failed []string  `json:"failed,omitempty"` // scenarios that could not be measured
 
+	Notes   []string `json:"notes,omitempty"`   // what a reader of the rows must know
 	LeftOut []string `json:"leftOut,omitempty"` // scenarios that were not to be measured
 	Seconds float64  `json:"seconds"`           // of the whole run
 }
@@ -177,6 +178,9 @@ func (r *report) print(w io.Writer) error {
 	}
 	if r.Load > 0.5 {
 		fmt.Fprintf(table, "the machine was busy: load average %.1f before the start\n", r.Load)
+	}
+	for _, note := range r.Notes {
+		fmt.Fprintln(table, note)
 	}
 	for _, name := range r.Failed {
 		fmt.Fprintf(table, "not measured: %s\n", name)
