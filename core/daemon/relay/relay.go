@@ -71,6 +71,8 @@ const (
 
 	// resumeTimeout is how long a daemon may take to answer a repeated initialize request.
 	resumeTimeout = 30 * time.Second
+	// endTime is how long a daemon that ends may answer what was sent before.
+	endTime = 6 * time.Second
 	// lastWrite is how long the last Write to the client may take after the relay has ended.
 	lastWrite = time.Second
 	// steady is how long a connection lasts before the waits between attempts begin anew. A daemon
@@ -285,6 +287,9 @@ func (r *relay) forward(line []byte) bool {
 		r.sending.Lock()
 		r.mu.Lock()
 		conn, up, since := r.conn, r.up, r.down
+		if r.ending { // the daemon still answers what was sent before
+			since = since.Add(endTime)
+		}
 		if r.back.After(since) {
 			since = r.back
 		}
@@ -309,15 +314,18 @@ func (r *relay) forward(line []byte) bool {
 		case conn != nil:
 			return r.ctx.Err() == nil
 		}
-		patience := time.NewTimer(r.opts.Patience - time.Since(since))
+		left := r.opts.Patience - time.Since(since)
+		if left <= 0 {
+			return r.drop(m, line, isRequest)
+		}
+		patience := time.NewTimer(left)
 		select {
 		case <-r.ctx.Done():
 			patience.Stop()
 			return false
 		case <-up:
 			patience.Stop()
-		case <-patience.C:
-			return r.drop(m, line, isRequest)
+		case <-patience.C: // perhaps another connection is being prepared
 		}
 	}
 }
@@ -685,6 +693,8 @@ func (r *relay) lost(err error) bool {
 	r.mu.Lock()
 	if r.conn != nil {
 		r.conn, r.up = nil, make(chan struct{})
+		r.down = time.Now()
+	} else if r.ending {
 		r.down = time.Now()
 	}
 	r.back, r.failing, r.ending, r.compare = time.Time{}, true, false, true

@@ -157,6 +157,29 @@ func TestADaemonThatEndsLosesNoRequest(t *testing.T) {
 	})
 }
 
+// A daemon that ends may need longer for its last responses than requests wait after a loss.
+func TestRequestsOutlastADaemonThatEndsSlowly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := start(t)
+		d := b.connect()
+		b.says(request(2, "tools/call", ""))
+		d.hears(t, request(2, "tools/call", ""))
+		d.says(t, `{"mcptrack":{"ends":true}}`)
+		synctest.Wait()
+		b.says(request(3, "ping", "")) // waits
+		time.Sleep(5 * time.Second)
+		d.says(t, response(2))
+		b.hears(response(2))
+		_ = d.Close()
+		time.Sleep(time.Second)
+		d = <-b.daemons
+		d.hears(t, request(1, "initialize", ""))
+		d.says(t, response(1))
+		d.hears(t, initialized)
+		d.hears(t, request(3, "ping", ""))
+	})
+}
+
 // A client that has left receives the last responses of a daemon that ends.
 func TestADaemonThatEndsAnswersAClientThatHasLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
