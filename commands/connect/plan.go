@@ -90,7 +90,7 @@ func (p *planner) plan(f config.HostFile) (*plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	plan.project = permission.Found
+	plan.project = permission.Needed
 	var chosen []*config.Original
 	for i := range originals {
 		o := &originals[i]
@@ -233,7 +233,11 @@ func (p *planner) connect(plan *plan, c *own, o *config.Original) (server, error
 		}
 	} else {
 		command, args := attach(p.env, plan.project)
-		args = append(slices.Clone(args), "--config", configArgument(plan.host.Name, c.path, c.folder))
+		args = slices.Clone(args)
+		if plan.project { // the file may change with the next git pull
+			args = append(args, "--approved")
+		}
+		args = append(args, "--config", configArgument(plan.host.Name, c.path, c.folder))
 		if strings.HasPrefix(id, "-") {
 			args = append(args, "--")
 		}

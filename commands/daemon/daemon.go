@@ -326,18 +326,26 @@ func gatewayOptions(env *cli.Env, sessions session.Options, key []byte, log *slo
 // open reads the config of a client as a command in the client's folder would.
 func open(ctx context.Context, env *cli.Env, g *cli.Globals, log *slog.Logger, c daemon.Client) (daemon.Source, error) {
 	theirs := &cli.Env{In: nil, Out: io.Discard, Err: io.Discard, LookupEnv: c.LookupEnv, Executable: env.Executable, Dial: env.Dial, Version: env.Version}
-	of := g.ForClient(c.Config, c.Host, c.Folder)
+	of := g.ForClient(c.Config, c.Host, c.Folder, c.Approved)
 	cfg, err := of.Load(ctx, theirs, slog.New(slog.DiscardHandler)) // the client does not see problems that are no errors
 	if err != nil {
 		return daemon.Source{}, refusal(ctx, err)
 	}
 	if c.Server != "" {
-		if _, err := cli.SelectServers(cfg, []string{c.Server}); err != nil {
+		chosen, err := cli.SelectServers(cfg, []string{c.Server})
+		if err == nil && chosen[0].Attaches() {
+			err = &cli.Failure{Exit: cli.ExitConfig, Code: "attaches", Err: fmt.Errorf("server %q in %s runs mcptrack attach, so it cannot be started for mcptrack attach", printable.Line(c.Server, 128), printable.Line(cfg.Path, 200)),
+				Hint: "--config FILE names the config with the server's own command; mcptrack connect moves it there"}
+		}
+		if err != nil {
 			return daemon.Source{}, refusal(ctx, err)
 		}
 	}
+	// An entry that runs mcptrack attach would be a client of this daemon: in a loop, or twice.
 	pick := func(cfg *config.Config) *config.Config {
-		return cfg.Only(func(srv config.Server) bool { return srv.Enabled && (c.Server == "" || srv.ID == c.Server) })
+		return cfg.Only(func(srv config.Server) bool {
+			return srv.Enabled && !srv.Attaches() && (c.Server == "" || srv.ID == c.Server)
+		})
 	}
 	track := cli.TrackFlags{AllServers: true}
 	desired, err := track.Desired(theirs, of, log, cfg, pick)

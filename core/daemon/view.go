@@ -87,7 +87,7 @@ func viewKey(hello wire.Hello, source Source, env map[string]string) string {
 	if slices.ContainsFunc(source.Config.Servers, func(s config.Server) bool { return s.Unshared() }) {
 		client = hello.Client
 	}
-	data, err := json.Marshal([]any{source.Config.Path, hello.Config, hello.Host, hello.Folder, hello.Server, hello.Path, client, env})
+	data, err := json.Marshal([]any{source.Config.Path, hello.Config, hello.Host, hello.Folder, hello.Server, hello.Approved, hello.Path, client, env})
 	if err != nil {
 		panic(err) // strings can be encoded
 	}
