@@ -60,6 +60,9 @@ func (o *httpFlags) tokens(env *cli.Env, g *cli.Globals, log *slog.Logger) (*web
 // file tells mcptrack connect --http where the daemon is.
 func (o *httpFlags) listen(ctx context.Context, env *cli.Env, log *slog.Logger, tokens *web.Tokens, d *daemon.Daemon) (serve func(context.Context) error, err error) {
 	srv, ln, err := o.access.Listen(ctx, log, tokens, o.addr, func(w *web.Options) { w.MCP = true })
+	if invalid, ok := errors.AsType[*web.OptionError](err); ok && invalid.Option == "addr" {
+		return nil, cli.Usage("--http: %s", invalid.Reason)
+	}
 	if err != nil {
 		return nil, err
 	}
