@@ -19,6 +19,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/config/edit"
 	"github.com/mcptrack/mcptrack/core/config/hosts"
 	"github.com/mcptrack/mcptrack/core/config/tree"
+	"github.com/mcptrack/mcptrack/core/daemon"
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/secretfile"
 )
@@ -227,7 +228,7 @@ func (p *planner) connect(plan *plan, c *own, o *config.Original) (server, error
 	var set []edit.Member
 	if p.http != nil {
 		at := *p.http
-		at.url += endpointPath + url.PathEscape(id) + "?" + url.Values{"config": {c.path}, "folder": {p.opts.Workspace}}.Encode()
+		at.url += daemon.MCPPath + url.PathEscape(id) + "?" + url.Values{"config": {c.path}, "folder": {p.opts.Workspace}}.Encode()
 		if set = remote(plan.host.Name, o, at); set == nil {
 			return server{Name: o.ID, Reason: plan.host.Title + " cannot connect to URLs"}, nil
 		}

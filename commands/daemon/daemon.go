@@ -8,7 +8,9 @@ import (
 	"bufio"
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"embed"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -127,15 +129,33 @@ Exit codes: 0 stopped, or idle; 1 failed, or another daemon is running; 2 wrong 
 
 // dataDir returns the directory for the daemon's data.
 func (o *options) dataDir(env *cli.Env) (string, error) {
-	dir := cmp.Or(o.Dir, env.StateDir("daemon"))
+	dir := cmp.Or(o.Dir, defaultDir(env))
 	if dir == "" {
 		return "", cli.Usage("no home directory to store events in; set --data-dir")
 	}
 	return dir, os.MkdirAll(dir, 0o700)
 }
 
+// defaultDir returns the directory for the daemon's data; daemons with sockets of their own have
+// directories of their own. It returns "" if the user has no home directory.
+func defaultDir(env *cli.Env) string {
+	name := "daemon"
+	own, err := wire.Socket(env.LookupEnv)
+	usual, usualErr := wire.Socket(func(name string) (string, bool) {
+		if name == wire.SocketKey {
+			return "", false
+		}
+		return env.LookupEnv(name)
+	})
+	if err == nil && (usualErr != nil || own != usual) {
+		sum := sha256.Sum256([]byte(own))
+		name += "-" + hex.EncodeToString(sum[:4])
+	}
+	return env.StateDir(name)
+}
+
 // logFile returns the path of the log of a daemon that a client started.
-func logFile(env *cli.Env) string { return filepath.Join(env.StateDir("daemon"), "daemon.log") }
+func logFile(env *cli.Env) string { return filepath.Join(defaultDir(env), "daemon.log") }
 
 // keptContent is the total size of the texts that the daemon keeps for history and diff.
 const keptContent = 256 << 20
@@ -144,7 +164,7 @@ const keptContent = 256 << 20
 // wait for updates.
 const window = 200 * time.Millisecond
 
-func run(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) error {
+func run(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) (err error) {
 	build := wire.ThisBuild(env.Version)
 	socket, err := wire.Socket(env.LookupEnv)
 	if err != nil {
@@ -165,6 +185,11 @@ func run(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) error 
 		return err
 	}
 	defer closeLog()
+	defer func() {
+		if err != nil && opts.started && ctx.Err() == nil { // nobody sees stderr
+			shown.Error("the daemon failed", "err", printable.Reason(err, 1000))
+		}
+	}()
 	kept := serverlog.New()
 	log := slog.New(slog.NewMultiHandler(shown.Handler(), kept))
 	dir, err := opts.dataDir(env)
@@ -176,6 +201,12 @@ func run(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) error 
 	if err != nil {
 		return err
 	}
+	var d *daemon.Daemon
+	defer func() {
+		if d != nil {
+			d.Release() // last
+		}
+	}()
 	lock, ln, err := opts.takeSocket(ctx, env, socket, build)
 	if err != nil {
 		return err
@@ -203,7 +234,7 @@ func run(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) error 
 	if err != nil {
 		return err
 	}
-	d := daemon.New(daemon.Options{
+	d = daemon.New(daemon.Options{
 		Engine: e, Build: build, Socket: socket, Key: key, Idle: opts.idle, Logger: log,
 		Open:    func(ctx context.Context, c daemon.Client) (daemon.Source, error) { return open(ctx, env, g, log, c) },
 		Gateway: gatewayOptions(env, sessions, key, tokens, log), LookupEnv: lookupEnv(env),
@@ -493,16 +524,12 @@ Exit codes: 0 stopped; 1 no daemon is running, or it did not end.`,
 			if err != nil {
 				return err
 			}
-			_ = conn.Close()
-			socket, err := wire.Socket(env.LookupEnv)
-			if err != nil {
-				return err
-			}
-			lock, err := wire.Acquire(ctx, socket, true)
-			if err != nil {
+			defer func() { _ = conn.Close() }()
+			defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
+			_, _ = io.Copy(io.Discard, conn) // the daemon closes the connection when it has ended
+			if ctx.Err() != nil {
 				return &cli.Failure{Exit: cli.ExitFailed, Code: "running", Err: fmt.Errorf("the daemon (pid %d) has not ended yet", answer.PID)}
 			}
-			lock.Release()
 			fmt.Fprintf(env.Err, "the daemon (pid %d) was stopped\n", answer.PID)
 			return nil
 		},

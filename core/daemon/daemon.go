@@ -107,6 +107,8 @@ type Daemon struct {
 	// at most httpViews.
 	running   context.Context
 	endpoints map[endpoint]*View
+	// waiting contains the connections of clients that wait for the end of the daemon.
+	waiting []net.Conn
 }
 
 // New returns a daemon. It starts nothing.
@@ -190,6 +192,18 @@ func (d *Daemon) Run(ctx context.Context, ln net.Listener) error {
 		return failed
 	}
 	return context.Cause(ctx)
+}
+
+// Release tells the clients that stopped the daemon that it has ended. The caller calls it last, when
+// another daemon can start.
+func (d *Daemon) Release() {
+	d.mu.Lock()
+	waiting := d.waiting
+	d.waiting = nil
+	d.mu.Unlock()
+	for _, conn := range waiting {
+		_ = conn.Close()
+	}
 }
 
 // endWhenIdle ends Run when there has been no client for the idle time.

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"os"
@@ -147,6 +146,7 @@ func start(t *testing.T, change func(*daemon.Options)) *world {
 			t.Errorf("Run: %v", err)
 		}
 		_ = log.Close()
+		w.d.Release()
 	})
 	return w
 }
@@ -483,8 +483,7 @@ func TestStop(t *testing.T) {
 	if conn, err := w.connect(wire.Hello{Purpose: wire.Stop}, nil); err != nil {
 		t.Fatal(err)
 	} else {
-		_, _ = io.ReadAll(conn)
-		_ = conn.Close()
+		defer func() { _ = conn.Close() }()
 	}
 	if err := <-answer; err != nil {
 		t.Errorf("the call in flight: %v", err)

@@ -31,6 +31,6 @@
 //   - A slow, hanging or failing server or client delays nobody else.
 //   - When the daemon stops or hands over, it reads no further requests and answers those that are
 //     in flight, for at most Options.Drain.
-//   - Ownership: Run owns every goroutine, view and connection. The caller closes the log and
-//     releases the lock of the socket after Run.
+//   - Ownership: Run owns every goroutine, view and connection. After Run, the caller closes the log,
+//     releases the lock of the socket, and calls Release.
 package daemon

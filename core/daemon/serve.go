@@ -20,7 +20,12 @@ func pid() int { return os.Getpid() }
 
 // serve serves one connection until it ends or ctx ends.
 func (d *Daemon) serve(ctx context.Context, raw net.Conn) {
-	defer func() { _ = raw.Close() }()
+	kept := false
+	defer func() {
+		if !kept {
+			_ = raw.Close()
+		}
+	}()
 	c, err := wire.Accept(ctx, raw, d.opts.Build)
 	if err != nil {
 		if !errors.Is(err, io.EOF) { // a client that only tries whether somebody listens
@@ -37,6 +42,10 @@ func (d *Daemon) serve(ctx context.Context, raw net.Conn) {
 		if c.OK() != nil {
 			return
 		}
+		kept = true
+		d.mu.Lock()
+		d.waiting = append(d.waiting, raw)
+		d.mu.Unlock()
 		cause := ErrStopped
 		if c.Hello.Purpose == wire.Handover {
 			cause = ErrHandover
