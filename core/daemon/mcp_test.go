@@ -108,26 +108,39 @@ func TestHTTP(t *testing.T) {
 		return strings.Contains(strings.Join(list.Keys(), " "), "new_echo")
 	})
 	w.until("the old one is not found any more", func() bool {
-		return status(t, http.MethodPost, endpointURL(base, "a", dir), http.StatusNotFound, "did you mean a?")
+		return refused(t, endpointURL(base, "a", dir), http.StatusNotFound, "did you mean a?")
 	})
 }
 
-// status reports whether a request is answered with a status and a text.
-func status(t *testing.T, method, to string, want int, contains string) bool {
+// post sends a message, in a session if there is an id, and returns the answer.
+func post(t *testing.T, to, session, message string) (status int, id, body string) {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), method, to, strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`))
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, to, strings.NewReader(message))
 	if err != nil {
 		t.Fatal(err)
 	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Accept", "application/json, text/event-stream")
+	if session != "" {
+		req.Header.Set("Mcp-Session-Id", session)
+	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	return err == nil && resp.StatusCode == want && strings.Contains(string(body), contains)
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, resp.Header.Get("Mcp-Session-Id"), string(text)
+}
+
+// refused reports whether a request is refused with a status and a text.
+func refused(t *testing.T, to string, want int, contains string) bool {
+	t.Helper()
+	status, _, body := post(t, to, "", `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`)
+	return status == want && strings.Contains(body, contains)
 }
 
 // TestHTTPRefusals: requests without a view are told why.
@@ -146,29 +159,53 @@ func TestHTTPRefusals(t *testing.T) {
 		base + daemon.MCPPath + "a?config=/x.json&folder=.":                              {http.StatusBadRequest, "absolute paths"},
 		base + "/other" + strings.TrimPrefix(endpointURL("", "a", good), daemon.MCPPath): {http.StatusNotFound, "404"},
 	} {
-		if !status(t, http.MethodPost, to, want.status, want.text) {
+		if !refused(t, to, want.status, want.text) {
 			t.Errorf("%s: not %d %q", to, want.status, want.text)
 		}
 	}
 }
 
-// TestHTTPSessionsAreKept: views of later clients do not displace the view of an HTTP session.
+// TestHTTPSessionsAreKept: views of later clients do not displace the view of an HTTP session, also while
+// it has no stream.
 func TestHTTPSessionsAreKept(t *testing.T) {
 	w, base, opens := startHTTP(t, nil)
 	dir := w.folder(map[string]string{"a": ""})
-	s := w.over(endpointURL(base, "a", dir), config.ProtocolLegacy)
-	pid := w.call(s, "pid", nil)
+	to := endpointURL(base, "a", dir)
+	status, id, body := post(t, to, "", `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`)
+	if status != http.StatusOK || id == "" {
+		t.Fatalf("%d: %s", status, body)
+	}
 	empty := w.folder(nil)
 	for i := range 100 { // more than the daemon keeps without clients
-		conn, err := w.connect(wire.Hello{Folder: empty, Server: "", Path: "/bin:/" + strings.Repeat("x", i+1)}, nil)
+		conn, err := w.connect(wire.Hello{Folder: empty, Path: "/bin:/" + strings.Repeat("x", i+1)}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		_ = conn.Close()
+		w.until("the client has left", func() bool { return w.d.Status().Clients == 0 })
 	}
 	before := opens.Load()
-	if got := w.call(s, "pid", nil); got != pid || opens.Load() != before {
-		t.Errorf("process %s, want %s; the config was read %d times more", got, pid, opens.Load()-before)
+	status, _, body = post(t, to, id, `{"jsonrpc":"2.0","id":2,"method":"tools/list"}`)
+	if status != http.StatusOK || !strings.Contains(body, `"echo"`) || opens.Load() != before {
+		t.Errorf("%d: %s; the config was read %d times more", status, body, opens.Load()-before)
+	}
+}
+
+// TestHTTPEndpointsAreBounded: of many endpoints, the daemon remembers the latest.
+func TestHTTPEndpointsAreBounded(t *testing.T) {
+	w, base, opens := startHTTP(t, nil)
+	var urls []string
+	for range 80 { // more than it remembers
+		to := endpointURL(base, "", w.folder(nil))
+		urls = append(urls, to)
+		post(t, to, "", `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`)
+	}
+	for i, want := range map[int]int64{79: 0, 78: 0, 0: 1} {
+		before := opens.Load()
+		post(t, urls[i], "", `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`)
+		if got := opens.Load() - before; min(got, 1) != want {
+			t.Errorf("endpoint %d: the config was read %d times", i, got)
+		}
 	}
 }
 
@@ -202,7 +239,7 @@ func TestHTTPStop(t *testing.T) {
 	if err := w.end(); !errors.Is(err, context.Canceled) {
 		t.Errorf("%v", err)
 	}
-	if !status(t, http.MethodPost, endpointURL(base, "a", dir), http.StatusServiceUnavailable, "stopping") {
+	if !refused(t, endpointURL(base, "a", dir), http.StatusServiceUnavailable, "stopping") {
 		t.Error("a request is served by a daemon that has ended")
 	}
 }
