@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Runs the official conformance suites for servers, the released one and the next one,
-# against reference servers, directly and through `mcptrack gateway`, for each protocol
-# version. Fails if a scenario that passes directly is missing or fails more checks through the
-# gateway. Prints rows in which fewer checks pass because some became warnings or remarks: the
+# against reference servers, directly, through `mcptrack gateway`, and through a gateway whose server
+# is `mcptrack-attach`, and so through the daemon, for each protocol version. Fails if a scenario that
+# passes directly is missing or fails more checks through one of them. Prints rows in which fewer checks pass because some became warnings or remarks: the
 # gateway answers with JSON if no stream is needed, and does not announce an unchanged list. Each
 # reference and its gateway are one process that serves both eras.
 #
@@ -34,7 +34,7 @@ fi
 node=$(compgen -G "$modules/node-linux-*/bin/node" | head -1)
 out=.cache/conformance
 rm -rf $out && mkdir -p $out
-go build -o $out/mcptrack ./cmd/mcptrack
+go build -o $out/ ./cmd/mcptrack ./cmd/mcptrack-attach
 
 # Builds the reference of the Go SDK with both of its handlers.
 build_go() {
@@ -55,13 +55,18 @@ build_typescript() {
 	ln -s "$PWD/$modules" $out/node_modules
 }
 
+# The daemon has a folder of its own, with a short path for its socket.
+home=$(mktemp -d)
+export MCPTRACK_SOCKET=$home/s XDG_STATE_HOME=$home XDG_CACHE_HOME=$home MCPTRACK_TRUST=$PWD
+
 pids=()
 stop() {
 	((${#pids[@]})) && kill "${pids[@]}" 2>/dev/null && wait "${pids[@]}" 2>/dev/null
 	pids=()
+	$out/mcptrack daemon stop 2>/dev/null || true
 	return 0
 }
-trap stop EXIT
+trap 'stop; rm -rf "$home"' EXIT
 
 # Waits until something listens on a port.
 listens() {
@@ -107,19 +112,22 @@ reference() { # NAME PORT
 passing() { awk '$2 > 0 && $3 == 0' "$1" | wc -l; }
 
 lost=0
-# Compares what a suite says about a reference directly and through its gateway.
-compare() { # NAME PACKAGE VERSION DIRECT THROUGH
-	local report=$out/$1-${2##*/}-$3 rows
+# Compares what a suite says about a reference directly, through the gateway, and through attach.
+compare() { # NAME PACKAGE VERSION DIRECT GATEWAY ATTACH
+	local report=$out/$1-${2##*/}-$3 way rows
 	suite "$2" "$3" "$4" "$report-direct"
 	suite "$2" "$3" "$5" "$report-gateway"
-	printf '%-10s %-20s %-10s: of %s scenarios %s pass directly, %s through the gateway\n' "$1" "${2##*/}" "$3" \
-		"$(wc -l <"$report-direct.txt")" "$(passing "$report-direct.txt")" "$(passing "$report-gateway.txt")"
+	suite "$2" "$3" "$6" "$report-attach"
+	printf '%-10s %-20s %-10s: of %s scenarios %s pass directly, %s through the gateway, %s through attach\n' "$1" "${2##*/}" "$3" \
+		"$(wc -l <"$report-direct.txt")" "$(passing "$report-direct.txt")" "$(passing "$report-gateway.txt")" "$(passing "$report-attach.txt")"
 	[[ -s $report-direct.txt ]] || { echo "conformance.sh: the suite did not run; see $report-direct.log" >&2; exit 1; }
-	rows=$(join -a1 "$report-direct.txt" "$report-gateway.txt" | awk '
-		NF < 5 || $5 > $3 || $2 > 0 && $4 == 0 {print "  lost:", $1; next}
-		$4 < $2 {print "  remarks:", $1, $2, "checks passed directly,", $4, "through the gateway"}')
-	[[ -z $rows ]] || echo "$rows"
-	[[ $rows != *"  lost:"* ]] || lost=1
+	for way in gateway attach; do
+		rows=$(join -a1 "$report-direct.txt" "$report-$way.txt" | awk -v way=$way '
+			NF < 5 || $5 > $3 || $2 > 0 && $4 == 0 {print "  lost through " way ":", $1; next}
+			$4 < $2 {print "  remarks:", $1, $2, "checks passed directly,", $4, "through", way}')
+		[[ -z $rows ]] || echo "$rows"
+		[[ $rows != *"  lost"* ]] || lost=1
+	done
 }
 
 released=conformance-released
@@ -139,15 +147,29 @@ for name in "${references[@]}"; do
 	pids+=($!)
 	listens $gateway
 	through=http://127.0.0.1:$gateway/mcp
+	# A client of attach speaks one era, and so does the gateway that stands for it.
+	declare -A attached=()
+	for era in legacy modern; do
+		attach=$((port++))
+		cat >"$out/$name-$era.json" <<-JSON
+			{"mcpServers": {"everything": {"command": "$PWD/$out/mcptrack-attach", "trackResources": true, "protocol": "$era",
+				"args": ["everything", "--config", "$PWD/$out/$name.json"], "env": {"MCPTRACK_SOCKET": "$MCPTRACK_SOCKET"}}}}
+		JSON
+		$out/mcptrack gateway --config "$out/$name-$era.json" --addr 127.0.0.1:$attach >"$out/$name-$era.log" 2>&1 &
+		pids+=($!)
+		listens $attach
+		attached[$era]=http://127.0.0.1:$attach/mcp
+	done
 	if [[ $name == tasks ]]; then
-		compare "$name" $next tasks "$url" "$through"
+		compare "$name" $next tasks "$url" "$through" "${attached[modern]}"
 	else
 		for version in 2025-06-18 2025-11-25; do
-			compare "$name" $released $version "$url" "$through"
+			compare "$name" $released $version "$url" "$through" "${attached[legacy]}"
 		done
-		for version in 2025-06-18 2025-11-25 2026-07-28; do
-			compare "$name" $next $version "$url" "$through"
+		for version in 2025-06-18 2025-11-25; do
+			compare "$name" $next $version "$url" "$through" "${attached[legacy]}"
 		done
+		compare "$name" $next 2026-07-28 "$url" "$through" "${attached[modern]}"
 	fi
 	stop
 done

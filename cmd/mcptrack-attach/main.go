@@ -80,7 +80,10 @@ func run(args []string) int {
 	opts.Build, opts.Program = wire.ThisBuild(""), attach.Program(executable, exec.LookPath)
 	opts.Tell = func(text string) { tell("mcptrack-attach: " + text) }
 
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGPIPE)
+	// A write to a client that has left, or to a daemon that was killed, fails with EPIPE. The signal
+	// that comes with it would end the program.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err = attach.Run(ctx, opts)
 	interrupted := ctx.Err() != nil
 	stop()

@@ -37,12 +37,18 @@ type look struct {
 
 func lookAt(t *testing.T, era string, requests []map[string]any, target ...string) look {
 	t.Helper()
+	return lookFrom(t, nil, era, requests, target...)
+}
+
+// lookFrom is like lookAt, with another environment unless env is nil.
+func lookFrom(t *testing.T, env []string, era string, requests []map[string]any, target ...string) look {
+	t.Helper()
 	q, err := json.Marshal(requests)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var saw look
-	unmarshalPeer(t, peerScript(t, "look.mjs", append([]string{era, string(q)}, target...)...), &saw)
+	unmarshalPeer(t, peerScriptFrom(t, env, "look.mjs", append([]string{era, string(q)}, target...)...), &saw)
 	for _, list := range [][]map[string]any{saw.Tools, saw.Prompts, saw.Resources, saw.Templates} {
 		slices.SortFunc(list, func(a, b map[string]any) int { return strings.Compare(keyOf(a), keyOf(b)) })
 	}

@@ -58,9 +58,16 @@ func startGateway(t *testing.T, args ...string) string {
 // peerScript runs a script of testdata/peers and returns what it printed.
 func peerScript(t *testing.T, script string, args ...string) []byte {
 	t.Helper()
+	return peerScriptFrom(t, nil, script, args...)
+}
+
+// peerScriptFrom is like peerScript, with another environment unless env is nil.
+func peerScriptFrom(t *testing.T, env []string, script string, args ...string) []byte {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
 	defer cancel()
 	cmd := nodeCommand(ctx, t, script, args...)
+	cmd.Env = env
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	if err := cmd.Run(); err != nil {

@@ -4,15 +4,18 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// TestMain lets the test binary also be the program: called as mcptrack, it is mcptrack.
+// TestMain lets the test binary also be other programs: called as mcptrack, it is mcptrack.
 func TestMain(m *testing.M) {
 	testscript.Main(tests{m}, map[string]func(){
-		"mcptrack": func() { os.Exit(run()) },
+		"mcptrack":       func() { os.Exit(run()) },
+		"counted-server": func() { os.Exit(countedServer(os.Args[1:])) },
 	})
 }
 
@@ -25,5 +28,23 @@ func (t tests) Run() int {
 		fmt.Println("the tests of the program do not run with -short")
 		return 0
 	}
+	if err := buildAttach(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
 	return t.M.Run()
+}
+
+// buildAttach builds mcptrack-attach as it is released, beside the mcptrack that is in PATH.
+func buildAttach() error {
+	mcptrack, err := exec.LookPath("mcptrack")
+	if err != nil {
+		return err
+	}
+	program := filepath.Join(filepath.Dir(mcptrack), "mcptrack-attach")
+	out, err := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", program, "../mcptrack-attach").CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("build mcptrack-attach: %w\n%s", err, out)
+	}
+	return nil
 }

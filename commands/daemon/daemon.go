@@ -21,6 +21,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
 	"strconv"
 	"time"
 
@@ -28,6 +29,7 @@ import (
 	"gopkg.in/natefinch/lumberjack.v2"
 
 	"github.com/mcptrack/mcptrack/commands/internal/cli"
+	"github.com/mcptrack/mcptrack/core/backoff"
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/daemon"
 	"github.com/mcptrack/mcptrack/core/daemon/wire"
@@ -279,6 +281,15 @@ func (o *options) logger(env *cli.Env, g *cli.Globals) (*slog.Logger, func(), er
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		return nil, nil, err
 	}
+	crashes, err := os.OpenFile(file, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, nil, err
+	}
+	err = debug.SetCrashOutput(crashes, debug.CrashOptions{}) // otherwise it would be lost with stderr
+	_ = crashes.Close()                                       // it was duplicated
+	if err != nil {
+		return nil, nil, err
+	}
 	w := &lumberjack.Logger{Filename: file, MaxSize: 4, MaxBackups: 1} // MiB
 	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: slog.LevelInfo})), func() { _ = w.Close() }, nil
 }
@@ -290,6 +301,15 @@ const handoverTime = 30 * time.Second
 // takeSocket takes the lock and the socket of the user's daemon. With --replace it first asks the
 // running daemon to hand over.
 func (o *options) takeSocket(ctx context.Context, env *cli.Env, socket string, build wire.Build) (*wire.Lock, net.Listener, error) {
+	if o.replace {
+		waiting, cancel := context.WithTimeout(ctx, handoverTime)
+		starts, err := wire.HoldStarts(waiting, socket)
+		cancel()
+		if err != nil {
+			return nil, nil, err
+		}
+		defer starts.Release() // this daemon listens, or the other one still does
+	}
 	lock, err := o.acquire(ctx, socket)
 	switch {
 	case errors.Is(err, wire.ErrRunning) && o.replace:
@@ -312,13 +332,23 @@ func (o *options) takeSocket(ctx context.Context, env *cli.Env, socket string, b
 // startTime limits how long a daemon that a client started waits for one that is ending.
 const startTime = 10 * time.Second
 
+// acquire takes the lock. A daemon that a client started waits while another one holds the lock but
+// does not listen. It does not wait for a daemon that listens: when that one stops, no other must
+// take its place.
 func (o *options) acquire(ctx context.Context, socket string) (*wire.Lock, error) {
 	if !o.started || o.replace {
 		return wire.Acquire(ctx, socket, false)
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, startTime, wire.ErrRunning)
+	ctx, cancel := context.WithTimeout(ctx, startTime)
 	defer cancel()
-	return wire.Acquire(ctx, socket, true)
+	client := wire.Client{Socket: socket}
+	var lock *wire.Lock
+	err := error(wire.ErrRunning)
+	backoff.Poll(ctx, 10*time.Millisecond, func() bool {
+		lock, err = wire.Acquire(ctx, socket, false)
+		return !errors.Is(err, wire.ErrRunning) || client.Listens(ctx)
+	})
+	return lock, err
 }
 
 // handover asks the running daemon to hand over, and waits until it has closed its log. Before, this

@@ -155,8 +155,12 @@ func (e *environment) add(need []string, values map[string]string) {
 	}
 }
 
-// attach serves MCP to a client until it leaves. When ctx ends, it reads no more requests, and
-// answers those in flight.
+// lastRequests is how long a daemon that ends reads what its clients have already sent. The relay of a
+// client closes its sending side earlier.
+const lastRequests = time.Second
+
+// attach serves MCP to a client until it leaves. When ctx ends, it tells the client's relay so, reads
+// what the client has already sent, and answers all that is in flight.
 func (v *View) attach(ctx context.Context, c *wire.Conn) error {
 	v.settle(ctx)
 	serving, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
@@ -175,7 +179,8 @@ func (v *View) attach(ctx context.Context, c *wire.Conn) error {
 			return
 		case <-ctx.Done():
 		}
-		_ = c.SetReadDeadline(time.Now())
+		_ = c.SetReadDeadline(time.Now().Add(lastRequests))
+		tasks.Go(func() { _ = out.control(map[string]any{"ends": true}) }) // an error means that the client has left
 		select {
 		case <-serving.Done():
 		case <-time.After(v.d.opts.Drain):
@@ -204,14 +209,16 @@ func (v *View) reportLists(ctx context.Context, out *lines, first map[string]str
 	}
 }
 
-// report writes a line for the relay.
+// report tells the relay the hashes of the lists.
 func (l *lines) report(lists map[string]string) error {
-	type control struct {
-		Lists map[string]string `json:"lists"`
-	}
-	line, err := json.Marshal(map[string]control{"mcptrack": {lists}})
+	return l.control(map[string]any{"lists": lists})
+}
+
+// control writes a line for the relay.
+func (l *lines) control(members map[string]any) error {
+	line, err := json.Marshal(map[string]any{"mcptrack": members})
 	if err != nil {
-		panic(err) // a map of strings
+		panic(err) // strings and a bool
 	}
 	_, err = l.Write(append(line, '\n'))
 	return err

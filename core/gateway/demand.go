@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/mcpserver"
 	"github.com/mcptrack/mcptrack/core/tracker"
 )
@@ -127,4 +128,53 @@ func (rt *route) awake(ctx context.Context) error {
 	}
 	rt.v = rt.g.viewOf(rt.r)
 	return nil
+}
+
+// awaitUnlisted waits for the servers that have never been listed, because an item that a client uses
+// may be one of theirs: a client of an earlier process may know it. It returns when found returns true
+// or when these servers have been listed. It waits for a server that connects for the first time as
+// long as that may take, and for one whose connection has failed no longer than Options.Grace.
+func (g *Gateway) awaitUnlisted(ctx context.Context, found func() bool) {
+	if !g.tracker.OnDemand() {
+		return
+	}
+	for _, id := range g.unlisted() {
+		defer g.tracker.Demand(id)()
+	}
+	grace := time.NewTimer(g.opts.Grace)
+	defer grace.Stop()
+	for waited := false; ; {
+		g.mu.Lock()
+		changed := g.stateChange
+		g.mu.Unlock()
+		left := g.unlisted()
+		if len(left) == 0 && g.flush(ctx) != nil || found() || len(left) == 0 || waited && !slices.ContainsFunc(left, g.tracker.Dormant) {
+			return
+		}
+		for _, id := range left {
+			g.tracker.Hasten(id)
+		}
+		retry := time.NewTimer(retryDelay)
+		select {
+		case <-changed:
+		case <-retry.C:
+		case <-grace.C:
+			waited = true
+		case <-ctx.Done():
+			return
+		}
+		retry.Stop()
+	}
+}
+
+// unlisted returns the ids of the servers that have never been listed, and may be soon.
+func (g *Gateway) unlisted() (ids []string) {
+	snap := g.tracker.Snapshot()
+	for _, srv := range g.servers() {
+		st, ok := snap.Server(srv.ID)
+		if ok && st.Info.Era == "" && (st.State == event.Connecting || st.State == event.Backoff || g.tracker.Dormant(srv.ID)) {
+			ids = append(ids, srv.ID)
+		}
+	}
+	return ids
 }

@@ -50,13 +50,21 @@ func (g *Gateway) viewOf(r *mcpserver.Request) *view {
 
 // find returns the tool or prompt that the request specifies, and sets the route's server. Some
 // items are listed only for clients with certain capabilities (see variants). If such a client has
-// not listed anything yet, find waits until its lists are known.
+// not listed anything yet, find waits until its lists are known. It also waits for servers that have
+// never been listed, see awaitUnlisted.
 func (rt *route) find(ctx context.Context, k catalog.Kind) (target, bool) {
 	t, ok := rt.v.byKey[k][rt.r.Name()]
 	if key := keyOf(rt.r.Capabilities); !ok && key != "" {
 		rt.g.variants.await(ctx, key, rt.r.Capabilities)
 		rt.v = rt.g.viewOf(rt.r)
 		t, ok = rt.v.byKey[k][rt.r.Name()]
+	}
+	if !ok {
+		rt.g.awaitUnlisted(ctx, func() bool {
+			rt.v = rt.g.viewOf(rt.r)
+			t, ok = rt.v.byKey[k][rt.r.Name()]
+			return ok
+		})
 	}
 	rt.server = t.server
 	return t, ok

@@ -221,6 +221,42 @@ func TestTransparent(t *testing.T) {
 	})
 }
 
+// A client may know a tool from an earlier process. If the server could not be listed since, a call
+// waits for the server, but not long if it fails.
+func TestCallsWaitForServersThatWereNeverListed(t *testing.T) {
+	inShared(t, func(s *shared, era session.Era) {
+		t := s.T
+		for _, id := range []string{"docs~1", "more~3"} {
+			s.SetDown(id, errors.New("broken pipe"))
+			s.tracker.Demand(id)()
+		}
+		s.advance(time.Second)
+		w := s.open(Options{}, "docs~1")
+		began := time.Now()
+		_, err := w.do(w.client(era), "tools/call", `{"name":"dig"}`)
+		if took := time.Since(began); err == nil || !strings.Contains(err.Error(), "unknown tool") || took < 2*time.Second || took > 3*time.Second {
+			t.Errorf("after %s: %v", took, err)
+		}
+		w = s.open(Options{}, "more~3")
+		c := w.client(era)
+		time.AfterFunc(time.Second, func() { s.SetDown("more~3", nil) })
+		if _, err := w.do(c, "tools/call", `{"name":"dig"}`); err != nil {
+			t.Error(err)
+		}
+		began = time.Now()
+		if _, err := w.do(c, "tools/call", `{"name":"none"}`); err == nil || time.Since(began) > time.Millisecond {
+			t.Errorf("after %s: %v", time.Since(began), err)
+		}
+
+		// A server that connects for the first time is waited for longer.
+		s.Server("docs~2").Fail(sessiontest.Fault{Delay: 3 * time.Second, Times: 1})
+		w = s.open(Options{}, "docs~2")
+		if _, err := w.do(w.client(era), "tools/call", `{"name":"dig"}`); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // Lists are answered from memory while a server sleeps. A request wakes it and waits for it; changes
 // are announced once. The server stays awake until the client has left.
 func TestRequestsWakeServers(t *testing.T) {

@@ -98,7 +98,8 @@ func (d *doc) yaml(value *tree.Node, set []Member, keep func(string) bool) ([]ch
 			lines = append(lines, scalar(m.Name)+": "+scalar(v))
 		}
 	}
-	now := strings.Join(lines, d.eol+indent)
+	var now strings.Builder
+	now.WriteString(strings.Join(lines, d.eol+indent))
 	for i, m := range value.Members {
 		if !keep(m.Name) {
 			continue
@@ -110,9 +111,9 @@ func (d *doc) yaml(value *tree.Node, set []Member, keep func(string) bool) ([]ch
 		if m.Offset > end {
 			return nil, errForm
 		}
-		now += d.eol + indent + withoutComments(string(d.Text()[m.Offset:end]))
+		now.WriteString(d.eol + indent + withoutComments(string(d.Text()[m.Offset:end])))
 	}
-	return []change{{from, to, []byte(now)}}, nil
+	return []change{{from, to, []byte(now.String())}}, nil
 }
 
 // withoutComments returns a text without the lines at its end that are empty or comments, which

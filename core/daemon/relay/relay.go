@@ -13,6 +13,8 @@
 //   - After a loss, the client's requests wait for another daemon until [Options.Patience] has passed.
 //     From then on they are answered with an error that contains the reason, and notifications and
 //     responses are dropped.
+//   - A daemon that ends in an orderly way says so. It answers what was sent, and what the client sends
+//     from then on waits for the next daemon, so that nothing is lost.
 //   - Requests of a lost daemon are cancelled at the client, and responses to them are dropped.
 //   - After the client has closed its output, the relay ends when the daemon has answered, and at the
 //     latest after [Options.LastAnswers].
@@ -34,6 +36,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/backoff"
@@ -48,7 +51,8 @@ type Options struct {
 	In      io.Reader // messages of the client
 	Out     io.Writer // messages for the client
 	Connect Connect
-	// Patience is how long after a loss requests wait for another daemon; default 5 s.
+	// Patience is how long after a loss requests wait for another daemon; default 4 s, so that each is answered
+	// within 5 s.
 	Patience time.Duration
 	// LastAnswers is how long the daemon may answer after the client has closed In; default 10 s.
 	LastAnswers time.Duration
@@ -78,7 +82,7 @@ var errClientLeft = errors.New("the client disconnected")
 // and has read nothing from In. A blocked Read from In, or Write to Out, may continue after Run has
 // returned.
 func Run(ctx context.Context, opts Options) error {
-	opts.Patience = cmp.Or(opts.Patience, 5*time.Second)
+	opts.Patience = cmp.Or(opts.Patience, 4*time.Second)
 	opts.LastAnswers = cmp.Or(opts.LastAnswers, 10*time.Second)
 	first, err := opts.Connect(ctx)
 	if err != nil {
@@ -117,6 +121,8 @@ type relay struct {
 	// daemon. Never closed: write ends with ctx.
 	outs chan []byte
 
+	sending sync.Mutex // held while a message of the client is sent; locked before mu
+
 	mu   sync.Mutex // guards the fields below; never held during I/O
 	conn io.ReadWriteCloser
 	up   chan struct{} // closed when conn is set; replaced when it is lost
@@ -128,6 +134,7 @@ type relay struct {
 	failing bool
 
 	// State of the current connection:
+	ending   bool              // the daemon ends, and answers what was sent
 	pending  map[string]string // methods of the client's requests without a response, by id
 	repeated map[string]bool   // ids of repeated requests, whose responses are dropped
 	asked    map[string]bool   // ids of the daemon's requests without a response
@@ -158,6 +165,9 @@ type control struct {
 	// Lists contains hashes of the lists that the following messages announce or contain. A
 	// connection begins with it. The daemon chooses the hashes.
 	Lists map[string]string `json:"lists"`
+	// Ends means that the daemon ends. It answers what it receives until the relay closes its sending
+	// side, which the relay does next.
+	Ends bool `json:"ends"`
 }
 
 // params contains the parameters that matter here.
@@ -237,9 +247,9 @@ func (r *relay) clientLeft(err error) {
 	}
 	r.mu.Lock()
 	r.left = true
-	conn, failing := r.conn, r.failing
+	conn, waits := r.conn, r.failing || r.ending
 	r.mu.Unlock()
-	if conn == nil && !failing {
+	if conn == nil && !waits {
 		r.cancel(errClientLeft)
 		return
 	}
@@ -265,6 +275,7 @@ func closeWrite(conn io.ReadWriteCloser) {
 func (r *relay) forward(line []byte) bool {
 	m, isRequest, isResponse := parse(line)
 	for {
+		r.sending.Lock()
 		r.mu.Lock()
 		conn, up, since := r.conn, r.up, r.down
 		if r.back.After(since) {
@@ -273,6 +284,7 @@ func (r *relay) forward(line []byte) bool {
 		if isResponse && r.stale[string(m.ID)] && !r.asked[string(m.ID)] {
 			delete(r.stale, string(m.ID))
 			r.mu.Unlock()
+			r.sending.Unlock()
 			return true
 		}
 		full := isRequest && len(r.pending) >= maxPending
@@ -280,11 +292,14 @@ func (r *relay) forward(line []byte) bool {
 			r.note(m, line, isRequest, isResponse)
 		}
 		r.mu.Unlock()
+		if conn != nil && !full {
+			_, _ = conn.Write(line) // an error also ends the reads, see fromDaemon
+		}
+		r.sending.Unlock()
 		switch {
 		case full:
 			return r.toClient(failure(m.ID, "too many requests are pending"))
 		case conn != nil:
-			_, _ = conn.Write(line) // an error also ends the reads, see fromDaemon
 			return r.ctx.Err() == nil
 		}
 		patience := time.NewTimer(r.opts.Patience - time.Since(since))
@@ -357,7 +372,7 @@ func (r *relay) fromDaemon(conn io.ReadWriteCloser) {
 	delays := backoff.New(20*time.Millisecond, 2*time.Second)
 	for {
 		began := time.Now()
-		err := r.serve(conn)
+		err := reason(r.serve(conn))
 		if !r.lost(err) || !r.giveUp(err) {
 			return
 		}
@@ -434,10 +449,18 @@ func (r *relay) serve(conn io.ReadWriteCloser) error {
 	var admission sync.WaitGroup
 	admission.Go(func() { r.admit(conn) })
 	if err = context.Cause(r.ctx); r.announce() {
-		err = r.receive(lines)
+		err = r.receive(lines, func() { admission.Go(func() { r.finish(conn) }) })
 	}
 	_ = conn.Close()
 	admission.Wait()
+	return err
+}
+
+// reason returns why there is no connection, in the words of users.
+func reason(err error) error {
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) {
+		return errors.New("it ended")
+	}
 	return err
 }
 
@@ -450,16 +473,37 @@ func (r *relay) report(err error) {
 	}
 }
 
-// receive forwards messages until the connection is lost.
-func (r *relay) receive(lines *lineReader) error {
+// receive forwards messages until the connection is lost. It calls ends if the daemon ends.
+func (r *relay) receive(lines *lineReader, ends func()) error {
 	for {
 		line, err := lines.next()
 		if err != nil {
 			return err
 		}
-		if r.accept(line) && !r.toClient(line) || !r.announce() {
+		m, isRequest, isResponse := parse(line)
+		if m.Track != nil && m.Track.Ends {
+			ends()
+		}
+		if r.accept(m, isRequest, isResponse) && !r.toClient(line) || !r.announce() {
 			return context.Cause(r.ctx)
 		}
+	}
+}
+
+// finish tells a daemon that ends that nothing more follows. The daemon answers what it has received,
+// while further messages of the client wait for the next daemon.
+func (r *relay) finish(conn io.ReadWriteCloser) {
+	r.mu.Lock()
+	r.ending = true
+	if r.conn != nil {
+		r.conn, r.up = nil, make(chan struct{})
+		r.down = time.Now()
+	}
+	r.mu.Unlock()
+	r.sending.Lock() // what is being sent is sent to its end
+	defer r.sending.Unlock()
+	if half, ok := conn.(interface{ CloseWrite() error }); ok {
+		_ = half.CloseWrite() // without it, the daemon waits a moment
 	}
 }
 
@@ -505,8 +549,7 @@ func listOf(method string) string {
 }
 
 // accept updates the state for a message of the daemon, and reports whether to forward it.
-func (r *relay) accept(line []byte) bool {
-	m, isRequest, isResponse := parse(line)
+func (r *relay) accept(m message, isRequest, isResponse bool) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	id := string(m.ID)
@@ -518,7 +561,9 @@ func (r *relay) accept(line []byte) bool {
 			}
 			r.seen[name] = m.Track.Lists[name]
 		}
-		r.compare = false
+		if m.Track.Lists != nil {
+			r.compare = false
+		}
 		return false
 	case isRequest && len(r.asked) < maxPending:
 		r.asked[id] = true
@@ -572,6 +617,10 @@ func (r *relay) admit(conn io.ReadWriteCloser) {
 		}
 	}
 	r.mu.Lock()
+	if r.ending {
+		r.mu.Unlock()
+		return
+	}
 	r.conn = conn
 	close(r.up)
 	left := r.left
@@ -611,8 +660,8 @@ func (r *relay) awaitInitialized(lines *lineReader, initialize []byte, waiting b
 		if err != nil {
 			return err
 		}
-		m, _, isResponse := parse(line)
-		forward := r.accept(line)
+		m, isRequest, isResponse := parse(line)
+		forward := r.accept(m, isRequest, isResponse)
 		if !isResponse || !bytes.Equal(m.ID, want.ID) {
 			continue // nothing else is expected before the response
 		}
@@ -631,7 +680,7 @@ func (r *relay) lost(err error) bool {
 		r.conn, r.up = nil, make(chan struct{})
 		r.down = time.Now()
 	}
-	r.back, r.failing, r.compare = time.Time{}, true, true
+	r.back, r.failing, r.ending, r.compare = time.Time{}, true, false, true
 	repeats := map[string]bool{}
 	for _, line := range append(r.repeats(), r.initialize) {
 		m, _, _ := parse(line)

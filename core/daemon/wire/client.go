@@ -88,7 +88,7 @@ const maxAttempts = 5
 func (c *Client) Start(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, errors.New("the daemon did not start in time; see mcptrack daemon logs"))
 	defer cancel()
-	starting, err := acquire(ctx, lockFile(c.Socket, "start"), true)
+	starting, err := HoldStarts(ctx, c.Socket)
 	if err != nil {
 		return err
 	}
@@ -97,7 +97,7 @@ func (c *Client) Start(ctx context.Context) error {
 	for {
 		// A daemon that still ends holds the lock, without which the next one cannot begin.
 		before := c.locked(ctx)
-		if c.listens(ctx) {
+		if c.Listens(ctx) {
 			return nil
 		}
 		ended, err := c.spawn("--started")
@@ -107,21 +107,21 @@ func (c *Client) Start(ctx context.Context) error {
 		for ended != nil {
 			select {
 			case err := <-ended:
-				if ended = nil; c.listens(ctx) {
+				if ended = nil; c.Listens(ctx) {
 					return nil
 				}
 				if !before && !c.locked(ctx) {
 					return fmt.Errorf("the daemon ended before it listened (%w); see mcptrack daemon logs", err)
 				}
 			case <-time.After(pause.Next()):
-				if c.listens(ctx) {
+				if c.Listens(ctx) {
 					return nil
 				}
 			case <-ctx.Done():
 				return context.Cause(ctx)
 			}
 		}
-		if !backoff.Poll(ctx, 20*time.Millisecond, func() bool { return c.listens(ctx) || !c.locked(ctx) }) {
+		if !backoff.Poll(ctx, 20*time.Millisecond, func() bool { return c.Listens(ctx) || !c.locked(ctx) }) {
 			return context.Cause(ctx)
 		}
 	}
@@ -136,8 +136,8 @@ func (c *Client) locked(ctx context.Context) bool {
 	return errors.Is(err, ErrRunning)
 }
 
-// listens reports whether a daemon accepts connections.
-func (c *Client) listens(ctx context.Context) bool {
+// Listens reports whether a daemon accepts connections.
+func (c *Client) Listens(ctx context.Context) bool {
 	conn, err := dial(ctx, c.Socket)
 	if err == nil {
 		_ = conn.Close()

@@ -28,6 +28,12 @@ func Acquire(ctx context.Context, socket string, wait bool) (*Lock, error) {
 	return acquire(ctx, lockFile(socket, "lock"), wait)
 }
 
+// HoldStarts prevents clients from starting a daemon until the lock is released: they wait. A daemon
+// that replaces another one holds it, so that it is the one that follows.
+func HoldStarts(ctx context.Context, socket string) (*Lock, error) {
+	return acquire(ctx, lockFile(socket, "start"), true)
+}
+
 // acquire locks a file.
 func acquire(ctx context.Context, path string, wait bool) (*Lock, error) {
 	file := flock.New(path, flock.SetPermissions(0o600))

@@ -228,12 +228,12 @@ func TestAStaleSocketIsReplaced(t *testing.T) {
 	if info, err := os.Lstat(s); err != nil || info.Mode() != os.ModeSocket|0o600 {
 		t.Errorf("%v, %v", info.Mode(), err)
 	}
-	if !c.listens(t.Context()) {
+	if !c.Listens(t.Context()) {
 		t.Error("the daemon cannot be reached")
 	}
 	next := listen(t, s)
 	_ = l.Close() // does not remove the socket of the next daemon
-	if !c.listens(t.Context()) {
+	if !c.Listens(t.Context()) {
 		t.Error("the next daemon cannot be reached")
 	}
 	_ = next.Close()
@@ -499,7 +499,7 @@ func TestAnotherUserGetsNothing(t *testing.T) {
 		t.Errorf("with mode 0666: %s", got)
 	}
 	c := Client{Socket: s}
-	if !c.listens(t.Context()) {
+	if !c.Listens(t.Context()) {
 		t.Fatal("the user cannot connect")
 	}
 	_ = (<-accepted).Close()
