@@ -36,7 +36,7 @@ func (d *Daemon) MCP() http.Handler { return http.HandlerFunc(d.serveMCP) }
 func (d *Daemon) serveMCP(w http.ResponseWriter, r *http.Request) {
 	ctx, done := d.request(r)
 	if ctx == nil {
-		refuse(w, errStopping)
+		refuse(w, errNotRunning)
 		return
 	}
 	defer done()
@@ -60,7 +60,7 @@ func (d *Daemon) serveMCP(w http.ResponseWriter, r *http.Request) {
 	v.gw.Server().ServeHTTP(w, r.WithContext(ctx))
 }
 
-var errStopping = errors.New("the daemon is stopping")
+var errNotRunning = errors.New("the daemon is starting or stopping")
 
 // refuse answers a request that has no view.
 func refuse(w http.ResponseWriter, err error) {
@@ -73,7 +73,7 @@ func refuse(w http.ResponseWriter, err error) {
 			text += "\nhint: " + printable.Line(refused.Hint, 1000)
 		}
 	}
-	if errors.Is(err, errStopping) {
+	if errors.Is(err, errNotRunning) {
 		w.Header().Set("Retry-After", "1")
 		status = http.StatusServiceUnavailable
 	}
@@ -132,7 +132,7 @@ func (d *Daemon) enterEndpoint(ctx context.Context, e endpoint) (*View, error) {
 	v.settle(ctx)
 	if !d.remember(e, v) {
 		v.leave()
-		return nil, errStopping
+		return nil, errNotRunning
 	}
 	return v, nil
 }

@@ -45,6 +45,11 @@ func startHTTP(t *testing.T, change func(*daemon.Options)) (w *world, base strin
 			change(o)
 		}
 	})
+	if conn, err := w.connect(wire.Hello{Purpose: wire.Status}, nil); err != nil { // the daemon runs
+		t.Fatal(err)
+	} else {
+		_ = conn.Close()
+	}
 	srv := httptest.NewServer(w.d.MCP())
 	t.Cleanup(srv.Close)
 	return w, srv.URL, opens
