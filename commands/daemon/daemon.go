@@ -539,7 +539,7 @@ func newStop(env *cli.Env, _ *cli.Globals) *cobra.Command {
 	return &cobra.Command{
 		Use:   "stop",
 		Short: "Stop the daemon and its servers",
-		Long: `Stops the running daemon: it answers the requests in flight, for at most 5 seconds,
+		Long: `Stops the running daemon: it answers the requests in flight, for at most 3 seconds,
 stops its servers and ends. Clients that are still connected start another daemon with
 their next request.
 

@@ -73,7 +73,7 @@ type Options struct {
 	// Wait limits how long a client waits for servers that start, before it is served without their
 	// items; default 10 s.
 	Wait time.Duration
-	// Drain limits how long requests in flight may take when the daemon stops; default 5 s.
+	// Drain limits how long requests in flight may take when the daemon stops; default 3 s, less than a client waits for another daemon.
 	Drain  time.Duration
 	Logger *slog.Logger
 }
@@ -114,7 +114,7 @@ type Daemon struct {
 // New returns a daemon. It starts nothing.
 func New(opts Options) *Daemon {
 	opts.Wait = cmp.Or(opts.Wait, 10*time.Second)
-	opts.Drain = cmp.Or(opts.Drain, 5*time.Second)
+	opts.Drain = cmp.Or(opts.Drain, 3*time.Second)
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}

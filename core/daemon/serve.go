@@ -29,7 +29,7 @@ func (d *Daemon) serve(ctx context.Context, raw net.Conn) {
 	c, err := wire.Accept(ctx, raw, d.opts.Build)
 	if err != nil {
 		if !errors.Is(err, io.EOF) { // a client that only tries whether somebody listens
-			d.opts.Logger.Info("a connection was refused", "err", err)
+			d.opts.Logger.Debug("a connection was refused", "err", err)
 		}
 		return
 	}
