@@ -108,6 +108,8 @@ func Command(env *cli.Env, g *cli.Globals) *cobra.Command {
 	f.DurationVar(&opts.callTimeout, "call-timeout", 10*time.Minute, "`DURATION` without progress after which a call fails")
 	f.DurationVar(&opts.wait, "wait", 10*time.Second, "`DURATION` to wait for servers before serving the first client")
 	g.AddDemo(cmd)
+	g.AddApproved(cmd)
+	_ = cmd.Flags().MarkHidden("approved") // only mcptrack-attach uses it, without a daemon
 	opts.AddReload(cmd)
 	opts.AddServing(cmd)
 	_ = cmd.RegisterFlagCompletionFunc("repin", cli.CompleteServers(env, g))
