@@ -131,7 +131,7 @@ func (a *attachment) lost(err error) {
 
 // Gateway returns the flags with which the command gateway serves the same client without a daemon.
 func (o *Options) Gateway() []string {
-	flags := []string{"--stdio", "--all"}
+	flags := []string{"--stdio", "--all", "--instead"}
 	if o.Server != "" {
 		flags = append(flags, "--server", o.Server)
 	}
