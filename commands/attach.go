@@ -13,7 +13,7 @@ import (
 )
 
 func newAttach(env *cli.Env, g *cli.Globals) *cobra.Command {
-	return &cobra.Command{
+	cmd := &cobra.Command{
 		Use:   "attach [SERVER]",
 		Short: "Serve an MCP client on stdio through the daemon",
 		Long: `Serves one MCP client on standard input and output through the mcptrack daemon, which it
@@ -51,12 +51,14 @@ invalid or not approved.`,
 			return runAttach(cmd.Context(), env, g, server)
 		},
 	}
+	g.AddApproved(cmd)
+	return cmd
 }
 
 func runAttach(ctx context.Context, env *cli.Env, g *cli.Globals, server string) error {
 	log := g.Logger(env)
 	opts := attach.Options{In: env.In, Out: env.Out, LookupEnv: env.LookupEnv, Build: wire.ThisBuild(env.Version), Program: env.Executable,
-		Server: server, Config: g.Config, Host: g.Host, Tell: func(text string) { log.Warn(text) }}
+		Server: server, Config: g.Config, Host: g.Host, Approved: g.Approved(), Tell: func(text string) { log.Warn(text) }}
 	err := attach.Run(ctx, opts)
 	if err == nil || ctx.Err() != nil {
 		return nil

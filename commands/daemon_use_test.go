@@ -31,6 +31,7 @@ type aDaemon struct {
 	socket, config string
 	server         *sessiontest.Fake
 	dials          atomic.Int64
+	keys           sync.Map // the values of the header X-Key of all connections
 	ended          atomic.Bool
 	log            clitest.Buffer
 	hold           net.Conn // of the other session
@@ -46,6 +47,8 @@ func startDaemon(t *testing.T, b *clitest.Bench, socket string, server *sessiont
 	var running sync.WaitGroup
 	env.Dial = func(ctx context.Context, srv config.Server, opts session.Options) (*session.Session, error) {
 		d.dials.Add(1)
+		key := srv.Headers["X-Key"]
+		d.keys.Store(key.Reveal(), true)
 		r, w, wait := d.server.Pipe()
 		running.Go(wait)
 		return session.OverIO(ctx, r, w, srv, opts)

@@ -20,6 +20,7 @@ func TestFlagsAreTheSameEverywhere(t *testing.T) {
 		"data-dir":     "of gateway: for its own events and pins",
 		"dry-run":      "says what is not done",
 		"from":         "of init: hosts; of inject: a feed",
+		"http":         "of connect: writes URLs; of daemon: listens",
 		"insecure":     "of inject: also an endpoint",
 		"nats":         "of gateway: for its own events",
 		"timeout":      "the default differs",

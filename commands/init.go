@@ -268,7 +268,7 @@ func (o *initOptions) approve(env *cli.Env, g *cli.Globals, text []byte, log *sl
 		return // commands find the config only by an explicit path, which needs no approval
 	}
 	p, err := written.Permission(env, o.file)
-	if err == nil && p.Found {
+	if err == nil && p.Needed {
 		opts := written.ConfigOptions(env)
 		opts.Keyring = nil
 		cfg, problems := config.Parse(text, o.file, opts)

@@ -90,7 +90,7 @@ func runTrust(ctx context.Context, env *cli.Env, g *cli.Globals, opts trustOptio
 	if err != nil {
 		return err
 	}
-	if !c.Found {
+	if !c.Needed {
 		return &cli.Failure{Exit: cli.ExitConfig, Code: "config_missing", Err: fmt.Errorf("%s has no config; %s is your own and needs no approval",
 			printable.Line(folder, 200), printable.Line(path, 200))}
 	}

@@ -33,6 +33,8 @@ Examples:
   mcptrack-attach --config mcp-servers.json
 
 Flags:
+      --approved      start only what you have approved, also with --config; see
+                      mcptrack help trust
       --config FILE   config file (default: see mcptrack help environment)
   -h, --help          print this help
       --host HOST     use the config of this host (editor or agent), such as
@@ -146,6 +148,11 @@ func parse(args []string, getenv func(string) string) (opts attach.Options, text
 			flags = false
 		case "-h", "--help":
 			return opts, usage, nil
+		case "--approved":
+			if given {
+				return opts, "", errors.New("--approved takes no value")
+			}
+			opts.Approved = true
 		case "--version":
 			return opts, "mcptrack " + wire.ThisBuild("").Version + "\n", nil
 		case "--config", "--host":

@@ -476,9 +476,9 @@ func TestWithoutADaemonTheServersStartForTheClient(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(p.dir, "fails"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s := p.attach("files", "--config=c.json")
+	s := p.attach("files", "--approved", "--config=c.json")
 	s.says("input")
-	s.hears(`["gateway" "--stdio" "--all" "--server" "files" "--config" "c.json"]`)
+	s.hears(`["gateway" "--stdio" "--all" "--server" "files" "--approved" "--config" "c.json"]`)
 	s.hears("input")
 	if code := s.end(); code != 0 {
 		t.Errorf("exit code %d", code)
@@ -614,6 +614,8 @@ func TestTheCommandLine(t *testing.T) {
 		{"a --config c", attach.Options{Server: "a", Config: "c"}, ""},
 		{"--config=c a", attach.Options{Server: "a", Config: "c"}, ""},
 		{"--host cursor -- -a", attach.Options{Server: "-a", Host: "cursor"}, ""},
+		{"--approved a --config c", attach.Options{Server: "a", Config: "c", Approved: true}, ""},
+		{"--approved=no", attach.Options{}, "takes no value"},
 		{"a b", attach.Options{}, "more than one"},
 		{"--config", attach.Options{}, "--config needs a value"},
 		{"--host= a", attach.Options{}, "--host needs a value"},
@@ -625,7 +627,7 @@ func TestTheCommandLine(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), c.err) {
 				t.Errorf("%q: %v", c.args, err)
 			}
-		} else if err != nil || opts.Server != c.want.Server || opts.Config != c.want.Config || opts.Host != c.want.Host {
+		} else if err != nil || opts.Server != c.want.Server || opts.Config != c.want.Config || opts.Host != c.want.Host || opts.Approved != c.want.Approved {
 			t.Errorf("%q: %+v, %v", c.args, opts, err)
 		}
 	}

@@ -270,7 +270,7 @@ func TestProject(t *testing.T) {
 	m.run(t, 0, "trust --yes")
 	m.run(t, 0, "connect --yes")
 	got := server(t, ".mcp.json", "github")
-	if want := []string{"--config", "mcp-servers.json", "github"}; !slices.Equal(got.Args, want) {
+	if want := []string{"--approved", "--config", "mcp-servers.json", "github"}; !slices.Equal(got.Args, want) {
 		t.Errorf("%q", got.Args)
 	}
 	if strings.Contains(text(t, ".vscode/mcp.json"), "attach") {
@@ -283,7 +283,7 @@ func TestProject(t *testing.T) {
 	}
 	m.run(t, 0, "trust --host vscode --yes")
 	m.run(t, 0, "connect vscode --yes")
-	if got := server(t, ".vscode/mcp.json", "v"); got.Dir != m.resolved(t) || got.Args[1] != "mcp-servers.json" {
+	if got := server(t, ".vscode/mcp.json", "v"); got.Dir != m.resolved(t) || got.Args[2] != "mcp-servers.json" {
 		t.Errorf("%+v", got)
 	}
 	other := t.TempDir()

@@ -12,6 +12,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/config/edit"
 	"github.com/mcptrack/mcptrack/core/config/tree"
+	"github.com/mcptrack/mcptrack/core/daemon"
 )
 
 // An endpoint is an HTTP endpoint of the daemon.
@@ -179,13 +180,10 @@ func exeSuffix() string {
 	return ""
 }
 
-// endpointPath precedes the id of a server in the URL of its HTTP endpoint.
-const endpointPath = "/mcp/"
-
 // attached reports whether an entry already is what connect writes.
 func attached(srv config.Server) bool {
 	u, err := url.Parse(srv.URL.Reveal())
-	return srv.Attaches() || err == nil && strings.HasPrefix(u.Path, endpointPath) && u.Query().Has("config") && u.Query().Has("folder")
+	return srv.Attaches() || err == nil && strings.HasPrefix(u.Path, daemon.MCPPath) && u.Query().Has("config") && u.Query().Has("folder")
 }
 
 // configArgument returns how the command of an entry refers to mcptrack's config: relative to the

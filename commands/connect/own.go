@@ -252,7 +252,7 @@ func (c *own) approve(env *cli.Env, g *cli.Globals) error {
 	of := *g
 	of.Workspace, of.Config, of.Host = c.folder, "", ""
 	p, err := of.Permission(env, c.path)
-	if err != nil || !p.Found {
+	if err != nil || !p.Needed {
 		return err
 	}
 	return p.Approve(slices.DeleteFunc(cli.Entries(c.cfg), func(e cli.Entry) bool { return !slices.Contains(c.used, e.Name) }))

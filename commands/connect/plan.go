@@ -19,6 +19,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/config/edit"
 	"github.com/mcptrack/mcptrack/core/config/hosts"
 	"github.com/mcptrack/mcptrack/core/config/tree"
+	"github.com/mcptrack/mcptrack/core/daemon"
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/secretfile"
 )
@@ -90,7 +91,7 @@ func (p *planner) plan(f config.HostFile) (*plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	plan.project = permission.Found
+	plan.project = permission.Needed
 	var chosen []*config.Original
 	for i := range originals {
 		o := &originals[i]
@@ -227,13 +228,17 @@ func (p *planner) connect(plan *plan, c *own, o *config.Original) (server, error
 	var set []edit.Member
 	if p.http != nil {
 		at := *p.http
-		at.url += endpointPath + url.PathEscape(id) + "?" + url.Values{"config": {c.path}, "folder": {p.opts.Workspace}}.Encode()
+		at.url += daemon.MCPPath + url.PathEscape(id) + "?" + url.Values{"config": {c.path}, "folder": {p.opts.Workspace}}.Encode()
 		if set = remote(plan.host.Name, o, at); set == nil {
 			return server{Name: o.ID, Reason: plan.host.Title + " cannot connect to URLs"}, nil
 		}
 	} else {
 		command, args := attach(p.env, plan.project)
-		args = append(slices.Clone(args), "--config", configArgument(plan.host.Name, c.path, c.folder))
+		args = slices.Clone(args)
+		if plan.project { // the file may change with the next git pull
+			args = append(args, "--approved")
+		}
+		args = append(args, "--config", configArgument(plan.host.Name, c.path, c.folder))
 		if strings.HasPrefix(id, "-") {
 			args = append(args, "--")
 		}

@@ -45,6 +45,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/tracker"
 	"github.com/mcptrack/mcptrack/output/lines"
 	"github.com/mcptrack/mcptrack/output/serverlog"
+	"github.com/mcptrack/mcptrack/output/web"
 )
 
 // Manual contains the help page of this package, as Markdown.
@@ -56,6 +57,7 @@ type options struct {
 	cli.ConnectFlags
 	cli.JournalFlags
 	cli.RetentionFlags
+	http     httpFlags
 	idle     time.Duration
 	started  bool // by a client
 	replace  bool // the running daemon
@@ -79,6 +81,10 @@ after "idle" in its config entry (default 10m) without clients. See mcptrack hel
 There is one daemon per user. Its socket is daemon.sock in $XDG_RUNTIME_DIR/mcptrack, or
 what MCPTRACK_SOCKET names; only processes of the same user may connect.
 
+With --http the daemon also serves hosts that connect over HTTP, and does not end when it
+is idle. mcptrack connect --http writes its URL and token into the configs of hosts, so
+choose a fixed port. Whoever has the token can run any command as you.
+
 Unlike those of other commands, its default --limit for line and body is 16MiB.
 
 Exit codes: 0 stopped, or idle; 1 failed, or another daemon is running; 2 wrong usage.`,
@@ -86,7 +92,8 @@ Exit codes: 0 stopped, or idle; 1 failed, or another daemon is running; 2 wrong 
 		Example: `  mcptrack daemon
   mcptrack daemon status
   mcptrack daemon logs --tail 20
-  mcptrack daemon stop`,
+  mcptrack daemon stop
+  mcptrack daemon --http 8725`,
 		Args: cli.Args(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := opts.ConnectFlags.Parse(); err != nil {
@@ -98,15 +105,23 @@ Exit codes: 0 stopped, or idle; 1 failed, or another daemon is running; 2 wrong 
 			if opts.idle < 0 {
 				return cli.Usage("--idle must not be negative")
 			}
+			if err := opts.http.check(); err != nil {
+				return err
+			}
+			if opts.http.addr != "" && !cmd.Flags().Changed("idle") {
+				opts.idle = 0 // an HTTP client cannot start a daemon
+			}
 			return run(cmd.Context(), env, g, opts)
 		},
 	}
 	f := cmd.Flags()
-	f.DurationVar(&opts.idle, "idle", 10*time.Minute, "`DURATION` without clients after which the daemon ends; 0 means never")
+	f.DurationVar(&opts.idle, "idle", 10*time.Minute, "`DURATION` without clients after which the daemon ends; 0 means never, as does --http by itself")
 	f.StringVar(&opts.Dir, "data-dir", "", "`DIR` for stored events (default: mcptrack/daemon in the XDG state directory)")
 	_ = cmd.MarkFlagDirname("data-dir")
 	opts.RetentionFlags.Add(cmd)
 	opts.AddServing(cmd)
+	f.StringVar(&opts.http.addr, "http", "", "also serve MCP over HTTP on this `ADDRESS` or port")
+	opts.http.access.Add(cmd, "clients", "send requests")
 	f.BoolVar(&opts.started, "started", false, "a client started this process: log to the file that daemon logs shows")
 	f.BoolVar(&opts.replace, "replace", false, "take over from the running daemon")
 	f.BoolVar(&opts.detached, "detached", false, "this process is no descendant of the client")
@@ -214,6 +229,10 @@ func run(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) (err e
 			log.Warn("cannot store the last events", "err", err)
 		}
 	}()
+	tokens, err := opts.http.tokens(env, g, log)
+	if err != nil {
+		return err
+	}
 	sessions := opts.SessionOptions(env, g)
 	sessions.Limits.MaxLine = cmp.Or(sessions.Limits.MaxLine, relay.MaxRequest)
 	sessions.Limits.MaxBody = cmp.Or(sessions.Limits.MaxBody, relay.MaxRequest)
@@ -225,8 +244,8 @@ func run(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) (err e
 	d = daemon.New(daemon.Options{
 		Engine: e, Build: build, Socket: socket, Key: key, Idle: opts.idle, Logger: log,
 		Open:    func(ctx context.Context, c daemon.Client) (daemon.Source, error) { return open(ctx, env, g, log, c) },
-		Gateway: gatewayOptions(env, sessions, key, log),
-		HTTP:    serveEvents(e, env.Version, kept.Lines, log),
+		Gateway: gatewayOptions(env, sessions, key, tokens, log), LookupEnv: lookupEnv(env),
+		HTTP: serveEvents(e, env.Version, kept.Lines, log),
 		Memory: func(pids []int) map[int]int64 {
 			used, err := machine.Memory(context.WithoutCancel(ctx), pids)
 			if err != nil {
@@ -235,11 +254,22 @@ func run(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) (err e
 			return used
 		},
 	})
+	run := func(ctx context.Context) error { return d.Run(ctx, ln) }
+	if opts.http.addr != "" {
+		serve, err := opts.http.listen(ctx, env, log, tokens, d)
+		if err != nil {
+			return err
+		}
+		ready := make(chan struct{}) // closed now: HTTP clients are served as soon as the daemon runs
+		close(ready)
+		overSocket := run
+		run = func(ctx context.Context) error { return cli.WhileRunning(ctx, overSocket, ready, serve) }
+	}
 	log.Info("the daemon is ready", "socket", socket, "pid", os.Getpid(), "version", env.Version)
 	if !opts.started {
 		fmt.Fprintf(env.Err, "listening on %s\n", printable.Line(socket, 200))
 	}
-	err = d.Run(ctx, ln)
+	err = run(ctx)
 	log.Info("the daemon has ended", "reason", err)
 	if errors.Is(err, daemon.ErrIdle) || errors.Is(err, daemon.ErrStopped) || errors.Is(err, daemon.ErrHandover) || ctx.Err() != nil {
 		return nil
@@ -417,26 +447,34 @@ func (o *options) prove(ctx context.Context, env *cli.Env, socket string, build 
 	return cmp.Or(err, log.Close())
 }
 
-func gatewayOptions(env *cli.Env, sessions session.Options, key []byte, log *slog.Logger) gateway.Options {
+func gatewayOptions(env *cli.Env, sessions session.Options, key []byte, tokens *web.Tokens, log *slog.Logger) gateway.Options {
 	return gateway.Options{Dial: env.Dial, Session: sessions, Key: key, Logger: log,
-		Serve: mcpserver.Options{Name: "mcptrack", Title: "mcptrack", Version: env.Version, MaxMessage: relay.MaxRequest, Logger: log}}
+		Serve: mcpserver.Options{Name: "mcptrack", Title: "mcptrack", Version: env.Version, MaxMessage: relay.MaxRequest, Principal: tokens.Principal, Logger: log}}
 }
 
 // open reads the config of a client as a command in the client's folder would.
 func open(ctx context.Context, env *cli.Env, g *cli.Globals, log *slog.Logger, c daemon.Client) (daemon.Source, error) {
 	theirs := &cli.Env{In: nil, Out: io.Discard, Err: io.Discard, LookupEnv: c.LookupEnv, Executable: env.Executable, Dial: env.Dial, Version: env.Version}
-	of := g.ForClient(c.Config, c.Host, c.Folder)
+	of := g.ForClient(c.Config, c.Host, c.Folder, c.Approved)
 	cfg, err := of.Load(ctx, theirs, slog.New(slog.DiscardHandler)) // the client does not see problems that are no errors
 	if err != nil {
 		return daemon.Source{}, refusal(ctx, err)
 	}
 	if c.Server != "" {
-		if _, err := cli.SelectServers(cfg, []string{c.Server}); err != nil {
+		chosen, err := cli.SelectServers(cfg, []string{c.Server})
+		if err == nil && chosen[0].Attaches() {
+			err = &cli.Failure{Exit: cli.ExitConfig, Code: "attaches", Err: fmt.Errorf("server %q in %s runs mcptrack attach, so it cannot be started for mcptrack attach", printable.Line(c.Server, 128), printable.Line(cfg.Path, 200)),
+				Hint: "--config FILE names the config with the server's own command; mcptrack connect moves it there"}
+		}
+		if err != nil {
 			return daemon.Source{}, refusal(ctx, err)
 		}
 	}
+	// An entry that runs mcptrack attach would be a client of this daemon: in a loop, or twice.
 	pick := func(cfg *config.Config) *config.Config {
-		return cfg.Only(func(srv config.Server) bool { return srv.Enabled && (c.Server == "" || srv.ID == c.Server) })
+		return cfg.Only(func(srv config.Server) bool {
+			return srv.Enabled && !srv.Attaches() && (c.Server == "" || srv.ID == c.Server)
+		})
 	}
 	track := cli.TrackFlags{AllServers: true}
 	desired, err := track.Desired(theirs, of, log, cfg, pick)
@@ -539,7 +577,7 @@ func newStop(env *cli.Env, _ *cli.Globals) *cobra.Command {
 	return &cobra.Command{
 		Use:   "stop",
 		Short: "Stop the daemon and its servers",
-		Long: `Stops the running daemon: it answers the requests in flight, for at most 5 seconds,
+		Long: `Stops the running daemon: it answers the requests in flight, for at most 3 seconds,
 stops its servers and ends. Clients that are still connected start another daemon with
 their next request.
 

@@ -52,6 +52,7 @@ type options struct {
 	catalogInterval time.Duration
 	callTimeout     time.Duration
 	wait            time.Duration
+	instead         bool // of the daemon, for a client of attach
 	cli.TrackFlags
 	cli.Filter // only its servers
 
@@ -107,7 +108,11 @@ func Command(env *cli.Env, g *cli.Globals) *cobra.Command {
 	opts.events.add(cmd)
 	f.DurationVar(&opts.callTimeout, "call-timeout", 10*time.Minute, "`DURATION` without progress after which a call fails")
 	f.DurationVar(&opts.wait, "wait", 10*time.Second, "`DURATION` to wait for servers before serving the first client")
+	f.BoolVar(&opts.instead, "instead", false, "serve a client of attach without the daemon: leave out entries that run attach")
+	_ = f.MarkHidden("instead")
 	g.AddDemo(cmd)
+	g.AddApproved(cmd)
+	_ = cmd.Flags().MarkHidden("approved") // only mcptrack-attach uses it, without a daemon
 	opts.AddReload(cmd)
 	opts.AddServing(cmd)
 	_ = cmd.RegisterFlagCompletionFunc("repin", cli.CompleteServers(env, g))
@@ -153,6 +158,9 @@ func (o *options) exported(cfg *config.Config) *config.Config {
 	out := cfg.Only(func(srv config.Server) bool {
 		if srv.ID == catalogID && o.catalogURL != "" {
 			return false // added by a reload; at startup such a server is an error
+		}
+		if o.instead && srv.Attaches() {
+			return false // it would start this gateway again
 		}
 		return srv.Enabled && o.selection().Matches(srv.ID) && (o.AllServers || srv.Tracked() || srv.Transport == config.TransportCatalog)
 	})

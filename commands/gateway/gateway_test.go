@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
@@ -68,6 +69,23 @@ func TestSplitTool(t *testing.T) {
 	} {
 		if server, tool := splitTool(cfg, name); server != want[0] || tool != want[1] {
 			t.Errorf("%q: %q %q, want %q", name, server, tool, want)
+		}
+	}
+}
+
+// TestInsteadOfTheDaemon: a gateway that replaces the daemon leaves out entries that run attach, which
+// would start it again.
+func TestInsteadOfTheDaemon(t *testing.T) {
+	cfg := &config.Config{Servers: []config.Server{config.Stdio("a", "mcptrack-attach", "a"), config.Stdio("b", "mcptrack", "attach", "b"), config.Stdio("c", "server")}}
+	for instead, want := range map[bool]string{false: "a b c", true: "c"} {
+		o := options{instead: instead}
+		o.AllServers = true
+		var ids []string
+		for _, srv := range o.exported(cfg).Servers {
+			ids = append(ids, srv.ID)
+		}
+		if got := strings.Join(ids, " "); got != want {
+			t.Errorf("instead=%t: %s; want %s", instead, got, want)
 		}
 	}
 }

@@ -63,6 +63,9 @@ type Options struct {
 	// HTTP returns the handler for clients with the purpose [wire.HTTP], and a function that runs as
 	// long as the view. If HTTP is nil, such clients are refused.
 	HTTP func(*View) (handler http.Handler, run func(context.Context) error)
+	// LookupEnv looks up a variable for a client of [Daemon.MCP], which has no environment. If it is
+	// nil, no variable is set.
+	LookupEnv func(name string) (string, bool)
 	// Memory returns the memory of a server's process and its descendants in bytes, by process id.
 	Memory func(pids []int) map[int]int64
 	// Idle is how long the daemon runs without clients; 0 means forever.
@@ -70,7 +73,7 @@ type Options struct {
 	// Wait limits how long a client waits for servers that start, before it is served without their
 	// items; default 10 s.
 	Wait time.Duration
-	// Drain limits how long requests in flight may take when the daemon stops; default 5 s.
+	// Drain limits how long requests in flight may take when the daemon stops; default 3 s, less than a client waits for another daemon.
 	Drain  time.Duration
 	Logger *slog.Logger
 }
@@ -90,6 +93,8 @@ type Daemon struct {
 	life    context.Context         // of the views; set by Run before the first connection
 	dropped sync.WaitGroup          // counts the dropped views that are stopping
 
+	requests sync.WaitGroup // counts the requests over HTTP; d.mu is held to add one
+
 	// changed is signalled when the number of clients changes. Capacity 1, because one signal covers
 	// any number of changes; never closed.
 	changed chan struct{}
@@ -97,7 +102,11 @@ type Daemon struct {
 	mu    sync.Mutex // guards the fields below and those of views that say so; never held during I/O
 	views map[string]*View
 	paths map[string]config.Secret // PATH of the first client of each tracked server, by its id
-	conns int                      // connections with a view
+	conns int                      // connections with a view, and requests over HTTP
+	// running is the context of Run, nil before and after it. endpoints are the views used over HTTP,
+	// at most httpViews.
+	running   context.Context
+	endpoints map[endpoint]*View
 	// waiting contains the connections of clients that wait for the end of the daemon.
 	waiting []net.Conn
 }
@@ -105,11 +114,14 @@ type Daemon struct {
 // New returns a daemon. It starts nothing.
 func New(opts Options) *Daemon {
 	opts.Wait = cmp.Or(opts.Wait, 10*time.Second)
-	opts.Drain = cmp.Or(opts.Drain, 5*time.Second)
+	opts.Drain = cmp.Or(opts.Drain, 3*time.Second)
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Daemon{opts: opts, started: time.Now(), changed: make(chan struct{}, 1), views: map[string]*View{}, paths: map[string]config.Secret{}}
+	if opts.LookupEnv == nil {
+		opts.LookupEnv = func(string) (string, bool) { return "", false }
+	}
+	return &Daemon{opts: opts, started: time.Now(), changed: make(chan struct{}, 1), views: map[string]*View{}, paths: map[string]config.Secret{}, endpoints: map[endpoint]*View{}}
 }
 
 // Run serves the clients of a listener until ctx ends, a client stops the daemon, or it is idle. It
@@ -133,6 +145,9 @@ func (d *Daemon) Run(ctx context.Context, ln net.Listener) error {
 	stop := context.AfterFunc(ctx, func() { _ = ln.Close() })
 	defer stop()
 	conns.Go(func() { d.endWhenIdle(ctx) })
+	d.mu.Lock()
+	d.running = ctx
+	d.mu.Unlock()
 	slots := make(chan struct{}, maxConns) // one for each open connection
 	for {
 		conn, err := ln.Accept()
@@ -154,8 +169,23 @@ func (d *Daemon) Run(ctx context.Context, ln net.Listener) error {
 		})
 	}
 	_ = ln.Close()
+	drained := time.After(d.opts.Drain)
+	d.mu.Lock()
+	d.running = nil
+	d.mu.Unlock()
+	answered := make(chan struct{}) // closed when no request over HTTP is in flight
+	go func() {
+		d.requests.Wait()
+		close(answered)
+	}()
 	conns.Wait()
+	select {
+	case <-answered:
+	case <-drained:
+	}
 	d.closeViews()
+	<-answered
+	d.closeViews() // those of requests that were late
 	endEngine()
 	engineEnded.Wait()
 	if failed != nil && !errors.Is(failed, context.Canceled) {

@@ -574,7 +574,7 @@ func TestCrash(t *testing.T) {
 // TestManyClients: of many clients that call the same server, each receives its own answers, once,
 // while others cancel calls and the list changes.
 func TestManyClients(t *testing.T) {
-	clients, calls := 50, 200
+	clients, calls := 20, 50
 	if testing.Short() {
 		clients, calls = 10, 20
 	}

@@ -19,6 +19,11 @@
 // (core/gateway) over the tracker. A view follows its config file. It outlives its clients, so that the
 // next client finds the lists of its servers, until maxIdleViews later views have been left.
 //
+// # HTTP
+//
+// [Daemon.MCP] serves MCP over HTTP. Each request counts as a client while it lasts, and a view is kept for
+// httpIdle after its last request, because it may have sessions.
+//
 // # Sleeping servers
 //
 // A server starts when a client connects whose view has never listed it, or when a client uses it. It

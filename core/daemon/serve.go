@@ -30,7 +30,7 @@ func (d *Daemon) serve(ctx context.Context, raw net.Conn) {
 	c, err := wire.Accept(ctx, raw, d.opts.Build)
 	if err != nil {
 		if !errors.Is(err, io.EOF) { // a client that only tries whether somebody listens
-			d.opts.Logger.Info("a connection was refused", "err", err)
+			d.opts.Logger.Debug("a connection was refused", "err", err)
 		}
 		return
 	}
@@ -61,7 +61,7 @@ func (d *Daemon) serve(ctx context.Context, raw net.Conn) {
 
 // serveView serves a client of a view.
 func (d *Daemon) serveView(ctx context.Context, c *wire.Conn) {
-	source, env, err := d.open(ctx, c)
+	source, env, err := d.open(ctx, c.Hello, c.Need)
 	var v *View
 	if err == nil && c.Hello.Purpose == wire.HTTP && d.opts.HTTP == nil {
 		err = &wire.Refused{Code: "purpose", Message: "this daemon serves no events"}
@@ -94,16 +94,17 @@ func (d *Daemon) serveView(ctx context.Context, c *wire.Conn) {
 // that determine where the config is.
 const maxRounds = 4
 
-// open reads the config of a client. It also returns the variables of the client that it depends on.
-func (d *Daemon) open(ctx context.Context, c *wire.Conn) (Source, map[string]string, error) {
-	env := &environment{path: c.Hello.Path, known: map[string]string{}, asked: map[string]bool{}}
+// open reads the config of a client. It also returns the variables of the client that it depends on,
+// whose values it gets from ask.
+func (d *Daemon) open(ctx context.Context, hello wire.Hello, ask func(names []string) (map[string]string, error)) (Source, map[string]string, error) {
+	env := &environment{path: hello.Path, known: map[string]string{}, asked: map[string]bool{}}
 	for range maxRounds {
-		source, err := d.opts.Open(ctx, Client{Hello: c.Hello, LookupEnv: env.lookup})
+		source, err := d.opts.Open(ctx, Client{Hello: hello, LookupEnv: env.lookup})
 		need := env.missing()
 		if len(need) == 0 {
 			return source, env.known, err
 		}
-		values, err := c.Need(need)
+		values, err := ask(need)
 		if err != nil {
 			return Source{}, nil, err
 		}

@@ -87,7 +87,7 @@ func viewKey(hello wire.Hello, source Source, env map[string]string) string {
 	if slices.ContainsFunc(source.Config.Servers, func(s config.Server) bool { return s.Unshared() }) {
 		client = hello.Client
 	}
-	data, err := json.Marshal([]any{source.Config.Path, hello.Config, hello.Host, hello.Folder, hello.Server, hello.Path, client, env})
+	data, err := json.Marshal([]any{source.Config.Path, hello.Config, hello.Host, hello.Folder, hello.Server, hello.Approved, hello.Path, client, env})
 	if err != nil {
 		panic(err) // strings can be encoded
 	}
@@ -118,11 +118,16 @@ func (d *Daemon) enter(hello wire.Hello, source Source, env map[string]string) (
 		v.run()
 		d.dropViews()
 	}
-	v.clients++
-	d.conns++
-	v.keep()
-	d.signal()
+	v.join()
 	return v, nil
+}
+
+// join counts a client of the view. d.mu must be held.
+func (v *View) join() {
+	v.clients++
+	v.d.conns++
+	v.keep()
+	v.d.signal()
 }
 
 // joins returns the PATH with which a client's view has one of the servers of another view, and the
@@ -172,7 +177,7 @@ func (d *Daemon) entries(hello wire.Hello, source Source, cfg *config.Config) []
 	return entries
 }
 
-// leave ends what enter began.
+// leave ends what join began.
 func (v *View) leave() {
 	v.d.mu.Lock()
 	defer v.d.mu.Unlock()
@@ -251,14 +256,14 @@ func (v *View) stop() {
 	v.tasks.Wait()
 }
 
-// dropViews removes the views that have been without clients longest, if there are too many. d.mu
-// must be held.
+// dropViews removes the views that have been without clients longest, if there are too many. Those that
+// were used over HTTP lately are not counted, because they may have sessions. d.mu must be held.
 func (d *Daemon) dropViews() {
 	for {
 		var oldest string
 		idle := 0
 		for key, v := range d.views {
-			if v.clients > 0 || v.left.IsZero() {
+			if v.clients > 0 || v.left.IsZero() || d.recent(v) {
 				continue
 			}
 			if idle++; oldest == "" || v.left.Before(d.views[oldest].left) {
@@ -270,6 +275,7 @@ func (d *Daemon) dropViews() {
 		}
 		v := d.views[oldest]
 		delete(d.views, oldest)
+		maps.DeleteFunc(d.endpoints, func(_ endpoint, other *View) bool { return other == v })
 		d.dropped.Go(v.stop)
 		d.apply()
 	}
@@ -280,6 +286,7 @@ func (d *Daemon) closeViews() {
 	d.mu.Lock()
 	views := slices.Collect(maps.Values(d.views))
 	clear(d.views)
+	clear(d.endpoints)
 	d.mu.Unlock()
 	for _, v := range views {
 		v.stop()
@@ -323,7 +330,7 @@ func (v *View) apply(cfg *config.Config, entries []config.Server) {
 	v.keep()
 	v.d.apply()
 	v.gw.Apply(cfg.With(exported))
-	if v.clients > 0 {
+	if v.clients > 0 || v.d.recent(v) {
 		v.tasks.Go(func() { v.settle(v.d.life) })
 	}
 }

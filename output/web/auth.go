@@ -70,12 +70,15 @@ func (s *Server) scheme(r *http.Request) string {
 
 // withoutPathToken moves a token at the end of the path, as in /mcp/TOKEN, to the Authorization
 // header, so that it is checked like any other token and no path that is logged contains it. A
-// token that may not be in a path is replaced by a wrong one. Other requests are returned
-// unchanged.
+// token that may not be in a path is replaced by a wrong one. Other requests, and those for paths below
+// /mcp/ that have a handler, are returned unchanged.
 func (s *Server) withoutPathToken(r *http.Request) *http.Request {
 	const endpoint = "/mcp"
 	text, ok := strings.CutPrefix(r.URL.Path, endpoint+"/")
 	if !ok || !s.opts.MCP || !s.opts.Tokens.Set() {
+		return r
+	}
+	if _, pattern := s.mux.Handler(r); strings.HasPrefix(pattern, endpoint+"/") {
 		return r
 	}
 	if !s.opts.Tokens.current().find(digest(text)).inPath {

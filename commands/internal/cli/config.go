@@ -1,10 +1,12 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -16,7 +18,11 @@ import (
 
 // ConfigOptions returns the options for reading configs.
 func (g *Globals) ConfigOptions(env *Env) config.Options {
-	return config.Options{Getenv: env.LookupEnv, Keyring: keyring.Get, Format: g.syntax, Workspace: g.Workspace, Insecure: g.insecure}
+	opts := config.Options{Getenv: env.LookupEnv, Keyring: keyring.Get, Format: g.syntax, Workspace: g.Workspace, Insecure: g.insecure}
+	if g.approved && g.Config != "" && !config.IsUsers(g.Config, opts) {
+		opts.Workspace = cmp.Or(config.FolderOf(g.Config), filepath.Dir(g.Config))
+	}
+	return opts
 }
 
 // DefaultConfig is the path to which mcptrack init writes a config by default.

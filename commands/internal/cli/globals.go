@@ -25,6 +25,7 @@ type Globals struct {
 	formatOf  string      // value of --format
 	Workspace string      // folder searched for a config; empty means the working directory
 	trust     bool        // value of --trust: a found config is approved for this run
+	approved  bool        // value of --approved: a named config needs approval, too
 	noDaemon  bool        // value of --no-daemon
 	insecure  bool        // value of --insecure-config
 	logLevel  string
@@ -66,10 +67,20 @@ func (g *Globals) AddFlags(root *cobra.Command) {
 }
 
 // ForClient returns flags with which a client's config is read: the named config, or that of the
-// named host, or the first one in the client's folder.
-func (g *Globals) ForClient(config, host, folder string) *Globals {
-	return &Globals{Config: config, Host: host, Workspace: folder, level: g.level, Quiet: true}
+// named host, or the first one in the client's folder. approved is the value of --approved.
+func (g *Globals) ForClient(config, host, folder string, approved bool) *Globals {
+	return &Globals{Config: config, Host: host, Workspace: folder, approved: approved, level: g.level, Quiet: true}
 }
+
+// AddApproved adds --approved to a command that entries run which mcptrack connect writes into files of
+// a project. The named config then is that of a project, so it needs approval like a config that was
+// found in the project's folder, and this folder is the workspace.
+func (g *Globals) AddApproved(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&g.approved, "approved", false, "start only what you have approved, also with --config; see mcptrack help trust")
+}
+
+// Approved reports whether --approved was given to a command with AddApproved.
+func (g *Globals) Approved() bool { return g.approved }
 
 // AddDemo adds --demo to a command that reads its config with Load or Read, which then return a
 // config with only the built-in server.

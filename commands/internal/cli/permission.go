@@ -25,13 +25,14 @@ const trustKey = "MCPTRACK_TRUST"
 
 // Permission is the user's approval of one config. Anyone may have written a config that was found
 // in a folder, so the user must approve what it runs and sends. A config that the user specified,
-// or that is in the user's config directory, needs no approval.
+// or that is in the user's config directory, needs no approval. With --approved, specifying a config
+// is no approval, because others may change the command line, too.
 type Permission struct {
 	env    *Env
 	g      *Globals
 	path   string // path of the config
-	Found  bool   // whether the config was found in folder
-	folder string // absolute path
+	Needed bool   // whether the config needs approval
+	folder string // absolute path of the folder for which it is approved
 	store  *trust.Store
 	now    map[string]bool // digests of entries approved during this run
 	unread bool            // the config refers to the keyring, which was not read yet
@@ -42,15 +43,15 @@ func (g *Globals) Permission(env *Env, path string) (*Permission, error) {
 	p := &Permission{env: env, g: g, path: path, store: env.Approvals(), now: map[string]bool{}}
 	opts := g.ConfigOptions(env)
 	folder, err := filepath.Abs(opts.Workspace)
-	p.folder, p.Found = folder, g.Config == "" && !config.IsUsers(path, opts)
+	p.folder, p.Needed = folder, (g.Config == "" || g.approved) && !config.IsUsers(path, opts)
 	return p, err
 }
 
 // readApproved reads the config. It reads the keyring, which may prompt the user to unlock it, only
 // for an approved config.
 func (p *Permission) readApproved(log *slog.Logger) (*config.Config, error) {
-	cfg, err := p.Read(log, !p.Found)
-	if err != nil || !p.Found || !usesKeyring(cfg) {
+	cfg, err := p.Read(log, !p.Needed)
+	if err != nil || !p.Needed || !usesKeyring(cfg) {
 		return cfg, err
 	}
 	_, trusted := p.trusted()
@@ -176,7 +177,7 @@ func (p *Permission) trusted() (because string, ok bool) {
 
 // Pending returns the entries that need approval and are not approved yet.
 func (p *Permission) Pending(cfg *config.Config, log *slog.Logger) []Entry {
-	if !p.Found {
+	if !p.Needed {
 		return nil
 	}
 	approved, err := p.store.Approved(p.folder)
@@ -246,6 +247,9 @@ func (p *Permission) Refusal(cfg *config.Config, log *slog.Logger, names []strin
 func (p *Permission) refused(cfg *config.Config, pending []Entry) *Failure {
 	f := &Failure{Exit: ExitConfig, Code: "config_untrusted", Hint: p.hint(),
 		Err: fmt.Errorf("%s was found in this folder, and you have not approved what it would do", printable.Line(cfg.Path, 200))}
+	if p.g.approved {
+		f.Err = fmt.Errorf("you have not approved what %s would do now", printable.Line(cfg.Path, 200))
+	}
 	const most = 20
 	for i, e := range pending {
 		if i == most {
@@ -293,7 +297,7 @@ func (p *Permission) Approve(all []Entry) error {
 // change everything. running is the currently loaded config, which is approved.
 func (p *Permission) hold(running *config.Config, commands bool) *reload.Hold {
 	_, trusted := p.trusted()
-	if !p.Found || trusted {
+	if !p.Needed || trusted {
 		if commands {
 			return &reload.Hold{Commands: true}
 		}

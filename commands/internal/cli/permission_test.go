@@ -52,7 +52,7 @@ func TestQuestionCannotBeForged(t *testing.T) {
 func TestChangedWhileRunning(t *testing.T) {
 	dir, home := t.TempDir(), t.TempDir()
 	t.Chdir(dir)
-	p := &Permission{env: &Env{LookupEnv: func(string) (string, bool) { return "", false }}, g: &Globals{}, Found: true, folder: dir, store: trust.New(filepath.Join(home, "trust"))}
+	p := &Permission{env: &Env{LookupEnv: func(string) (string, bool) { return "", false }}, g: &Globals{}, Needed: true, folder: dir, store: trust.New(filepath.Join(home, "trust"))}
 	parse := func(text string) *config.Config {
 		cfg, problems := config.Parse([]byte(text), ".mcp.json", config.Options{Workspace: dir, LookPath: func(s string) (string, error) { return s, nil }})
 		if cfg == nil {

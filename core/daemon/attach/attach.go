@@ -33,6 +33,8 @@ type Options struct {
 	Server string // the only server, whose names stay unchanged; "" means all of the config
 	Config string // the config; "" means that the daemon looks for one in the working directory
 	Host   string // the host whose config is used
+	// Approved means that the config needs the user's approval although it is named.
+	Approved bool
 
 	// Tell is called with messages for the user.
 	Tell func(string)
@@ -90,7 +92,7 @@ func (o *Options) hello() (wire.Hello, error) {
 	}
 	path, _ := o.LookupEnv("PATH")
 	return wire.Hello{Purpose: wire.Attach, Client: strconv.FormatUint(rand.Uint64(), 36) + strconv.FormatUint(rand.Uint64(), 36),
-		Folder: folder, Config: config, Host: o.Host, Server: o.Server, Path: path}, nil
+		Folder: folder, Config: config, Host: o.Host, Server: o.Server, Approved: o.Approved, Path: path}, nil
 }
 
 func (a *attachment) connect(ctx context.Context) (io.ReadWriteCloser, error) {
@@ -129,9 +131,12 @@ func (a *attachment) lost(err error) {
 
 // Gateway returns the flags with which the command gateway serves the same client without a daemon.
 func (o *Options) Gateway() []string {
-	flags := []string{"--stdio", "--all"}
+	flags := []string{"--stdio", "--all", "--instead"}
 	if o.Server != "" {
 		flags = append(flags, "--server", o.Server)
+	}
+	if o.Approved {
+		flags = append(flags, "--approved")
 	}
 	return flags
 }

@@ -63,7 +63,7 @@ func TestHello(t *testing.T) {
 	if first.Purpose != wire.Attach || first.Server != "a" || first.Config != filepath.Join(first.Folder, "c.json") {
 		t.Errorf("%+v", first)
 	}
-	if got := opts.Gateway(); !slices.Equal(got, strings.Fields("--stdio --all --server a")) {
+	if got := opts.Gateway(); !slices.Equal(got, strings.Fields("--stdio --all --instead --server a")) {
 		t.Errorf("%q", got)
 	}
 }

@@ -54,6 +54,8 @@ type Hello struct {
 	Host   string `json:"host,omitempty"`
 	// Server restricts the client to one server and determines that names stay unchanged.
 	Server string `json:"server,omitempty"`
+	// Approved means that the config needs the user's approval although it is named.
+	Approved bool `json:"approved,omitempty"`
 	// Join makes the daemon refuse a client whose config it does not follow yet for another client,
 	// with the code [NotFollowed].
 	Join bool `json:"join,omitempty"`

@@ -1,0 +1,176 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/daemon/wire"
+	"github.com/mcptrack/mcptrack/core/mcp"
+	"github.com/mcptrack/mcptrack/core/printable"
+)
+
+// MCPPath is the path of the endpoints that the handler of [Daemon.MCP] serves, before the id of a
+// server.
+const MCPPath = "/mcp/"
+
+// Limits of the views that are used over HTTP.
+const (
+	httpViews = 64               // remembered views
+	httpIdle  = 10 * time.Minute // how long after its last request a view is not dropped; sessions without a stream end earlier
+)
+
+// An endpoint is what a URL of MCP names: a config, the folder in which it is read, and one of its
+// servers or, if that is "", all of them.
+type endpoint struct{ config, folder, server string }
+
+// MCP returns a handler that serves MCP over HTTP at MCPPath + ID?config=FILE&folder=DIR. The files are
+// absolute paths. A client can name any config, and thus run any command; the caller must check that it
+// is the user's. Clients of one endpoint share even servers with "shared": false, and variables are
+// looked up with Options.LookupEnv. While Run does not run, requests are refused.
+func (d *Daemon) MCP() http.Handler { return http.HandlerFunc(d.serveMCP) }
+
+func (d *Daemon) serveMCP(w http.ResponseWriter, r *http.Request) {
+	ctx, done := d.request(r)
+	if ctx == nil {
+		refuse(w, errNotRunning)
+		return
+	}
+	defer done()
+	id, ok := strings.CutPrefix(r.URL.Path, MCPPath)
+	query := r.URL.Query()
+	e := endpoint{query.Get("config"), query.Get("folder"), id}
+	switch {
+	case !ok:
+		http.NotFound(w, r)
+		return
+	case !filepath.IsAbs(e.config) || !filepath.IsAbs(e.folder):
+		http.Error(w, "the URL must name a config and a folder by their absolute paths: "+MCPPath+"SERVER?config=FILE&folder=DIR", http.StatusBadRequest)
+		return
+	}
+	v, err := d.enterEndpoint(ctx, e)
+	if err != nil {
+		refuse(w, err)
+		return
+	}
+	defer v.leave()
+	v.gw.Server().ServeHTTP(w, r.WithContext(ctx))
+}
+
+var errNotRunning = errors.New("the daemon is starting or stopping")
+
+// refuse answers a request that has no view.
+func refuse(w http.ResponseWriter, err error) {
+	text, status := printable.Reason(err, 2000), http.StatusInternalServerError
+	if refused, ok := errors.AsType[*wire.Refused](err); ok {
+		if status = http.StatusUnprocessableEntity; refused.Code == "unknown_server" || refused.Code == "config_missing" {
+			status = http.StatusNotFound
+		}
+		if refused.Hint != "" {
+			text += "\nhint: " + printable.Line(refused.Hint, 1000)
+		}
+	}
+	if errors.Is(err, errNotRunning) {
+		w.Header().Set("Retry-After", "1")
+		status = http.StatusServiceUnavailable
+	}
+	http.Error(w, text, status)
+}
+
+// request begins a request, unless Run does not run: then the context is nil. A stream, which does not
+// end by itself, ends when Run begins to stop.
+func (d *Daemon) request(r *http.Request) (ctx context.Context, done func()) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.running == nil || d.running.Err() != nil {
+		return nil, nil
+	}
+	d.requests.Add(1)
+	ctx, cancel := context.WithCancel(r.Context())
+	stop := func() bool { return true }
+	if r.Method == http.MethodGet || r.Header.Get(mcp.HeaderMethod) == mcp.MethodListen {
+		stop = context.AfterFunc(d.running, cancel)
+	}
+	return ctx, func() {
+		stop()
+		cancel()
+		d.requests.Done()
+	}
+}
+
+// enterEndpoint returns the view of an endpoint, and counts the request as a client. The caller must
+// call leave. The config is read when the endpoint is first used; then the view follows it.
+func (d *Daemon) enterEndpoint(ctx context.Context, e endpoint) (*View, error) {
+	d.mu.Lock()
+	if v := d.endpoints[e]; v != nil && (e.server == "" || len(v.servers) > 0) {
+		v.join()
+		d.mu.Unlock()
+		return v, nil
+	}
+	d.mu.Unlock()
+	hello := wire.Hello{Purpose: wire.Attach, Client: "http", Folder: e.folder, Config: e.config, Server: e.server}
+	hello.Path, _ = d.opts.LookupEnv("PATH")
+	source, env, err := d.open(ctx, hello, func(need []string) (map[string]string, error) {
+		values := map[string]string{}
+		for _, name := range need {
+			if value, ok := d.opts.LookupEnv(name); ok {
+				values[name] = value
+			}
+		}
+		return values, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	v, err := d.enter(hello, source, env)
+	if err != nil {
+		return nil, err
+	}
+	v.settle(ctx)
+	if !d.remember(e, v) {
+		v.leave()
+		return nil, errNotRunning
+	}
+	return v, nil
+}
+
+// remember stores the view of an endpoint. It returns false if Run has begun to stop, so that the view
+// may be closed.
+func (d *Daemon) remember(e endpoint, v *View) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.running == nil {
+		return false
+	}
+	if d.endpoints[e] == nil && len(d.endpoints) >= httpViews {
+		d.forgetEndpoint()
+	}
+	d.endpoints[e] = v
+	return true
+}
+
+// recent reports whether a view was used over HTTP lately, so that it may have clients although none is
+// connected. d.mu must be held.
+func (d *Daemon) recent(v *View) bool {
+	for _, other := range d.endpoints {
+		if other == v {
+			return time.Since(v.left) < httpIdle
+		}
+	}
+	return false
+}
+
+// forgetEndpoint forgets the endpoint that was not used longest. d.mu must be held.
+func (d *Daemon) forgetEndpoint() {
+	var oldest endpoint
+	var found *View
+	for e, v := range d.endpoints {
+		if found == nil || v.clients == 0 && (found.clients > 0 || v.left.Before(found.left)) {
+			oldest, found = e, v
+		}
+	}
+	delete(d.endpoints, oldest)
+}
