@@ -101,6 +101,9 @@ func (d *Daemon) request(r *http.Request) (ctx context.Context, done func()) {
 	}
 }
 
+// httpClient is the name of all HTTP clients; see [wire.Hello].
+const httpClient = "http"
+
 // enterEndpoint returns the view of an endpoint, and counts the request as a client. The caller must
 // call leave. The config is read when the endpoint is first used; then the view follows it.
 func (d *Daemon) enterEndpoint(ctx context.Context, e endpoint) (*View, error) {
@@ -111,7 +114,7 @@ func (d *Daemon) enterEndpoint(ctx context.Context, e endpoint) (*View, error) {
 		return v, nil
 	}
 	d.mu.Unlock()
-	hello := wire.Hello{Purpose: wire.Attach, Client: "http", Folder: e.folder, Config: e.config, Server: e.server}
+	hello := wire.Hello{Purpose: wire.Attach, Client: httpClient, Folder: e.folder, Config: e.config, Server: e.server}
 	hello.Path, _ = d.opts.LookupEnv("PATH")
 	source, env, err := d.open(ctx, hello, func(need []string) (map[string]string, error) {
 		values := map[string]string{}

@@ -196,6 +196,17 @@ func TestHTTPSessionsAreKept(t *testing.T) {
 	}
 }
 
+// TestHTTPUnshared: a server with "shared": false outlives the requests of HTTP clients.
+func TestHTTPUnshared(t *testing.T) {
+	w, base, _ := startHTTP(t, nil)
+	s := w.over(endpointURL(base, "a", w.folder(map[string]string{"a": `"shared":false`})), config.ProtocolModern)
+	pid := w.call(s, "pid", nil)
+	time.Sleep(1500 * time.Millisecond) // longer than it outlives the only client of a socket
+	if got := w.call(s, "pid", nil); got != pid {
+		t.Errorf("process %s, before %s", got, pid)
+	}
+}
+
 // TestHTTPEndpointsAreBounded: of many endpoints, the daemon remembers the latest.
 func TestHTTPEndpointsAreBounded(t *testing.T) {
 	w, base, opens := startHTTP(t, nil)

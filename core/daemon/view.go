@@ -156,6 +156,7 @@ func (d *Daemon) joins(hello wire.Hello, source Source) (path string, entries []
 }
 
 // unsharedIdle is how long a server runs after its only client has left. The client may reconnect.
+// HTTP clients, which share one name, come and go with each request.
 const unsharedIdle = time.Second
 
 // entries returns the servers that a client's view has with a config, in its order. Their ID is that
@@ -168,7 +169,7 @@ func (d *Daemon) entries(hello wire.Hello, source Source, cfg *config.Config) []
 	for _, srv := range cfg.Servers {
 		if srv.Enabled {
 			srv.ID = trackedID(d.opts.Key, &srv, hello)
-			if srv.Unshared() {
+			if srv.Unshared() && hello.Client != httpClient {
 				srv.Idle = unsharedIdle
 			}
 			entries = append(entries, srv)
