@@ -456,6 +456,9 @@ func gatewayOptions(env *cli.Env, sessions session.Options, key []byte, tokens *
 func open(ctx context.Context, env *cli.Env, g *cli.Globals, log *slog.Logger, c daemon.Client) (daemon.Source, error) {
 	theirs := &cli.Env{In: nil, Out: io.Discard, Err: io.Discard, LookupEnv: c.LookupEnv, Executable: env.Executable, Dial: env.Dial, Version: env.Version}
 	of := g.ForClient(c.Config, c.Host, c.Folder, c.Approved)
+	if err := of.CheckHost(); err != nil {
+		return daemon.Source{}, refusal(ctx, err)
+	}
 	cfg, err := of.Load(ctx, theirs, slog.New(slog.DiscardHandler)) // the client does not see problems that are no errors
 	if err != nil {
 		return daemon.Source{}, refusal(ctx, err)

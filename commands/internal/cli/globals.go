@@ -119,10 +119,18 @@ func (g *Globals) Resolve(env *Env) error {
 	return nil
 }
 
-// resolveConfig validates the flags that select the config.
-func (g *Globals) resolveConfig() error {
+// CheckHost returns an error if --host names no host.
+func (g *Globals) CheckHost() error {
 	if _, known := hosts.Find(g.Host); !known && g.Host != "" {
 		return UsageHint(DidYouMean(g.Host, hosts.Names(), "choose from "+Join(hosts.Names(), 30)), "unknown --host %q", printable.Line(g.Host, 60))
+	}
+	return nil
+}
+
+// resolveConfig validates the flags that select the config.
+func (g *Globals) resolveConfig() error {
+	if err := g.CheckHost(); err != nil {
+		return err
 	}
 	if g.Host != "" && g.Config != "" {
 		return Usage("--host and --config cannot be used together")
