@@ -23,6 +23,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -490,14 +491,15 @@ func open(ctx context.Context, env *cli.Env, g *cli.Globals, log *slog.Logger, c
 // refusal converts an error of a command to the answer for a client.
 func refusal(ctx context.Context, err error) error {
 	f := cli.Classify(ctx, err)
-	message := printable.Reason(f.Err, 2000)
+	var message strings.Builder
+	message.WriteString(printable.Reason(f.Err, 2000))
 	for i, place := range f.Places {
 		if i == 0 {
-			message += ":"
+			message.WriteString(":")
 		}
-		message += "\n  " + printable.Line(place, 400)
+		message.WriteString("\n  " + printable.Line(place, 400))
 	}
-	return &wire.Refused{Code: f.Code, Message: message, Hint: printable.Line(f.Hint, 1000), Exit: f.Exit}
+	return &wire.Refused{Code: f.Code, Message: message.String(), Hint: printable.Line(f.Hint, 1000), Exit: f.Exit}
 }
 
 // ask connects to the running daemon.
