@@ -71,24 +71,6 @@ func Command(env *cli.Env, g *cli.Globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "daemon",
 		Short: "Run one set of servers for all sessions of your user",
-		Long: `Runs the daemon in the foreground, as systemd and launchd expect it. Usually you
-need not run it: mcptrack attach starts it when it is needed, and it ends when no
-client has been connected for --idle.
-
-The daemon starts each server once, for all clients that use the same command, arguments,
-environment, folder and login. A server starts when a client first needs it, and stops
-after "idle" in its config entry (default 10m) without clients. See mcptrack help daemon.
-
-There is one daemon per user. Its socket is daemon.sock in $XDG_RUNTIME_DIR/mcptrack, or
-what MCPTRACK_SOCKET names; only processes of the same user may connect.
-
-With --http the daemon also serves hosts that connect over HTTP, and does not end when it
-is idle. mcptrack connect --http writes its URL and token into the configs of hosts, so
-choose a fixed port. Whoever has the token can run any command as you.
-
-Unlike those of other commands, its default --limit for line and body is 16MiB.
-
-Exit codes: 0 stopped, or idle; 1 failed, or another daemon is running; 2 wrong usage.`,
 		Annotations: cli.ManualPage("daemon"),
 		Example: `  mcptrack daemon
   mcptrack daemon status
