@@ -246,8 +246,8 @@ func (d *Daemon) signal() {
 // apply makes the engine follow the servers of all views. d.mu must be held.
 func (d *Daemon) apply() {
 	byID := map[string]config.Server{}
-	for _, v := range d.views {
-		for _, srv := range v.servers {
+	for _, key := range slices.Sorted(maps.Keys(d.views)) { // in an order that stays, so that merge has the same result
+		for _, srv := range d.views[key].servers {
 			if other, ok := byID[srv.ID]; ok {
 				srv = merge(other, srv)
 			}

@@ -29,6 +29,7 @@ type View struct {
 	source Source
 	gw     *gateway.Gateway
 	http   http.Handler // nil if the daemon serves no HTTP
+	life   context.Context // ends with stop; set by run
 	cancel context.CancelFunc
 	tasks  sync.WaitGroup
 	// kicks tells hashLists that the lists may have changed. Capacity 1, because one signal covers
@@ -230,7 +231,7 @@ func (d *Daemon) newView(hello wire.Hello, source Source) (*View, error) {
 // run starts what keeps the view up to date, until stop. d.mu must be held.
 func (v *View) run() {
 	ctx, cancel := context.WithCancel(v.d.life)
-	v.cancel = cancel
+	v.life, v.cancel = ctx, cancel
 	start := func(task func(context.Context) error) {
 		v.tasks.Go(func() {
 			if err := task(ctx); err != nil && ctx.Err() == nil {
@@ -332,7 +333,7 @@ func (v *View) apply(cfg *config.Config, entries []config.Server) {
 	v.d.apply()
 	v.gw.Apply(cfg.With(exported))
 	if v.clients > 0 || v.d.recent(v) {
-		v.tasks.Go(func() { v.settle(v.d.life) })
+		v.tasks.Go(func() { v.settle(v.life) })
 	}
 }
 
