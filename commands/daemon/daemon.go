@@ -248,6 +248,7 @@ func run(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) (err e
 		overSocket := run
 		run = func(ctx context.Context) error { return cli.WhileRunning(ctx, overSocket, ready, serve) }
 	}
+	defer cli.Ballast()()
 	log.Info("the daemon is ready", "socket", socket, "pid", os.Getpid(), "version", env.Version)
 	if !opts.started {
 		fmt.Fprintf(env.Err, "listening on %s\n", printable.Line(socket, 200))
