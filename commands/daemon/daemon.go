@@ -69,8 +69,8 @@ type options struct {
 func Command(env *cli.Env, g *cli.Globals) *cobra.Command {
 	var opts options
 	cmd := &cobra.Command{
-		Use:   "daemon",
-		Short: "Run one set of servers for all sessions of your user",
+		Use:         "daemon",
+		Short:       "Run one set of servers for all sessions of your user",
 		Annotations: cli.ManualPage("daemon"),
 		Example: `  mcptrack daemon
   mcptrack daemon status
