@@ -478,7 +478,7 @@ func TestWithoutADaemonTheServersStartForTheClient(t *testing.T) {
 	}
 	s := p.attach("files", "--approved", "--config=c.json")
 	s.says("input")
-	s.hears(`["gateway" "--stdio" "--all" "--server" "files" "--approved" "--config" "c.json"]`)
+	s.hears(`["gateway" "--stdio" "--all" "--instead" "--server" "files" "--approved" "--config" "c.json"]`)
 	s.hears("input")
 	if code := s.end(); code != 0 {
 		t.Errorf("exit code %d", code)
@@ -543,7 +543,7 @@ func TestADaemonOfAnotherProtocolIsNotUsed(t *testing.T) {
 		}
 	}()
 	s := p.attach()
-	s.hears(`["gateway" "--stdio" "--all"]`)
+	s.hears(`["gateway" "--stdio" "--all" "--instead"]`)
 	s.end()
 }
 
