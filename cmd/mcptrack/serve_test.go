@@ -46,7 +46,7 @@ func serveCommand(t *testing.T, cmd *exec.Cmd) *serving {
 	}
 	lines := bufio.NewScanner(errs)
 	for lines.Scan() {
-		if url, ok := strings.CutPrefix(lines.Text(), "listening on "); ok && strings.HasPrefix(url, "http") { // not a socket
+		if url, ok := strings.CutPrefix(lines.Text(), "listening on "); ok && strings.Contains(url, "://") { // not a socket
 			s.url = url
 			break
 		}
