@@ -28,7 +28,7 @@ type View struct {
 	hello  wire.Hello // of its first client
 	source Source
 	gw     *gateway.Gateway
-	http   http.Handler // nil if the daemon serves no HTTP
+	http   http.Handler    // nil if the daemon serves no HTTP
 	life   context.Context // ends with stop; set by run
 	cancel context.CancelFunc
 	tasks  sync.WaitGroup
