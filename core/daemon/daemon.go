@@ -8,6 +8,7 @@ import (
 	"maps"
 	"net"
 	"net/http"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -294,7 +295,7 @@ type ServerStatus struct {
 func (d *Daemon) Status() Status {
 	snap := d.opts.Engine.Tracker().Snapshot()
 	d.mu.Lock()
-	out := Status{PID: pid(), Version: d.opts.Build.Version, Socket: d.opts.Socket, Since: d.started.UTC().Format(event.TimeFormat), Clients: d.conns}
+	out := Status{PID: os.Getpid(), Version: d.opts.Build.Version, Socket: d.opts.Socket, Since: d.started.UTC().Format(event.TimeFormat), Clients: d.conns}
 	known := map[string]*ServerStatus{}
 	for _, v := range d.views {
 		for id, srv := range v.servers {

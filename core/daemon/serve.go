@@ -9,15 +9,12 @@ import (
 	"maps"
 	"net"
 	"net/http"
-	"os"
 	"sync"
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/daemon/wire"
 	"github.com/mcptrack/mcptrack/core/printable"
 )
-
-func pid() int { return os.Getpid() }
 
 // serve serves one connection until it ends or ctx ends.
 func (d *Daemon) serve(ctx context.Context, raw net.Conn) {

@@ -67,6 +67,31 @@ func (w *world) wantDialled(id string, n int) {
 	}
 }
 
+// A keeper keeps a server connected that somebody has needed, and does not wake one that is asleep.
+func TestKeep(t *testing.T) {
+	onDemand(t, func(w *world, _ *sessiontest.Fake) {
+		w.start(idleEntry())
+		keep := w.tracker.Keep("docs")
+		w.pass(24 * time.Hour)
+		w.wantAsleep("docs", true)
+		w.wantDialled("docs", 0)
+
+		w.tracker.Demand("docs")()
+		w.pass(24 * time.Hour)
+		w.wantState("docs", event.Ready)
+		keep()
+		w.pass(testIdle - time.Second)
+		w.wantState("docs", event.Ready)
+		w.pass(time.Second)
+		w.wantAsleep("docs", true)
+
+		defer w.tracker.Keep("docs")()
+		w.pass(24 * time.Hour)
+		w.wantAsleep("docs", true)
+		w.wantDialled("docs", 1)
+	})
+}
+
 // A server is connected from the first demand until its idle time after the last one.
 func TestDemand(t *testing.T) {
 	onDemand(t, func(w *world, docs *sessiontest.Fake) {
