@@ -114,6 +114,20 @@ func (s *serving) events(n int, after string) []string {
 	return ids
 }
 
+// clients waits until so many clients are connected: serve-sse learns that one left only when it
+// next reads from the connection.
+func (s *serving) clients(n int) {
+	s.Helper()
+	want := fmt.Sprintf(`"clients":%d,`, n)
+	for deadline := time.Now().Add(time.Minute); ; <-time.After(10 * time.Millisecond) {
+		if text, _ := ask(s.T, s.url+"/api/status", nil); strings.Contains(text, want) {
+			return
+		} else if time.Now().After(deadline) {
+			s.Fatalf("there are not %d clients: %s", n, text)
+		}
+	}
+}
+
 // wantNext checks that ids are consecutive.
 func wantNext(t *testing.T, ids ...string) {
 	t.Helper()
@@ -365,6 +379,7 @@ func TestServeLimitsClients(t *testing.T) {
 	t.Parallel()
 	s, _ := demoServing(t, "--max-clients", "3")
 	s.events(1, "")
+	s.clients(0) // else the client that just left takes a place of the three
 	var held []io.Closer
 	for range 3 {
 		p, err := http.Get(s.url + "/events")
@@ -389,13 +404,7 @@ func TestServeLimitsClients(t *testing.T) {
 		t.Errorf("the fourth got %s, %q, %v", p.Status, body, err)
 	}
 	_ = held[0].Close()
-	for deadline := time.Now().Add(time.Minute); ; <-time.After(10 * time.Millisecond) {
-		if text, _ := ask(t, s.url+"/api/status", nil); strings.Contains(text, `"clients":2`) {
-			break
-		} else if time.Now().After(deadline) {
-			t.Fatalf("the place is not free again: %s", text)
-		}
-	}
+	s.clients(2)
 	s.events(1, "")
 }
 
