@@ -434,8 +434,13 @@ func (s *storm) user(n int, tool string, args ...string) {
 				try++
 				_, err = g.call(tool, fmt.Sprintf("last-%d-%d", n, try))
 				return !errors.Is(err, errFailed)
-			}) || err != nil {
+			}) || err != nil && !errors.Is(err, errGone) {
 				s.Errorf("user %d: %v", n, err)
+			}
+			if errors.Is(err, errGone) { // by the last kill
+				s.ended(n, g)
+				g = nil
+				continue
 			}
 			if problems := g.end(); len(problems) > 0 {
 				s.Errorf("user %d: %q", n, problems)
