@@ -49,8 +49,11 @@ func newAccount(t *testing.T) *account {
 	t.Cleanup(func() {
 		a.stop()
 		if t.Failed() {
-			log, _ := os.ReadFile(filepath.Join(dir, ".state", "mcptrack", "daemon", "daemon.log"))
-			t.Logf("the log of the daemon:\n%s", log[max(0, len(log)-8000):])
+			logs, _ := filepath.Glob(filepath.Join(dir, ".state", "mcptrack", "daemon*", "daemon.log"))
+			for _, name := range logs {
+				log, _ := os.ReadFile(name)
+				t.Logf("the log of the daemon:\n%s", log[max(0, len(log)-8000):])
+			}
 		}
 		for _, p := range a.processes() {
 			t.Errorf("left: %d %q", p.pid, p.args)

@@ -76,7 +76,8 @@ type Options struct {
 	// Wait limits how long a client waits for servers that start, before it is served without their
 	// items; default 10 s.
 	Wait time.Duration
-	// Drain limits how long requests in flight may take when the daemon stops; default 3 s, less than a client waits for another daemon.
+	// Drain limits how long requests in flight may take when the daemon stops; default 3 s, less than a client
+	// waits for another daemon.
 	Drain  time.Duration
 	Logger *slog.Logger
 }

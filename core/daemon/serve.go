@@ -203,7 +203,7 @@ func (e *environment) add(need []string, values map[string]string) {
 
 // lastRequests is how long a daemon that ends reads what its clients have already sent. The relay of a
 // client closes its sending side earlier.
-const lastRequests = time.Second
+const lastRequests = 2 * time.Second
 
 // attach serves MCP to a client until it leaves. When ctx ends, it tells the client's relay so, reads
 // what the client has already sent, and answers all that is in flight.
