@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -66,6 +67,7 @@ type sharedServer struct {
 type flight struct {
 	of    *caller
 	via   *mcpserver.Request
+	guest bool      // the client may not be asked in this session, see lend
 	tool  string    // the tool that it calls, if that is not proven
 	alone bool      // requests of other clients wait for it, because of its tool
 	late  time.Time // when to forget the request, if it was cancelled
@@ -73,11 +75,11 @@ type flight struct {
 
 // caller is a connected legacy client.
 type caller struct {
-	client       *mcpserver.Client
-	base         *base           // of its gateway
-	capabilities json.RawMessage // see Shareable
-	changes      int             // of its roots
-	roots        json.RawMessage // nil if the client was not asked since the last change
+	client       *mcpserver.Client // nil if it cannot be asked
+	base         *base             // of its gateway
+	capabilities json.RawMessage   // see Shareable
+	changes      int               // of its roots
+	roots        json.RawMessage   // nil if the client was not asked since the last change
 }
 
 // NewCallers returns a Callers without servers.
@@ -215,6 +217,43 @@ func (c *Callers) enter(ctx context.Context, server string, r *mcpserver.Request
 	}
 }
 
+var errOtherRoots = errors.New("cannot open a separate session for this client, and the server has been told the roots of another client")
+
+// lend begins a request in the session that the clients of a server share, for a client that does not
+// share it: a client that cannot be asked, or one for which no other session can be opened. leave must
+// be called when the request has ended, with whether the server has answered it. The server may not
+// ask anything but roots because of it.
+func (c *Callers) lend(ctx context.Context, server string, r *mcpserver.Request, modern bool) (leave func(answered bool), err error) {
+	if c == nil || modern {
+		return func(bool) {}, nil
+	}
+	f := &flight{via: r, guest: true}
+	for {
+		c.mu.Lock()
+		k, s := c.clients[r.Client], c.servers[server]
+		if k == nil || !canAnswer(k.capabilities, mcp.MethodListRoots) {
+			k = &caller{}
+		}
+		f.of = k
+		known := s == nil || s.roots == nil || k.client == nil
+		fits := known || bytes.Equal(k.roots, s.roots)
+		if s != nil && fits {
+			s.flights = append(s.flights, f)
+		}
+		unknown := k.roots == nil
+		c.mu.Unlock()
+		switch {
+		case fits:
+			return func(answered bool) { c.end(server, f, answered) }, nil
+		case !unknown:
+			return nil, errOtherRoots
+		}
+		if _, err := c.rootsOf(ctx, k, r); err != nil {
+			return nil, err
+		}
+	}
+}
+
 // verdict is whether a client's request may use a shared session.
 type verdict int
 
@@ -244,6 +283,7 @@ func (c *Callers) admit(server string, f *flight, modern, patient bool) (_ verdi
 	}
 	others := slices.DeleteFunc(s.inFlight(), func(other *flight) bool { return other.of == k })
 	if s.roots != nil && !bytes.Equal(k.roots, s.roots) || s.asks && s.owner != k && (s.owner != nil || len(others) > 0) {
+		delete(s.users, k)
 		return refused, nil
 	}
 	if s.asks || s.proven[f.tool] || len(s.proven) >= maxProven || !s.mayAsk() {
@@ -318,6 +358,8 @@ func (c *Callers) request(ctx context.Context, server, method string, params jso
 			}
 		case slices.ContainsFunc(asked, func(f *flight) bool { return !f.late.IsZero() }):
 			return nil, &session.RPCError{Code: mcp.CodeInternal, Message: "the client has cancelled its request"}
+		case len(asked) > 0 && !slices.ContainsFunc(asked, func(f *flight) bool { return !f.guest }):
+			return nil, &session.RPCError{Code: mcp.CodeInternal, Message: "the client whose request is in progress cannot be asked in this session"}
 		case len(asked) == 1:
 			return forwardRequest(ctx, asked[0].of.client, asked[0].via, method, params)
 		}
@@ -344,7 +386,7 @@ func (c *Callers) asked(server, method string) (asked []*flight, changed <-chan 
 	}
 	roots := method == mcp.MethodListRoots
 	add := func(f *flight) {
-		i := slices.IndexFunc(asked, func(other *flight) bool { return other.of == f.of })
+		i := slices.IndexFunc(asked, func(other *flight) bool { return other.of == f.of && other.guest == f.guest })
 		switch {
 		case i < 0:
 			asked = append(asked, f)
@@ -353,7 +395,7 @@ func (c *Callers) asked(server, method string) (asked []*flight, changed <-chan 
 		}
 	}
 	for _, f := range s.inFlight() {
-		if f.late.IsZero() || !roots {
+		if !roots || f.late.IsZero() && f.of.client != nil {
 			add(f)
 		}
 	}
@@ -368,12 +410,14 @@ func (c *Callers) asked(server, method string) (asked []*flight, changed <-chan 
 		}
 	}
 	if s.owner != nil && !roots {
-		asked = slices.DeleteFunc(asked, func(f *flight) bool { return f.of != s.owner })
-		add(&flight{of: s.owner})
+		asked = slices.DeleteFunc(asked, func(f *flight) bool { return f.of != s.owner && !f.guest })
+		if len(asked) == 0 {
+			add(&flight{of: s.owner})
+		}
 	}
 	if !roots && len(asked) > 0 {
 		s.asks = true
-		if len(asked) == 1 && asked[0].late.IsZero() {
+		if len(asked) == 1 && asked[0].late.IsZero() && !asked[0].guest {
 			s.owner = asked[0].of
 		}
 	}

@@ -195,6 +195,78 @@ func TestCallersWithOtherRoots(t *testing.T) {
 	})
 }
 
+// A client that has a session of its own keeps it, with what the server keeps there for the client.
+func TestCallersKeepTheirSessions(t *testing.T) {
+	together(t, func(a *asking, w *fixture) {
+		ann, bob := w.person("ann", ""), w.person("bob", "")
+		for _, p := range []*person{ann, bob} {
+			if got := p.calls("sampling/createMessage"); !by(p.name, got) {
+				w.Errorf("%s: %s", p.name, got)
+			}
+		}
+		_ = ann.Close()
+		w.advance(2 * maxLate)
+		if got := bob.calls("sampling/createMessage"); !by("bob", got) {
+			w.Error(got)
+		}
+		if got := w.person("dan", "").calls("sampling/createMessage"); !by("dan", got) {
+			w.Error(got)
+		}
+		w.wantSessions(a, 2) // that of ann is now that of dan
+	})
+}
+
+// A client that cannot be asked uses the session of others, who are not asked for its calls. The same
+// holds for a client for which the server cannot be started again, if their roots are equal.
+func TestCallersAreNotAskedForGuests(t *testing.T) {
+	together(t, func(a *asking, w *fixture) {
+		a.most = 1
+		ann := w.person("ann", "file:///a")
+		if got := ann.calls("sampling/createMessage"); !by("ann", got) {
+			w.Error(got)
+		}
+		plain := w.client(session.EraLegacy)
+		quick := func(who string, s *session.Session) {
+			w.Helper()
+			began := time.Now()
+			got, err := ask(w.Context(), s, "sampling/createMessage", "{}", "")
+			if err != nil || !strings.Contains(got, "cannot be asked") || time.Since(began) > time.Second {
+				w.Errorf("%s: %s, %v, after %s", who, got, err, time.Since(began))
+			}
+		}
+		quick("plain", plain)
+		if got := ann.calls("roots/list"); !strings.Contains(got, "file:///a") {
+			w.Error(got)
+		}
+		bob, cat, dan := w.person("bob", "file:///a"), w.person("cat", "file:///c"), w.person("dan", "file:///a")
+		quick("bob", bob.Session)
+		if got := cat.calls("roots/list"); !strings.Contains(got, "the roots of another client") {
+			w.Errorf("cat: %s", got)
+		}
+		if _, err := dan.Do(w.Context(), session.Request{Method: "logging/setLevel", Params: map[string]json.RawMessage{"level": json.RawMessage(`"debug"`)}}); err != nil {
+			w.Error(err)
+		}
+		quick("dan", dan.Session)
+		for _, p := range []*person{ann, bob, cat, dan} {
+			want := 1 // its roots
+			if p == ann {
+				want = 2
+			}
+			if len(p.asked) != want {
+				w.Errorf("%s was asked %q", p.name, p.asked)
+			}
+		}
+		var all sync.WaitGroup
+		all.Go(func() { _, _ = ask(w.Context(), plain, "sleep", "{}", "") })
+		synctest.Wait()
+		if got := ann.calls("sampling/createMessage"); !by("ann", got) { // once plain has its answer
+			w.Error(got)
+		}
+		all.Wait()
+		w.wantSessions(a, 1)
+	})
+}
+
 // If several clients have a call in progress, a question waits until it is clear which of them it is
 // for. Clients that come meanwhile have sessions of their own.
 func TestCallersWaitUntilItIsClear(t *testing.T) {

@@ -124,6 +124,13 @@ func (rt *route) try(ctx context.Context, q session.Request) (raw json.RawMessag
 	if rt.used != nil {
 		return rt.used.do(ctx, rt.r, q)
 	}
+	if !rt.shares {
+		leave, err := rt.g.opts.Callers.lend(ctx, rt.server, rt.r, rt.state().modern)
+		if err != nil {
+			return nil, err
+		}
+		defer func() { leave(ctx.Err() == nil) }()
+	}
 	return rt.g.tracker.Do(ctx, rt.server, q)
 }
 
@@ -146,9 +153,11 @@ func (rt *route) send(ctx context.Context, params map[string]json.RawMessage) (j
 	}
 	defer release()
 	if rt.session == nil {
-		leave, shares := rt.g.opts.Callers.enter(ctx, rt.server, rt.r, rt.state().modern)
-		if rt.shares = shares; shares { // before the server wakes, because it may ask then
-			defer func() { leave(ctx.Err() == nil) }()
+		if !rt.g.sessions.has(rt.r.Client, rt.server) { // what the server keeps for the client is there
+			leave, shares := rt.g.opts.Callers.enter(ctx, rt.server, rt.r, rt.state().modern)
+			if rt.shares = shares; shares { // before the server wakes, because it may ask then
+				defer func() { leave(ctx.Err() == nil) }()
+			}
 		}
 		sleeps, err := rt.wake(ctx)
 		if err != nil {

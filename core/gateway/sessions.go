@@ -149,6 +149,22 @@ func (c *clientSessions) sessionOf(ctx context.Context, r *mcpserver.Request, sr
 	return s
 }
 
+// has reports whether a client has a session of its own with a server, or one that is being opened.
+func (c *clientSessions) has(client *mcpserver.Client, server string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	known := c.clients[client]
+	if known == nil || known.byServer[server] == nil {
+		return false
+	}
+	s := known.byServer[server]
+	if !isClosed(s.ready) {
+		return true
+	}
+	ok, _ := s.usable()
+	return ok
+}
+
 // current returns the session with a server from a map, or nil if the session limit is reached. If
 // the session is missing or outdated, a new one is opened, with level as the params of a
 // logging/setLevel request; nil means that none is sent. c.mu must be held.
