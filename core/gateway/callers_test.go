@@ -204,6 +204,13 @@ func TestCallersKeepTheirSessions(t *testing.T) {
 				w.Errorf("%s: %s", p.name, got)
 			}
 		}
+		a.mu.Lock()
+		_ = a.conns[0].out.Close() // the shared session, which is opened again
+		a.mu.Unlock()
+		w.advance(debounce + time.Millisecond)
+		if got := bob.calls("sampling/createMessage"); !by("bob", got) {
+			w.Error(got)
+		}
 		_ = ann.Close()
 		w.advance(2 * maxLate)
 		if got := bob.calls("sampling/createMessage"); !by("bob", got) {
@@ -212,7 +219,7 @@ func TestCallersKeepTheirSessions(t *testing.T) {
 		if got := w.person("dan", "").calls("sampling/createMessage"); !by("dan", got) {
 			w.Error(got)
 		}
-		w.wantSessions(a, 2) // that of ann is now that of dan
+		w.wantSessions(a, 3) // that of ann is now that of dan
 	})
 }
 

@@ -104,7 +104,8 @@ func (c *clientSessions) session(ctx context.Context, st serverState, r *mcpserv
 	if r.Client == nil || !found {
 		return nil, nil
 	}
-	legacy := c.speaksLegacy(st, srv)
+	// A client stays in its own session while the shared one is lost.
+	legacy := c.speaksLegacy(st, srv) || c.has(r.Client, server)
 	if !legacy && !srv.Unshared() {
 		return nil, nil
 	}
