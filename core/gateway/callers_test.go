@@ -223,6 +223,26 @@ func TestCallersKeepTheirSessions(t *testing.T) {
 	})
 }
 
+// A client that needs a session of its own gets one also if it calls while the shared one is lost.
+func TestCallersWhileTheSessionIsLost(t *testing.T) {
+	together(t, func(a *asking, w *fixture) {
+		ann, bob := w.person("ann", ""), w.person("bob", "")
+		if got := ann.calls("sampling/createMessage"); !by("ann", got) {
+			w.Error(got)
+		}
+		a.mu.Lock()
+		_ = a.conns[0].out.Close()
+		a.mu.Unlock()
+		w.advance(debounce + time.Millisecond)
+		for _, p := range []*person{bob, ann, bob} {
+			if got := p.calls("sampling/createMessage"); !by(p.name, got) {
+				w.Errorf("%s: %s", p.name, got)
+			}
+		}
+		w.wantSessions(a, 3)
+	})
+}
+
 // A client that cannot be asked uses the session of others, who are not asked for its calls. The same
 // holds for a client for which the server cannot be started again, if their roots are equal.
 func TestCallersAreNotAskedForGuests(t *testing.T) {

@@ -104,8 +104,11 @@ func (c *clientSessions) session(ctx context.Context, st serverState, r *mcpserv
 	if r.Client == nil || !found {
 		return nil, nil
 	}
-	// A client stays in its own session while the shared one is lost.
 	legacy := c.speaksLegacy(st, srv) || c.has(r.Client, server)
+	if !legacy && c.opts.Callers != nil { // while the shared session is lost, clients that do not share it need theirs
+		known, _ := c.tracker.Snapshot().Server(server)
+		legacy = known.Info.Era == session.EraLegacy
+	}
 	if !legacy && !srv.Unshared() {
 		return nil, nil
 	}
