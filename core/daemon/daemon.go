@@ -106,6 +106,7 @@ type Daemon struct {
 	mu    sync.Mutex // guards the fields below and those of views that say so; never held during I/O
 	views map[string]*View
 	paths map[string]config.Secret // PATH of the first client of each tracked server, by its id
+	dirs  map[string]string        // where the first client of each server with "shared": "machine" runs it, by its id
 	conns int                      // connections with a view, and requests over HTTP
 	// running is the context of Run, nil before and after it. endpoints are the views used over HTTP,
 	// at most httpViews.
@@ -125,7 +126,7 @@ func New(opts Options) *Daemon {
 	if opts.LookupEnv == nil {
 		opts.LookupEnv = func(string) (string, bool) { return "", false }
 	}
-	return &Daemon{opts: opts, started: time.Now(), changed: make(chan struct{}, 1), views: map[string]*View{}, paths: map[string]config.Secret{}, endpoints: map[endpoint]*View{}}
+	return &Daemon{opts: opts, started: time.Now(), changed: make(chan struct{}, 1), views: map[string]*View{}, paths: map[string]config.Secret{}, dirs: map[string]string{}, endpoints: map[endpoint]*View{}}
 }
 
 // Run serves the clients of a listener until ctx ends, a client stops the daemon, or it is idle. It
@@ -262,10 +263,12 @@ func (d *Daemon) apply() {
 		}
 	}
 	d.opts.Gateway.Callers.Serve(declared)
-	maps.DeleteFunc(d.paths, func(id string, _ config.Secret) bool {
+	unused := func(id string) bool {
 		_, used := byID[id]
 		return !used
-	})
+	}
+	maps.DeleteFunc(d.paths, func(id string, _ config.Secret) bool { return unused(id) })
+	maps.DeleteFunc(d.dirs, func(id, _ string) bool { return unused(id) })
 	var all []config.Server
 	for _, srv := range byID {
 		all = append(all, srv)

@@ -214,7 +214,10 @@ func (w *world) setConfig(dir string, entries map[string]string) {
 		if !strings.Contains(members, `"command"`) {
 			members += fmt.Sprintf(`,"command":%q`, os.Args[0])
 		}
-		list = append(list, fmt.Sprintf(`{"id":%q,"cwd":"/"%s}`, id, members))
+		if !strings.Contains(members, `"cwd"`) {
+			members += `,"cwd":"/"`
+		}
+		list = append(list, fmt.Sprintf(`{"id":%q%s}`, id, members))
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -303,8 +306,8 @@ func (w *world) until(what string, condition func() bool) {
 func TestSharing(t *testing.T) {
 	w := start(t, nil)
 	env := `"env":{"` + serverKey + `":"1","TOKEN":"${env:TOKEN}"}`
-	here := w.folder(map[string]string{"a": "", "machine": `"shared":"machine"`, "own": `"shared":false`, "token": env, "script": `"command":"script"`})
-	there := w.folder(map[string]string{"a": "", "machine": `"shared":"machine"`, "own": `"shared":false`, "token": env})
+	here := w.folder(map[string]string{"a": "", "machine": `"shared":"machine"`, "anywhere": `"shared":"machine","cwd":""`, "here": `"cwd":""`, "own": `"shared":false`, "token": env, "script": `"command":"script"`})
+	there := w.folder(map[string]string{"a": "", "machine": `"shared":"machine"`, "anywhere": `"shared":"machine","cwd":""`, "here": `"cwd":""`, "own": `"shared":false`, "token": env})
 	pid := func(server string, hello wire.Hello, vars map[string]string) string {
 		hello.Server = server
 		return w.call(w.client(hello, vars, session.Options{}), "pid", nil)
@@ -336,6 +339,9 @@ func TestSharing(t *testing.T) {
 		{"same folder", "a", first, second, nil, nil, true},
 		{"other folder", "a", first, other, nil, nil, false},
 		{"machine", "machine", first, other, nil, nil, true},
+		{"machine, without cwd", "anywhere", first, other, nil, nil, true},
+		{"same folder, without cwd", "here", first, second, nil, nil, true},
+		{"other folder, without cwd", "here", first, other, nil, nil, false},
 		{"own", "own", first, second, nil, nil, false},
 		{"own, same client", "own", first, first, nil, nil, true},
 		{"same token", "token", first, second, secret("x"), secret("x"), true},

@@ -73,6 +73,9 @@ func trackedID(key []byte, srv *config.Server, who party) string {
 	}
 	switch srv.Sharing {
 	case config.SharedByMachine:
+		if srv.Dir == who.Folder && (filepath.Base(srv.Command) == srv.Command || filepath.IsAbs(srv.Command)) {
+			id.Dir = "" // it has no "cwd", and need not run in the client's folder
+		}
 	case config.NotShared:
 		id.Folder, id.Client = who.Folder, who.Client
 	default:

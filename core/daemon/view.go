@@ -344,6 +344,12 @@ func (v *View) apply(cfg *config.Config, entries []config.Server) {
 			maps.Copy(env, srv.Env)
 			srv.Env = env
 		}
+		if srv.Sharing == config.SharedByMachine {
+			if _, known := v.d.dirs[srv.ID]; !known {
+				v.d.dirs[srv.ID] = srv.Dir
+			}
+			srv.Dir = v.d.dirs[srv.ID]
+		}
 		id := ExportedID(srv.ID)
 		v.servers[id], names[srv.ID] = srv, id
 		srv.Sharing = config.SharedByFolder // the id determines who shares it
