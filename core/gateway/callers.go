@@ -369,6 +369,9 @@ func (c *Callers) request(ctx context.Context, server, method string, params jso
 			if ctx.Err() != nil {
 				return nil, context.Cause(ctx)
 			}
+			if method == mcp.MethodListRoots {
+				c.tell(server, json.RawMessage(noRoots))
+			}
 			return nil, &session.RPCError{Code: mcp.CodeInternal, Message: "several clients share this session, and it is not clear which of them the request is for"}
 		}
 	}
@@ -441,13 +444,21 @@ func (c *Callers) commonRoots(ctx context.Context, server string, of []*flight) 
 	if common == nil {
 		return nil, nil
 	}
+	c.tell(server, common)
+	return encode(map[string]json.RawMessage{"roots": common}), nil
+}
+
+// tell records what a server was told in its present session when it asked for roots.
+func (c *Callers) tell(server string, roots json.RawMessage) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if s := c.servers[server]; s != nil {
-		s.roots = common
+		s.roots = roots
 	}
-	return encode(map[string]json.RawMessage{"roots": common}), nil
 }
+
+// noRoots is what a server was told if the roots of its clients differ. No client has these roots.
+const noRoots = "-"
 
 // rootsOf returns the roots of a client, which is asked for them once, and again after a change.
 func (c *Callers) rootsOf(ctx context.Context, k *caller, via *mcpserver.Request) (json.RawMessage, error) {

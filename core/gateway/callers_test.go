@@ -178,6 +178,26 @@ func TestCallersWithTheSameRootsShare(t *testing.T) {
 	})
 }
 
+// A server that asks while no client has a call in progress, and gets no roots because those of its
+// clients differ, is not used by them.
+func TestCallersWhoseRootsWereNotTold(t *testing.T) {
+	together(t, func(a *asking, w *fixture) {
+		ann, bob, plain := w.person("ann", "file:///a"), w.person("bob", "file:///b"), w.client(session.EraLegacy)
+		ann.calls("")
+		bob.calls("")
+		if got, err := ask(w.Context(), plain, "roots/list", "{}", ""); strings.Contains(got, "file:") {
+			w.Errorf("%s, %v", got, err)
+		}
+		w.advance(time.Second)
+		for _, p := range []*person{ann, bob, ann} {
+			if got := p.calls("roots/list"); !strings.Contains(got, p.roots+`"`) {
+				w.Errorf("%s: %s", p.name, got)
+			}
+		}
+		w.wantSessions(a, 3)
+	})
+}
+
 // Clients whose roots are asked for during their first calls, simultaneously, are not confused.
 func TestCallersWithOtherRoots(t *testing.T) {
 	together(t, func(a *asking, w *fixture) {
