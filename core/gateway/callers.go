@@ -419,7 +419,10 @@ func (c *Callers) asked(server, method string) (asked []*flight, changed <-chan 
 		}
 	}
 	if !roots && len(asked) > 0 {
-		s.asks = true
+		if !s.asks {
+			s.asks = true
+			c.signal() // calls that wait to be alone need sessions of their own
+		}
 		if len(asked) == 1 && asked[0].late.IsZero() && !asked[0].guest {
 			s.owner = asked[0].of
 		}

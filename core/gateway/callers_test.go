@@ -37,6 +37,8 @@ type person struct {
 	name  string
 	notes messages
 
+	pause time.Duration // before an answer
+
 	mu    sync.Mutex
 	roots string
 	asked []string
@@ -47,6 +49,7 @@ func (w *fixture) person(name, roots string) *person {
 	p := &person{w: w, name: name, roots: roots}
 	p.Session = w.clientOf(session.EraLegacy, &session.ClientSide{Capabilities: json.RawMessage(askable), Message: p.notes.add,
 		Request: func(_ context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
+			time.Sleep(p.pause)
 			p.mu.Lock()
 			defer p.mu.Unlock()
 			p.asked = append(p.asked, method)
@@ -414,6 +417,24 @@ func TestCallersDelayEachOtherOnce(t *testing.T) {
 		}
 		all.Wait()
 		w.wantSessions(a, 1)
+	})
+}
+
+// A call that waits for one that asks gets its session as soon as that is known.
+func TestCallersDoNotWaitForAnswers(t *testing.T) {
+	together(t, func(a *asking, w *fixture) {
+		people := []*person{w.person("ann", ""), w.person("bob", ""), w.person("cat", "")}
+		var all sync.WaitGroup
+		for _, p := range people {
+			p.pause = time.Second
+			all.Go(func() {
+				began := time.Now()
+				if got := p.calls("sampling/createMessage"); !by(p.name, got) || time.Since(began) != p.pause {
+					w.Errorf("%s after %s: %s", p.name, time.Since(began), got)
+				}
+			})
+		}
+		all.Wait()
 	})
 }
 
