@@ -298,6 +298,57 @@ func TestCallersDelayEachOtherOnce(t *testing.T) {
 	})
 }
 
+// The end of an elicitation is announced to the client that was asked, although none of its calls is in
+// progress.
+func TestCallersHearOfTheirElicitations(t *testing.T) {
+	together(t, func(a *asking, w *fixture) {
+		ann, bob := w.person("ann", ""), w.person("bob", "")
+		bob.calls("")
+		if got := ann.calls("elicitation/create"); !by("ann", got) {
+			w.Error(got)
+		}
+		ann.notes.take()
+		bob.notes.take()
+		a.conns[0].send(`{"jsonrpc":"2.0","method":"notifications/elicitation/complete","params":{"elicitationId":"e1"}}`)
+		a.conns[0].send(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"nobody called"}}`)
+		synctest.Wait()
+		if heard, other := ann.notes.take(), bob.notes.take(); len(heard) != 1 || !strings.Contains(heard[0], "e1") || len(other) != 0 {
+			w.Errorf("ann heard %q, bob %q", heard, other)
+		}
+	})
+}
+
+// A new session with the server has not been told any roots.
+func TestCallersAfterAReconnect(t *testing.T) {
+	together(t, func(a *asking, w *fixture) {
+		ann := w.person("ann", "file:///a")
+		ann.calls("roots/list")
+		_ = ann.Close()
+		_ = a.conns[0].out.Close()
+		w.advance(time.Minute)
+		cat := w.person("cat", "file:///c")
+		if got := cat.calls("roots/list"); !strings.Contains(got, "file:///c") {
+			w.Error(got)
+		}
+		w.wantSessions(a, 2)
+	})
+}
+
+// A client that sets a log level has a session of its own.
+func TestCallersWithALogLevel(t *testing.T) {
+	together(t, func(a *asking, w *fixture) {
+		ann := w.person("ann", "")
+		if _, err := ann.Do(w.Context(), session.Request{Method: "logging/setLevel", Params: map[string]json.RawMessage{"level": json.RawMessage(`"error"`)}}); err != nil {
+			w.Fatal(err)
+		}
+		ann.calls("")
+		w.wantSessions(a, 2)
+		if a.conns[0].level != "" || a.conns[1].level != "error" {
+			w.Errorf("levels %q and %q", a.conns[0].level, a.conns[1].level)
+		}
+	})
+}
+
 // A client shares sessions only if it declares something, and runs no tasks for servers.
 func TestShareable(t *testing.T) {
 	for capabilities, want := range map[string]string{
