@@ -35,11 +35,11 @@ const (
 // servers, in which those capabilities are declared. The gateways of one tracker use it together.
 //
 // What a server asks is sent to the client whose request is in progress in the session. If there are
-// several, the server waits until one is left, or is refused if one of them was cancelled. A server that asks for anything other than roots is
-// used by one client from then on: it asks again, and clients cannot be told apart by what it sends.
-// Other clients then have sessions of their own. So that the first question of a tool is clear, a
-// tool that has not been called yet is called while no other client has a call in progress, unless
-// that would take longer than 2 s.
+// several, the server waits until one is left; if one of them was cancelled, it receives an error. A
+// server that asks for anything other than roots is used by one client from then on, because it will
+// ask again, and nothing in what it sends tells clients apart. Other clients then have sessions of
+// their own. So that the first question of a tool is clear, a tool that has not been called yet is
+// called while no other client has a call in progress, unless that would take longer than 2 s.
 //
 // A server that asks for roots is shared by the clients whose roots are equal.
 //
@@ -297,7 +297,9 @@ func (c *Callers) end(server string, f *flight, answered bool) {
 			s.proven[f.tool] = true
 		}
 	default:
+		s.flights = slices.DeleteFunc(s.flights, func(other *flight) bool { return other == f || other.of == f.of && !other.late.IsZero() })
 		f.late = time.Now().Add(maxLate)
+		s.flights = append(s.flights, f)
 	}
 	c.signal()
 }
