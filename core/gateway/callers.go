@@ -48,6 +48,7 @@ type Callers struct {
 	mu      sync.Mutex
 	servers map[string]*sharedServer // by id in the tracker
 	clients map[*mcpserver.Client]*caller
+	nobody  *caller       // stands for the clients that cannot be asked
 	changed chan struct{} // closed and replaced when a request ends, or a client comes or leaves
 }
 
@@ -82,7 +83,7 @@ type caller struct {
 
 // NewCallers returns a Callers without servers.
 func NewCallers() *Callers {
-	return &Callers{servers: map[string]*sharedServer{}, clients: map[*mcpserver.Client]*caller{}, changed: make(chan struct{})}
+	return &Callers{servers: map[string]*sharedServer{}, clients: map[*mcpserver.Client]*caller{}, nobody: &caller{}, changed: make(chan struct{})}
 }
 
 // Shareable returns the capabilities that a session must declare so that a legacy client with the
@@ -215,6 +216,27 @@ func (c *Callers) enter(ctx context.Context, server string, r *mcpserver.Request
 	}
 }
 
+// intrude begins a request in the session of a server although enter refused it: no session of its
+// own could be opened, or its client cannot be asked at all. Nobody is asked because of such a request
+// instead. For leave, see enter.
+func (c *Callers) intrude(server string, r *mcpserver.Request) (leave func(answered bool)) {
+	if c == nil {
+		return func(bool) {}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.servers[server]
+	if s == nil {
+		return func(bool) {}
+	}
+	f := &flight{via: r, of: c.clients[r.Client]}
+	if f.of == nil || !bytes.Equal(f.of.capabilities, s.capabilities) {
+		f.of = c.nobody
+	}
+	s.flights = append(s.flights, f)
+	return func(answered bool) { c.end(server, f, answered) }
+}
+
 // verdict is whether a client's request may use a shared session.
 type verdict int
 
@@ -320,6 +342,8 @@ func (c *Callers) request(ctx context.Context, server, method string, params jso
 			}
 		case slices.ContainsFunc(asked, func(f *flight) bool { return !f.late.IsZero() }):
 			return nil, &session.RPCError{Code: mcp.CodeInternal, Message: "the client has cancelled its request"}
+		case len(asked) == 1 && asked[0].of == c.nobody:
+			return nil, notFound()
 		case len(asked) == 1:
 			return forwardRequest(ctx, asked[0].of.client, asked[0].via, method, params)
 		}
@@ -359,25 +383,27 @@ func (c *Callers) asked(server, method string) (asked []*flight, changed <-chan 
 			add(f)
 		}
 	}
+	if len(asked) == 0 && s.owner != nil && !roots {
+		add(&flight{of: s.owner})
+	}
 	if len(asked) == 0 {
 		for k := range s.users {
 			add(&flight{of: k})
 		}
 	}
-	for _, k := range c.clients {
-		if _, has := k.base.entry(server); has && len(s.users) == 0 && bytes.Equal(k.capabilities, s.capabilities) && (len(asked) == 0 || !roots) {
-			add(&flight{of: k}) // the session has just begun
+	if len(asked) == 0 { // the session has just begun
+		for _, k := range c.clients {
+			if _, has := k.base.entry(server); has && bytes.Equal(k.capabilities, s.capabilities) && (len(asked) == 0 || !roots) {
+				add(&flight{of: k})
+			}
 		}
 	}
-	if s.owner != nil && !roots {
-		asked = slices.DeleteFunc(asked, func(f *flight) bool { return f.of != s.owner })
-		add(&flight{of: s.owner})
+	if roots || len(asked) == 0 || len(asked) == 1 && asked[0].of == c.nobody {
+		return asked, c.changed, nil
 	}
-	if !roots && len(asked) > 0 {
-		s.asks = true
-		if len(asked) == 1 && asked[0].late.IsZero() {
-			s.owner = asked[0].of
-		}
+	s.asks = true
+	if len(asked) == 1 && asked[0].late.IsZero() && s.owner == nil {
+		s.owner = asked[0].of
 	}
 	return asked, c.changed, nil
 }
@@ -387,6 +413,12 @@ func (c *Callers) asked(server, method string) (asked []*flight, changed <-chan 
 func (c *Callers) commonRoots(ctx context.Context, server string, of []*flight) (json.RawMessage, error) {
 	var common json.RawMessage
 	for i, f := range of {
+		if f.of == c.nobody {
+			if len(of) == 1 {
+				return nil, notFound()
+			}
+			return nil, nil
+		}
 		roots, err := c.rootsOf(ctx, f.of, f.via)
 		if err != nil && len(of) == 1 {
 			return nil, err

@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/session"
 	"github.com/mcptrack/mcptrack/core/session/sessiontest"
 )
@@ -18,11 +20,14 @@ import (
 const askable = `{"elicitation":{},"roots":{"listChanged":true},"sampling":{}}`
 
 // together runs a test with a legacy server whose session is shared by clients that declare askable.
-func together(t *testing.T, test func(a *asking, w *fixture)) {
+func together(t *testing.T, test func(a *asking, w *fixture)) { t.Helper(); togetherWith(t, nil, test) }
+
+// togetherWith is like together, with dial for the sessions of single clients.
+func togetherWith(t *testing.T, dial session.DialFunc, test func(a *asking, w *fixture)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		a, w := &asking{}, newFixture(t)
-		w.dial = a.Dial
+		w.dial, w.opts.Dial = a.Dial, dial
 		w.opts.Callers, w.opts.Capabilities = NewCallers(), Shareable(json.RawMessage(askable))
 		w.opts.Callers.Serve(map[string]json.RawMessage{"docs": w.opts.Capabilities})
 		w.start(sessiontest.Entry("docs"))
@@ -346,6 +351,51 @@ func TestCallersWithALogLevel(t *testing.T) {
 		if a.conns[0].level != "" || a.conns[1].level != "error" {
 			w.Errorf("levels %q and %q", a.conns[0].level, a.conns[1].level)
 		}
+	})
+}
+
+// Nobody is asked for the call of a client that cannot be asked.
+func TestCallersAreNotAskedForOthers(t *testing.T) {
+	together(t, func(a *asking, w *fixture) {
+		ann := w.person("ann", "file:///a")
+		ann.calls("")
+		plain := map[string]*session.Session{"legacy": w.client(session.EraLegacy), "modern": w.client(session.EraModern)}
+		for _, method := range []string{"sampling/createMessage", "roots/list"} {
+			for era, c := range plain {
+				if got, err := ask(w.Context(), c, method, "{}", ""); err != nil || !strings.Contains(got, "-32601") {
+					w.Errorf("%s, %s: %s, %v", era, method, got, err)
+				}
+			}
+		}
+		if len(ann.asked) > 0 {
+			w.Errorf("ann was asked %q", ann.asked)
+		}
+		w.wantSessions(a, 1)
+	})
+}
+
+// Clients whose own sessions cannot be opened use the shared one, and are asked for their calls only.
+func TestCallersWithoutSessionsOfTheirOwn(t *testing.T) {
+	fails := func(context.Context, config.Server, session.Options) (*session.Session, error) {
+		return nil, errors.New("only one instance can run")
+	}
+	togetherWith(t, fails, func(a *asking, w *fixture) {
+		ann, bob := w.person("ann", ""), w.person("bob", "")
+		for _, p := range []*person{ann, bob, ann, bob} {
+			if got := p.calls("sampling/createMessage"); !by(p.name, got) {
+				w.Errorf("%s: %s", p.name, got)
+			}
+		}
+		var all sync.WaitGroup
+		all.Go(func() { ann.calls("sleep") })
+		synctest.Wait()
+		all.Go(func() {
+			if got := bob.calls("sampling/createMessage"); !by("bob", got) {
+				w.Error(got)
+			}
+		})
+		all.Wait()
+		w.wantSessions(a, 1)
 	})
 }
 

@@ -124,6 +124,10 @@ func (rt *route) try(ctx context.Context, q session.Request) (raw json.RawMessag
 	if rt.used != nil {
 		return rt.used.do(ctx, rt.r, q)
 	}
+	if !rt.shares {
+		leave := rt.g.opts.Callers.intrude(rt.server, rt.r)
+		defer func() { leave(ctx.Err() == nil) }()
+	}
 	return rt.g.tracker.Do(ctx, rt.server, q)
 }
 
