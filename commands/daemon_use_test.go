@@ -74,6 +74,12 @@ func startDaemon(t *testing.T, b *clitest.Bench, socket string, server *sessiont
 		d.hold, _, err = client.Open(t.Context(), wire.Hello{Purpose: wire.Attach, Folder: folder, Config: file})
 		return !errors.Is(err, wire.ErrNoDaemon) || d.ended.Load()
 	})
+	if err == nil { // the daemon follows the config of an agent that has sent its first message
+		_, err = io.WriteString(d.hold, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"agent","version":"1"}}}`+"\n")
+	}
+	if err == nil {
+		_, err = d.hold.Read(make([]byte, 1))
+	}
 	if err != nil {
 		t.Fatalf("%v: %s", err, d.log.String())
 	}
