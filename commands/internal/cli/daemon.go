@@ -23,9 +23,6 @@ import (
 	"github.com/mcptrack/mcptrack/output/remote"
 )
 
-// handshakeTime limits a handshake with the daemon, which has read the config already.
-const handshakeTime = time.Second
-
 // daemonGone is how long a daemon whose API is in use may not answer. A restart takes less time.
 const daemonGone = 5 * time.Second
 
@@ -93,6 +90,8 @@ func (g *Globals) reach(ctx context.Context, env *Env, log *slog.Logger, use Dae
 	case err != nil && ctx.Err() != nil:
 	case errors.Is(err, wire.ErrNoDaemon):
 		use.say(env, log, "not using a daemon: none is running")
+	case isHung(err):
+		log.Warn("this command connects to the servers itself: " + err.Error())
 	case err != nil:
 		use.say(env, log, "not using the daemon: %s", printable.Reason(err, 300))
 	default:
@@ -100,6 +99,11 @@ func (g *Globals) reach(ctx context.Context, env *Env, log *slog.Logger, use Dae
 		return conn, answer
 	}
 	return nil, wire.Answer{}
+}
+
+func isHung(err error) bool {
+	_, hung := errors.AsType[*wire.Hung](err)
+	return hung
 }
 
 // open performs the handshake with the user's daemon, which must follow the command's config.
@@ -118,8 +122,6 @@ func (g *Globals) open(ctx context.Context, env *Env, hello wire.Hello) (net.Con
 	if err != nil {
 		return nil, wire.Answer{}, err
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, handshakeTime, fmt.Errorf("it did not answer within %s", handshakeTime))
-	defer cancel()
 	client := wire.Client{Socket: socket, LookupEnv: env.LookupEnv, Build: wire.ThisBuild(env.Version)}
 	return client.Open(ctx, hello)
 }
@@ -198,9 +200,9 @@ func (d *Daemon) connect(ctx context.Context) (net.Conn, error) {
 	switch {
 	case err == nil:
 		d.lost = time.Time{}
-	case d.lost.IsZero():
+	case d.lost.IsZero() && !isHung(err):
 		d.lost = time.Now()
-	case time.Since(d.lost) > daemonGone:
+	case time.Since(d.lost) > daemonGone, isHung(err):
 		d.end(ErrDaemonGone)
 	}
 	return conn, err
