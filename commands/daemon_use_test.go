@@ -174,7 +174,7 @@ func TestCommandsUseTheDaemon(t *testing.T) {
 	}
 }
 
-// A daemon that cannot be used neither delays a command by more than a moment nor makes it fail.
+// A daemon that cannot be used does not make a command fail.
 func TestCommandsDoWithoutTheDaemon(t *testing.T) {
 	answer := func(end func(*wire.Conn)) func(context.Context, net.Conn) {
 		return func(ctx context.Context, conn net.Conn) {
@@ -189,7 +189,7 @@ func TestCommandsDoWithoutTheDaemon(t *testing.T) {
 	}{
 		"none runs":               {nil, "not using a daemon: none is running\n"},
 		"it refuses":              {answer(func(c *wire.Conn) { _ = c.Refuse(&wire.Refused{Code: "failed", Message: "the disk is full"}) }), "not using the daemon: the disk is full\n"},
-		"it hangs":                {func(_ context.Context, conn net.Conn) { _, _ = io.Copy(io.Discard, conn) }, "it did not answer within 1s\n"},
+		"it hangs":                {func(_ context.Context, conn net.Conn) { _, _ = io.Copy(io.Discard, conn) }, "does not answer; "},
 		"it ends":                 {answer(func(c *wire.Conn) { _ = c.OK() }), "not using the daemon"},
 		"it sends something else": {func(_ context.Context, conn net.Conn) { _, _ = io.WriteString(conn, "SSH-2.0\r\n") }, "not using the daemon"},
 	} {
@@ -199,6 +199,10 @@ func TestCommandsDoWithoutTheDaemon(t *testing.T) {
 				b, socket := benchAt(t)
 				if c.handle != nil {
 					faulty(t, socket, c.handle)
+					old := time.Now().Add(-time.Hour) // one that has just begun to listen may take longer
+					if err := os.Chtimes(socket, old, old); err != nil {
+						t.Fatal(err)
+					}
 				}
 				code, out := b.Run(t, append(strings.Fields(line), "-v", "--log-level", "info")...)
 				if code != 0 || b.Dials != 1 || out == "" || !strings.Contains(b.Stderr.String(), c.said) {

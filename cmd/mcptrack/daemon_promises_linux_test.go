@@ -19,6 +19,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/mcptrack/mcptrack/core/daemon/wire"
 	"github.com/mcptrack/mcptrack/core/mcpserver"
@@ -213,6 +214,46 @@ func TestAClientThatDoesNotReadDelaysNobody(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-stuck.ended
+}
+
+// A daemon that hangs leaves no client without servers. status and stop name its process.
+func TestADaemonThatHangs(t *testing.T) {
+	t.Parallel()
+	a := newAccount(t)
+	user := a.mustAttach(nil, "counted")
+	pid := a.ofKind("daemon")[0].pid
+	old := time.Now().Add(-time.Hour) // a daemon that has just begun to listen may take longer to answer
+	if err := errors.Join(syscall.Kill(pid, syscall.SIGSTOP), os.Chtimes(a.socket, old, old)); err != nil {
+		t.Fatal(err)
+	}
+	want := fmt.Sprintf("the daemon (pid %d) does not answer; kill -9 %[1]d ends it", pid)
+	var asking sync.WaitGroup
+	for _, command := range []string{"status", "stop"} {
+		asking.Go(func() {
+			if _, err := a.run("daemon", command); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: %v", command, err)
+			}
+		})
+	}
+	asking.Go(func() {
+		g, err := a.attach(nil, "counted")
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		if _, err := g.call("tick", "hung"); err != nil {
+			t.Error(err)
+		}
+		if problems := g.end(); len(problems) > 0 || !strings.Contains(g.stderr.String(), want+"; the servers are started for this client alone") {
+			t.Errorf("%q: %s", problems, g.stderr.String())
+		}
+	})
+	asking.Wait()
+	if err := syscall.Kill(pid, syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	a.must(user, "tick", "awake")
+	a.closes(user)
 }
 
 // The log of the daemon says why it crashed.

@@ -581,8 +581,7 @@ func newStop(env *cli.Env, _ *cli.Globals) *cobra.Command {
 		Use:   "stop",
 		Short: "Stop the daemon and its servers",
 		Long: `Stops the running daemon: it answers the requests in flight, for at most 3 seconds,
-stops its servers and ends. Clients that are still connected start another daemon with
-their next request.
+stops its servers and ends. Clients that are still connected start another daemon.
 
 Exit codes: 0 stopped; 1 no daemon is running, or it did not end.`,
 		Example: `  mcptrack daemon stop
