@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -171,6 +172,31 @@ func TestCommandsUseTheDaemon(t *testing.T) {
 				t.Errorf("--no-daemon: %s", b.Stderr.String())
 			}
 		})
+	}
+}
+
+// The result of a server of the older era has no members of the newer one.
+func TestResultsAreThoseOfTheServer(t *testing.T) {
+	b, socket := benchAt(t)
+	file, _ := b.LookupEnv("MCPTRACK_CONFIG")
+	if err := os.WriteFile(file, []byte(`{"mcpServers": {"notes": {"url": "http://127.0.0.1:1/mcp", "protocol": "legacy"}}}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	server := sessiontest.New()
+	offer(server)
+	startDaemon(t, b, socket, server)
+	for _, line := range []string{"read notes file:///a.md --json", "call notes echo --json"} {
+		var results [2]any
+		for i, how := range []string{"-v", "--no-daemon"} {
+			before := b.Dials
+			code, out := b.Run(t, append(strings.Fields(line), how)...)
+			if err := json.Unmarshal([]byte(out), &results[i]); err != nil || code != 0 || b.Dials != before+i {
+				t.Fatalf("%s %s: exit %d, %v: %s%s", line, how, code, err, out, b.Stderr.String())
+			}
+		}
+		if !reflect.DeepEqual(results[0], results[1]) {
+			t.Errorf("%s: %v; without the daemon %v", line, results[0], results[1])
+		}
 	}
 }
 

@@ -126,9 +126,10 @@ func (g *Globals) open(ctx context.Context, env *Env, hello wire.Hello) (net.Con
 	return client.Open(ctx, hello)
 }
 
-// DialDaemon opens a session with a server over the daemon, which has connected to the server. It
-// returns nil if the command must connect to the server itself.
-func (g *Globals) DialDaemon(ctx context.Context, env *Env, log *slog.Logger, srv config.Server, opts session.Options) (*session.Session, error) {
+// DialDaemon opens a session with a server over the daemon, which has connected to the server in an
+// era. The session has the same era, so that results are as the server sends them. DialDaemon returns
+// nil if the command must connect to the server itself.
+func (g *Globals) DialDaemon(ctx context.Context, env *Env, log *slog.Logger, srv config.Server, era session.Era, opts session.Options) (*session.Session, error) {
 	use := DaemonUse{Quiet: true}
 	conn, _ := g.reach(ctx, env, log, use, wire.Hello{Purpose: wire.Attach, Server: srv.ID})
 	if conn == nil {
@@ -137,7 +138,9 @@ func (g *Globals) DialDaemon(ctx context.Context, env *Env, log *slog.Logger, sr
 	limit := cmp.Or(srv.ConnectTimeout, defaultConnectTimeout)
 	dialling, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("the daemon did not answer within %s", limit))
 	defer cancel()
-	srv.Protocol = config.ProtocolModern // of the daemon
+	if srv.Protocol = config.ProtocolModern; era == session.EraLegacy {
+		srv.Protocol = config.ProtocolLegacy
+	}
 	s, err := session.OverIO(dialling, conn, conn, srv, opts)
 	if err != nil && ctx.Err() == nil { // nothing was sent to the server
 		log.Info("not using the daemon", "err", err)
