@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -254,6 +255,36 @@ func TestADaemonThatHangs(t *testing.T) {
 	}
 	a.must(user, "tick", "awake")
 	a.closes(user)
+}
+
+// watch continues over the daemon while the config has an entry that is not approved, and follows the
+// server once it is.
+func TestWatchOverADaemonWaitsForApproval(t *testing.T) {
+	t.Parallel()
+	a := newAccount(t)
+	a.env = slices.DeleteFunc(a.env, func(v string) bool { return strings.HasPrefix(v, "MCPTRACK_TRUST=") })
+	save(t, a.config, config(a.tracked("counted")))
+	a.mustRun("trust", "--yes")
+	g := a.mustAttach(nil)
+	watch := exec.Command("mcptrack", "watch", "-v")
+	watch.Dir, watch.Env = a.dir, a.env
+	var out written
+	watch.Stdout, watch.Stderr = &out, &out
+	if err := watch.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = watch.Process.Kill() }()
+	says := func(what string) { waitFor(t, what, func() bool { return strings.Contains(out.String(), what) }) }
+	says("counted  following ")
+	save(t, a.config, config(a.tracked("counted"), a.tracked("added")))
+	says("config reloaded: 1 added")
+	a.mustRun("trust", "--yes")
+	says("added  following ")
+	_ = watch.Process.Signal(os.Interrupt)
+	if err := watch.Wait(); err != nil || !strings.Contains(out.String(), "using the daemon") || strings.Contains(out.String(), "this process now follows") || strings.Contains(out.String(), "0001-") {
+		t.Errorf("%v:\n%s", err, out.String())
+	}
+	a.closes(g)
 }
 
 // The log of the daemon says why it crashed.

@@ -214,25 +214,22 @@ func TestTopOverADaemon(t *testing.T) {
 	t.Parallel()
 	needsTmux(t)
 	a := newAccount(t)
-	tracked := func(name string) string {
-		return `"` + name + `": ` + strings.TrimSuffix(a.entry("counted-server", a.counted), "}") + `, "trackTools": true}`
-	}
 	untracked := `"untracked": ` + a.entry("counted-server", a.counted)
-	save(t, a.config, config(tracked("counted"), untracked))
+	save(t, a.config, config(a.tracked("counted"), untracked))
 	g := a.mustAttach(nil)
 	p := tmuxPane{t, filepath.Join(t.TempDir(), "tmux")}
 	p.run(append(append([]string{"new-session", "-d", "-x", "120", "-y", "30", "env", "-i", "-C", a.dir}, a.env...),
 		"TERM=screen", "sh", "-c", "mcptrack top; echo left $?; cat")...)
 	defer p.run("kill-server")
 	p.until("1 of 1 ready")
-	save(t, a.config, config(tracked("counted"), untracked, tracked("added")))
+	save(t, a.config, config(a.tracked("counted"), untracked, a.tracked("added")))
 	p.until("config reloaded: 1 added")
 	p.until("2 of 2 ready")
 	save(t, a.config, "{")
 	if screen := p.until("config rejected"); strings.Contains(screen, "untracked") || strings.Contains(screen, "r reconnect") {
 		t.Errorf("the servers are not those of the config, or not the daemon's:\n%s", screen)
 	}
-	save(t, a.config, config(tracked("added")))
+	save(t, a.config, config(a.tracked("added")))
 	p.until("1 of 1 ready")
 	a.closes(g)
 	if _, err := a.run("daemon", "stop"); err != nil {
