@@ -603,5 +603,14 @@ func TestHTTP(t *testing.T) {
 	if out := m.run(t, 0, "connect --http --only github"); strings.Count(out, "already connected") != 9 {
 		t.Error(out)
 	}
+	at := fmt.Sprintf(`{"url": "http://127.0.0.1:8726", "tokenFile": %q}`, token)
+	for file, now := range map[string]string{m.env.StateDir("daemon", "http.json"): at, token: strings.Repeat("x", 32) + "\n"} {
+		was := text(t, file)
+		m.put(t, file, now)
+		if out := m.run(t, 0, "connect --http --only github"); strings.Count(out, "it is connected to another port or with another token") != 9 {
+			t.Errorf("%s: %s", file, out)
+		}
+		m.put(t, file, was)
+	}
 	m.run(t, 0, "disconnect")
 }
