@@ -49,8 +49,11 @@ func newAccount(t *testing.T) *account {
 	t.Cleanup(func() {
 		a.stop()
 		if t.Failed() {
-			log, _ := os.ReadFile(filepath.Join(dir, ".state", "mcptrack", "daemon", "daemon.log"))
-			t.Logf("the log of the daemon:\n%s", log[max(0, len(log)-8000):])
+			logs, _ := filepath.Glob(filepath.Join(dir, ".state", "mcptrack", "daemon*", "daemon.log"))
+			for _, name := range logs {
+				log, _ := os.ReadFile(name)
+				t.Logf("the log of the daemon:\n%s", log[max(0, len(log)-8000):])
+			}
 		}
 		for _, p := range a.processes() {
 			t.Errorf("left: %d %q", p.pid, p.args)
@@ -439,8 +442,13 @@ func (s *storm) user(n int, tool string, args ...string) {
 				try++
 				_, err = g.call(tool, fmt.Sprintf("last-%d-%d", n, try))
 				return !errors.Is(err, errFailed)
-			}) || err != nil {
+			}) || err != nil && !errors.Is(err, errGone) {
 				s.Errorf("user %d: %v", n, err)
+			}
+			if errors.Is(err, errGone) { // by the last kill
+				s.ended(n, g)
+				g = nil
+				continue
 			}
 			if problems := g.end(); len(problems) > 0 {
 				s.Errorf("user %d: %q", n, problems)

@@ -219,15 +219,16 @@ func run(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) (err e
 	sessions := opts.SessionOptions(env, g)
 	sessions.Limits.MaxLine = cmp.Or(sessions.Limits.MaxLine, relay.MaxRequest)
 	sessions.Limits.MaxBody = cmp.Or(sessions.Limits.MaxBody, relay.MaxRequest)
+	callers := gateway.NewCallers()
 	e, err := engine.New(ctx, engine.Desired{}, stored, engine.Options{Logger: log, Tracker: tracker.Options{
-		Dial: env.Dial, Session: sessions, Logger: log, AllLists: true, OnDemand: true, Window: window, Texts: true}})
+		Dial: env.Dial, Session: sessions, Logger: log, AllLists: true, OnDemand: true, Window: window, Texts: true, ClientSide: callers.ClientSide}})
 	if err != nil {
 		return err
 	}
 	d = daemon.New(daemon.Options{
 		Engine: e, Build: build, Socket: socket, Key: key, Idle: opts.idle, Logger: log,
 		Open:    func(ctx context.Context, c daemon.Client) (daemon.Source, error) { return open(ctx, env, g, log, c) },
-		Gateway: gatewayOptions(env, sessions, key, tokens, log), LookupEnv: lookupEnv(env),
+		Gateway: gatewayOptions(env, sessions, callers, key, tokens, log), LookupEnv: lookupEnv(env),
 		HTTP: serveEvents(e, env.Version, kept.Lines, log),
 		Memory: func(pids []int) map[int]int64 {
 			used, err := machine.Memory(context.WithoutCancel(ctx), pids)
@@ -431,8 +432,8 @@ func (o *options) prove(ctx context.Context, env *cli.Env, socket string, build 
 	return cmp.Or(err, log.Close())
 }
 
-func gatewayOptions(env *cli.Env, sessions session.Options, key []byte, tokens *web.Tokens, log *slog.Logger) gateway.Options {
-	return gateway.Options{Dial: env.Dial, Session: sessions, Key: key, Logger: log,
+func gatewayOptions(env *cli.Env, sessions session.Options, callers *gateway.Callers, key []byte, tokens *web.Tokens, log *slog.Logger) gateway.Options {
+	return gateway.Options{Dial: env.Dial, Session: sessions, Callers: callers, Key: key, Logger: log,
 		Serve: mcpserver.Options{Name: "mcptrack", Title: "mcptrack", Version: env.Version, MaxMessage: relay.MaxRequest, Principal: tokens.Principal, Logger: log}}
 }
 

@@ -3,6 +3,7 @@ package daemon
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"log/slog"
 	"maps"
@@ -59,7 +60,8 @@ type Options struct {
 	// Open reads the config of a client. It may be called several times for one client, and must not
 	// keep LookupEnv beyond the life of the Source. Its error may be a [*wire.Refused].
 	Open func(ctx context.Context, c Client) (Source, error)
-	// Gateway configures the gateways of all views. The daemon sets Tracker and the aliases.
+	// Gateway configures the gateways of all views. The daemon sets Tracker, Capabilities and the
+	// aliases. Callers, which is required, must be that of the tracker (tracker.Options.ClientSide).
 	Gateway gateway.Options
 	// HTTP returns the handler for clients with the purpose [wire.HTTP], and a function that runs as
 	// long as the view. If HTTP is nil, such clients are refused.
@@ -74,7 +76,8 @@ type Options struct {
 	// Wait limits how long a client waits for servers that start, before it is served without their
 	// items; default 10 s.
 	Wait time.Duration
-	// Drain limits how long requests in flight may take when the daemon stops; default 3 s, less than a client waits for another daemon.
+	// Drain limits how long requests in flight may take when the daemon stops; default 3 s, less than a client
+	// waits for another daemon.
 	Drain  time.Duration
 	Logger *slog.Logger
 }
@@ -246,15 +249,19 @@ func (d *Daemon) signal() {
 
 // apply makes the engine follow the servers of all views. d.mu must be held.
 func (d *Daemon) apply() {
-	byID := map[string]config.Server{}
+	byID, declared := map[string]config.Server{}, map[string]json.RawMessage{}
 	for _, key := range slices.Sorted(maps.Keys(d.views)) { // in an order that stays, so that merge has the same result
 		for _, srv := range d.views[key].servers {
 			if other, ok := byID[srv.ID]; ok {
 				srv = merge(other, srv)
 			}
 			byID[srv.ID] = srv
+			if caps := d.views[key].who.capabilities; caps != nil {
+				declared[srv.ID] = caps
+			}
 		}
 	}
+	d.opts.Gateway.Callers.Serve(declared)
 	maps.DeleteFunc(d.paths, func(id string, _ config.Secret) bool {
 		_, used := byID[id]
 		return !used
@@ -302,7 +309,7 @@ func (d *Daemon) Status() Status {
 			s := known[srv.ID]
 			if s == nil {
 				st, _ := snap.Server(srv.ID)
-				s = &ServerStatus{ID: id, Config: v.source.Config.Path, Folder: v.hello.Folder, Shared: cmp.Or(srv.Sharing, config.SharedByFolder), State: st.State, Reason: st.Reason}
+				s = &ServerStatus{ID: id, Config: v.source.Config.Path, Folder: v.who.Folder, Shared: cmp.Or(srv.Sharing, config.SharedByFolder), State: st.State, Reason: st.Reason}
 				if st.Connected() {
 					s.PID = st.Info.PID
 				}

@@ -21,6 +21,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/daemon"
 	"github.com/mcptrack/mcptrack/core/daemon/wire"
 	"github.com/mcptrack/mcptrack/core/engine"
+	"github.com/mcptrack/mcptrack/core/gateway"
 	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/mcpserver"
 	"github.com/mcptrack/mcptrack/core/reload"
@@ -123,12 +124,13 @@ func start(t *testing.T, change func(*daemon.Options)) *world {
 	w := &world{t: t, socket: filepath.Join(dir, "s"), config: map[string]string{}, ended: make(chan error, 1)}
 	log := journal.NewMemory(journal.MemoryOptions{KeepContent: 1 << 20})
 	logger := slog.New(slog.NewTextHandler(testWriter{t}, nil))
+	callers := gateway.NewCallers()
 	e, err := engine.New(t.Context(), engine.Desired{}, log, engine.Options{Logger: logger, Tracker: tracker.Options{
-		AllLists: true, OnDemand: true, Window: 20 * time.Millisecond, Logger: logger}})
+		AllLists: true, OnDemand: true, Window: 20 * time.Millisecond, Logger: logger, ClientSide: callers.ClientSide}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	opts := daemon.Options{Engine: e, Build: wire.Build{Version: "test"}, Socket: w.socket, Key: []byte("key"), Open: w.open, Logger: logger}
+	opts := daemon.Options{Engine: e, Build: wire.Build{Version: "test"}, Socket: w.socket, Key: []byte("key"), Open: w.open, Logger: logger, Gateway: gateway.Options{Callers: callers}}
 	if change != nil {
 		change(&opts)
 	}

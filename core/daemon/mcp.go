@@ -128,7 +128,7 @@ func (d *Daemon) enterEndpoint(ctx context.Context, e endpoint) (*View, error) {
 	if err != nil {
 		return nil, err
 	}
-	v, err := d.enter(hello, source, env)
+	v, err := d.enter(party{Hello: hello}, source, env)
 	if err != nil {
 		return nil, err
 	}

@@ -38,10 +38,17 @@ type identity struct {
 	Enabled                      bool
 	Folder, Client               string
 	Programs                     map[string]string
+	Capabilities                 json.RawMessage
 }
 
 // idDigits is the number of hexadecimal digits after the "~" of a tracked server's id.
 const idDigits = 12
+
+// party is a client, as far as it determines which servers it shares.
+type party struct {
+	wire.Hello
+	capabilities json.RawMessage // that the sessions with its servers declare; see gateway.Shareable
+}
 
 // trackedID returns the id under which the tracker knows a server of a client: the id in the
 // client's config, "~", and digits that depend on everything that must be equal for the server to be
@@ -50,25 +57,26 @@ const idDigits = 12
 //
 // Two terminals rarely have exactly the same PATH. What counts is therefore which programs start the
 // server; see programs.
-func trackedID(key []byte, srv *config.Server, hello wire.Hello) string {
+func trackedID(key []byte, srv *config.Server, who party) string {
 	id := identity{
 		Transport: srv.Transport, Fallback: srv.Fallback, Command: srv.Command, Args: srv.Args, Env: revealed(srv.Env), Dir: srv.Dir,
 		URL: srv.URL.Reveal(), Headers: revealed(srv.Headers), OAuth: srv.OAuth, ClientSecret: srv.OAuth.ClientSecret.Reveal(),
 		Missing: srv.Missing, Protocol: srv.Protocol, ConnectTimeout: int64(srv.ConnectTimeout), CatalogEvery: int64(srv.CatalogInterval),
 		OnConnect: srv.OnConnect, NoEvents: srv.Events.Off, Enabled: srv.Enabled,
+		Capabilities: who.capabilities,
 	}
 	if !srv.Superseded {
 		id.Unapproved = srv.Unapproved
 	}
 	if _, own := srv.Env["PATH"]; !own && srv.Transport == config.TransportStdio {
-		id.Programs = programs(hello.Path, srv.Command)
+		id.Programs = programs(who.Path, srv.Command)
 	}
 	switch srv.Sharing {
 	case config.SharedByMachine:
 	case config.NotShared:
-		id.Folder, id.Client = hello.Folder, hello.Client
+		id.Folder, id.Client = who.Folder, who.Client
 	default:
-		id.Folder = hello.Folder
+		id.Folder = who.Folder
 	}
 	data, err := json.Marshal(id)
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/mcptrack/mcptrack/core/backoff"
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/daemon/wire"
@@ -25,7 +26,7 @@ import (
 // concurrent use.
 type View struct {
 	d      *Daemon
-	hello  wire.Hello // of its first client
+	who    party // its first client
 	source Source
 	gw     *gateway.Gateway
 	http   http.Handler    // nil if the daemon serves no HTTP
@@ -83,12 +84,12 @@ func (v *View) TrackedID(server string) string {
 }
 
 // viewKey identifies a view. env contains the variables that the config needs.
-func viewKey(hello wire.Hello, source Source, env map[string]string) string {
+func viewKey(who party, source Source, env map[string]string) string {
 	client := ""
 	if slices.ContainsFunc(source.Config.Servers, func(s config.Server) bool { return s.Unshared() }) {
-		client = hello.Client
+		client = who.Client
 	}
-	data, err := json.Marshal([]any{source.Config.Path, hello.Config, hello.Host, hello.Folder, hello.Server, hello.Approved, hello.Path, client, env})
+	data, err := json.Marshal([]any{source.Config.Path, who.Config, who.Host, who.Folder, who.Server, who.Approved, who.Path, who.capabilities, client, env})
 	if err != nil {
 		panic(err) // strings can be encoded
 	}
@@ -97,21 +98,21 @@ func viewKey(hello wire.Hello, source Source, env map[string]string) string {
 }
 
 // enter returns the view for a client, and counts the client. The caller must call leave.
-func (d *Daemon) enter(hello wire.Hello, source Source, env map[string]string) (*View, error) {
-	entries := d.entries(hello, source, source.Config)
-	if hello.Join {
+func (d *Daemon) enter(who party, source Source, env map[string]string) (*View, error) {
+	entries := d.entries(who, source, source.Config)
+	if who.Join {
 		var ok bool
-		if hello.Path, entries, ok = d.joins(hello, source); !ok {
+		if who, entries, ok = d.joins(who, source); !ok {
 			return nil, &wire.Refused{Code: wire.NotFollowed, Message: "the daemon does not follow this config"}
 		}
 	}
-	key := viewKey(hello, source, env)
+	key := viewKey(who, source, env)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	v := d.views[key]
 	if v == nil {
 		var err error
-		if v, err = d.newView(hello, source); err != nil {
+		if v, err = d.newView(who, source); err != nil {
 			return nil, err
 		}
 		d.views[key] = v
@@ -131,29 +132,48 @@ func (v *View) join() {
 	v.d.signal()
 }
 
-// joins returns the PATH with which a client's view has one of the servers of another view, and the
-// servers that it has with it; or false if there is none. It is the PATH of the client or, because
-// terminals and hosts often have different ones, that of a client in the same folder.
-func (d *Daemon) joins(hello wire.Hello, source Source) (path string, entries []config.Server, ok bool) {
-	known, paths := map[string]bool{}, []string{hello.Path}
+// joins returns a client as which the given one has one of the servers of another view, and the servers
+// that it then has; or false if there is none. The client keeps its PATH or, because terminals and
+// hosts often have different ones, gets that of a client in the same folder. It gets the capabilities
+// of an agent, preferably of one that is connected.
+func (d *Daemon) joins(who party, source Source) (as party, entries []config.Server, ok bool) {
+	known, paths := map[string]bool{}, []string{who.Path}
+	connected := map[string]bool{} // by capabilities
 	d.mu.Lock()
 	for _, v := range d.views {
-		if v.hello.Folder == hello.Folder && !slices.Contains(paths, v.hello.Path) {
-			paths = append(paths, v.hello.Path)
+		if v.who.Folder == who.Folder && !slices.Contains(paths, v.who.Path) {
+			paths = append(paths, v.who.Path)
 		}
+		caps := string(v.who.capabilities)
+		connected[caps] = connected[caps] || v.clients > 0
 		for _, srv := range v.servers {
 			known[srv.ID] = true
 		}
 	}
 	d.mu.Unlock()
 	slices.Sort(paths[1:])
-	for _, hello.Path = range paths {
-		entries = d.entries(hello, source, source.Config)
-		if slices.ContainsFunc(entries, func(srv config.Server) bool { return known[srv.ID] }) {
-			return hello.Path, entries, true
+	agents := slices.SortedFunc(maps.Keys(connected), func(a, b string) int {
+		if connected[a] != connected[b] {
+			if connected[a] {
+				return -1
+			}
+			return 1
+		}
+		return strings.Compare(a, b)
+	})
+	for _, caps := range agents {
+		for _, path := range paths {
+			who.Path, who.capabilities = path, nil
+			if caps != "" {
+				who.capabilities = json.RawMessage(caps)
+			}
+			entries = d.entries(who, source, source.Config)
+			if slices.ContainsFunc(entries, func(srv config.Server) bool { return known[srv.ID] }) {
+				return who, entries, true
+			}
 		}
 	}
-	return "", nil, false
+	return who, nil, false
 }
 
 // unsharedIdle is how long a server runs after its only client has left. The client may reconnect.
@@ -162,15 +182,15 @@ const unsharedIdle = time.Second
 
 // entries returns the servers that a client's view has with a config, in its order. Their ID is that
 // of the tracker. It reads files that may be slow, so d.mu must not be held.
-func (d *Daemon) entries(hello wire.Hello, source Source, cfg *config.Config) []config.Server {
+func (d *Daemon) entries(who party, source Source, cfg *config.Config) []config.Server {
 	if source.Select != nil {
 		cfg = source.Select(cfg)
 	}
 	var entries []config.Server
 	for _, srv := range cfg.Servers {
 		if srv.Enabled {
-			srv.ID = trackedID(d.opts.Key, &srv, hello)
-			if srv.Unshared() && hello.Client != httpClient {
+			srv.ID = trackedID(d.opts.Key, &srv, who)
+			if srv.Unshared() && who.Client != httpClient {
 				srv.Idle = unsharedIdle
 			}
 			entries = append(entries, srv)
@@ -213,10 +233,11 @@ func (v *View) keep() {
 }
 
 // newView creates a view that is not running.
-func (d *Daemon) newView(hello wire.Hello, source Source) (*View, error) {
-	v := &View{d: d, hello: hello, source: source, kept: map[string]func(){}, kicks: make(chan struct{}, 1), listsNext: make(chan struct{})}
+func (d *Daemon) newView(who party, source Source) (*View, error) {
+	v := &View{d: d, who: who, source: source, kept: map[string]func(){}, kicks: make(chan struct{}, 1), listsNext: make(chan struct{})}
 	opts := d.opts.Gateway
-	opts.Tracker, opts.Alias, opts.Transparent = d.opts.Engine.Tracker(), ExportedID, hello.Server != ""
+	opts.Tracker, opts.Alias, opts.Transparent = d.opts.Engine.Tracker(), ExportedID, who.Server != ""
+	opts.Capabilities = who.capabilities
 	opts.Changed = func() {
 		select {
 		case v.kicks <- struct{}{}:
@@ -235,7 +256,7 @@ func (v *View) run() {
 	start := func(task func(context.Context) error) {
 		v.tasks.Go(func() {
 			if err := task(ctx); err != nil && ctx.Err() == nil {
-				v.d.opts.Logger.Warn("a part of the daemon ended", "folder", v.hello.Folder, "err", err)
+				v.d.opts.Logger.Warn("a part of the daemon ended", "folder", v.who.Folder, "err", err)
 			}
 		})
 	}
@@ -301,7 +322,7 @@ func (v *View) follow(ctx context.Context) error {
 	opts := *v.source.Follow
 	opts.Current, opts.Publish = v.source.Config, v.d.opts.Engine.Tracker().Publish
 	opts.Apply = func(cfg *config.Config) {
-		entries := v.d.entries(v.hello, v.source, cfg)
+		entries := v.d.entries(v.who, v.source, cfg)
 		v.d.mu.Lock()
 		defer v.d.mu.Unlock()
 		v.apply(cfg, entries)
@@ -315,9 +336,9 @@ func (v *View) apply(cfg *config.Config, entries []config.Server) {
 	names := map[string]string{}
 	var exported []config.Server
 	for _, srv := range entries {
-		if _, own := srv.Env["PATH"]; !own && srv.Transport == config.TransportStdio && v.hello.Path != "" {
+		if _, own := srv.Env["PATH"]; !own && srv.Transport == config.TransportStdio && v.who.Path != "" {
 			if _, known := v.d.paths[srv.ID]; !known {
-				v.d.paths[srv.ID] = config.NewSecret(v.hello.Path)
+				v.d.paths[srv.ID] = config.NewSecret(v.who.Path)
 			}
 			env := map[string]config.Secret{"PATH": v.d.paths[srv.ID]}
 			maps.Copy(env, srv.Env)
@@ -347,6 +368,24 @@ func (v *View) settle(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, v.d.opts.Wait)
 	defer cancel()
 	_ = v.gw.Settled(ctx) // after an error, clients are served what is known
+}
+
+// maxApply limits how long a client waits until the tracker knows its servers.
+const maxApply = 2 * time.Second
+
+// awaitApplied waits until the tracker knows the servers of the view.
+func (v *View) awaitApplied(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, maxApply)
+	defer cancel()
+	backoff.Poll(ctx, time.Millisecond, func() bool {
+		snap := v.d.opts.Engine.Tracker().Snapshot()
+		for id := range v.Names() {
+			if _, known := snap.Server(id); !known {
+				return false
+			}
+		}
+		return true
+	})
 }
 
 // hold keeps the servers that which selects connected until release is called.

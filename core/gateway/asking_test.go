@@ -9,13 +9,15 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/session"
 )
 
 // asking is a legacy server with a process for each connection. Its tool "ask" sends the request
-// in its arguments to the client and returns the answer. Clients with sampling see one more tool.
+// in its arguments to the client and returns the answer: after 10 s if the method begins with "late ",
+// and it asks nothing if that is "" or "sleep" (for 10 s). Clients with sampling see one more tool.
 type asking struct {
 	refuse func(capabilities string) bool // reports whether a connection ends instead of answering tools/list; nil: never
 	mu     sync.Mutex
@@ -131,6 +133,18 @@ func (c *askingConn) run() {
 			c.rootsChanged++
 			c.mu.Unlock()
 		case "tools/call":
+			respond := func(after time.Duration) {
+				time.Sleep(after)
+				c.send(`{"jsonrpc":"2.0","id":%s,"result":{"content":[]}}`, m.ID)
+			}
+			switch m.Params.Arguments.Method {
+			case "":
+				respond(0)
+				continue
+			case "sleep":
+				go respond(10 * time.Second)
+				continue
+			}
 			answer := make(chan json.RawMessage, 1)
 			c.mu.Lock()
 			c.last++
@@ -140,8 +154,12 @@ func (c *askingConn) run() {
 			if log := m.Params.Arguments.Log; log != "" {
 				c.send(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":%q}}`, log)
 			}
-			c.send(`{"jsonrpc":"2.0","id":%d,"method":%q,"params":%s}`, id, m.Params.Arguments.Method, m.Params.Arguments.Params)
+			method, late := strings.CutPrefix(m.Params.Arguments.Method, "late ")
 			go func() {
+				if late {
+					time.Sleep(10 * time.Second)
+				}
+				c.send(`{"jsonrpc":"2.0","id":%d,"method":%q,"params":%s}`, id, method, m.Params.Arguments.Params)
 				if got, ok := <-answer; ok {
 					c.send(`{"jsonrpc":"2.0","id":%s,"result":{"content":[],"structuredContent":%s}}`, m.ID, got)
 				}

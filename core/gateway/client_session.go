@@ -236,7 +236,7 @@ func notFound() error {
 // answerable maps each method that a server may call on a client to the client capability that is
 // required for it.
 func answerable() map[string]string {
-	return map[string]string{"sampling/createMessage": "sampling", "elicitation/create": "elicitation", "roots/list": "roots"}
+	return map[string]string{"sampling/createMessage": "sampling", "elicitation/create": "elicitation", mcp.MethodListRoots: "roots"}
 }
 
 // canAnswer reports whether a client with these capabilities can answer a server's requests with a
@@ -272,6 +272,16 @@ func declaredLegacy(capabilities json.RawMessage) json.RawMessage {
 		caps["tasks"] = encode(allowed)
 	}
 	return encode(caps)
+}
+
+// forwardRequest sends a client a request from a server.
+func forwardRequest(ctx context.Context, client *mcpserver.Client, via *mcpserver.Request, method string, params json.RawMessage) (json.RawMessage, error) {
+	raw, err := client.Ask(ctx, via, method, params)
+	if e, ok := errors.AsType[*mcpserver.Error](err); ok {
+		data, _ := e.Data.(json.RawMessage)
+		return nil, &session.RPCError{Code: e.Code, Message: e.Message, Data: data}
+	}
+	return raw, err
 }
 
 // maxClientTasks is the maximum number of tasks that one client may run for one server.
@@ -328,11 +338,7 @@ func (c *legacyClient) request(ctx context.Context, method string, params json.R
 			return nil, notFound()
 		}
 	}
-	raw, err := c.client.Ask(ctx, c.newest(), method, params)
-	if e, ok := errors.AsType[*mcpserver.Error](err); ok {
-		data, _ := e.Data.(json.RawMessage)
-		return nil, &session.RPCError{Code: e.Code, Message: e.Message, Data: data}
-	}
+	raw, err := forwardRequest(ctx, c.client, c.newest(), method, params)
 	if id := taskID(fields(raw)["task"]); begins && id != "" {
 		c.learn(id)
 	}

@@ -27,6 +27,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type fixture struct {
 	*testing.T
 	opts    Options
+	dial    session.DialFunc // nil: that of Net
 	gateway *Gateway
 	tracker *tracker.Tracker
 	sessiontest.Net
@@ -54,7 +55,14 @@ func newFixture(t *testing.T) *fixture {
 // start runs a gateway over the entries and waits until they are listed.
 func (w *fixture) start(entries ...config.Server) {
 	w.Helper()
-	w.tracker = tracker.New(tracker.Options{Dial: w.Dial, AllLists: true})
+	opts := tracker.Options{Dial: w.Dial, AllLists: true}
+	if w.dial != nil {
+		opts.Dial, w.opts.Dial = w.dial, w.dial
+	}
+	if w.opts.Callers != nil {
+		opts.ClientSide = w.opts.Callers.ClientSide
+	}
+	w.tracker = tracker.New(opts)
 	w.opts.Tracker = w.tracker
 	w.opts.Refused = func(r Refusal) { w.refused = append(w.refused, r) }
 	var err error

@@ -16,6 +16,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/gateway/upstream"
+	"github.com/mcptrack/mcptrack/core/mcp"
 	"github.com/mcptrack/mcptrack/core/mcpserver"
 	"github.com/mcptrack/mcptrack/core/session"
 	"github.com/mcptrack/mcptrack/core/tracker"
@@ -64,6 +65,11 @@ type Options struct {
 	// Apply and in the tracker. It must always return the same id for the same server, and different
 	// ids for the servers of one config. If it is nil, the ids are the same.
 	Alias func(id string) string
+	// Callers, if not nil, lets clients that declare Capabilities (see [Shareable]) share the tracker's
+	// sessions with the servers of this gateway, which declare the same. Other clients that servers
+	// may ask have sessions of their own. All gateways of a tracker have the same Callers.
+	Callers      *Callers
+	Capabilities json.RawMessage
 	// Names, if not nil, determines the names that the tracker's engine stores with its events.
 	Names *Names
 	// Local contains tools and resources that are served in addition to those of the servers, under
@@ -220,7 +226,7 @@ type Gateway struct {
 	demands  clientDemands
 	variants variants
 	tasks    taskRegistry
-	notes    messageQueues // queued notifications about tasks
+	notes    messageQueues // queued notifications from shared sessions
 	inputs   inputRounds
 
 	adhoc adhocSet
@@ -284,13 +290,47 @@ func New(opts Options) (*Gateway, error) {
 	so := opts.Serve
 	so.CallTool, so.GetPrompt, so.ReadResource, so.Complete = g.callTool, g.getPrompt, g.readResource, g.complete
 	so.Extension = g.extension
-	so.Variant, so.AwaitVariant = keyOf, g.variants.await
+	so.Variant, so.AwaitVariant, so.Connected = g.variantOf, g.variants.await, g.connected
 	so.Subscriptions.Subscribable = g.subscribable
 	so.Key = opts.Key
 	so.MaxInFlight = cmp.Or(so.MaxInFlight, maxRequests)
 	g.server = mcpserver.New(so)
 	g.server.SetCatalog(g.view.Load().catalog)
 	return g, nil
+}
+
+// variantOf returns the key of the lists for clients with these capabilities. The tracker's sessions
+// have the lists for the capabilities that they declare.
+func (g *Gateway) variantOf(capabilities json.RawMessage) string {
+	key := keyOf(capabilities)
+	if key == "" || g.opts.Capabilities != nil && key == keyOf(g.opts.Capabilities) {
+		return ""
+	}
+	return key
+}
+
+// connected is called when a legacy client has connected.
+func (g *Gateway) connected(client *mcpserver.Client) {
+	callers := g.opts.Callers
+	client.OnNotification(func(method string, params json.RawMessage) {
+		if callers != nil && method == mcp.NotificationRootsChanged {
+			callers.rootsChanged(client)
+		}
+		g.sessions.fromClient(client, method, params)
+	})
+	if callers == nil {
+		return
+	}
+	callers.join(client, g.base)
+	if !g.run(func(ending context.Context) {
+		select {
+		case <-client.Done():
+		case <-ending.Done():
+		}
+		callers.leave(client)
+	}) {
+		callers.leave(client)
+	}
 }
 
 // localItems converts the gateway's own tools and resources to items and validates them.

@@ -30,6 +30,7 @@ type route struct {
 	server       string
 	session      *clientSession // session to use; nil means the client's own or the shared session
 	modernShared bool           // use the session returned by clientSessions.sharedModern
+	shares       bool           // Callers allow the shared session to be used, although the server may ask in it
 	used         *clientSession // session of the last request; nil means the shared session
 }
 
@@ -41,7 +42,7 @@ func (g *Gateway) route(r *mcpserver.Request) *route { return &route{g: g, v: g.
 func (g *Gateway) viewOf(r *mcpserver.Request) *view {
 	v := g.view.Load()
 	if len(v.variants) > 0 {
-		if other := v.variants[keyOf(r.Capabilities)]; other != nil {
+		if other := v.variants[g.variantOf(r.Capabilities)]; other != nil {
 			return other
 		}
 	}
@@ -54,7 +55,7 @@ func (g *Gateway) viewOf(r *mcpserver.Request) *view {
 // never been listed, see awaitUnlisted.
 func (rt *route) find(ctx context.Context, k catalog.Kind) (target, bool) {
 	t, ok := rt.v.byKey[k][rt.r.Name()]
-	if key := keyOf(rt.r.Capabilities); !ok && key != "" {
+	if key := rt.g.variantOf(rt.r.Capabilities); !ok && key != "" {
 		rt.g.variants.await(ctx, key, rt.r.Capabilities)
 		rt.v = rt.g.viewOf(rt.r)
 		t, ok = rt.v.byKey[k][rt.r.Name()]
@@ -113,6 +114,8 @@ func (rt *route) try(ctx context.Context, q session.Request) (raw json.RawMessag
 		if rt.used = rt.g.sessions.sharedModern(ctx, rt.state(), rt.server); rt.used == nil {
 			return nil, tracker.ErrNotConnected
 		}
+	case rt.shares:
+		rt.used = nil
 	default:
 		if rt.used, err = rt.g.sessions.session(ctx, rt.state(), rt.r, rt.server); err != nil {
 			return nil, err
@@ -143,6 +146,10 @@ func (rt *route) send(ctx context.Context, params map[string]json.RawMessage) (j
 	}
 	defer release()
 	if rt.session == nil {
+		leave, shares := rt.g.opts.Callers.enter(ctx, rt.server, rt.r, rt.state().modern)
+		if rt.shares = shares; shares { // before the server wakes, because it may ask then
+			defer func() { leave(ctx.Err() == nil) }()
+		}
 		sleeps, err := rt.wake(ctx)
 		if err != nil {
 			return nil, rt.g.wireError(rt.server, err)
@@ -227,7 +234,7 @@ func (rt *route) perform(ctx context.Context, q session.Request) (json.RawMessag
 // modern reports whether the session for the request is in the modern era.
 func (rt *route) modern(ctx context.Context) bool {
 	s := rt.session
-	if s == nil && !rt.modernShared {
+	if s == nil && !rt.modernShared && !rt.shares {
 		s, _ = rt.g.sessions.session(ctx, rt.state(), rt.r, rt.server) // the request itself will report the error
 	}
 	if s != nil {

@@ -38,7 +38,7 @@ func (g *Gateway) Run(ctx context.Context) error {
 	defer l.stopHTTPCatalogs()
 	defer g.sessions.close()
 	defer g.inputs.close()
-	defer g.tracker.OnMessage(g.forwardTaskNotification)()
+	defer g.tracker.OnMessage(g.forwardNotification)()
 	snap, sub := g.tracker.Subscribe(ctx)
 	l.merge(snap)
 	return l.follow(sub)

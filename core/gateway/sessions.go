@@ -256,7 +256,6 @@ func (c *clientSessions) end(s *clientSession) {
 func (c *clientSessions) add(of *mcpserver.Client) *connectedClient {
 	known := &connectedClient{byServer: map[string]*clientSession{}}
 	c.clients[of] = known
-	of.OnNotification(func(method string, params json.RawMessage) { c.fromClient(of, method, params) })
 	c.wg.Go(func() {
 		select {
 		case <-of.Done():

@@ -396,9 +396,16 @@ func (v *view) rewriteTask(n taskIDs, method string, raw json.RawMessage) json.R
 
 func isTaskMethod(method string) bool { return strings.HasPrefix(method, "tasks/") }
 
-// forwardTaskNotification forwards a task notification that a server sent in the shared session. It
-// is called by the goroutine that reads from the server, so it must not block.
-func (g *Gateway) forwardTaskNotification(server, method string, params json.RawMessage) {
+// forwardNotification forwards a notification about a task, a log message or the end of an
+// elicitation that a server sent in the shared session to the client that it is for. It is called by the goroutine that reads from the server, so it must not block.
+func (g *Gateway) forwardNotification(server, method string, params json.RawMessage) {
+	switch method {
+	case mcp.NotificationMessage, mcp.NotificationElicitationComplete:
+		if client := g.opts.Callers.addressee(server, method, g.base); client != nil {
+			g.notes.notify(client, method, params)
+		}
+		return
+	}
 	id := target{server, taskID(params)}
 	if id.key == "" {
 		return

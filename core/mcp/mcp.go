@@ -36,6 +36,7 @@ const (
 	MethodPing          = "ping"            // legacy
 	MethodDiscover      = "server/discover" // modern
 	MethodListTools     = "tools/list"
+	MethodListRoots     = "roots/list" // asked by servers
 	MethodCallTool      = "tools/call"
 	MethodListPrompts   = "prompts/list"
 	MethodGetPrompt     = "prompts/get"
@@ -72,17 +73,18 @@ const (
 
 // Methods of notifications that clients or servers send.
 const (
-	NotificationInitialized      = "notifications/initialized" // legacy
-	NotificationCancelled        = "notifications/cancelled"
-	NotificationProgress         = "notifications/progress"
-	NotificationAcknowledged     = "notifications/subscriptions/acknowledged" // modern
-	NotificationMessage          = "notifications/message"
-	NotificationRootsChanged     = "notifications/roots/list_changed" // sent by clients
-	NotificationResourceUpdated  = "notifications/resources/updated"
-	NotificationToolsChanged     = "notifications/tools/list_changed"
-	NotificationPromptsChanged   = "notifications/prompts/list_changed"
-	NotificationResourcesChanged = "notifications/resources/list_changed"
-	NotificationEventsChanged    = "notifications/events/list_changed"
+	NotificationInitialized         = "notifications/initialized" // legacy
+	NotificationCancelled           = "notifications/cancelled"
+	NotificationProgress            = "notifications/progress"
+	NotificationAcknowledged        = "notifications/subscriptions/acknowledged" // modern
+	NotificationMessage             = "notifications/message"
+	NotificationElicitationComplete = "notifications/elicitation/complete"
+	NotificationRootsChanged        = "notifications/roots/list_changed" // sent by clients
+	NotificationResourceUpdated     = "notifications/resources/updated"
+	NotificationToolsChanged        = "notifications/tools/list_changed"
+	NotificationPromptsChanged      = "notifications/prompts/list_changed"
+	NotificationResourcesChanged    = "notifications/resources/list_changed"
+	NotificationEventsChanged       = "notifications/events/list_changed"
 )
 
 // Names of _meta members that the protocol reserves.

@@ -52,6 +52,10 @@ type Options struct {
 	// until the variant is complete. ctx is done when the request ends. May be nil.
 	AwaitVariant func(ctx context.Context, variant string, capabilities json.RawMessage)
 
+	// Connected is called for every legacy client before its first request after initialize. It must
+	// not block. May be nil.
+	Connected func(*Client)
+
 	// Events contains the handlers for MCP Events. If it is zero, MCP Events are not offered.
 	Events Events
 
@@ -203,6 +207,13 @@ func (s *Server) Close() {
 	s.cancel()
 	s.wg.Wait()
 	s.closeSessions()
+}
+
+// connected tells the owner of the server that a legacy client has connected.
+func (s *Server) connected(client *Client) {
+	if s.opts.Connected != nil {
+		s.opts.Connected(client)
+	}
 }
 
 // enter registers a connection or an HTTP request so that Close waits for it. It reports false if

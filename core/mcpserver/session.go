@@ -81,6 +81,7 @@ func (s *Server) newSession(id, version, principal string, capabilities json.Raw
 	ss.ctx, ss.end = context.WithCancelCause(s.ctx)
 	ss.client = newClient(ss.ctx, ss.ctx, capabilities, ss.queue)
 	ss.client.drop = ss.messages.drop
+	s.connected(ss.client)
 	ss.client.remember = func() { ss.file.add(sessionRecord{Memory: ss.client.Remembered()}, ss.records) }
 	return ss, nil
 }

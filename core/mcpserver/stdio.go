@@ -320,6 +320,7 @@ func (c *stdioConn) initialize(m *message) {
 	ctx, mute := context.WithCancel(gone)
 	c.legacy = &legacyState{version: version, sub: sub, stop: func() {}, leave: leave, mute: mute}
 	c.legacy.client = newClient(ctx, gone, m.fields["capabilities"], func(message []byte) bool { return c.out.write(ctx, message) == nil })
+	c.srv.connected(c.legacy.client)
 	c.out.put(func() []byte { return line(answer(m.id, result, nil)) })
 }
 

@@ -58,6 +58,8 @@ type ClientSide struct {
 	// Capabilities is declared to the server, as a JSON object. In the modern era it is declared
 	// with every request, unless [Request.Client] overrides it.
 	Capabilities json.RawMessage
+	// Events also declares MCP Events, as a session without Capabilities does.
+	Events bool
 	// Request answers a request from the server, such as sampling/createMessage, on its own
 	// goroutine. ctx is done when the server cancels the request or the session ends. An
 	// [*RPCError] is sent to the server unchanged.

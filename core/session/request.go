@@ -297,11 +297,14 @@ func (c *callbacks[T]) call(id string, v T) {
 // clientCapabilities returns the capabilities that the session declares to the server: those of the
 // client behind it or, without a client, at most MCP Events.
 func clientCapabilities(srv config.Server, client *ClientSide) any {
-	switch {
-	case client != nil && client.Capabilities != nil:
-		return client.Capabilities
-	case srv.Events.Off:
-		return struct{}{}
+	declared := map[string]any{}
+	if client != nil && client.Capabilities != nil {
+		if !client.Events || json.Unmarshal(client.Capabilities, &declared) != nil {
+			return client.Capabilities
+		}
 	}
-	return map[string]any{"extensions": map[string]any{mcp.ExtensionEvents: struct{}{}}}
+	if !srv.Events.Off {
+		declared["extensions"] = map[string]any{mcp.ExtensionEvents: struct{}{}}
+	}
+	return declared
 }

@@ -131,14 +131,23 @@ type messageHandler struct {
 // registered with OnMessage.
 func (t *Tracker) dial(next session.DialFunc) session.DialFunc {
 	return func(ctx context.Context, srv config.Server, opts session.Options) (*session.Session, error) {
-		opts.Client = &session.ClientSide{Message: func(method string, params json.RawMessage) {
+		opts.Client = nil
+		if t.opts.ClientSide != nil {
+			opts.Client = t.opts.ClientSide(srv.ID)
+		}
+		if opts.Client == nil {
+			opts.Client = &session.ClientSide{}
+		} else if opts.Era == "" {
+			opts.Era = session.EraLegacy
+		}
+		opts.Client.Message = func(method string, params json.RawMessage) {
 			t.mu.Lock()
 			handlers := t.messages
 			t.mu.Unlock()
 			for _, h := range handlers {
 				h.handle(srv.ID, method, params)
 			}
-		}}
+		}
 		return next(ctx, srv, opts)
 	}
 }

@@ -35,6 +35,11 @@ type Options struct {
 	Dial session.DialFunc
 	// Session is passed to Dial. The tracker sets its Era and Logger fields.
 	Session session.Options
+	// ClientSide returns the client on whose behalf a session with a server acts; the tracker sets
+	// Message. It is called for each session, before it is dialled. If it or its result is nil, a
+	// session declares no capabilities of a client, and refuses what its server asks. Otherwise the
+	// legacy era is tried first: a modern client declares its capabilities in each request.
+	ClientSide func(server string) *session.ClientSide
 	// Window is the debounce window: changes to a resource within this time are merged. Default: 2
 	// s.
 	Window time.Duration

@@ -593,7 +593,7 @@ func (r *relay) accept(m message, isRequest, isResponse bool) bool {
 }
 
 // resume repeats the handshake of a legacy client.
-func (r *relay) resume(conn io.Writer, lines *lineReader) error {
+func (r *relay) resume(conn io.ReadWriteCloser, lines *lineReader) error {
 	r.mu.Lock()
 	initialize, initialized, waiting := r.initialize, r.initialized, false
 	if initialize != nil {
@@ -610,7 +610,7 @@ func (r *relay) resume(conn io.Writer, lines *lineReader) error {
 	if _, err := conn.Write(initialize); err != nil {
 		return err
 	}
-	if err := r.awaitInitialized(lines, initialize, waiting); err != nil {
+	if err := r.awaitInitialized(conn, lines, initialize, waiting); err != nil {
 		return err
 	}
 	if initialized == nil {
@@ -668,7 +668,7 @@ func (r *relay) repeats() (again [][]byte) {
 
 // awaitInitialized reads the response to a repeated initialize request. It forwards the response if
 // the client still waits for it.
-func (r *relay) awaitInitialized(lines *lineReader, initialize []byte, waiting bool) error {
+func (r *relay) awaitInitialized(conn io.ReadWriteCloser, lines *lineReader, initialize []byte, waiting bool) error {
 	want, _, _ := parse(initialize)
 	for {
 		line, err := lines.next()
@@ -676,6 +676,9 @@ func (r *relay) awaitInitialized(lines *lineReader, initialize []byte, waiting b
 			return err
 		}
 		m, isRequest, isResponse := parse(line)
+		if m.Track != nil && m.Track.Ends {
+			r.finish(conn)
+		}
 		forward := r.accept(m, isRequest, isResponse)
 		if !isResponse || !bytes.Equal(m.ID, want.ID) {
 			continue // nothing else is expected before the response

@@ -157,6 +157,26 @@ func TestADaemonThatEndsLosesNoRequest(t *testing.T) {
 	})
 }
 
+// That is so also if the daemon ends while the session is continued with it.
+func TestADaemonThatEndsSoonLosesNoRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := start(t)
+		_ = b.connect().Close()
+		d := <-b.daemons
+		d.hears(t, request(1, "initialize", ""))
+		d.says(t, `{"mcptrack":{"ends":true}}`)
+		d.says(t, response(1))
+		d.hears(t, initialized)
+		b.says(request(2, "tools/call", ""))
+		synctest.Wait()
+		_ = d.Close()
+		d = b.reconnect()
+		d.hears(t, request(2, "tools/call", ""))
+		d.says(t, response(2))
+		b.hears(response(2))
+	})
+}
+
 // A daemon that ends may need longer for its last responses than requests wait after a loss.
 func TestRequestsOutlastADaemonThatEndsSlowly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
