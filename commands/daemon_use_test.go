@@ -319,6 +319,30 @@ func watchInBackground(t *testing.T, b *clitest.Bench) (seen func(string), end f
 	return seen, sync.OnceValue(func() int { cancel(); return <-done })
 }
 
+// watch wakes a server that sleeps, and begins with its newest state.
+func TestWatchWakesTheServer(t *testing.T) {
+	b, socket := benchAt(t)
+	file, _ := b.LookupEnv("MCPTRACK_CONFIG")
+	if err := os.WriteFile(file, []byte(`{"mcpServers": {"notes": {"url": "http://127.0.0.1:1/mcp", "trackResources": true, "idle": "1s"}}}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	server := sessiontest.New()
+	offer(server)
+	d := startDaemon(t, b, socket, server)
+	_ = d.hold.Close()
+	journaltest.Eventually(t, 30*time.Second, "the server sleeps", func() bool {
+		_, out := b.Run(t, "daemon", "status", "--json")
+		return strings.Contains(out, `"reason": "asleep"`) || strings.Contains(out, `"reason":"asleep"`)
+	})
+	seen, end := watchInBackground(t, b)
+	defer end()
+	seen(`"reason":"waking"`)
+	first, _, _ := strings.Cut(b.Stdout.String(), `"reason":"waking"`)
+	if strings.Count(first, `"type":"server.state"`) != 2 || !strings.Contains(first, `"reason":"asleep"`) {
+		t.Errorf("before it woke: %s", first)
+	}
+}
+
 // watch begins with the states of the servers, whose events have the ids of the daemon's log, and then
 // prints what changes, also of servers that are added to the config. history, diff and status show the
 // same. When the daemon ends, watch follows the
