@@ -132,7 +132,7 @@ func (r *requestFlags) dialDaemon(ctx context.Context, env *cli.Env, g *cli.Glob
 	if err := reports[0].Err; err != nil {
 		return nil, err
 	}
-	return g.DialDaemon(ctx, env, opts.Logger, srv, opts)
+	return g.DialDaemon(ctx, env, opts.Logger, srv, reports[0].Info.Era, opts)
 }
 
 // suggest replaces the error for a refused request if the server does not list the given name: it

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"log/slog"
 	"strings"
+	"sync/atomic"
+	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
@@ -14,6 +16,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/engine"
 	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/reload"
 	"github.com/mcptrack/mcptrack/core/tracker"
 	"github.com/mcptrack/mcptrack/output/remote"
 	"github.com/mcptrack/mcptrack/output/serverlog"
@@ -126,14 +129,14 @@ func runTop(ctx context.Context, env *cli.Env, g *cli.Globals, opts topOptions) 
 	if err := picked.Check(cfg, nil, false); err != nil {
 		return err
 	}
-	if done, err := opts.ofDaemon(ctx, env, g, cfg, picked.Of(cfg)); done {
-		return err
-	}
-	log := serverlog.New()
 	desired, err := opts.Desired(env, g, slog.New(slog.DiscardHandler), cfg, picked.Of) // no logging here: the feed reports reloads
 	if err != nil {
 		return err
 	}
+	if done, err := opts.ofDaemon(ctx, env, g, desired); done {
+		return err
+	}
+	log := serverlog.New()
 	sessions := opts.SessionOptions(env, g)
 	sessions.Logger = slog.New(log)
 	e, err := cli.NewUnstoredEngine(ctx, desired, tracker.Options{Dial: env.Dial, Session: sessions, Logger: sessions.Logger, Texts: true})
@@ -165,35 +168,67 @@ func runTopRemote(ctx context.Context, env *cli.Env, g *cli.Globals, opts topOpt
 	}
 	servers := cli.Filter{Servers: opts.Servers}
 	only := func(id string) bool { return servers.Keep(&event.Event{ServerID: id}) }
-	return opts.showRemote(ctx, env, g, client, strings.TrimSuffix(client.Base.String(), "/"), only)
+	return opts.showRemote(ctx, env, g, &tui.Remote{Client: client, Only: only},
+		tui.Options{Title: strings.TrimSuffix(client.Base.String(), "/"), Keep: opts.Filter.Keep})
 }
 
 // ofDaemon shows the servers of a running daemon. done is false if the command must follow the
 // servers itself.
-func (o *topOptions) ofDaemon(ctx context.Context, env *cli.Env, g *cli.Globals, cfg, picked *config.Config) (done bool, err error) {
-	use := cli.DaemonUse{Quiet: true, Own: ownWatch(o.ConnectFlags, o.JournalFlags, cfg, picked)}
-	ctx, daemon := g.OpenDaemon(ctx, env, g.Logger(env), use)
+func (o *topOptions) ofDaemon(ctx context.Context, env *cli.Env, g *cli.Globals, desired engine.Desired) (done bool, err error) {
+	own := func(cfg *config.Config) string {
+		return ownWatch(o.ConnectFlags, o.JournalFlags, cfg, desired.Select(cfg))
+	}
+	ctx, daemon := g.OpenDaemon(ctx, env, g.Logger(env), cli.DaemonUse{Quiet: true, Own: own(desired.Config)})
 	if daemon == nil {
 		return false, nil
 	}
 	defer daemon.Close()
-	err = o.showRemote(ctx, env, g, daemon.Client(), cmp.Or(cfg.Path, "daemon"), func(id string) bool { _, ok := picked.Server(id); return ok })
-	if failed, ok := errors.AsType[*cli.Failure](err); ok && (failed.Code == "unreachable" || failed.Code == "refused") {
+	var current atomic.Pointer[config.Config]
+	current.Store(desired.Config)
+	picked := func(id string) bool { _, ok := desired.Select(current.Load()).Server(id); return ok }
+	keep := func(e *event.Event) bool { // also events of servers that have left the config
+		_, known := current.Load().Server(e.ServerID)
+		return (!known || picked(e.ServerID)) && o.Filter.Keep(e)
+	}
+	source := &tui.Remote{Client: daemon.Client(), Only: picked}
+	follow := func(ctx context.Context) error {
+		if desired.Follow == nil {
+			return nil
+		}
+		ctx, cancel := context.WithCancelCause(ctx)
+		defer cancel(nil)
+		opts := *desired.Follow
+		opts.Current = desired.Config
+		opts.Apply = func(cfg *config.Config) {
+			current.Store(cfg)
+			if len(desired.Select(cfg).Servers) > 0 && own(cfg) != "" {
+				cancel(errNotThere)
+			}
+		}
+		opts.Publish = func(e event.Event) { // the daemon does not store it
+			e.Timestamp = time.Now()
+			source.Add(&e)
+		}
+		return reload.Run(ctx, opts)
+	}
+	err = o.showRemote(ctx, env, g, source, tui.Options{Title: cmp.Or(desired.Config.Path, "daemon"), Keep: keep}, follow)
+	failed, ok := errors.AsType[*cli.Failure](err)
+	if ok && (failed.Code == "unreachable" || failed.Code == "refused") || errors.Is(err, errNotThere) {
 		return false, nil
 	}
 	return !errors.Is(context.Cause(ctx), cli.ErrDaemonGone), err
 }
 
-// showRemote shows the servers of a serve-sse or a daemon that only selects.
-func (o *topOptions) showRemote(ctx context.Context, env *cli.Env, g *cli.Globals, client remote.Client, title string, only func(id string) bool) error {
-	source := &tui.Remote{Client: client, Only: only}
+// showRemote shows the servers of a serve-sse or a daemon.
+func (o *topOptions) showRemote(ctx context.Context, env *cli.Env, g *cli.Globals, source *tui.Remote, screen tui.Options, tasks ...func(context.Context) error) error {
 	if err := source.Refresh(ctx); err != nil {
 		return askFailure(ctx, err)
 	}
-	feed := client.Base.JoinPath("events")
+	feed := source.Client.Base.JoinPath("events")
 	feed.RawQuery = "since=10m"
-	source.Follow = remote.FeedOptions{URL: feed.String(), Header: cli.Bearer(client.Token), Client: client.HTTP}
-	err := o.show(ctx, env, g, tui.Options{Source: source, Title: title, Keep: o.Filter.Keep}, source.Run, source.Poll)
+	source.Follow = remote.FeedOptions{URL: feed.String(), Header: cli.Bearer(source.Client.Token), Client: source.Client.HTTP}
+	screen.Source = source
+	err := o.show(ctx, env, g, screen, append(tasks, source.Run, source.Poll)...)
 	if errors.Is(err, errQuit) {
 		return nil
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/mcptrack/mcptrack/commands/internal/cli"
 	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/daemon/wire"
 	"github.com/mcptrack/mcptrack/core/engine"
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/eventstream"
@@ -79,8 +80,13 @@ func (o *watchOptions) ofDaemon(ctx context.Context, env *cli.Env, g *cli.Global
 	_, unreachable := errors.AsType[*remote.UnreachableError](err)
 	_, status := errors.AsType[*remote.StatusError](err)
 	_, refused := errors.AsType[*remote.FeedRefusedError](err)
+	_, config := errors.AsType[*wire.Refused](err)
 	switch {
 	case ctx.Err() != nil:
+	case config:
+		log.Warn("the daemon refuses the changed config; this process now follows the servers", "err", err)
+		o.since = "" // what is stored was printed
+		return false, nil
 	case errors.Is(err, errOtherLog), errors.Is(err, errNotThere):
 		log.Info("not using the daemon", "err", err)
 		return false, nil
@@ -111,6 +117,8 @@ type daemonWatch struct {
 	// 1, because one signal covers any number of changes; never closed.
 	changed chan struct{}
 
+	printing sync.Mutex // held while the stream prints
+
 	mu     sync.Mutex // guards the fields below
 	cfg    *config.Config
 	events []*event.Event // about the config, to be printed
@@ -135,40 +143,68 @@ func (w *daemonWatch) run(ctx context.Context, follow *reload.Options) error {
 		opts := *follow
 		opts.Current = w.cfg
 		opts.Apply = func(cfg *config.Config) { w.change(func() { w.cfg = cfg }) }
-		opts.Publish = func(e event.Event) { w.change(func() { w.events = append(w.events, &e) }) }
+		opts.Publish = func(e event.Event) {
+			e.Timestamp = time.Now()
+			w.change(func() { w.events = append(w.events, &e) })
+		}
 		reloading.Go(func() { _ = reload.Run(ctx, opts) })
 	}
 	for {
+		named := w.named()
 		feeding, end := context.WithCancelCause(ctx)
 		var watching sync.WaitGroup
 		watching.Go(func() {
-			select {
-			case <-w.changed:
-				end(errConfig)
-			case <-feeding.Done():
+			for {
+				select {
+				case <-w.changed:
+					if err := w.adopt(named); err != nil {
+						end(err)
+						return
+					}
+				case <-feeding.Done():
+					return
+				}
 			}
 		})
-		err := w.feed(feeding)
-		changed := errors.Is(context.Cause(feeding), errConfig)
+		err := w.feed(feeding, named)
+		why := context.Cause(feeding)
 		end(nil)
 		watching.Wait()
-		if err != nil || !changed {
+		switch {
+		case err != nil || ctx.Err() != nil || why == nil:
 			return err
+		case !errors.Is(why, errConfig):
+			return why
 		}
-		w.mu.Lock()
-		cfg, events := w.cfg, w.events
-		w.events = nil
-		w.mu.Unlock()
-		if w.stream.raw == nil { // they have no id, because the daemon does not store them
-			err = w.stream.take(events)
-		}
-		if picked := w.picked(); err == nil && len(picked.Servers) > 0 && w.own(cfg, picked) != "" {
-			err = errNotThere
-		}
+	}
+}
+
+// adopt prints the events about the config. It returns errConfig if the feed does not name all servers
+// of the config, and errNotThere if the daemon does not track all that is followed.
+func (w *daemonWatch) adopt(named []string) error {
+	w.mu.Lock()
+	cfg, events := w.cfg, w.events
+	w.events = nil
+	w.mu.Unlock()
+	if w.stream.raw == nil { // they have no id, because the daemon does not store them
+		w.printing.Lock()
+		err := w.stream.take(events)
+		w.printing.Unlock()
 		if err != nil {
 			return err
 		}
 	}
+	if picked := w.picked(); len(picked.Servers) > 0 && w.own(cfg, picked) != "" {
+		return errNotThere
+	}
+	if now := w.named(); named != nil && (now == nil || !subset(now, named)) {
+		return errConfig
+	}
+	return nil
+}
+
+func subset(some, of []string) bool {
+	return !slices.ContainsFunc(some, func(s string) bool { return !slices.Contains(of, s) })
 }
 
 // change changes the state of the config.
@@ -206,19 +242,29 @@ func (w *daemonWatch) begin(ctx context.Context) error {
 }
 
 // feed prints the events after the last one until ctx ends.
-func (w *daemonWatch) feed(ctx context.Context) error {
-	query := url.Values{"since": {w.last}}
-	if picked := w.picked().Servers; len(picked) <= maxNamed {
-		for _, srv := range picked {
-			query.Add("server", srv.ID)
-		}
-	}
+func (w *daemonWatch) feed(ctx context.Context, named []string) error {
 	feed := w.client.Base.JoinPath("events")
-	feed.RawQuery = query.Encode()
+	feed.RawQuery = url.Values{"since": {w.last}, "server": named}.Encode()
 	return remote.Follow(ctx, remote.FeedOptions{URL: feed.String(), Client: w.client.HTTP, Logger: w.log, MustConnect: true}, func(x eventstream.Event) error {
+		w.printing.Lock()
+		defer w.printing.Unlock()
 		w.last = cmp.Or(x.ID, w.last)
 		return w.stream.takeRemote(w.log, x)
 	})
+}
+
+// named returns the servers that the feed names, or nil if there are too many for a query. It does not
+// name those that are not approved: the daemon accepts no connection for a config that has them.
+func (w *daemonWatch) named() (ids []string) {
+	for _, srv := range w.picked().Servers {
+		if srv.Unapproved == "" || srv.Superseded {
+			ids = append(ids, srv.ID)
+		}
+	}
+	if len(ids) > maxNamed {
+		return nil
+	}
+	return ids
 }
 
 // maxNamed limits the servers that are named in the query of a feed.

@@ -69,6 +69,11 @@ func (a *account) entry(command string, args ...string) string {
 	return marshalPeer(a.T, peerEntry{Command: command, Args: args, Env: map[string]string{peerMark: a.dir}})
 }
 
+// tracked returns a config member: a counted server whose tools are tracked.
+func (a *account) tracked(name string) string {
+	return `"` + name + `": ` + strings.TrimSuffix(a.entry("counted-server", a.counted), "}") + `, "trackTools": true}`
+}
+
 // proc is a running process of an account.
 type proc struct {
 	pid  int

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -20,6 +21,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/mcptrack/mcptrack/core/daemon/wire"
 	"github.com/mcptrack/mcptrack/core/mcpserver"
@@ -223,6 +225,76 @@ func TestAClientThatDoesNotReadDelaysNobody(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-stuck.ended
+}
+
+// A daemon that hangs leaves no client without servers. status and stop name its process.
+func TestADaemonThatHangs(t *testing.T) {
+	t.Parallel()
+	a := newAccount(t)
+	user := a.mustAttach(nil, "counted")
+	pid := a.ofKind("daemon")[0].pid
+	old := time.Now().Add(-time.Hour) // a daemon that has just begun to listen may take longer to answer
+	if err := errors.Join(syscall.Kill(pid, syscall.SIGSTOP), os.Chtimes(a.socket, old, old)); err != nil {
+		t.Fatal(err)
+	}
+	want := fmt.Sprintf("the daemon (pid %d) does not answer; kill -9 %[1]d ends it", pid)
+	var asking sync.WaitGroup
+	for _, command := range []string{"status", "stop"} {
+		asking.Go(func() {
+			if _, err := a.run("daemon", command); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: %v", command, err)
+			}
+		})
+	}
+	asking.Go(func() {
+		g, err := a.attach(nil, "counted")
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		if _, err := g.call("tick", "hung"); err != nil {
+			t.Error(err)
+		}
+		if problems := g.end(); len(problems) > 0 || !strings.Contains(g.stderr.String(), want+"; the servers are started for this client alone") {
+			t.Errorf("%q: %s", problems, g.stderr.String())
+		}
+	})
+	asking.Wait()
+	if err := syscall.Kill(pid, syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	a.must(user, "tick", "awake")
+	a.closes(user)
+}
+
+// watch continues over the daemon while the config has an entry that is not approved, and follows the
+// server once it is.
+func TestWatchOverADaemonWaitsForApproval(t *testing.T) {
+	t.Parallel()
+	a := newAccount(t)
+	a.env = slices.DeleteFunc(a.env, func(v string) bool { return strings.HasPrefix(v, "MCPTRACK_TRUST=") })
+	save(t, a.config, config(a.tracked("counted")))
+	a.mustRun("trust", "--yes")
+	g := a.mustAttach(nil)
+	watch := exec.Command("mcptrack", "watch", "-v")
+	watch.Dir, watch.Env = a.dir, a.env
+	var out written
+	watch.Stdout, watch.Stderr = &out, &out
+	if err := watch.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = watch.Process.Kill() }()
+	says := func(what string) { waitFor(t, what, func() bool { return strings.Contains(out.String(), what) }) }
+	says("counted  following ")
+	save(t, a.config, config(a.tracked("counted"), a.tracked("added")))
+	says("config reloaded: 1 added")
+	a.mustRun("trust", "--yes")
+	says("added  following ")
+	_ = watch.Process.Signal(os.Interrupt)
+	if err := watch.Wait(); err != nil || !strings.Contains(out.String(), "using the daemon") || strings.Contains(out.String(), "this process now follows") || strings.Contains(out.String(), "0001-") {
+		t.Errorf("%v:\n%s", err, out.String())
+	}
+	a.closes(g)
 }
 
 // The log of the daemon says why it crashed.

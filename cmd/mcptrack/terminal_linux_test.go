@@ -157,15 +157,20 @@ func (p tmuxPane) until(part string) string {
 
 func (p tmuxPane) press(keys ...string) { p.run(append([]string{"send-keys"}, keys...)...) }
 
-// TestTop uses top in a real terminal. Afterwards the screen is restored.
-func TestTop(t *testing.T) {
-	t.Parallel()
+func needsTmux(t *testing.T) {
+	t.Helper()
 	if _, err := exec.LookPath("tmux"); err != nil {
 		if os.Getenv("CI") == "true" {
 			t.Fatal("tmux is not installed; scripts/check.sh installs it")
 		}
 		t.Skip("tmux is not installed; scripts/check.sh installs it")
 	}
+}
+
+// TestTop uses top in a real terminal. Afterwards the screen is restored.
+func TestTop(t *testing.T) {
+	t.Parallel()
+	needsTmux(t)
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -201,4 +206,37 @@ func TestTop(t *testing.T) {
 			}
 		})
 	}
+}
+
+// top shows the servers of a daemon, also those that are added to the config, and why the config is
+// rejected. When the daemon has ended, top follows the servers itself.
+func TestTopOverADaemon(t *testing.T) {
+	t.Parallel()
+	needsTmux(t)
+	a := newAccount(t)
+	untracked := `"untracked": ` + a.entry("counted-server", a.counted)
+	save(t, a.config, config(a.tracked("counted"), untracked))
+	g := a.mustAttach(nil)
+	p := tmuxPane{t, filepath.Join(t.TempDir(), "tmux")}
+	p.run(append(append([]string{"new-session", "-d", "-x", "120", "-y", "30", "env", "-i", "-C", a.dir}, a.env...),
+		"TERM=screen", "sh", "-c", "mcptrack top; echo left $?; cat")...)
+	defer p.run("kill-server")
+	p.until("1 of 1 ready")
+	save(t, a.config, config(a.tracked("counted"), untracked, a.tracked("added")))
+	p.until("config reloaded: 1 added")
+	p.until("2 of 2 ready")
+	save(t, a.config, "{")
+	if screen := p.until("config rejected"); strings.Contains(screen, "untracked") || strings.Contains(screen, "r reconnect") {
+		t.Errorf("the servers are not those of the config, or not the daemon's:\n%s", screen)
+	}
+	save(t, a.config, config(a.tracked("added")))
+	p.until("1 of 1 ready")
+	a.closes(g)
+	if _, err := a.run("daemon", "stop"); err != nil {
+		t.Error(err)
+	}
+	p.until("r reconnect") // only of own servers
+	p.until("1 of 1 ready")
+	p.press("q")
+	p.until("left 0")
 }

@@ -508,6 +508,33 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
+// Without the record of what connect changed, disconnect names the backup.
+func TestRecordIsMissing(t *testing.T) {
+	m := newMachine(t)
+	files := hostFiles()
+	path := m.file(files["cursor"].file)
+	m.put(t, path, files["cursor"].text)
+	m.put(t, m.file(files["zed"].file), files["zed"].text)
+	m.run(t, 0, "connect cursor --only github --yes")
+	connected := text(t, path)
+	if err := os.RemoveAll(m.env.StateDir("connect")); err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range []string{"disconnect", "disconnect cursor --json", "disconnect --dry-run"} {
+		if out := m.run(t, 1, line); !strings.Contains(out, "copy the entry from "+path+".mcptrack-backup") || strings.Contains(out, "zed") {
+			t.Errorf("%s: %s", line, out)
+		}
+	}
+	if text(t, path) != connected {
+		t.Error("the file was changed")
+	}
+	m.run(t, 0, "disconnect zed")
+	m.put(t, path, files["cursor"].text)
+	if out := m.run(t, 0, "disconnect"); !strings.Contains(out, "nothing is connected here") {
+		t.Error(out)
+	}
+}
+
 // An entry in a list is found by its name, although others were added before it.
 func TestList(t *testing.T) {
 	m := newMachine(t)
@@ -602,6 +629,15 @@ func TestHTTP(t *testing.T) {
 	}
 	if out := m.run(t, 0, "connect --http --only github"); strings.Count(out, "already connected") != 9 {
 		t.Error(out)
+	}
+	at := fmt.Sprintf(`{"url": "http://127.0.0.1:8726", "tokenFile": %q}`, token)
+	for file, now := range map[string]string{m.env.StateDir("daemon", "http.json"): at, token: strings.Repeat("x", 32) + "\n"} {
+		was := text(t, file)
+		m.put(t, file, now)
+		if out := m.run(t, 0, "connect --http --only github"); strings.Count(out, "it is connected to another port or with another token") != 9 {
+			t.Errorf("%s: %s", file, out)
+		}
+		m.put(t, file, was)
 	}
 	m.run(t, 0, "disconnect")
 }

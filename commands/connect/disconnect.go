@@ -100,6 +100,12 @@ func runDisconnect(env *cli.Env, g *cli.Globals, opts options) error {
 			r.Restart = append(r.Restart, h.Title)
 		}
 	}
+	for _, f := range unrecorded(read, opts.hosts, records) {
+		r.Files = append(r.Files, f)
+		for _, sv := range f.Servers {
+			left = append(left, sv.Name)
+		}
+	}
 	switch {
 	case len(r.Files) > 0:
 		err = r.print(env, g)
@@ -116,6 +122,32 @@ func runDisconnect(env *cli.Env, g *cli.Globals, opts options) error {
 			Hint: "FILE" + backupSuffix + " has the original of each file"}
 	}
 	return err
+}
+
+// unrecorded returns the files of hosts that connect has changed, of which no record exists, such as
+// after the state folder was removed: only a backup lies beside.
+func unrecorded(opts config.Options, hosts []string, records []record) (files []fileReport) {
+	for _, h := range config.HostFiles(opts, hosts...) {
+		backup := h.Path + backupSuffix
+		if _, err := os.Lstat(backup); err != nil || slices.ContainsFunc(records, func(r record) bool { return r.File == h.Path }) {
+			continue
+		}
+		text, err := read(h.Path)
+		if err != nil {
+			continue
+		}
+		cfg, originals, _ := config.Originals(text, h.Path, opts)
+		f := fileReport{Host: h.Host.Name, File: h.Path}
+		for _, o := range originals {
+			if srv, ok := cfg.Server(o.ID); ok && attached(srv) {
+				f.Servers = append(f.Servers, server{Name: o.ID, Reason: "the record of its original is missing; copy the entry from " + backup})
+			}
+		}
+		if len(f.Servers) > 0 {
+			files = append(files, f)
+		}
+	}
+	return files
 }
 
 // here reports whether a record is of one of the user's own files or of a file in this folder.

@@ -18,6 +18,14 @@ import (
 // An endpoint is an HTTP endpoint of the daemon.
 type endpoint struct{ url, token string }
 
+// serves reports whether an entry names the endpoint and has its token.
+func (at endpoint) serves(srv config.Server) bool {
+	header := srv.Headers["Authorization"]
+	return strings.HasPrefix(srv.URL.Reveal(), at.url+daemon.MCPPath) && header.Reveal() == at.authorization()
+}
+
+func (at endpoint) authorization() string { return "Bearer " + at.token }
+
 // program returns the members of an entry with which a host starts a program. It has the form that
 // the host uses, and passes on the variables to which the original entry refers: some hosts give
 // programs only the variables that the entry names.
@@ -81,7 +89,7 @@ func program(host string, o *config.Original, command string, args []string, pro
 // remote returns the members of an entry with which a host connects to an HTTP endpoint, or nil if
 // the host's config cannot contain one.
 func remote(host string, o *config.Original, at endpoint) []edit.Member {
-	headers := []edit.Member{{Name: "Authorization", Value: "Bearer " + at.token}}
+	headers := []edit.Member{{Name: "Authorization", Value: at.authorization()}}
 	key, kind, in := "url", "", "headers"
 	switch host {
 	case "claude-desktop":

@@ -165,7 +165,7 @@ func mayHaveToken(plan *plan) error {
 	case plan.project:
 		return errors.New("a token does not belong in the file of a project; omit --http")
 	case runtime.GOOS != "windows" && info.Mode().Perm()&0o077 != 0:
-		return fmt.Errorf("other users may read it, and --http writes a token; run chmod 600 %s", printable.Shell(plan.path))
+		return fmt.Errorf("other users may read the file, and --http writes a token; run chmod 600 %s", printable.Shell(plan.path))
 	}
 	return nil
 }
@@ -195,6 +195,8 @@ func (p *planner) leave(cfg *config.Config, o *config.Original) string {
 	}
 	key := o.Unsupported()
 	switch {
+	case p.http != nil && attached(srv) && !srv.Attaches() && !p.http.serves(srv):
+		return "it is connected to another port or with another token; run mcptrack disconnect first"
 	case attached(srv):
 		return "already connected"
 	case srv.Runs("gateway") || srv.Runs("vault"):

@@ -498,8 +498,17 @@ func ask(ctx context.Context, env *cli.Env, purpose wire.Purpose) (net.Conn, wir
 		return nil, answer, &cli.Failure{Exit: cli.ExitFailed, Code: "not_running", Err: errors.New("no daemon is running"),
 			Hint: "mcptrack attach starts one when it is needed; mcptrack daemon runs it in the foreground"}
 	}
+	if h, ok := errors.AsType[*wire.Hung](err); ok {
+		return nil, answer, hung(h)
+	}
 	return conn, answer, err
 }
+
+func hung(err *wire.Hung) error { return &cli.Failure{Exit: cli.ExitFailed, Code: "hung", Err: err} }
+
+// statusTime limits how long the daemon may take to send its status. It reads the memory of all
+// processes first.
+const statusTime = 20 * time.Second
 
 func newStatus(env *cli.Env, g *cli.Globals) *cobra.Command {
 	return &cobra.Command{
@@ -508,18 +517,24 @@ func newStatus(env *cli.Env, g *cli.Globals) *cobra.Command {
 		Long: `Shows the running daemon: its process id, its clients, and each server with its
 state, process, clients and memory. A server that no client needs is asleep.
 
-Exit codes: 0 done; 1 no daemon is running.`,
+Exit codes: 0 done; 1 no daemon is running, or it does not answer.`,
 		Example: `  mcptrack daemon status
   mcptrack daemon status --json | jq '.servers[] | {id, memoryBytes}'`,
 		Args: cli.Args(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			conn, _, err := ask(cmd.Context(), env, wire.Status)
+			ctx, cancel := context.WithTimeout(cmd.Context(), statusTime)
+			defer cancel()
+			conn, answer, err := ask(ctx, env, wire.Status)
 			if err != nil {
 				return err
 			}
 			defer func() { _ = conn.Close() }()
+			defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
 			var st daemon.Status
 			if err := json.NewDecoder(io.LimitReader(conn, 64<<20)).Decode(&st); err != nil {
+				if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+					return hung(&wire.Hung{PID: answer.PID})
+				}
 				return fmt.Errorf("the daemon sent no status: %w", err)
 			}
 			return writeStatus(env, g, st)
@@ -567,8 +582,7 @@ func newStop(env *cli.Env, _ *cli.Globals) *cobra.Command {
 		Use:   "stop",
 		Short: "Stop the daemon and its servers",
 		Long: `Stops the running daemon: it answers the requests in flight, for at most 3 seconds,
-stops its servers and ends. Clients that are still connected start another daemon with
-their next request.
+stops its servers and ends. Clients that are still connected start another daemon.
 
 Exit codes: 0 stopped; 1 no daemon is running, or it did not end.`,
 		Example: `  mcptrack daemon stop
@@ -585,7 +599,8 @@ Exit codes: 0 stopped; 1 no daemon is running, or it did not end.`,
 			defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
 			_, _ = io.Copy(io.Discard, conn) // the daemon closes the connection when it has ended
 			if ctx.Err() != nil {
-				return &cli.Failure{Exit: cli.ExitFailed, Code: "running", Err: fmt.Errorf("the daemon (pid %d) has not ended yet", answer.PID)}
+				return &cli.Failure{Exit: cli.ExitFailed, Code: "running", Err: fmt.Errorf("the daemon (pid %d) has not ended yet", answer.PID),
+					Hint: fmt.Sprintf("%s %d ends it", wire.KillCommand, answer.PID)}
 			}
 			fmt.Fprintf(env.Err, "the daemon (pid %d) was stopped\n", answer.PID)
 			return nil

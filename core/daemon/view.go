@@ -72,6 +72,14 @@ func (v *View) Demand(server string) (release func()) {
 	return func() {}
 }
 
+// Follow keeps servers, given their ids in the view's config, connected until release is called; without
+// ids, it keeps all. Servers that the config gets later are not among them.
+func (v *View) Follow(servers []string) (release func()) {
+	return v.hold(func(srv *config.Server) bool {
+		return len(servers) == 0 || slices.Contains(servers, ExportedID(srv.ID))
+	})
+}
+
 // TrackedID returns the id in the tracker of a server, given its id in the view's config. It returns
 // "" if the view has no such server.
 func (v *View) TrackedID(server string) string {

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -21,7 +20,6 @@ import (
 // and it asks nothing if that is "" or "sleep" (for 10 s). Clients with sampling see one more tool.
 type asking struct {
 	refuse func(capabilities string) bool // reports whether a connection ends instead of answering tools/list; nil: never
-	most   int                            // number of connections that are accepted; 0: any
 	mu     sync.Mutex
 	conns  []*askingConn
 }
@@ -45,10 +43,6 @@ func (a *asking) Dial(ctx context.Context, srv config.Server, opts session.Optio
 	fromClient, w := io.Pipe()
 	c := &askingConn{refuse: a.refuse, in: bufio.NewReader(fromClient), out: toClient, asked: map[int]chan json.RawMessage{}}
 	a.mu.Lock()
-	if a.most > 0 && len(a.conns) >= a.most {
-		a.mu.Unlock()
-		return nil, errors.New("the server is running already")
-	}
 	a.conns = append(a.conns, c)
 	a.mu.Unlock()
 	go c.run()

@@ -36,11 +36,11 @@ const (
 // servers, in which those capabilities are declared. The gateways of one tracker use it together.
 //
 // What a server asks is sent to the client whose request is in progress in the session. If there are
-// several, the server waits until one is left, or is refused if one of them was cancelled. A server that asks for anything other than roots is
-// used by one client from then on: it asks again, and clients cannot be told apart by what it sends.
-// Other clients then have sessions of their own. So that the first question of a tool is clear, a
-// tool that has not been called yet is called while no other client has a call in progress, unless
-// that would take longer than 2 s.
+// several, the server waits until one is left; if one of them was cancelled, it receives an error. A
+// server that asks for anything other than roots is used by one client from then on, because it will
+// ask again, and nothing in what it sends tells clients apart. Other clients then have sessions of
+// their own. So that the first question of a tool is clear, a tool that has not been called yet is
+// called while no other client has a call in progress, unless that would take longer than 2 s.
 //
 // A server that asks for roots is shared by the clients whose roots are equal.
 //
@@ -49,6 +49,7 @@ type Callers struct {
 	mu      sync.Mutex
 	servers map[string]*sharedServer // by id in the tracker
 	clients map[*mcpserver.Client]*caller
+	nobody  *caller       // stands for the clients that cannot be asked
 	changed chan struct{} // closed and replaced when a request ends, or a client comes or leaves
 }
 
@@ -67,7 +68,6 @@ type sharedServer struct {
 type flight struct {
 	of    *caller
 	via   *mcpserver.Request
-	guest bool      // the client may not be asked in this session, see lend
 	tool  string    // the tool that it calls, if that is not proven
 	alone bool      // requests of other clients wait for it, because of its tool
 	late  time.Time // when to forget the request, if it was cancelled
@@ -75,16 +75,16 @@ type flight struct {
 
 // caller is a connected legacy client.
 type caller struct {
-	client       *mcpserver.Client // nil if it cannot be asked
-	base         *base             // of its gateway
-	capabilities json.RawMessage   // see Shareable
-	changes      int               // of its roots
-	roots        json.RawMessage   // nil if the client was not asked since the last change
+	client       *mcpserver.Client
+	base         *base           // of its gateway
+	capabilities json.RawMessage // see Shareable
+	changes      int             // of its roots
+	roots        json.RawMessage // nil if the client was not asked since the last change
 }
 
 // NewCallers returns a Callers without servers.
 func NewCallers() *Callers {
-	return &Callers{servers: map[string]*sharedServer{}, clients: map[*mcpserver.Client]*caller{}, changed: make(chan struct{})}
+	return &Callers{servers: map[string]*sharedServer{}, clients: map[*mcpserver.Client]*caller{}, nobody: &caller{}, changed: make(chan struct{})}
 }
 
 // Shareable returns the capabilities that a session must declare so that a legacy client with the
@@ -217,38 +217,38 @@ func (c *Callers) enter(ctx context.Context, server string, r *mcpserver.Request
 	}
 }
 
-var errOtherRoots = errors.New("cannot open a separate session for this client, and the server has been told the roots of another client")
+var errOtherRoots = errors.New("cannot open a separate session for this client, and its roots are not those that the server was told")
 
-// lend begins a request in the session that the clients of a server share, for a client that does not
-// share it: a client that cannot be asked, or one for which no other session can be opened. leave must
-// be called when the request has ended, with whether the server has answered it. The server may not
-// ask anything but roots because of it.
-func (c *Callers) lend(ctx context.Context, server string, r *mcpserver.Request, modern bool) (leave func(answered bool), err error) {
-	if c == nil || modern {
+// intrude begins a request in the session of a server although enter refused it: no session of its
+// own could be opened, or its client cannot be asked at all. Nobody is asked because of such a request
+// instead. It fails if the server was told the roots of another client. For leave, see enter.
+func (c *Callers) intrude(ctx context.Context, server string, r *mcpserver.Request) (leave func(answered bool), err error) {
+	if c == nil {
 		return func(bool) {}, nil
 	}
-	f := &flight{via: r, guest: true}
 	for {
 		c.mu.Lock()
-		k, s := c.clients[r.Client], c.servers[server]
-		if k == nil || !canAnswer(k.capabilities, mcp.MethodListRoots) {
-			k = &caller{}
+		s, f := c.servers[server], &flight{via: r, of: c.clients[r.Client]}
+		if s == nil {
+			c.mu.Unlock()
+			return func(bool) {}, nil
 		}
-		f.of = k
-		known := s == nil || s.roots == nil || k.client == nil
-		fits := known || bytes.Equal(k.roots, s.roots)
-		if s != nil && fits {
+		if f.of == nil || !bytes.Equal(f.of.capabilities, s.capabilities) {
+			f.of = c.nobody
+		}
+		mayDiffer := f.of != c.nobody && s.roots != nil && canAnswer(s.capabilities, mcp.MethodListRoots)
+		unknown, differ := mayDiffer && f.of.roots == nil, mayDiffer && !bytes.Equal(f.of.roots, s.roots)
+		if !differ {
 			s.flights = append(s.flights, f)
 		}
-		unknown := k.roots == nil
 		c.mu.Unlock()
 		switch {
-		case fits:
+		case !differ:
 			return func(answered bool) { c.end(server, f, answered) }, nil
 		case !unknown:
 			return nil, errOtherRoots
 		}
-		if _, err := c.rootsOf(ctx, k, r); err != nil {
+		if _, err := c.rootsOf(ctx, f.of, r); err != nil {
 			return nil, err
 		}
 	}
@@ -337,7 +337,9 @@ func (c *Callers) end(server string, f *flight, answered bool) {
 			s.proven[f.tool] = true
 		}
 	default:
+		s.flights = slices.DeleteFunc(s.flights, func(other *flight) bool { return other == f || other.of == f.of && !other.late.IsZero() })
 		f.late = time.Now().Add(maxLate)
+		s.flights = append(s.flights, f)
 	}
 	c.signal()
 }
@@ -358,8 +360,8 @@ func (c *Callers) request(ctx context.Context, server, method string, params jso
 			}
 		case slices.ContainsFunc(asked, func(f *flight) bool { return !f.late.IsZero() }):
 			return nil, &session.RPCError{Code: mcp.CodeInternal, Message: "the client has cancelled its request"}
-		case len(asked) > 0 && !slices.ContainsFunc(asked, func(f *flight) bool { return !f.guest }):
-			return nil, &session.RPCError{Code: mcp.CodeInternal, Message: "the client whose request is in progress cannot be asked in this session"}
+		case len(asked) == 1 && asked[0].of == c.nobody:
+			return nil, notFound()
 		case len(asked) == 1:
 			return forwardRequest(ctx, asked[0].of.client, asked[0].via, method, params)
 		}
@@ -389,7 +391,7 @@ func (c *Callers) asked(server, method string) (asked []*flight, changed <-chan 
 	}
 	roots := method == mcp.MethodListRoots
 	add := func(f *flight) {
-		i := slices.IndexFunc(asked, func(other *flight) bool { return other.of == f.of && other.guest == f.guest })
+		i := slices.IndexFunc(asked, func(other *flight) bool { return other.of == f.of })
 		switch {
 		case i < 0:
 			asked = append(asked, f)
@@ -398,34 +400,34 @@ func (c *Callers) asked(server, method string) (asked []*flight, changed <-chan 
 		}
 	}
 	for _, f := range s.inFlight() {
-		if !roots || f.late.IsZero() && f.of.client != nil {
+		if f.late.IsZero() || !roots {
 			add(f)
 		}
+	}
+	if len(asked) == 0 && s.owner != nil && !roots {
+		add(&flight{of: s.owner})
 	}
 	if len(asked) == 0 {
 		for k := range s.users {
 			add(&flight{of: k})
 		}
 	}
-	for _, k := range c.clients {
-		if _, has := k.base.entry(server); has && len(s.users) == 0 && bytes.Equal(k.capabilities, s.capabilities) && (len(asked) == 0 || !roots) {
-			add(&flight{of: k}) // the session has just begun
+	if len(asked) == 0 { // the session has just begun
+		for _, k := range c.clients {
+			if _, has := k.base.entry(server); has && bytes.Equal(k.capabilities, s.capabilities) && (len(asked) == 0 || !roots) {
+				add(&flight{of: k})
+			}
 		}
 	}
-	if s.owner != nil && !roots {
-		asked = slices.DeleteFunc(asked, func(f *flight) bool { return f.of != s.owner && !f.guest })
-		if len(asked) == 0 {
-			add(&flight{of: s.owner})
-		}
+	if roots || len(asked) == 0 || len(asked) == 1 && asked[0].of == c.nobody {
+		return asked, c.changed, nil
 	}
-	if !roots && len(asked) > 0 {
-		if !s.asks {
-			s.asks = true
-			c.signal() // calls that wait to be alone need sessions of their own
-		}
-		if len(asked) == 1 && asked[0].late.IsZero() && !asked[0].guest {
-			s.owner = asked[0].of
-		}
+	if !s.asks {
+		s.asks = true
+		c.signal() // calls that wait to be alone need sessions of their own
+	}
+	if len(asked) == 1 && asked[0].late.IsZero() && s.owner == nil {
+		s.owner = asked[0].of
 	}
 	return asked, c.changed, nil
 }
@@ -435,6 +437,13 @@ func (c *Callers) asked(server, method string) (asked []*flight, changed <-chan 
 func (c *Callers) commonRoots(ctx context.Context, server string, of []*flight) (json.RawMessage, error) {
 	var common json.RawMessage
 	for i, f := range of {
+		if f.of == c.nobody {
+			if len(of) == 1 {
+				c.tell(server, json.RawMessage(noRoots))
+				return nil, notFound()
+			}
+			return nil, nil
+		}
 		roots, err := c.rootsOf(ctx, f.of, f.via)
 		if err != nil && len(of) == 1 {
 			return nil, err
@@ -460,7 +469,7 @@ func (c *Callers) tell(server string, roots json.RawMessage) {
 	}
 }
 
-// noRoots is what a server was told if the roots of its clients differ. No client has these roots.
+// noRoots is what a server was told that received an error instead of roots. No client has these roots.
 const noRoots = "-"
 
 // rootsOf returns the roots of a client, which is asked for them once, and again after a change.

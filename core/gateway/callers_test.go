@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/session"
 	"github.com/mcptrack/mcptrack/core/session/sessiontest"
 )
@@ -18,11 +20,14 @@ import (
 const askable = `{"elicitation":{},"roots":{"listChanged":true},"sampling":{}}`
 
 // together runs a test with a legacy server whose session is shared by clients that declare askable.
-func together(t *testing.T, test func(a *asking, w *fixture)) {
+func together(t *testing.T, test func(a *asking, w *fixture)) { t.Helper(); togetherWith(t, nil, test) }
+
+// togetherWith is like together, with dial for the sessions of single clients.
+func togetherWith(t *testing.T, dial session.DialFunc, test func(a *asking, w *fixture)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		a, w := &asking{}, newFixture(t)
-		w.dial = a.Dial
+		w.dial, w.opts.Dial = a.Dial, dial
 		w.opts.Callers, w.opts.Capabilities = NewCallers(), Shareable(json.RawMessage(askable))
 		w.opts.Callers.Serve(map[string]json.RawMessage{"docs": w.opts.Capabilities})
 		w.start(sessiontest.Entry("docs"))
@@ -185,13 +190,11 @@ func TestCallersWithTheSameRootsShare(t *testing.T) {
 // clients differ, is not used by them.
 func TestCallersWhoseRootsWereNotTold(t *testing.T) {
 	together(t, func(a *asking, w *fixture) {
-		ann, bob, plain := w.person("ann", "file:///a"), w.person("bob", "file:///b"), w.client(session.EraLegacy)
+		ann, bob := w.person("ann", "file:///a"), w.person("bob", "file:///b")
 		ann.calls("")
 		bob.calls("")
-		if got, err := ask(w.Context(), plain, "roots/list", "{}", ""); strings.Contains(got, "file:") {
-			w.Errorf("%s, %v", got, err)
-		}
-		w.advance(time.Second)
+		a.conns[0].send(`{"jsonrpc":"2.0","id":77,"method":"roots/list"}`)
+		w.advance(maxUnclear + time.Second)
 		for _, p := range []*person{ann, bob, ann} {
 			if got := p.calls("roots/list"); !strings.Contains(got, p.roots+`"`) {
 				w.Errorf("%s: %s", p.name, got)
@@ -266,53 +269,22 @@ func TestCallersWhileTheSessionIsLost(t *testing.T) {
 	})
 }
 
-// A client that cannot be asked uses the session of others, who are not asked for its calls. The same
-// holds for a client for which the server cannot be started again, if their roots are equal.
-func TestCallersAreNotAskedForGuests(t *testing.T) {
-	together(t, func(a *asking, w *fixture) {
-		a.most = 1
-		ann := w.person("ann", "file:///a")
-		if got := ann.calls("sampling/createMessage"); !by("ann", got) {
+// A client for which the server cannot be started again does not use what it keeps for other roots.
+func TestCallersWithOtherRootsDoNotIntrude(t *testing.T) {
+	fails := func(context.Context, config.Server, session.Options) (*session.Session, error) {
+		return nil, errors.New("only one instance can run")
+	}
+	togetherWith(t, fails, func(a *asking, w *fixture) {
+		ann, bob, cat := w.person("ann", "file:///a"), w.person("bob", "file:///a"), w.person("cat", "file:///c")
+		for _, method := range []string{"sampling/createMessage", "roots/list"} {
+			ann.calls(method)
+		}
+		if got := bob.calls("sampling/createMessage"); !by("bob", got) {
 			w.Error(got)
 		}
-		plain := w.client(session.EraLegacy)
-		quick := func(who string, s *session.Session) {
-			w.Helper()
-			began := time.Now()
-			got, err := ask(w.Context(), s, "sampling/createMessage", "{}", "")
-			if err != nil || !strings.Contains(got, "cannot be asked") || time.Since(began) > time.Second {
-				w.Errorf("%s: %s, %v, after %s", who, got, err, time.Since(began))
-			}
-		}
-		quick("plain", plain)
-		if got := ann.calls("roots/list"); !strings.Contains(got, "file:///a") {
+		if got := cat.calls("roots/list"); !strings.Contains(got, "its roots are not") {
 			w.Error(got)
 		}
-		bob, cat, dan := w.person("bob", "file:///a"), w.person("cat", "file:///c"), w.person("dan", "file:///a")
-		quick("bob", bob.Session)
-		if got := cat.calls("roots/list"); !strings.Contains(got, "the roots of another client") {
-			w.Errorf("cat: %s", got)
-		}
-		if _, err := dan.Do(w.Context(), session.Request{Method: "logging/setLevel", Params: map[string]json.RawMessage{"level": json.RawMessage(`"debug"`)}}); err != nil {
-			w.Error(err)
-		}
-		quick("dan", dan.Session)
-		for _, p := range []*person{ann, bob, cat, dan} {
-			want := 1 // its roots
-			if p == ann {
-				want = 2
-			}
-			if len(p.asked) != want {
-				w.Errorf("%s was asked %q", p.name, p.asked)
-			}
-		}
-		var all sync.WaitGroup
-		all.Go(func() { _, _ = ask(w.Context(), plain, "sleep", "{}", "") })
-		synctest.Wait()
-		if got := ann.calls("sampling/createMessage"); !by("ann", got) { // once plain has its answer
-			w.Error(got)
-		}
-		all.Wait()
 		w.wantSessions(a, 1)
 	})
 }
@@ -435,6 +407,102 @@ func TestCallersDoNotWaitForAnswers(t *testing.T) {
 			})
 		}
 		all.Wait()
+	})
+}
+
+// The end of an elicitation is announced to the client that was asked, although none of its calls is in
+// progress.
+func TestCallersHearOfTheirElicitations(t *testing.T) {
+	together(t, func(a *asking, w *fixture) {
+		ann, bob := w.person("ann", ""), w.person("bob", "")
+		bob.calls("")
+		if got := ann.calls("elicitation/create"); !by("ann", got) {
+			w.Error(got)
+		}
+		ann.notes.take()
+		bob.notes.take()
+		a.conns[0].send(`{"jsonrpc":"2.0","method":"notifications/elicitation/complete","params":{"elicitationId":"e1"}}`)
+		a.conns[0].send(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"nobody called"}}`)
+		synctest.Wait()
+		if heard, other := ann.notes.take(), bob.notes.take(); len(heard) != 1 || !strings.Contains(heard[0], "e1") || len(other) != 0 {
+			w.Errorf("ann heard %q, bob %q", heard, other)
+		}
+	})
+}
+
+// A new session with the server has not been told any roots.
+func TestCallersAfterAReconnect(t *testing.T) {
+	together(t, func(a *asking, w *fixture) {
+		ann := w.person("ann", "file:///a")
+		ann.calls("roots/list")
+		_ = ann.Close()
+		_ = a.conns[0].out.Close()
+		w.advance(time.Minute)
+		cat := w.person("cat", "file:///c")
+		if got := cat.calls("roots/list"); !strings.Contains(got, "file:///c") {
+			w.Error(got)
+		}
+		w.wantSessions(a, 2)
+	})
+}
+
+// A client that sets a log level has a session of its own.
+func TestCallersWithALogLevel(t *testing.T) {
+	together(t, func(a *asking, w *fixture) {
+		ann := w.person("ann", "")
+		if _, err := ann.Do(w.Context(), session.Request{Method: "logging/setLevel", Params: map[string]json.RawMessage{"level": json.RawMessage(`"error"`)}}); err != nil {
+			w.Fatal(err)
+		}
+		ann.calls("")
+		w.wantSessions(a, 2)
+		if a.conns[0].level != "" || a.conns[1].level != "error" {
+			w.Errorf("levels %q and %q", a.conns[0].level, a.conns[1].level)
+		}
+	})
+}
+
+// Nobody is asked for the call of a client that cannot be asked.
+func TestCallersAreNotAskedForOthers(t *testing.T) {
+	together(t, func(a *asking, w *fixture) {
+		ann := w.person("ann", "file:///a")
+		ann.calls("")
+		plain := map[string]*session.Session{"legacy": w.client(session.EraLegacy), "modern": w.client(session.EraModern)}
+		for _, method := range []string{"sampling/createMessage", "roots/list"} {
+			for era, c := range plain {
+				if got, err := ask(w.Context(), c, method, "{}", ""); err != nil || !strings.Contains(got, "-32601") {
+					w.Errorf("%s, %s: %s, %v", era, method, got, err)
+				}
+			}
+		}
+		if len(ann.asked) > 0 {
+			w.Errorf("ann was asked %q", ann.asked)
+		}
+		w.wantSessions(a, 1)
+	})
+}
+
+// Clients whose own sessions cannot be opened use the shared one, and are asked for their calls only.
+func TestCallersWithoutSessionsOfTheirOwn(t *testing.T) {
+	fails := func(context.Context, config.Server, session.Options) (*session.Session, error) {
+		return nil, errors.New("only one instance can run")
+	}
+	togetherWith(t, fails, func(a *asking, w *fixture) {
+		ann, bob := w.person("ann", ""), w.person("bob", "")
+		for _, p := range []*person{ann, bob, ann, bob} {
+			if got := p.calls("sampling/createMessage"); !by(p.name, got) {
+				w.Errorf("%s: %s", p.name, got)
+			}
+		}
+		var all sync.WaitGroup
+		all.Go(func() { ann.calls("sleep") })
+		synctest.Wait()
+		all.Go(func() {
+			if got := bob.calls("sampling/createMessage"); !by("bob", got) {
+				w.Error(got)
+			}
+		})
+		all.Wait()
+		w.wantSessions(a, 1)
 	})
 }
 

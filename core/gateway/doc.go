@@ -42,6 +42,8 @@
 //     its own sessions with legacy servers, from its first request until it disconnects: at most 64
 //     per server and 256 in total. If no session can be opened, the client uses the shared session,
 //     in which servers cannot send requests to clients.
+//   - With [Options.Callers], clients that declare the same instead use the tracker's session, in which
+//     it is declared, for as long as it is clear which of them each request from the server is for.
 //   - A server that supports both protocol eras serves each client in the client's era, regardless
 //     of the era in which it is tracked: legacy clients that can be asked for input use their own
 //     sessions, and modern clients share one session.

@@ -57,7 +57,10 @@ func (w *fixture) start(entries ...config.Server) {
 	w.Helper()
 	opts := tracker.Options{Dial: w.Dial, AllLists: true}
 	if w.dial != nil {
-		opts.Dial, w.opts.Dial = w.dial, w.dial
+		opts.Dial = w.dial
+		if w.opts.Dial == nil {
+			w.opts.Dial = w.dial
+		}
 	}
 	if w.opts.Callers != nil {
 		opts.ClientSide = w.opts.Callers.ClientSide

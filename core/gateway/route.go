@@ -125,7 +125,7 @@ func (rt *route) try(ctx context.Context, q session.Request) (raw json.RawMessag
 		return rt.used.do(ctx, rt.r, q)
 	}
 	if !rt.shares {
-		leave, err := rt.g.opts.Callers.lend(ctx, rt.server, rt.r, rt.state().modern)
+		leave, err := rt.g.opts.Callers.intrude(ctx, rt.server, rt.r)
 		if err != nil {
 			return nil, err
 		}

@@ -25,7 +25,8 @@ type demands struct {
 type demand struct {
 	users   int
 	keepers int
-	ended   time.Time     // when users or keepers last became 0; zero if nobody has needed the server yet
+	ended   time.Time     // when users last became 0; zero if nobody has needed the server yet
+	left    time.Time     // when keepers last became 0; zero if nobody has needed the server before
 	retired bool          // the worker ends the session with the server, and has not yet published this
 	changed chan struct{} // closed and replaced when users or keepers becomes 0 or 1; closed when the demand is deleted
 }
@@ -52,8 +53,11 @@ func (d *demands) count(server string, users, keepers int) {
 	if hadUsers == (of.users > 0) && hadKeepers == (of.keepers > 0) {
 		return
 	}
-	if hadUsers && of.users == 0 || hadKeepers && of.keepers == 0 && !of.ended.IsZero() {
+	if hadUsers && of.users == 0 {
 		of.ended = time.Now()
+	}
+	if hadKeepers && of.keepers == 0 && !of.ended.IsZero() {
+		of.left = time.Now()
 	}
 	close(of.changed)
 	of.changed = make(chan struct{})
@@ -68,7 +72,19 @@ func (d *demands) until(server string, idle time.Duration, asleep bool) (at time
 	if of.users > 0 || of.keepers > 0 && !asleep && !of.ended.IsZero() {
 		return time.Time{}, of.changed
 	}
-	return of.ended.Add(idle), of.changed // long ago if nobody has needed the server yet
+	since := of.ended // long ago if nobody has needed the server yet
+	if !asleep {
+		since = of.last() // a keeper that leaves does not wake the server
+	}
+	return since.Add(idle), of.changed
+}
+
+// last returns when the server was last needed or kept.
+func (d *demand) last() time.Time {
+	if d.left.After(d.ended) {
+		return d.left
+	}
+	return d.ended
 }
 
 // retire reports whether a server has been idle for the given time. From then on it counts as
@@ -77,7 +93,7 @@ func (d *demands) retire(server string, idle time.Duration) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	of := d.of(server)
-	of.retired = of.users == 0 && of.keepers == 0 && !time.Now().Before(of.ended.Add(idle))
+	of.retired = of.users == 0 && of.keepers == 0 && !time.Now().Before(of.last().Add(idle))
 	return of.retired
 }
 

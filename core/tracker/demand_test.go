@@ -85,8 +85,11 @@ func TestKeep(t *testing.T) {
 		w.pass(time.Second)
 		w.wantAsleep("docs", true)
 
-		defer w.tracker.Keep("docs")()
+		keep = w.tracker.Keep("docs")
 		w.pass(24 * time.Hour)
+		w.wantAsleep("docs", true)
+		keep()
+		w.pass(time.Second)
 		w.wantAsleep("docs", true)
 		w.wantDialled("docs", 1)
 	})

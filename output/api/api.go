@@ -69,11 +69,15 @@ func (a *API) Routes() map[string]http.Handler { return maps.Clone(a.routes) }
 func (a *API) Handler() http.Handler {
 	mux := http.NewServeMux()
 	for pattern, h := range a.routes {
-		if pattern != "GET /{$}" && pattern != "GET /assets/" {
+		if pattern != "GET /{$}" && pattern != "GET /assets/" && pattern != "GET /api/status" {
 			mux.Handle(pattern, h)
 		}
 	}
 	mux.HandleFunc("GET /api/offers", a.offers)
+	mux.HandleFunc("GET /api/status", func(w http.ResponseWriter, r *http.Request) {
+		_ = a.hub.Opened(r.Context()) // otherwise the newest event is unknown, and a feed after it would begin with the oldest
+		a.routes["GET /api/status"].ServeHTTP(w, r)
+	})
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		_, _ = io.WriteString(w, "ok\n")

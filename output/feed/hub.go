@@ -296,6 +296,12 @@ func (h *Hub) available(ctx context.Context) error {
 			return err
 		}
 	}
+	return h.Opened(ctx)
+}
+
+// Opened waits until the hub has opened the log. It returns an error if that takes more than 2 s, or if
+// ctx ends.
+func (h *Hub) Opened(ctx context.Context) error {
 	select {
 	case <-h.first:
 		return nil
@@ -493,13 +499,14 @@ func (h *Hub) Stats() Stats {
 	return s
 }
 
-// Last returns the ID of the newest event that is visible to clients, so that a caller can take a
-// snapshot and then stream the events after that ID. epoch is empty until the log is open.
+// Last returns the ID of the newest event that is visible to clients or was stored before the log was
+// opened, so that a caller can take a snapshot and then stream the events after that ID. epoch is empty
+// until the log is open.
 func (h *Hub) Last() (epoch string, seq uint64) {
 	r := h.current()
 	if r == nil {
 		return "", 0
 	}
 	next, _ := r.position()
-	return r.epoch, max(next, 1) - 1
+	return r.epoch, max(next, r.begin, 1) - 1
 }

@@ -89,3 +89,23 @@ func TestShutdownSendsWhatIsBeingStored(t *testing.T) {
 		}
 	}
 }
+
+// The newest event is known as soon as the log is open, although the ring does not contain it yet.
+func TestLastWhileTheRingIsFilled(t *testing.T) {
+	h := &Hub{ring: newRing("e", 3, 11, 16, 1<<20)}
+	if epoch, seq := h.Last(); epoch != "e" || seq != 10 {
+		t.Errorf("%s-%d", epoch, seq)
+	}
+	h.ring.push(&frame{seq: 3})
+	h.ring.show()
+	if _, seq := h.Last(); seq != 10 {
+		t.Error(seq)
+	}
+	for seq := range uint64(9) {
+		h.ring.push(&frame{seq: 4 + seq})
+	}
+	h.ring.show()
+	if _, seq := h.Last(); seq != 12 {
+		t.Error(seq)
+	}
+}

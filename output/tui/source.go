@@ -344,6 +344,9 @@ func (s *Remote) Run(ctx context.Context) error {
 	})
 }
 
+// Add adds an event that serve-sse does not store to the feed.
+func (s *Remote) Add(e *event.Event) { s.put(e) }
+
 // Poll requests the servers at intervals until ctx ends.
 func (s *Remote) Poll(ctx context.Context) error {
 	for {

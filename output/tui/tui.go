@@ -350,7 +350,7 @@ func (m *model) reconnect(server string) tea.Cmd {
 	i := slices.IndexFunc(m.servers, func(s ServerRow) bool { return s.ID == server })
 	switch {
 	case m.opts.Reconnect == nil:
-		m.notice = "--url only reads: reconnect where mcptrack serve-sse runs"
+		m.notice = "only the process that is connected to the server can reconnect it"
 	case i >= 0:
 		m.notice = "reconnecting " + line(server) + "…"
 		m.reconnecting[server] = m.servers[i]
@@ -401,7 +401,7 @@ func helpLines(m *model) (lines []textLine) {
 		{"d, < and >", "differences of a resource; of older, newer versions"},
 		{"m, enter", "in the history: mark a version, compare another with it"},
 		{"L", "log and stderr of a server"},
-		{"r", "reconnect the server (not with --url)"},
+		{"r", "reconnect the server (not with --url or over a daemon)"},
 		{"p", "pause the events"},
 		{"y", "copy the URI of the selected resource"},
 		{"ctrl+z, ctrl+c", "suspend (fg continues); quit"},

@@ -371,7 +371,7 @@ func TestReconnect(t *testing.T) {
 	}
 	x.m.opts.Reconnect = nil
 	x.press("r")
-	x.wants("--url only reads")
+	x.wants("only the process that is connected")
 	x.press("k")
 	if strings.Contains(x.screen(), "r reconnect") {
 		t.Error("the footer names a key that does nothing")

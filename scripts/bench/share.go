@@ -100,6 +100,7 @@ func (b *bench) share(ctx context.Context) error {
 	r := b.report
 	r.Notes = append(r.Notes, "not compared: mcp-stdio-mux (it is in none of npm, PyPI and the Go module proxy)")
 	r.atMost(10, shareScenario, "server processes") // one for each server and folder
+	r.atMost(10, shareScenario, "server processes, 10,000 calls")
 	r.ratio(1.0/shareSessions, shareScenario, "server processes", "direct")
 	r.ratio(0.2, shareScenario, "PSS", "direct")
 	r.ratio(1.5, shareScenario, "first session", "direct") // it starts the daemon, too
@@ -193,10 +194,12 @@ func (b *bench) shareAttached(ctx context.Context) (err error) {
 	if err := callEcho(sessions, names); err != nil {
 		return err
 	}
-	rss, err := memory(daemon, "VmRSS")
-	if err != nil {
+	running, err1 := descendants(daemon)
+	rss, err2 := memory(daemon, "VmRSS")
+	if err := errors.Join(err1, err2); err != nil {
 		return err
 	}
+	b.report.add(shareScenario, "server processes, 10,000 calls", "", "mcptrack", float64(len(running)))
 	b.report.add(shareScenario, "RSS of daemon, 10,000 calls", "MiB", "mcptrack", rss)
 	peak, err := peakOf(sessions)
 	b.report.add(shareScenario, "peak RSS of attach", "MiB", "mcptrack", peak)

@@ -79,15 +79,25 @@ func TestNotes(t *testing.T) {
 	}
 }
 
-// TestAnswer: only the answer to the last request counts; notifications, requests of the server with
-// the same id and text that is no message are skipped, and an error is an error.
+// answers is the input of a server.
+type answers struct{ strings.Builder }
+
+func (*answers) Close() error { return nil }
+
+// TestAnswer: the server is told the roots that it asks for. Only the answer to the last request counts:
+// notifications, requests of the server with the same id and text that is no message are skipped, and
+// an error is an error.
 func TestAnswer(t *testing.T) {
-	c := &stdioClient{cmd: exec.Command("server"), ids: 2, out: bufio.NewReader(strings.NewReader(
+	var sent answers
+	c := &stdioClient{cmd: exec.Command("server"), ids: 2, in: &sent, out: bufio.NewReader(strings.NewReader(
 		"Starting…\n" + `{"jsonrpc":"2.0","method":"notifications/message"}` + "\n" +
-			`{"jsonrpc":"2.0","id":2,"method":"ping"}` + "\n" + `{"jsonrpc":"2.0","id":1,"result":{"late":true}}` + "\n" +
+			`{"jsonrpc":"2.0","id":2,"method":"ping"}` + "\n" + `{"jsonrpc":"2.0","id":"a","method":"roots/list"}` + "\n" + `{"jsonrpc":"2.0","id":1,"result":{"late":true}}` + "\n" +
 			`{"jsonrpc":"2.0","id":2,"result":{"tools":[]}}` + "\n" + `{"jsonrpc":"2.0","id":2,"error":{"code":-32601}}` + "\n"))}
 	if got, err := c.answer(); err != nil || string(got) != `{"tools":[]}` {
 		t.Errorf("%s, %v", got, err)
+	}
+	if sent.String() != `{"jsonrpc":"2.0","id":"a","result":{"roots":[]}}`+"\n" {
+		t.Error(sent.String())
 	}
 	if got, err := c.answer(); err == nil || !strings.Contains(err.Error(), "-32601") {
 		t.Errorf("%s, %v", got, err)

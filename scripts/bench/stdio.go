@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"os/exec"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -21,7 +22,7 @@ import (
 const stdioLimit = 3 * time.Minute
 
 // stdioClient is a client of one stdio server, protocol 2025-11-25, with as little of its own as can
-// be. It has one request in flight.
+// be. It has one request in flight. It declares roots and elicitation, as most hosts do.
 type stdioClient struct {
 	cmd   *exec.Cmd
 	in    io.WriteCloser
@@ -50,7 +51,7 @@ func startStdio(ctx context.Context, dir string, env, argv []string) (*stdioClie
 		cancel()
 		return nil, err
 	}
-	if err := c.send("initialize", json.RawMessage(`{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"bench","version":"1"}}`)); err != nil {
+	if err := c.send("initialize", json.RawMessage(`{"protocolVersion":"2025-11-25","capabilities":{"roots":{"listChanged":true},"elicitation":{}},"clientInfo":{"name":"bench","version":"1"}}`)); err != nil {
 		return nil, errors.Join(err, c.close())
 	}
 	return c, nil
@@ -95,14 +96,21 @@ func (c *stdioClient) answer() (json.RawMessage, error) {
 			return nil, fmt.Errorf("%s: %w", strings.Join(c.cmd.Args, " "), err)
 		}
 		var m struct {
-			ID     *int            `json:"id"`
+			ID     json.RawMessage `json:"id"`
 			Method string          `json:"method"`
 			Result json.RawMessage `json:"result"`
 		}
-		if json.Unmarshal(line, &m) != nil || m.ID == nil || *m.ID != c.ids || m.Method != "" {
+		switch {
+		case json.Unmarshal(line, &m) != nil:
 			continue
-		}
-		if m.Result == nil {
+		case m.Method == "roots/list":
+			if _, err := fmt.Fprintf(c.in, `{"jsonrpc":"2.0","id":%s,"result":{"roots":[]}}`+"\n", m.ID); err != nil {
+				return nil, err
+			}
+			continue
+		case m.Method != "" || string(m.ID) != strconv.Itoa(c.ids):
+			continue
+		case m.Result == nil:
 			return nil, fmt.Errorf("%s: answer %.200s", strings.Join(c.cmd.Args, " "), line)
 		}
 		return m.Result, nil

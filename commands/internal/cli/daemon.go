@@ -23,9 +23,6 @@ import (
 	"github.com/mcptrack/mcptrack/output/remote"
 )
 
-// handshakeTime limits a handshake with the daemon, which has read the config already.
-const handshakeTime = time.Second
-
 // daemonGone is how long a daemon whose API is in use may not answer. A restart takes less time.
 const daemonGone = 5 * time.Second
 
@@ -93,6 +90,8 @@ func (g *Globals) reach(ctx context.Context, env *Env, log *slog.Logger, use Dae
 	case err != nil && ctx.Err() != nil:
 	case errors.Is(err, wire.ErrNoDaemon):
 		use.say(env, log, "not using a daemon: none is running")
+	case isHung(err):
+		log.Warn("this command connects to the servers itself: " + err.Error())
 	case err != nil:
 		use.say(env, log, "not using the daemon: %s", printable.Reason(err, 300))
 	default:
@@ -100,6 +99,11 @@ func (g *Globals) reach(ctx context.Context, env *Env, log *slog.Logger, use Dae
 		return conn, answer
 	}
 	return nil, wire.Answer{}
+}
+
+func isHung(err error) bool {
+	_, hung := errors.AsType[*wire.Hung](err)
+	return hung
 }
 
 // open performs the handshake with the user's daemon, which must follow the command's config.
@@ -118,15 +122,14 @@ func (g *Globals) open(ctx context.Context, env *Env, hello wire.Hello) (net.Con
 	if err != nil {
 		return nil, wire.Answer{}, err
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, handshakeTime, fmt.Errorf("it did not answer within %s", handshakeTime))
-	defer cancel()
 	client := wire.Client{Socket: socket, LookupEnv: env.LookupEnv, Build: wire.ThisBuild(env.Version)}
 	return client.Open(ctx, hello)
 }
 
-// DialDaemon opens a session with a server over the daemon, which has connected to the server. It
-// returns nil if the command must connect to the server itself.
-func (g *Globals) DialDaemon(ctx context.Context, env *Env, log *slog.Logger, srv config.Server, opts session.Options) (*session.Session, error) {
+// DialDaemon opens a session with a server over the daemon, which has connected to the server in an
+// era. The session has the same era, so that results are as the server sends them. DialDaemon returns
+// nil if the command must connect to the server itself.
+func (g *Globals) DialDaemon(ctx context.Context, env *Env, log *slog.Logger, srv config.Server, era session.Era, opts session.Options) (*session.Session, error) {
 	use := DaemonUse{Quiet: true}
 	conn, _ := g.reach(ctx, env, log, use, wire.Hello{Purpose: wire.Attach, Server: srv.ID})
 	if conn == nil {
@@ -135,7 +138,9 @@ func (g *Globals) DialDaemon(ctx context.Context, env *Env, log *slog.Logger, sr
 	limit := cmp.Or(srv.ConnectTimeout, defaultConnectTimeout)
 	dialling, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("the daemon did not answer within %s", limit))
 	defer cancel()
-	srv.Protocol = config.ProtocolModern // of the daemon
+	if srv.Protocol = config.ProtocolModern; era == session.EraLegacy {
+		srv.Protocol = config.ProtocolLegacy
+	}
 	s, err := session.OverIO(dialling, conn, conn, srv, opts)
 	if err != nil && ctx.Err() == nil { // nothing was sent to the server
 		log.Info("not using the daemon", "err", err)
@@ -198,9 +203,9 @@ func (d *Daemon) connect(ctx context.Context) (net.Conn, error) {
 	switch {
 	case err == nil:
 		d.lost = time.Time{}
-	case d.lost.IsZero():
+	case d.lost.IsZero() && !isHung(err):
 		d.lost = time.Now()
-	case time.Since(d.lost) > daemonGone:
+	case time.Since(d.lost) > daemonGone, isHung(err):
 		d.end(ErrDaemonGone)
 	}
 	return conn, err

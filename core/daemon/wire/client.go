@@ -7,6 +7,7 @@ import (
 	"net"
 	"os/exec"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/backoff"
@@ -15,6 +16,9 @@ import (
 const (
 	// answerTimeout is how long a daemon may take to load the client's config.
 	answerTimeout = 30 * time.Second
+	// hungTimeout is how long a daemon may take to answer anything. One that has just begun to listen
+	// may take startTimeout, because it opens its log first.
+	hungTimeout = 5 * time.Second
 	// startTimeout is how long a started daemon may take to listen.
 	startTimeout = 15 * time.Second
 	// replaceTimeout is how long a successor may take to replace the daemon.
@@ -31,12 +35,34 @@ type Client struct {
 
 // Open connects to the daemon and completes the handshake. Open sets Protocol and Build of hello. The
 // daemon receives only those environment variables that it asks for. If no daemon listens, the error
-// is ErrNoDaemon; if the daemon refuses the client, it is a *Refused. The connection also has the
-// method CloseWrite.
+// is ErrNoDaemon; if it hangs, a *Hung; if it refuses the client, a *Refused. The connection also has
+// the method CloseWrite.
 func (c *Client) Open(ctx context.Context, hello Hello) (net.Conn, Answer, error) {
+	return c.open(ctx, hello, time.Time{})
+}
+
+// open is Open for a daemon that this client started at a time.
+func (c *Client) open(ctx context.Context, hello Hello, started time.Time) (net.Conn, Answer, error) {
+	if since := listeningSince(c.Socket); since.After(started) {
+		started = since
+	}
+	return c.openOver(ctx, func(ctx context.Context) (net.Conn, error) { return dial(ctx, c.Socket) }, hello, started)
+}
+
+// openOver performs the handshake over a connection to a daemon that listens since a time.
+func (c *Client) openOver(ctx context.Context, connect func(context.Context) (net.Conn, error), hello Hello, since time.Time) (net.Conn, Answer, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, answerTimeout, errors.New("the daemon does not answer; see mcptrack daemon logs"))
 	defer cancel()
-	conn, err := dial(ctx, c.Socket)
+	ctx, giveUp := context.WithCancelCause(ctx)
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	defer giveUp(nil)
+	watching.Go(func() {
+		if hung := c.hangs(ctx, connect, since); hung != nil {
+			giveUp(hung)
+		}
+	})
+	conn, err := connect(ctx)
 	if err != nil {
 		return nil, Answer{}, err
 	}
@@ -49,7 +75,8 @@ func (c *Client) Open(ctx context.Context, hello Hello) (net.Conn, Answer, error
 	}
 	if err != nil {
 		_ = conn.Close()
-		if _, refused := errors.AsType[*Refused](err); refused {
+		_, refused := errors.AsType[*Refused](err)
+		if _, hung := errors.AsType[*Hung](err); refused || hung {
 			return nil, answer, err
 		}
 		return nil, answer, fmt.Errorf("handshake with the daemon: %w", err)
@@ -57,17 +84,55 @@ func (c *Client) Open(ctx context.Context, hello Hello) (net.Conn, Answer, error
 	return l, answer, nil
 }
 
+// Hung is the error of a client if the daemon listens but does not answer.
+type Hung struct {
+	PID int // of the daemon; 0 if the system does not tell
+}
+
+func (h *Hung) Error() string {
+	if h.PID == 0 {
+		return "the daemon does not answer; end its process"
+	}
+	return fmt.Sprintf("the daemon (pid %d) does not answer; %[2]s %[1]d ends it", h.PID, KillCommand)
+}
+
+// hangs waits until a daemon that listens since a time should have answered, and returns an error if
+// it does not answer even a client without a config. It returns nil if ctx ends before.
+func (c *Client) hangs(ctx context.Context, connect func(context.Context) (net.Conn, error), since time.Time) *Hung {
+	const asking = hungTimeout / 2
+	starting := min(startTimeout-time.Since(since), startTimeout)
+	if !backoff.Sleep(ctx, max(starting, hungTimeout)-asking) {
+		return nil
+	}
+	ask, cancel := context.WithTimeout(ctx, asking)
+	defer cancel()
+	hung := &Hung{}
+	conn, err := connect(ask)
+	if err == nil {
+		defer func() { _ = conn.Close() }()
+		defer context.AfterFunc(ask, func() { _ = conn.Close() })()
+		hung.PID = serverPID(conn)
+		_, err = newLines(conn).clientHandshake(Hello{Protocol: Protocol, Build: c.Build, Purpose: Status}, c.LookupEnv)
+	}
+	if err == nil || ask.Err() == nil || ctx.Err() != nil {
+		return nil
+	}
+	return hung
+}
+
 // OpenOrStart is like Open, but starts a daemon if none listens. A daemon that ends during the
 // handshake is replaced by another one.
 func (c *Client) OpenOrStart(ctx context.Context, hello Hello) (net.Conn, Answer, error) {
 	retry := backoff.New(20*time.Millisecond, time.Second)
+	var started time.Time
 	for {
-		conn, answer, err := c.Open(ctx, hello)
+		conn, answer, err := c.open(ctx, hello, started)
 		switch {
 		case errors.Is(err, ErrNoDaemon):
 			if err := c.Start(ctx); err != nil {
 				return nil, Answer{}, err
 			}
+			started = time.Now()
 		case err == nil || !lost(err) || ctx.Err() != nil:
 			return conn, answer, err
 		}

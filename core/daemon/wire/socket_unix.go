@@ -3,6 +3,7 @@
 package wire
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -219,14 +220,7 @@ func dial(ctx context.Context, socket string) (net.Conn, error) {
 
 // checkPeer returns an error if the process at the other end runs as another user.
 func checkPeer(conn *net.UnixConn) error {
-	raw, err := conn.SyscallConn()
-	if err != nil {
-		return fmt.Errorf("cannot determine the user of a connection: %w", err)
-	}
-	uid, err2 := 0, error(nil)
-	if err = raw.Control(func(fd uintptr) { uid, err2 = peerUID(int(fd)) }); err == nil {
-		err = err2
-	}
+	uid, err := peer(conn, peerUID)
 	switch {
 	case err != nil:
 		return fmt.Errorf("cannot determine the user of a connection: %w", err)
@@ -234,4 +228,39 @@ func checkPeer(conn *net.UnixConn) error {
 		return fmt.Errorf("the process at the other end of the daemon's socket belongs to another user (%d)", uid)
 	}
 	return nil
+}
+
+// peer returns what get returns for the socket of a connection.
+func peer(conn syscall.Conn, get func(fd int) (int, error)) (value int, err error) {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	controlled := raw.Control(func(fd uintptr) { value, err = get(int(fd)) })
+	return value, cmp.Or(controlled, err)
+}
+
+// serverPID returns the process id of the daemon at the other end, or 0 if it is unknown.
+func serverPID(conn net.Conn) int {
+	socket, ok := conn.(syscall.Conn)
+	if !ok {
+		return 0
+	}
+	pid, err := peer(socket, peerPID)
+	if err != nil {
+		return 0
+	}
+	return pid
+}
+
+// KillCommand is the command that ends a process.
+const KillCommand = "kill -9"
+
+// listeningSince returns when the daemon of a socket began to listen, or a zero time if it is unknown.
+func listeningSince(socket string) time.Time {
+	info, err := os.Lstat(socket)
+	if err != nil {
+		return time.Time{}
+	}
+	return info.ModTime()
 }

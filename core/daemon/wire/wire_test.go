@@ -440,6 +440,88 @@ func TestASlowClientIsDropped(t *testing.T) {
 	})
 }
 
+// A daemon hangs if it answers nobody. One that has just begun to listen, or that loads a config, does not.
+func TestADaemonThatHangs(t *testing.T) {
+	t.Parallel()
+	const never = time.Hour
+	for name, c := range map[string]struct {
+		listens        time.Duration // since when
+		status, attach time.Duration // after which it answers such a client
+		want, took     time.Duration // how long the handshake takes; the daemon hangs if took is set
+	}{
+		"hung":                    {time.Hour, never, never, 0, hungTimeout},
+		"hung since it began":     {time.Second, never, never, 0, startTimeout - time.Second},
+		"the clock was set back":  {-time.Hour, never, never, 0, startTimeout},
+		"loads a config":          {time.Hour, 0, 20 * time.Second, 20 * time.Second, 0},
+		"loads a config for ever": {time.Hour, time.Second, never, answerTimeout, 0},
+		"begins":                  {0, 12 * time.Second, 12 * time.Second, 12 * time.Second, 0},
+		"is slow":                 {time.Hour, 4 * time.Second, 4 * time.Second, 4 * time.Second, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				began := time.Now()
+				var serving sync.WaitGroup
+				connect := func(ctx context.Context) (net.Conn, error) {
+					here, there := net.Pipe()
+					serving.Go(func() {
+						defer there.Close()
+						served, err := Accept(ctx, there, Build{})
+						if err != nil {
+							t.Errorf("%v", err)
+							return
+						}
+						after := c.attach
+						if served.Hello.Purpose == Status {
+							after = c.status
+						}
+						select {
+						case <-time.After(time.Until(began.Add(after))):
+							_ = served.OK()
+						case <-ctx.Done():
+						}
+					})
+					return here, nil
+				}
+				client := Client{LookupEnv: lookup(nil)}
+				conn, answer, err := client.openOver(t.Context(), connect, Hello{Purpose: Attach}, began.Add(-c.listens))
+				took := time.Since(began)
+				_, hung := errors.AsType[*Hung](err)
+				switch {
+				case hung != (c.took > 0) || took != max(c.took, c.want):
+					t.Errorf("after %s: %v", took, err)
+				case answer.OK != (!hung && c.want < answerTimeout):
+					t.Errorf("%+v, %v", answer, err)
+				}
+				if conn != nil {
+					_ = conn.Close()
+				}
+				serving.Wait()
+			})
+		})
+	}
+}
+
+func TestTheProcessOfTheDaemonIsKnown(t *testing.T) {
+	t.Parallel()
+	s := socket(t)
+	began := time.Now().Add(-time.Minute) // file systems round
+	l := listen(t, s)
+	done := serve(t, l, Build{}, func(c *Conn) error { return c.OK() })
+	conn, err := dial(t.Context(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if pid := serverPID(conn); pid != os.Getpid() {
+		t.Errorf("%d; want %d", pid, os.Getpid())
+	}
+	if since := listeningSince(s); since.Before(began) || since.After(began.Add(2*time.Minute)) {
+		t.Errorf("since %s", since)
+	}
+	_ = conn.Close()
+	<-done
+}
+
 func TestTheEndOfTheDaemonEndsAHandshake(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

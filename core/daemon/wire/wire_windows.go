@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/Microsoft/go-winio"
 	"golang.org/x/sys/windows"
@@ -101,6 +102,22 @@ func checkOwner(conn net.Conn) error {
 	}
 	return nil
 }
+
+// serverPID returns the process id of the daemon at the other end, or 0 if it is unknown.
+func serverPID(conn net.Conn) int {
+	file, ok := conn.(interface{ Fd() uintptr })
+	var pid uint32
+	if !ok || windows.GetNamedPipeServerProcessId(windows.Handle(file.Fd()), &pid) != nil {
+		return 0
+	}
+	return int(pid)
+}
+
+// KillCommand is the command that ends a process.
+const KillCommand = "taskkill /F /PID"
+
+// listeningSince returns a zero time, because a pipe does not tell.
+func listeningSince(string) time.Time { return time.Time{} }
 
 // detach lets a command outlive this process and its console.
 func detach(cmd *exec.Cmd) {
