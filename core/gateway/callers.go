@@ -44,6 +44,8 @@ const (
 //
 // A server that asks for roots is shared by the clients whose roots are equal.
 //
+// A client that has a session of its own keeps it.
+//
 // Its methods are safe for concurrent use.
 type Callers struct {
 	mu      sync.Mutex
@@ -236,7 +238,7 @@ func (c *Callers) intrude(ctx context.Context, server string, r *mcpserver.Reque
 		if f.of == nil || !bytes.Equal(f.of.capabilities, s.capabilities) {
 			f.of = c.nobody
 		}
-		mayDiffer := f.of != c.nobody && s.roots != nil && canAnswer(s.capabilities, mcp.MethodListRoots)
+		mayDiffer := f.of != c.nobody && s.roots != nil && string(s.roots) != noRoots && canAnswer(s.capabilities, mcp.MethodListRoots)
 		unknown, differ := mayDiffer && f.of.roots == nil, mayDiffer && !bytes.Equal(f.of.roots, s.roots)
 		if !differ {
 			s.flights = append(s.flights, f)
@@ -439,7 +441,7 @@ func (c *Callers) commonRoots(ctx context.Context, server string, of []*flight) 
 	for i, f := range of {
 		if f.of == c.nobody {
 			if len(of) == 1 {
-				c.tell(server, json.RawMessage(noRoots))
+				c.tellNone(server)
 				return nil, notFound()
 			}
 			return nil, nil
@@ -466,6 +468,16 @@ func (c *Callers) tell(server string, roots json.RawMessage) {
 	defer c.mu.Unlock()
 	if s := c.servers[server]; s != nil {
 		s.roots = roots
+	}
+}
+
+// tellNone records that a server was told no roots because of a client that cannot be asked. If others
+// have used the session, they stay in it: the server asks them again, or knows theirs.
+func (c *Callers) tellNone(server string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if s := c.servers[server]; s != nil && s.roots == nil && len(s.users) == 0 {
+		s.roots = json.RawMessage(noRoots)
 	}
 }
 

@@ -204,6 +204,28 @@ func TestCallersWhoseRootsWereNotTold(t *testing.T) {
 	})
 }
 
+// A server that a client without roots has started, and that asked then, is not used by clients that
+// have roots. If they have used it before, they stay.
+func TestCallersAfterAClientWithoutRoots(t *testing.T) {
+	for _, first := range []bool{true, false} {
+		together(t, func(a *asking, w *fixture) {
+			ann, plain := w.person("ann", "file:///a"), w.client(session.EraLegacy)
+			want := 2
+			if !first {
+				ann.calls("")
+				want = 1
+			}
+			if got, err := ask(w.Context(), plain, "roots/list", "{}", ""); err != nil || !strings.Contains(got, "-32601") {
+				w.Errorf("%s, %v", got, err)
+			}
+			if got := ann.calls("roots/list"); !strings.Contains(got, "file:///a") {
+				w.Error(got)
+			}
+			w.wantSessions(a, want)
+		})
+	}
+}
+
 // Clients whose roots are asked for during their first calls, simultaneously, are not confused.
 func TestCallersWithOtherRoots(t *testing.T) {
 	together(t, func(a *asking, w *fixture) {
