@@ -214,7 +214,7 @@ func (v *View) attach(ctx context.Context, c *wire.Conn, in io.Reader) error {
 	defer tasks.Wait()
 	defer cancel(nil)
 	out := &lines{conn: c}
-	first := hashes(v.gw)
+	first := v.hash()
 	if err := out.report(first); err != nil {
 		return err
 	}

@@ -431,20 +431,26 @@ func (v *View) hashLists(ctx context.Context) error {
 			return nil
 		case <-v.kicks:
 		}
-		lists := hashes(v.gw)
-		v.mu.Lock()
-		if !maps.Equal(lists, v.lists) {
-			v.lists = lists
-			close(v.listsNext)
-			v.listsNext = make(chan struct{})
-		}
-		v.mu.Unlock()
+		v.hash()
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-time.After(hashPause):
 		}
 	}
+}
+
+// hash updates v.lists, and returns them.
+func (v *View) hash() map[string]string {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	lists := hashes(v.gw) // while v.mu is held, so that no older result replaces it
+	if !maps.Equal(lists, v.lists) {
+		v.lists = lists
+		close(v.listsNext)
+		v.listsNext = make(chan struct{})
+	}
+	return lists
 }
 
 // hashes returns a hash of each list that a client can request, by the name in the notification that
