@@ -58,6 +58,7 @@ type Callers struct {
 // sharedServer is a server whose session its clients share. Callers.mu guards it.
 type sharedServer struct {
 	capabilities json.RawMessage // declared in the session; nil if it declares none
+	asked        *rootsAnswers   // of its present session
 	roots        json.RawMessage // what the server was told in its present session; nil if it did not ask
 	asks         bool            // it has asked for something other than roots
 	owner        *caller         // the only client that uses a server that asks; nil if none uses it
@@ -72,6 +73,7 @@ type flight struct {
 	via   *mcpserver.Request
 	tool  string    // the tool that it calls, if that is not proven
 	alone bool      // requests of other clients wait for it, because of its tool
+	sent  bool      // the server may have received the request; until then, it waits for the server to start
 	late  time.Time // when to forget the request, if it was cancelled
 }
 
@@ -116,7 +118,7 @@ func (c *Callers) Serve(capabilities map[string]json.RawMessage) {
 	}
 	for id, caps := range capabilities {
 		if s := c.servers[id]; s == nil || !bytes.Equal(s.capabilities, caps) {
-			c.servers[id] = &sharedServer{capabilities: caps, users: map[*caller]bool{}, proven: map[string]bool{}}
+			c.servers[id] = &sharedServer{capabilities: caps, asked: &rootsAnswers{}, users: map[*caller]bool{}, proven: map[string]bool{}}
 		}
 	}
 	c.signal()
@@ -131,9 +133,14 @@ func (c *Callers) ClientSide(server string) *session.ClientSide {
 	if s == nil {
 		return nil
 	}
-	s.roots = nil // this session has not asked yet
+	s.roots, s.asked = nil, &rootsAnswers{} // this session has not asked yet
+	asked := s.asked
 	return &session.ClientSide{Capabilities: s.capabilities, Events: true,
 		Request: func(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
+			if method == mcp.MethodListRoots {
+				asked.begin()
+				defer asked.end()
+			}
 			return c.request(ctx, server, method, params)
 		}}
 }
@@ -181,12 +188,12 @@ func (c *Callers) rootsChanged(client *mcpserver.Client) {
 }
 
 // enter begins a client's request in the session that the clients of a server share, and reports
-// whether the request may use that session. If so, leave must be called when the request has ended,
-// with whether the server has answered it. modern means that the session is in the modern era, in
-// which a server asks only in its answer to the request.
-func (c *Callers) enter(ctx context.Context, server string, r *mcpserver.Request, modern bool) (leave func(answered bool), ok bool) {
+// whether the request may use that session: the result is nil if not. Otherwise proceed must be called
+// before the request is sent, and end when it has ended. modern means that the session is in the modern
+// era, in which a server asks only in its answer to the request.
+func (c *Callers) enter(ctx context.Context, server string, r *mcpserver.Request, modern bool) *flight {
 	if c == nil || r.Client == nil || levelOf(r.Client) != nil {
-		return nil, false
+		return nil
 	}
 	f := &flight{via: r}
 	if r.Method == mcp.MethodCallTool {
@@ -197,12 +204,12 @@ func (c *Callers) enter(ctx context.Context, server string, r *mcpserver.Request
 		verdict, changed := c.admit(server, f, modern, time.Now().Before(deadline))
 		switch verdict {
 		case refused:
-			return nil, false
+			return nil
 		case admitted:
-			return func(answered bool) { c.end(server, f, answered) }, true
+			return f
 		case rootsUnknown:
 			if _, err := c.rootsOf(ctx, f.of, r); err != nil {
-				return nil, false
+				return nil
 			}
 		case mustWait:
 			timer := time.NewTimer(time.Until(deadline))
@@ -213,13 +220,51 @@ func (c *Callers) enter(ctx context.Context, server string, r *mcpserver.Request
 			}
 			timer.Stop()
 			if ctx.Err() != nil {
-				return nil, false
+				return nil
 			}
 		}
 	}
 }
 
+// proceed waits until the server of a request, which is connected, knows the roots, if it asks for them.
+// It reports whether the request may still use the session: the server may have been told the roots of
+// another client while it started.
+func (c *Callers) proceed(ctx context.Context, server string, f *flight) bool {
+	c.settle(ctx, server)
+	for {
+		c.mu.Lock()
+		s := c.servers[server]
+		unknown := s != nil && s.roots != nil && f.of.roots == nil
+		differ := unknown || s != nil && s.roots != nil && !bytes.Equal(f.of.roots, s.roots)
+		f.sent = !differ
+		c.mu.Unlock()
+		if !differ {
+			return true
+		}
+		if !unknown {
+			return false
+		}
+		if _, err := c.rootsOf(ctx, f.of, f.via); err != nil {
+			return false
+		}
+	}
+}
+
 var errOtherRoots = errors.New("cannot open a separate session for this client, and its roots are not those that the server was told")
+
+// settle waits until a server that has just been connected and listed knows the roots, if it asks for
+// them.
+func (c *Callers) settle(ctx context.Context, server string) {
+	c.mu.Lock()
+	s := c.servers[server]
+	if s == nil || !canAnswer(s.capabilities, mcp.MethodListRoots) {
+		c.mu.Unlock()
+		return
+	}
+	asked := s.asked
+	c.mu.Unlock()
+	asked.settle(ctx)
+}
 
 // intrude begins a request in the session of a server although enter refused it: no session of its
 // own could be opened, or its client cannot be asked at all. Nobody is asked because of such a request
@@ -230,7 +275,7 @@ func (c *Callers) intrude(ctx context.Context, server string, r *mcpserver.Reque
 	}
 	for {
 		c.mu.Lock()
-		s, f := c.servers[server], &flight{via: r, of: c.clients[r.Client]}
+		s, f := c.servers[server], &flight{via: r, of: c.clients[r.Client], sent: true}
 		if s == nil {
 			c.mu.Unlock()
 			return func(bool) {}, nil
@@ -321,7 +366,7 @@ func (s *sharedServer) inFlight() []*flight {
 	return slices.Clone(s.flights)
 }
 
-// end ends what enter began.
+// end ends what enter or intrude began. answered means that the server has answered the request.
 func (c *Callers) end(server string, f *flight, answered bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -401,8 +446,14 @@ func (c *Callers) asked(server, method string) (asked []*flight, changed <-chan 
 			asked[i] = f // the newest
 		}
 	}
-	for _, f := range s.inFlight() {
-		if f.late.IsZero() || !roots {
+	flights := s.inFlight()
+	for _, f := range flights {
+		if !roots || f.late.IsZero() && f.sent {
+			add(f)
+		}
+	}
+	for _, f := range flights {
+		if len(asked) == 0 && f.late.IsZero() { // the server starts; proceed checks the roots of the others
 			add(f)
 		}
 	}

@@ -20,13 +20,16 @@ import (
 const askable = `{"elicitation":{},"roots":{"listChanged":true},"sampling":{}}`
 
 // together runs a test with a legacy server whose session is shared by clients that declare askable.
-func together(t *testing.T, test func(a *asking, w *fixture)) { t.Helper(); togetherWith(t, nil, test) }
+func together(t *testing.T, test func(a *asking, w *fixture)) {
+	t.Helper()
+	togetherWith(t, &asking{}, nil, test)
+}
 
 // togetherWith is like together, with dial for the sessions of single clients.
-func togetherWith(t *testing.T, dial session.DialFunc, test func(a *asking, w *fixture)) {
+func togetherWith(t *testing.T, a *asking, dial session.DialFunc, test func(a *asking, w *fixture)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		a, w := &asking{}, newFixture(t)
+		w := newFixture(t)
 		w.dial, w.opts.Dial = a.Dial, dial
 		w.opts.Callers, w.opts.Capabilities = NewCallers(), Shareable(json.RawMessage(askable))
 		w.opts.Callers.Serve(map[string]json.RawMessage{"docs": w.opts.Capabilities})
@@ -226,6 +229,19 @@ func TestCallersAfterAClientWithoutRoots(t *testing.T) {
 	}
 }
 
+// The first call of a client whose session begins, or whose server wakes, follows after the server
+// knows the client's roots.
+func TestCallersAreCalledWithTheirRoots(t *testing.T) {
+	togetherWith(t, &asking{asksRoots: true}, nil, func(_ *asking, w *fixture) {
+		for _, name := range []string{"ann", "bob", "cat"} {
+			p := w.person(name, "file:///"+name)
+			if got := p.calls("roots"); !strings.Contains(got, "file:///"+name) {
+				w.Errorf("%s: %s", name, got)
+			}
+		}
+	})
+}
+
 // Clients whose roots are asked for during their first calls, simultaneously, are not confused.
 func TestCallersWithOtherRoots(t *testing.T) {
 	together(t, func(a *asking, w *fixture) {
@@ -296,7 +312,7 @@ func TestCallersWithOtherRootsDoNotIntrude(t *testing.T) {
 	fails := func(context.Context, config.Server, session.Options) (*session.Session, error) {
 		return nil, errors.New("only one instance can run")
 	}
-	togetherWith(t, fails, func(a *asking, w *fixture) {
+	togetherWith(t, &asking{}, fails, func(a *asking, w *fixture) {
 		ann, bob, cat := w.person("ann", "file:///a"), w.person("bob", "file:///a"), w.person("cat", "file:///c")
 		for _, method := range []string{"sampling/createMessage", "roots/list"} {
 			ann.calls(method)
@@ -508,7 +524,7 @@ func TestCallersWithoutSessionsOfTheirOwn(t *testing.T) {
 	fails := func(context.Context, config.Server, session.Options) (*session.Session, error) {
 		return nil, errors.New("only one instance can run")
 	}
-	togetherWith(t, fails, func(a *asking, w *fixture) {
+	togetherWith(t, &asking{}, fails, func(a *asking, w *fixture) {
 		ann, bob := w.person("ann", ""), w.person("bob", "")
 		for _, p := range []*person{ann, bob, ann, bob} {
 			if got := p.calls("sampling/createMessage"); !by(p.name, got) {

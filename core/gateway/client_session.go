@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/mcptrack/mcptrack/core/backoff"
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/mcp"
 	"github.com/mcptrack/mcptrack/core/mcpserver"
@@ -44,6 +45,7 @@ type clientSession struct {
 	// queue decouples the goroutine that reads from the server from the client. The reader and
 	// flush send to it; run receives from it. Never closed.
 	queue chan func()
+	roots rootsAnswers
 	bytes atomic.Int64   // size of the parameters in queue and of the message in progress
 	done  chan struct{}  // ensures that done is closed only once
 	once  sync.Once      // closes done
@@ -212,6 +214,10 @@ func (s *clientSession) message(method string, params json.RawMessage) {
 // request forwards a request from the server to the client and returns the client's answer. While
 // the session is detached, the request waits for a client.
 func (s *clientSession) request(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
+	if method == mcp.MethodListRoots {
+		s.roots.begin()
+		defer s.roots.end()
+	}
 	for {
 		client, detached, changed := s.currentClient()
 		if client != nil {
@@ -225,6 +231,63 @@ func (s *clientSession) request(ctx context.Context, method string, params json.
 		case <-changed:
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// rootsPause is how long a server that has just asked for roots may take to apply the answer. Servers
+// ask when a session begins. If a call follows immediately, which a person's calls never do, some do
+// not know the roots yet and refuse it.
+const rootsPause = 200 * time.Millisecond
+
+// rootsAnswers follows the first requests for roots in a session. The zero value is ready to use.
+type rootsAnswers struct {
+	mu      sync.Mutex
+	asking  int
+	told    time.Time     // when the first answer was given; zero if the server has not asked
+	changed chan struct{} // closed and set to nil by end; nil if nobody waits
+}
+
+func (a *rootsAnswers) begin() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.asking++
+}
+
+func (a *rootsAnswers) end() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.asking--; a.told.IsZero() {
+		a.told = time.Now()
+	}
+	if a.changed != nil {
+		close(a.changed)
+		a.changed = nil
+	}
+}
+
+// settle waits until a server whose session has just begun knows the roots, if it asks for them. The
+// server must have answered a request before, because it asks earlier than that.
+func (a *rootsAnswers) settle(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, maxRootsWait)
+	defer cancel()
+	for {
+		a.mu.Lock()
+		if !a.told.IsZero() || a.asking == 0 {
+			pause := rootsPause - time.Since(a.told)
+			a.mu.Unlock()
+			backoff.Sleep(ctx, pause)
+			return
+		}
+		if a.changed == nil {
+			a.changed = make(chan struct{})
+		}
+		changed := a.changed
+		a.mu.Unlock()
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return
 		}
 	}
 }

@@ -30,7 +30,7 @@ type route struct {
 	server       string
 	session      *clientSession // session to use; nil means the client's own or the shared session
 	modernShared bool           // use the session returned by clientSessions.sharedModern
-	shares       bool           // Callers allow the shared session to be used, although the server may ask in it
+	flight       *flight        // what Callers know of a request that uses the shared session, although the server may ask in it
 	used         *clientSession // session of the last request; nil means the shared session
 }
 
@@ -114,7 +114,7 @@ func (rt *route) try(ctx context.Context, q session.Request) (raw json.RawMessag
 		if rt.used = rt.g.sessions.sharedModern(ctx, rt.state(), rt.server); rt.used == nil {
 			return nil, tracker.ErrNotConnected
 		}
-	case rt.shares:
+	case rt.flight != nil:
 		rt.used = nil
 	default:
 		if rt.used, err = rt.g.sessions.session(ctx, rt.state(), rt.r, rt.server); err != nil {
@@ -124,7 +124,7 @@ func (rt *route) try(ctx context.Context, q session.Request) (raw json.RawMessag
 	if rt.used != nil {
 		return rt.used.do(ctx, rt.r, q)
 	}
-	if !rt.shares {
+	if rt.flight == nil {
 		leave, err := rt.g.opts.Callers.intrude(ctx, rt.server, rt.r)
 		if err != nil {
 			return nil, err
@@ -154,12 +154,15 @@ func (rt *route) send(ctx context.Context, params map[string]json.RawMessage) (j
 	defer release()
 	if rt.session == nil {
 		if !rt.g.sessions.has(rt.r.Client, rt.server) { // what the server keeps for the client is there
-			leave, shares := rt.g.opts.Callers.enter(ctx, rt.server, rt.r, rt.state().modern)
-			if rt.shares = shares; shares { // before the server wakes, because it may ask then
-				defer func() { leave(ctx.Err() == nil) }()
-			}
+			rt.flight = rt.g.opts.Callers.enter(ctx, rt.server, rt.r, rt.state().modern) // before the server wakes, because it may ask then
 		}
 		sleeps, err := rt.wake(ctx)
+		if f := rt.flight; f != nil && (err != nil || !rt.g.opts.Callers.proceed(ctx, rt.server, f)) {
+			rt.g.opts.Callers.end(rt.server, f, true) // it was not sent
+			rt.flight = nil
+		} else if f != nil {
+			defer func() { rt.g.opts.Callers.end(rt.server, f, ctx.Err() == nil) }()
+		}
 		if err != nil {
 			return nil, rt.g.wireError(rt.server, err)
 		}
@@ -243,7 +246,7 @@ func (rt *route) perform(ctx context.Context, q session.Request) (json.RawMessag
 // modern reports whether the session for the request is in the modern era.
 func (rt *route) modern(ctx context.Context) bool {
 	s := rt.session
-	if s == nil && !rt.modernShared && !rt.shares {
+	if s == nil && !rt.modernShared && rt.flight == nil {
 		s, _ = rt.g.sessions.session(ctx, rt.state(), rt.r, rt.server) // the request itself will report the error
 	}
 	if s != nil {

@@ -252,6 +252,10 @@ func (c *clientSessions) dial(s *clientSession, level map[string]json.RawMessage
 	if level != nil {
 		_, _ = conn.Do(ctx, session.Request{Method: mcp.MethodSetLevel, Params: level}) // an error means that the server does not support logging
 	}
+	if conn.Info().Era == session.EraLegacy && canAnswer(s.capabilities, mcp.MethodListRoots) {
+		_, _ = conn.Do(ctx, session.Request{Method: mcp.MethodPing}) // an error means that the session ends
+		s.roots.settle(ctx)
+	}
 	s.conn = conn
 }
 
