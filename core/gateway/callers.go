@@ -57,7 +57,9 @@ type Callers struct {
 
 // sharedServer is a server whose session its clients share. Callers.mu guards it.
 type sharedServer struct {
-	capabilities json.RawMessage // declared in the session; nil if it declares none
+	capabilities json.RawMessage // declared in the session
+	mayAsk       bool            // the server may ask for more than roots
+	asksRoots    bool            // it may ask for roots
 	asked        *rootsAnswers   // of its present session
 	roots        json.RawMessage // what the server was told in its present session; nil if it did not ask
 	asks         bool            // it has asked for something other than roots
@@ -118,7 +120,11 @@ func (c *Callers) Serve(capabilities map[string]json.RawMessage) {
 	}
 	for id, caps := range capabilities {
 		if s := c.servers[id]; s == nil || !bytes.Equal(s.capabilities, caps) {
-			c.servers[id] = &sharedServer{capabilities: caps, asked: &rootsAnswers{}, users: map[*caller]bool{}, proven: map[string]bool{}}
+			all := fields(caps)
+			s := &sharedServer{capabilities: caps, asksRoots: all["roots"] != nil, asked: &rootsAnswers{}, users: map[*caller]bool{}, proven: map[string]bool{}}
+			delete(all, "roots")
+			s.mayAsk = len(all) > 0
+			c.servers[id] = s
 		}
 	}
 	c.signal()
@@ -257,7 +263,7 @@ var errOtherRoots = errors.New("cannot open a separate session for this client, 
 func (c *Callers) settle(ctx context.Context, server string) {
 	c.mu.Lock()
 	s := c.servers[server]
-	if s == nil || !canAnswer(s.capabilities, mcp.MethodListRoots) {
+	if s == nil || !s.asksRoots {
 		c.mu.Unlock()
 		return
 	}
@@ -283,7 +289,7 @@ func (c *Callers) intrude(ctx context.Context, server string, r *mcpserver.Reque
 		if f.of == nil || !bytes.Equal(f.of.capabilities, s.capabilities) {
 			f.of = c.nobody
 		}
-		mayDiffer := f.of != c.nobody && s.roots != nil && string(s.roots) != noRoots && canAnswer(s.capabilities, mcp.MethodListRoots)
+		mayDiffer := f.of != c.nobody && s.roots != nil && string(s.roots) != noRoots && s.asksRoots
 		unknown, differ := mayDiffer && f.of.roots == nil, mayDiffer && !bytes.Equal(f.of.roots, s.roots)
 		if !differ {
 			s.flights = append(s.flights, f)
@@ -333,7 +339,7 @@ func (c *Callers) admit(server string, f *flight, modern, patient bool) (_ verdi
 		delete(s.users, k)
 		return refused, nil
 	}
-	if s.asks || s.proven[f.tool] || len(s.proven) >= maxProven || !s.mayAsk() {
+	if s.asks || s.proven[f.tool] || len(s.proven) >= maxProven || !s.mayAsk {
 		f.tool = ""
 	}
 	isAlone := func(f *flight) bool { return f.alone && f.late.IsZero() }
@@ -350,13 +356,6 @@ func (c *Callers) admit(server string, f *flight, modern, patient bool) (_ verdi
 	s.users[k] = true
 	s.flights = append(s.flights, f)
 	return admitted, nil
-}
-
-// mayAsk reports whether the session declares that its server may ask for more than roots.
-func (s *sharedServer) mayAsk() bool {
-	caps := fields(s.capabilities)
-	delete(caps, "roots")
-	return len(caps) > 0
 }
 
 // inFlight returns the requests that may make the server ask.

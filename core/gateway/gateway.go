@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/rand"
@@ -221,6 +222,7 @@ type Gateway struct {
 	names  *Names
 	view   atomic.Pointer[view]
 	limits limiter
+	same   atomic.Pointer[[]byte] // capabilities for which variantOf last returned "", so that most are not decoded again
 
 	sessions clientSessions
 	demands  clientDemands
@@ -302,8 +304,16 @@ func New(opts Options) (*Gateway, error) {
 // variantOf returns the key of the lists for clients with these capabilities. The tracker's sessions
 // have the lists for the capabilities that they declare.
 func (g *Gateway) variantOf(capabilities json.RawMessage) string {
+	if g.opts.Capabilities == nil {
+		return keyOf(capabilities)
+	}
+	if same := g.same.Load(); same != nil && bytes.Equal(*same, capabilities) {
+		return ""
+	}
 	key := keyOf(capabilities)
-	if key == "" || g.opts.Capabilities != nil && key == keyOf(g.opts.Capabilities) {
+	if key == keyOf(g.opts.Capabilities) {
+		same := bytes.Clone(capabilities)
+		g.same.Store(&same)
 		return ""
 	}
 	return key

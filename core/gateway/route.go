@@ -172,7 +172,10 @@ func (rt *route) send(ctx context.Context, params map[string]json.RawMessage) (j
 		delete(params, "task") // only legacy servers accept this parameter
 	}
 	q := session.Request{Method: rt.r.Method, Params: params, Timeout: rt.g.opts.CallTimeout, Client: rt.r.Capabilities}
-	if rt.r.Client != nil { // only declare what a legacy client can be asked during its request
+	switch {
+	case rt.flight != nil:
+		q.Client = rt.flight.of.capabilities
+	case rt.r.Client != nil: // only declare what a legacy client can be asked during its request
 		q.Client = declared(rt.r.Capabilities)
 	}
 	if q.Method == mcp.MethodTaskResult {
