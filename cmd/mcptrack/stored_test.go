@@ -463,9 +463,9 @@ func TestHistoryOutlivesServeSSE(t *testing.T) {
 	runFor(t, 4, "history", "demo", clock, "--url", s.url)
 
 	s = serveBeside(t, "--demo", "--data-dir", dir, "--no-content") // reads the log of the other
-	for out := ""; !strings.Contains(out, clock); { // the newest version is one that it has seen
-		out, _ = runFor(t, 0, "tail", s.url, "--type", "resource.updated", "--count", "1", "--timeout", "2m")
-	}
+	waitFor(t, "a newest version without its text", func() bool {
+		return mcptrackCommand(t.Context(), "diff", "demo", clock, "--url", s.url).Run() != nil
+	})
 	if _, errs := runFor(t, 1, "diff", "demo", clock, "--url", s.url); !strings.Contains(errs, "is not stored") {
 		t.Errorf("--no-content, but texts are available: %q", errs)
 	}
