@@ -227,7 +227,7 @@ func TestTopOverADaemon(t *testing.T) {
 	p.until("2 of 2 ready")
 	save(t, a.config, "{")
 	if screen := p.until("config rejected"); strings.Contains(screen, "untracked") || strings.Contains(screen, "r reconnect") {
-		t.Errorf("the servers are not those of the config, or not the daemon's:\n%s", screen)
+		t.Errorf("these are not the servers of the config, or not the daemon's:\n%s", screen)
 	}
 	save(t, a.config, config(a.tracked("added")))
 	p.until("1 of 1 ready")

@@ -41,12 +41,6 @@ func serveEvents(e *engine.Engine, version string, lines func(server string) []s
 			},
 			Demand: v.Demand,
 		})
-		routes := served.Handler()
-		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if r.URL.Path == "/events" { // watch and top wake what they follow
-				defer v.Follow(r.URL.Query()["server"])()
-			}
-			routes.ServeHTTP(w, r)
-		}), served.Run
+		return served.Handler(), served.Run
 	}
 }

@@ -61,7 +61,7 @@ type Options struct {
 	// keep LookupEnv beyond the life of the Source. Its error may be a [*wire.Refused].
 	Open func(ctx context.Context, c Client) (Source, error)
 	// Gateway configures the gateways of all views. The daemon sets Tracker, Capabilities and the
-	// aliases. Callers, which is required, must be that of the tracker (tracker.Options.ClientSide).
+	// aliases. Callers is required, and must be the tracker's (tracker.Options.ClientSide).
 	Gateway gateway.Options
 	// HTTP returns the handler for clients with the purpose [wire.HTTP], and a function that runs as
 	// long as the view. If HTTP is nil, such clients are refused.

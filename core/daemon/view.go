@@ -72,14 +72,6 @@ func (v *View) Demand(server string) (release func()) {
 	return func() {}
 }
 
-// Follow keeps servers, given their ids in the view's config, connected until release is called; without
-// ids, it keeps all. Servers that the config gets later are not among them.
-func (v *View) Follow(servers []string) (release func()) {
-	return v.hold(func(srv *config.Server) bool {
-		return len(servers) == 0 || slices.Contains(servers, ExportedID(srv.ID))
-	})
-}
-
 // TrackedID returns the id in the tracker of a server, given its id in the view's config. It returns
 // "" if the view has no such server.
 func (v *View) TrackedID(server string) string {
@@ -142,7 +134,7 @@ func (v *View) join() {
 
 // joins returns a client as which the given one has one of the servers of another view, and the servers
 // that it then has; or false if there is none. The client keeps its PATH or, because terminals and
-// hosts often have different ones, gets that of a client in the same folder. It gets the capabilities
+// hosts often have different ones, gets the PATH of a client in the same folder. It gets the capabilities
 // of an agent, preferably of one that is connected.
 func (d *Daemon) joins(who party, source Source) (as party, entries []config.Server, ok bool) {
 	known, paths := map[string]bool{}, []string{who.Path}

@@ -240,8 +240,7 @@ func (c *Callers) proceed(ctx context.Context, server string, f *flight) bool {
 	for {
 		c.mu.Lock()
 		s := c.servers[server]
-		unknown := s != nil && s.roots != nil && f.of.roots == nil
-		differ := unknown || s != nil && s.roots != nil && !bytes.Equal(f.of.roots, s.roots)
+		unknown, differ := s.compare(f.of)
 		f.sent = !differ
 		c.mu.Unlock()
 		if !differ {
@@ -274,7 +273,7 @@ func (c *Callers) settle(ctx context.Context, server string) {
 
 // intrude begins a request in the session of a server although enter refused it: no session of its
 // own could be opened, or its client cannot be asked at all. Nobody is asked because of such a request
-// instead. It fails if the server was told the roots of another client. For leave, see enter.
+// instead. It fails if the server was told the roots of another client. leave is like end.
 func (c *Callers) intrude(ctx context.Context, server string, r *mcpserver.Request) (leave func(answered bool), err error) {
 	if c == nil {
 		return func(bool) {}, nil
@@ -289,8 +288,10 @@ func (c *Callers) intrude(ctx context.Context, server string, r *mcpserver.Reque
 		if f.of == nil || !bytes.Equal(f.of.capabilities, s.capabilities) {
 			f.of = c.nobody
 		}
-		mayDiffer := f.of != c.nobody && s.roots != nil && string(s.roots) != noRoots && s.asksRoots
-		unknown, differ := mayDiffer && f.of.roots == nil, mayDiffer && !bytes.Equal(f.of.roots, s.roots)
+		unknown, differ := s.compare(f.of)
+		if f.of == c.nobody || string(s.roots) == noRoots {
+			unknown, differ = false, false
+		}
 		if !differ {
 			s.flights = append(s.flights, f)
 		}
@@ -331,11 +332,12 @@ func (c *Callers) admit(server string, f *flight, modern, patient bool) (_ verdi
 	if modern {
 		return admitted, nil
 	}
-	if s.roots != nil && k.roots == nil {
+	unknown, differ := s.compare(k)
+	if unknown {
 		return rootsUnknown, nil
 	}
 	others := slices.DeleteFunc(s.inFlight(), func(other *flight) bool { return other.of == k })
-	if s.roots != nil && !bytes.Equal(k.roots, s.roots) || s.asks && s.owner != k && (s.owner != nil || len(others) > 0) {
+	if differ || s.asks && s.owner != k && (s.owner != nil || len(others) > 0) {
 		delete(s.users, k)
 		return refused, nil
 	}
@@ -356,6 +358,15 @@ func (c *Callers) admit(server string, f *flight, modern, patient bool) (_ verdi
 	s.users[k] = true
 	s.flights = append(s.flights, f)
 	return admitted, nil
+}
+
+// compare reports whether the roots of a client differ from what the server was told, or may because
+// they are not known. Nothing differs if the server has not asked, or is nil.
+func (s *sharedServer) compare(k *caller) (unknown, differ bool) {
+	if s == nil || s.roots == nil {
+		return false, false
+	}
+	return k.roots == nil, !bytes.Equal(k.roots, s.roots)
 }
 
 // inFlight returns the requests that may make the server ask.

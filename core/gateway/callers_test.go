@@ -130,7 +130,7 @@ func TestCallersAreAskedForTheirCalls(t *testing.T) {
 			})
 		}
 		all.Wait()
-		w.wantSessions(a, 3) // the shared one is that of the client that was first
+		w.wantSessions(a, 3) // the first client uses the shared one
 		for _, p := range people {
 			if n := len(p.asked); n != 3 {
 				w.Errorf("%s was asked %q", p.name, p.asked)
@@ -189,7 +189,7 @@ func TestCallersWithTheSameRootsShare(t *testing.T) {
 	})
 }
 
-// A server that asks while no client has a call in progress, and gets no roots because those of its
+// A server that asks while no client has a call in progress, and gets no roots because the roots of its
 // clients differ, is not used by them.
 func TestCallersWhoseRootsWereNotTold(t *testing.T) {
 	together(t, func(a *asking, w *fixture) {
@@ -283,7 +283,7 @@ func TestCallersKeepTheirSessions(t *testing.T) {
 		if got := w.person("dan", "").calls("sampling/createMessage"); !by("dan", got) {
 			w.Error(got)
 		}
-		w.wantSessions(a, 3) // that of ann is now that of dan
+		w.wantSessions(a, 3) // dan now uses ann's
 	})
 }
 

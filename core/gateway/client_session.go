@@ -236,8 +236,8 @@ func (s *clientSession) request(ctx context.Context, method string, params json.
 }
 
 // rootsPause is how long a server that has just asked for roots may take to apply the answer. Servers
-// ask when a session begins. If a call follows immediately, which a person's calls never do, some do
-// not know the roots yet and refuse it.
+// ask when a session begins. A call that opens a session follows immediately, and some servers, such as
+// server-filesystem, refuse it while they do not know the roots.
 const rootsPause = 200 * time.Millisecond
 
 // rootsAnswers follows the first requests for roots in a session. The zero value is ready to use.

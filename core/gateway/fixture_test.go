@@ -27,7 +27,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type fixture struct {
 	*testing.T
 	opts    Options
-	dial    session.DialFunc // nil: that of Net
+	dial    session.DialFunc // nil: Net's
 	gateway *Gateway
 	tracker *tracker.Tracker
 	sessiontest.Net

@@ -69,11 +69,19 @@ func (a *API) Routes() map[string]http.Handler { return maps.Clone(a.routes) }
 func (a *API) Handler() http.Handler {
 	mux := http.NewServeMux()
 	for pattern, h := range a.routes {
-		if pattern != "GET /{$}" && pattern != "GET /assets/" && pattern != "GET /api/status" {
+		if pattern != "GET /{$}" && pattern != "GET /assets/" && pattern != "GET /api/status" && pattern != "/events" {
 			mux.Handle(pattern, h)
 		}
 	}
 	mux.HandleFunc("GET /api/offers", a.offers)
+	mux.HandleFunc("/events", func(w http.ResponseWriter, r *http.Request) {
+		for _, st := range a.named(r) { // watch and top wake what they follow
+			if a.opts.Demand != nil {
+				defer a.opts.Demand(st.ID)()
+			}
+		}
+		a.routes["/events"].ServeHTTP(w, r)
+	})
 	mux.HandleFunc("GET /api/status", func(w http.ResponseWriter, r *http.Request) {
 		_ = a.hub.Opened(r.Context()) // otherwise the newest event is unknown, and a feed after it would begin with the oldest
 		a.routes["GET /api/status"].ServeHTTP(w, r)

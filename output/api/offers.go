@@ -37,15 +37,7 @@ func (a *API) offers(w http.ResponseWriter, r *http.Request) {
 	if asked := query["kind"]; len(asked) > 0 {
 		kinds = slices.DeleteFunc(kinds, func(k catalog.Kind) bool { return !slices.Contains(asked, string(k)) })
 	}
-	wanted := func() (servers []status.ServerStatus) {
-		for _, st := range a.opts.Dashboard.Snapshot().Servers {
-			if ids := query["server"]; len(ids) == 0 || slices.Contains(ids, st.ID) {
-				servers = append(servers, st)
-			}
-		}
-		return servers
-	}
-	servers := wanted()
+	servers := a.named(r)
 	if slices.ContainsFunc(servers, unknown) {
 		ctx, cancel := context.WithTimeout(r.Context(), maxOffers)
 		defer cancel()
@@ -55,7 +47,7 @@ func (a *API) offers(w http.ResponseWriter, r *http.Request) {
 			}
 		}
 		backoff.Poll(ctx, 20*time.Millisecond, func() bool {
-			servers = wanted()
+			servers = a.named(r)
 			return !slices.ContainsFunc(servers, unknown)
 		})
 	}
@@ -73,6 +65,17 @@ func (a *API) offers(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-store")
 	_, _ = body.WriteTo(w)
+}
+
+// named returns the servers in the parameters server of a request, or all.
+func (a *API) named(r *http.Request) (servers []status.ServerStatus) {
+	ids := r.URL.Query()["server"]
+	for _, st := range a.opts.Dashboard.Snapshot().Servers {
+		if len(ids) == 0 || slices.Contains(ids, st.ID) {
+			servers = append(servers, st)
+		}
+	}
+	return servers
 }
 
 // unknown reports whether a server has not been tried yet, so that nothing is known about it.
