@@ -26,6 +26,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -55,9 +56,20 @@ func Run(ctx context.Context, in io.Reader, out io.Writer, o Options) error {
 	if !o.Colour {
 		profile = colorprofile.ASCII
 	}
-	p := tea.NewProgram(newModel(ctx, o), tea.WithContext(ctx), tea.WithInput(in), tea.WithOutput(out), tea.WithEnvironment(o.Env),
+	p := tea.NewProgram(newModel(ctx, o), tea.WithInput(in), tea.WithOutput(out), tea.WithEnvironment(o.Env),
 		tea.WithColorProfile(profile), tea.WithoutSignalHandler(), tea.WithFPS(30))
+	// A program that ends through tea.WithContext does not wait for its reader, and the reader then
+	// takes the first key from the next program.
+	var quit sync.WaitGroup
+	quit.Add(1)
+	stop := context.AfterFunc(ctx, func() {
+		defer quit.Done()
+		p.Quit()
+	})
 	_, err := p.Run()
+	if !stop() {
+		quit.Wait()
+	}
 	if ctx.Err() != nil || errors.Is(err, tea.ErrInterrupted) {
 		return nil
 	}
