@@ -226,7 +226,8 @@ func (v *View) attach(ctx context.Context, c *wire.Conn, in io.Reader) error {
 		case <-ctx.Done():
 		}
 		_ = c.SetReadDeadline(time.Now().Add(lastRequests))
-		tasks.Go(func() { _ = out.control(map[string]any{"ends": true}) }) // an error means that the client has left
+		ends := map[string]any{"ends": true, "handover": errors.Is(context.Cause(ctx), ErrHandover)}
+		tasks.Go(func() { _ = out.control(ends) }) // an error means that the client has left
 		select {
 		case <-serving.Done():
 		case <-time.After(v.d.opts.Drain):

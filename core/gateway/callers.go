@@ -141,12 +141,9 @@ func (c *Callers) ClientSide(server string) *session.ClientSide {
 	}
 	s.roots, s.asked = nil, &rootsAnswers{} // this session has not asked yet
 	asked := s.asked
-	return &session.ClientSide{Capabilities: s.capabilities, Events: true,
+	return &session.ClientSide{Capabilities: s.capabilities, Events: true, Asked: asked.begin,
 		Request: func(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
-			if method == mcp.MethodListRoots {
-				asked.begin()
-				defer asked.end()
-			}
+			defer asked.end(method)
 			return c.request(ctx, server, method, params)
 		}}
 }

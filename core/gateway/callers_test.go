@@ -457,6 +457,7 @@ func TestCallersHearOfTheirElicitations(t *testing.T) {
 		if got := ann.calls("elicitation/create"); !by("ann", got) {
 			w.Error(got)
 		}
+		synctest.Wait()
 		ann.notes.take()
 		bob.notes.take()
 		a.conns[0].send(`{"jsonrpc":"2.0","method":"notifications/elicitation/complete","params":{"elicitationId":"e1"}}`)

@@ -214,10 +214,7 @@ func (s *clientSession) message(method string, params json.RawMessage) {
 // request forwards a request from the server to the client and returns the client's answer. While
 // the session is detached, the request waits for a client.
 func (s *clientSession) request(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
-	if method == mcp.MethodListRoots {
-		s.roots.begin()
-		defer s.roots.end()
-	}
+	defer s.roots.end(method)
 	for {
 		client, detached, changed := s.currentClient()
 		if client != nil {
@@ -248,13 +245,21 @@ type rootsAnswers struct {
 	changed chan struct{} // closed and set to nil by end; nil if nobody waits
 }
 
-func (a *rootsAnswers) begin() {
+// begin is called when a request of the server has been read; see session.ClientSide.Asked.
+func (a *rootsAnswers) begin(method string) {
+	if method != mcp.MethodListRoots {
+		return
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.asking++
 }
 
-func (a *rootsAnswers) end() {
+// end is called when a request of the server has been answered.
+func (a *rootsAnswers) end(method string) {
+	if method != mcp.MethodListRoots {
+		return
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.asking--; a.told.IsZero() {

@@ -86,11 +86,12 @@ func (rt *route) wake(ctx context.Context) (release func(), err error) {
 	if !g.tracker.OnDemand() {
 		return func() {}, nil
 	}
+	slept := g.tracker.Dormant(rt.server) // before the demand, because the server may fail to connect immediately
 	release = g.demands.hold(rt.r, rt.server)
 	srv, _ := g.entry(rt.server)
 	timer := time.NewTimer(cmp.Or(srv.ConnectTimeout, g.opts.Session.ConnectTimeout, dialTimeout) + wakeMargin)
 	defer timer.Stop()
-	for slept := false; ; slept = true {
+	for ; ; slept = true {
 		g.mu.Lock()
 		changed := g.stateChange
 		g.mu.Unlock()

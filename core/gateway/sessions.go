@@ -230,7 +230,7 @@ func (c *clientSessions) dial(s *clientSession, level map[string]json.RawMessage
 	defer cancel()
 	opts := c.opts.Session
 	opts.Logger = c.opts.Logger.With("server", c.alias().line(s.srv.ID))
-	opts.Client = &session.ClientSide{Capabilities: s.capabilities, Request: s.request, Message: s.message}
+	opts.Client = &session.ClientSide{Capabilities: s.capabilities, Asked: s.roots.begin, Request: s.request, Message: s.message}
 	srv := s.srv
 	if s.era != "" {
 		srv.Protocol, opts.Era = config.Protocol(s.era), s.era
@@ -253,8 +253,10 @@ func (c *clientSessions) dial(s *clientSession, level map[string]json.RawMessage
 		_, _ = conn.Do(ctx, session.Request{Method: mcp.MethodSetLevel, Params: level}) // an error means that the server does not support logging
 	}
 	if conn.Info().Era == session.EraLegacy && canAnswer(s.capabilities, mcp.MethodListRoots) {
-		_, _ = conn.Do(ctx, session.Request{Method: mcp.MethodPing}) // an error means that the session ends
-		s.roots.settle(ctx)
+		_, err := conn.Do(ctx, session.Request{Method: mcp.MethodPing})
+		if _, answered := isRPC(err); err == nil || answered {
+			s.roots.settle(ctx)
+		}
 	}
 	s.conn = conn
 }

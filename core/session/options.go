@@ -64,6 +64,10 @@ type ClientSide struct {
 	// goroutine. ctx is done when the server cancels the request or the session ends. An
 	// [*RPCError] is sent to the server unchanged.
 	Request func(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error)
+	// Asked is called by the goroutine that reads from the server, before it starts Request, so it must
+	// not block. Requests that the server sends before a response are reported before that response is
+	// returned. Request is not called if the session ends immediately. Asked may be nil.
+	Asked func(method string)
 	// Message receives, in order, the notifications that the session does not handle itself, such
 	// as notifications/message. It is called by the goroutine that reads from the server, so it
 	// must not block.

@@ -94,7 +94,7 @@ func (s *Session) wireConfig() wire.Config {
 		},
 	}
 	if c := s.opts.Client; c != nil {
-		cfg.Handler.Request, cfg.Handler.ClientMessage = c.Request, c.Message
+		cfg.Handler.Request, cfg.Handler.Asked, cfg.Handler.ClientMessage = c.Request, c.Asked, c.Message
 	}
 	return cfg
 }

@@ -14,7 +14,8 @@
 //     From then on they are answered with an error that contains the reason, and notifications and
 //     responses are dropped.
 //   - A daemon that ends in an orderly way says so. It answers what was sent, and what the client sends
-//     from then on waits for the next daemon, so that nothing is lost.
+//     from then on waits for the next daemon, so that nothing is lost. If the daemon hands over to
+//     another one, the client's requests wait longer, see [Options.Handover].
 //   - Requests of a lost daemon are cancelled at the client, and responses to them are dropped.
 //   - After the client has closed its output, the relay ends when the daemon has answered, and at the
 //     latest after [Options.LastAnswers].
@@ -54,6 +55,9 @@ type Options struct {
 	// Patience is how long after a loss requests wait for another daemon; default 4 s, so that each is answered
 	// within 5 s.
 	Patience time.Duration
+	// Handover is the patience after a daemon that hands over to another one; default 30 s. The other one
+	// is already running then, and slow at most because the machine is busy.
+	Handover time.Duration
 	// LastAnswers is how long the daemon may answer after the client has closed In; default 10 s.
 	LastAnswers time.Duration
 	// Lost is called when the connection is lost, and when it cannot be restored; it may be nil.
@@ -89,6 +93,7 @@ var errClientLeft = errors.New("the client disconnected")
 // returned.
 func Run(ctx context.Context, opts Options) error {
 	opts.Patience = cmp.Or(opts.Patience, 4*time.Second)
+	opts.Handover = cmp.Or(opts.Handover, 30*time.Second)
 	opts.LastAnswers = cmp.Or(opts.LastAnswers, 10*time.Second)
 	first, err := opts.Connect(ctx)
 	if err != nil {
@@ -136,6 +141,8 @@ type relay struct {
 	down time.Time     // when the last connection was lost, or the relay began
 	back time.Time     // when the connection that is being prepared began; zero if there is none
 	why  error         // why there is no connection
+	// handover is set from when a daemon hands over until the client is connected again.
+	handover bool
 	// failing is set while requests without a response are answered. Until then the relay does not end.
 	failing bool
 
@@ -174,6 +181,8 @@ type control struct {
 	// Ends means that the daemon ends. It answers what it receives until the relay closes its sending
 	// side, which the relay does next.
 	Ends bool `json:"ends"`
+	// Handover means that another daemon takes over from one that ends.
+	Handover bool `json:"handover"`
 }
 
 // params contains the parameters that matter here.
@@ -299,6 +308,7 @@ func (r *relay) forward(line []byte) bool {
 			r.sending.Unlock()
 			return true
 		}
+		left := r.patience() - time.Since(since)
 		full := isRequest && len(r.pending) >= maxPending
 		if conn != nil && !full {
 			r.note(m, line, isRequest, isResponse)
@@ -314,7 +324,6 @@ func (r *relay) forward(line []byte) bool {
 		case conn != nil:
 			return r.ctx.Err() == nil
 		}
-		left := r.opts.Patience - time.Since(since)
 		if left <= 0 {
 			return r.drop(m, line, isRequest)
 		}
@@ -328,6 +337,14 @@ func (r *relay) forward(line []byte) bool {
 		case <-patience.C: // perhaps another connection is being prepared
 		}
 	}
+}
+
+// patience returns how long requests wait for a daemon. r.mu must be held.
+func (r *relay) patience() time.Duration {
+	if r.handover {
+		return r.opts.Handover
+	}
+	return r.opts.Patience
 }
 
 // drop handles a message of the client that is not sent, because there is no daemon. It returns false
@@ -388,10 +405,11 @@ func (r *relay) fromDaemon(conn io.ReadWriteCloser) {
 	for {
 		began := time.Now()
 		err := reason(r.serve(conn))
-		if !r.lost(err) || !r.giveUp(err) {
+		handover, ok := r.lost(err)
+		if !ok || !r.giveUp(err) {
 			return
 		}
-		if time.Since(began) > steady {
+		if handover || time.Since(began) > steady {
 			delays.Reset()
 		}
 		for {
@@ -414,7 +432,7 @@ func (r *relay) fromDaemon(conn io.ReadWriteCloser) {
 func (r *relay) giveUp(why error) bool {
 	r.mu.Lock()
 	var lines [][]byte
-	if time.Since(r.down) >= r.opts.Patience {
+	if time.Since(r.down) >= r.patience() {
 		for _, id := range slices.Sorted(maps.Keys(r.pending)) {
 			if _, listens := r.listens[id]; listens {
 				continue
@@ -464,7 +482,7 @@ func (r *relay) serve(conn io.ReadWriteCloser) error {
 	var admission sync.WaitGroup
 	admission.Go(func() { r.admit(conn) })
 	if err = context.Cause(r.ctx); r.announce() {
-		err = r.receive(lines, func() { admission.Go(func() { r.finish(conn) }) })
+		err = r.receive(lines, func(handover bool) { admission.Go(func() { r.finish(conn, handover) }) })
 	}
 	_ = conn.Close()
 	admission.Wait()
@@ -489,7 +507,7 @@ func (r *relay) report(err error) {
 }
 
 // receive forwards messages until the connection is lost. It calls ends if the daemon ends.
-func (r *relay) receive(lines *lineReader, ends func()) error {
+func (r *relay) receive(lines *lineReader, ends func(handover bool)) error {
 	for {
 		line, err := lines.next()
 		if err != nil {
@@ -497,7 +515,7 @@ func (r *relay) receive(lines *lineReader, ends func()) error {
 		}
 		m, isRequest, isResponse := parse(line)
 		if m.Track != nil && m.Track.Ends {
-			ends()
+			ends(m.Track.Handover)
 		}
 		if r.accept(m, isRequest, isResponse) && !r.toClient(line) || !r.announce() {
 			return context.Cause(r.ctx)
@@ -507,9 +525,9 @@ func (r *relay) receive(lines *lineReader, ends func()) error {
 
 // finish tells a daemon that ends that nothing more follows. The daemon answers what it has received,
 // while further messages of the client wait for the next daemon.
-func (r *relay) finish(conn io.ReadWriteCloser) {
+func (r *relay) finish(conn io.ReadWriteCloser, handover bool) {
 	r.mu.Lock()
-	r.ending = true
+	r.ending, r.handover = true, handover
 	if r.conn != nil {
 		r.conn, r.up = nil, make(chan struct{})
 		r.down = time.Now()
@@ -636,7 +654,7 @@ func (r *relay) admit(conn io.ReadWriteCloser) {
 		r.mu.Unlock()
 		return
 	}
-	r.conn = conn
+	r.conn, r.handover = conn, false
 	close(r.up)
 	left := r.left
 	r.mu.Unlock()
@@ -677,7 +695,7 @@ func (r *relay) awaitInitialized(conn io.ReadWriteCloser, lines *lineReader, ini
 		}
 		m, isRequest, isResponse := parse(line)
 		if m.Track != nil && m.Track.Ends {
-			r.finish(conn)
+			r.finish(conn, m.Track.Handover)
 		}
 		forward := r.accept(m, isRequest, isResponse)
 		if !isResponse || !bytes.Equal(m.ID, want.ID) {
@@ -691,9 +709,11 @@ func (r *relay) awaitInitialized(conn io.ReadWriteCloser, lines *lineReader, ini
 }
 
 // lost answers the requests that a lost connection leaves without a response, and cancels those of
-// the daemon. It returns false if the relay ends.
-func (r *relay) lost(err error) bool {
+// the daemon. handover reports whether the daemon handed over to another one. ok is false if the relay
+// ends.
+func (r *relay) lost(err error) (handover, ok bool) {
 	r.mu.Lock()
+	handover = r.ending && r.handover
 	if r.conn != nil {
 		r.conn, r.up = nil, make(chan struct{})
 		r.down = time.Now()
@@ -727,7 +747,7 @@ func (r *relay) lost(err error) bool {
 	r.mu.Unlock()
 	for _, line := range lines {
 		if !r.toClient(line) {
-			return false
+			return handover, false
 		}
 	}
 	r.mu.Lock()
@@ -738,10 +758,10 @@ func (r *relay) lost(err error) bool {
 		r.cancel(errClientLeft)
 	}
 	if r.ctx.Err() != nil {
-		return false
+		return handover, false
 	}
 	r.report(err)
-	return true
+	return handover, true
 }
 
 // failure returns an error response. -32000 is the code for implementation-defined errors of

@@ -200,6 +200,32 @@ func TestRequestsOutlastADaemonThatEndsSlowly(t *testing.T) {
 	})
 }
 
+// Requests wait longer for a daemon that takes over from another one, which may be busy.
+func TestRequestsOutlastASlowHandover(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := start(t)
+		d := b.connect()
+		d.says(t, `{"mcptrack":{"ends":true,"handover":true}}`)
+		synctest.Wait()
+		_ = d.Close()
+		b.says(request(2, "ping", ""))
+		time.Sleep(20 * time.Second)
+		d = b.reconnect()
+		d.hears(t, request(2, "ping", ""))
+		d.says(t, response(2))
+		b.hears(response(2))
+
+		_ = d.Close() // this daemon hands over to none
+		synctest.Wait()
+		b.says(request(3, "ping", ""))
+		began := time.Now()
+		b.hearsError("3", "cannot be reached")
+		if took := time.Since(began); took > 5*time.Second {
+			t.Errorf("the request waited %s", took)
+		}
+	})
+}
+
 // A client that has left receives the last responses of a daemon that ends.
 func TestADaemonThatEndsAnswersAClientThatHasLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

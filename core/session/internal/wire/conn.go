@@ -46,6 +46,8 @@ type Handler struct {
 	// client, and the server receives an error. Each call runs on its own goroutine. ctx is done
 	// when the server cancels the request or the connection ends. An [*RPCError] is sent unchanged.
 	Request func(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error)
+	// Asked is called, in order, before Request is started. It must not block. May be nil.
+	Asked func(method string)
 	// ClientMessage is called, in order, for notifications that only a client can use (logs,
 	// elicitation, tasks). If nil, they are passed to Notification.
 	ClientMessage func(method string, params json.RawMessage)

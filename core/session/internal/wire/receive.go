@@ -279,6 +279,9 @@ func (c *Conn) serve(id json.RawMessage, method string, params json.RawMessage) 
 		c.reply(encodeAnswer(id, nil, &RPCError{Code: mcp.CodeInternal, Message: "too many concurrent requests"}))
 		return
 	}
+	if c.cfg.Handler.Asked != nil {
+		c.cfg.Handler.Asked(method)
+	}
 	if !c.group.Go(func() {
 		defer cancel()
 		defer c.inbound.done()
