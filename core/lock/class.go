@@ -1,0 +1,68 @@
+package lock
+
+// A Section is a part of what a server offers that the lock contains.
+type Section string
+
+// The sections of a server's lock, in the order in which they are shown.
+const (
+	SectionLaunch       Section = "launch"       // how the server is started or reached; has one item without a key
+	SectionCapabilities Section = "capabilities" // of the protocol; has one item without a key
+	SectionInstructions Section = "instructions" // has one item without a key
+	SectionTools        Section = "tools"
+	SectionPrompts      Section = "prompts"
+	SectionTemplates    Section = "templates"
+	SectionResources    Section = "resources"
+	SectionContents     Section = "contents" // contents of resources, by URI
+)
+
+// A Class is a kind of change. Its id never changes; ids of removed classes are not reused.
+type Class struct {
+	ID       string   // "L001" …
+	Name     string   // the word for it in flags and configs, such as "wording"
+	Severity Severity // how much the change matters to the user
+	Text     string   // one sentence for the help
+	// Default is what gateways do about a change of this class if the config does not say.
+	Default Action
+}
+
+// Severity is how much a change matters.
+type Severity string
+
+// The severities, from the least to the most severe.
+const (
+	Note    Severity = "note"
+	Warning Severity = "warning"
+	Error   Severity = "error"
+)
+
+// Action is what a gateway does about a change.
+type Action string
+
+// The actions, from the weakest to the strictest.
+const (
+	Allow Action = "allow" // serves the new definition
+	Audit Action = "audit" // serves it, and publishes lock.drift
+	Hold  Action = "hold"  // serves the approved definition and refuses calls
+	Block Action = "block" // serves nothing of the server
+)
+
+// Classes returns the table of all classes, in the order of their ids.
+func Classes() []Class {
+	return []Class{
+		{"L001", "removed", Warning, "An item that was approved is no longer offered.", Audit},
+		{"L002", "wording", Warning, "The description of an item, or another text of it that a model reads, has changed.", Hold},
+		{"L003", "title", Note, "The title or an icon of an item has changed.", Audit},
+		{"L004", "optional", Note, "A tool or prompt accepts another parameter that is not required.", Hold},
+		{"L005", "added", Warning, "A tool, prompt, template or resource is new.", Hold},
+		{"L006", "loosened", Note, "A schema accepts more: a parameter is no longer required, or accepts more values.", Hold},
+		{"L007", "narrowed", Warning, "A schema accepts less: a parameter is required now, or accepts fewer values. Callers may fail.", Hold},
+		{"L008", "annotation", Error, "An annotation promises less, such as readOnlyHint: true that became false.", Hold},
+		{"L009", "suspicious", Error, "A text contains a link, a word for secrets, a phrase that instructs a model, or a hidden character that it did not contain before.", Hold},
+		{"L010", "instructions", Warning, "The instructions of the server have changed.", Hold},
+		{"L011", "launch", Error, "The command, URL, package version or package content of the server has changed.", Block},
+		{"L012", "output", Warning, "The output schema of a tool has changed.", Hold},
+		{"L013", "capability", Warning, "The server declares other capabilities of the protocol.", Audit},
+		{"L014", "content", Warning, "The content of a resource that the config pins has changed.", Hold},
+		{"L015", "other", Warning, "A member that no other class covers has changed.", Hold},
+	}
+}
