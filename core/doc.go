@@ -40,6 +40,7 @@
 //	login         OAuth: discovery, registration, tokens; one process renews a token for all
 //	process       a child process and its process group: start, stop, no leftovers
 //	machine       the MCP servers that run on this machine, whoever started them
+//	launcher      parses the command lines of npx, uvx, docker and other programs that start servers
 //	mcp           the vocabulary of the protocol: methods, error codes, versions, capabilities
 //
 // Tracking:

@@ -1,6 +1,10 @@
 package machine
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/mcptrack/mcptrack/core/launcher"
+)
 
 // hostOf returns the name of a program that starts MCP servers, or "" for other programs. The names
 // are those of processes of the released programs (November 2026).
@@ -8,7 +12,7 @@ func hostOf(args []string, l launch) string {
 	if len(args) == 0 {
 		return ""
 	}
-	name := programName(args[0])
+	name := launcher.Base(args[0])
 	switch lower := strings.ToLower(name); {
 	case strings.Contains(args[0], "/Claude.app/"), strings.HasPrefix(name, "Claude Helper"), name == "Claude", lower == "claude-desktop":
 		return "Claude Desktop"

@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/config/credential"
+	"github.com/mcptrack/mcptrack/core/launcher"
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
@@ -271,107 +272,30 @@ func (l launch) isNamedServer() bool {
 }
 
 // launchOf parses a command line.
-func launchOf(args []string) launch { return parseLaunch(args, 4) }
-
-// parseLaunch parses a command line with at most depth nested wrappers.
-func parseLaunch(args []string, depth int) launch {
+func launchOf(args []string) launch {
 	if len(args) == 1 { // npm replaces its command line by a title
 		args = strings.Fields(args[0])
 	}
-	if len(args) == 0 || depth == 0 {
-		return launch{}
-	}
-	name := programName(args[0])
-	rest := args[1:]
-	arg := func(i int) string {
-		if i < len(rest) {
-			return rest[i]
-		}
-		return ""
-	}
+	c := launcher.Parse(args)
+	l := launch{by: c.Tool, program: c.Name, args: c.Args, wraps: c.Wraps}
 	switch {
-	case slices.Contains([]string{"sh", "bash", "dash", "zsh", "cmd"}, name) && (arg(0) == "-c" || strings.EqualFold(arg(0), "/c")):
-		inner := parseLaunch(strings.Fields(arg(1)), depth-1)
-		inner.wraps = true
-		return inner
-	case name == "npx" || name == "bunx" || name == "uvx":
-		return runner(name, rest)
-	case name == "npm" && (arg(0) == "exec" || arg(0) == "x"):
-		return runner("npx", rest[1:])
-	case (name == "pnpm" || name == "yarn") && arg(0) == "dlx", name == "bun" && arg(0) == "x":
-		return runner("npx", rest[1:])
-	case name == "uv" && arg(0) == "tool" && (arg(1) == "run" || arg(1) == "uvx"):
-		return runner("uvx", rest[2:])
-	case name == "uv" && arg(0) == "run", name == "pipx" && arg(0) == "run":
-		return runner("uvx", rest[1:])
-	case (name == "docker" || name == "podman") && arg(0) == "run":
-		return runner("docker", rest[1:])
-	case name == "node" || name == "bun" || name == "deno":
-		return script("node", rest)
-	case name == "python" || strings.HasPrefix(name, "python3") || strings.HasPrefix(name, "python2"):
-		return script("python", rest)
+	case c.Kind == launcher.NPM && c.Tool != "deno":
+		l.by = "npx"
+	case c.Tool == "uv" || c.Tool == "pipx":
+		l.by = "uvx"
+	case c.Tool == "podman":
+		l.by = "docker"
+	case c.Tool != "" && c.Tool != "docker" && c.Tool != "python":
+		l.by = "node"
 	}
-	return launch{program: name, args: rest}
-}
-
-// programName returns the name of a program without its folder.
-func programName(file string) string {
-	file = strings.TrimPrefix(file, "-") // a login shell
-	if i := strings.LastIndexAny(file, `/\`); i >= 0 && i < len(file)-1 {
-		file = file[i+1:]
+	switch c.Kind {
+	case launcher.Program:
+		l.program = launcher.Base(c.Name)
+	case launcher.File:
+		l.program = scriptName(c.Name)
 	}
-	return strings.TrimSuffix(file, ".exe")
-}
-
-// runner parses the arguments of a program that runs a package or image.
-func runner(by string, args []string) launch {
-	for i := 0; i < len(args); i++ {
-		a := args[i]
-		switch {
-		case a == "--":
-		case strings.HasPrefix(a, "-"):
-			if slices.Contains(valueFlags(by), a) {
-				i++
-			}
-		case by == "npx" && (a == "node" || a == "tsx"):
-			return script("node", args[i+1:])
-		case by == "uvx" && strings.HasPrefix(a, "python"):
-			return script("python", args[i+1:])
-		default:
-			return launch{by: by, program: a, args: args[i+1:], wraps: true}
-		}
-	}
-	return launch{by: by, program: by, wraps: true}
-}
-
-// valueFlags returns the flags of a runner whose value is the next argument.
-func valueFlags(by string) []string {
-	switch by {
-	case "docker":
-		return []string{"-e", "--env", "--env-file", "-v", "--volume", "--mount", "--name", "-p", "--publish", "--network", "--net", "-w", "--workdir",
-			"-u", "--user", "-l", "--label", "--entrypoint", "-m", "--memory", "--cpus", "--add-host", "--platform", "--pull", "-h", "--hostname", "--tmpfs", "--gpus"}
-	case "uvx":
-		return []string{"--from", "--with", "-p", "--python", "--directory", "--project", "--index-url", "--extra-index-url", "--env-file"}
-	}
-	return []string{"-p", "--package", "-c", "--call", "-w", "--workspace", "--prefix", "--registry"}
-}
-
-// script parses the arguments of an interpreter.
-func script(by string, args []string) launch {
-	for i := 0; i < len(args); i++ {
-		a := args[i]
-		switch {
-		case a == "-m" && by == "python" && i+1 < len(args):
-			return launch{by: by, program: args[i+1], args: args[i+2:]}
-		case slices.Contains([]string{"-r", "--require", "--import", "--loader", "--env-file", "-X", "-W"}, a):
-			i++
-		case a == "run" && i == 0: // deno run, bun run
-		case strings.HasPrefix(a, "-"):
-		default:
-			return launch{by: by, program: scriptName(a), args: args[i+1:]}
-		}
-	}
-	return launch{program: by, args: args}
+	l.program = cmp.Or(l.program, l.by)
+	return l
 }
 
 // scriptName returns the package of a script, or the path of a script that belongs to none.
