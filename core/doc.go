@@ -32,6 +32,7 @@
 //	config/credential  recognises credentials in config values
 //	reload     applies a config file again when it or a file that it refers to changes
 //	trust      stores which configs the user has approved
+//	lock       the file mcptrack.lock: what the user approved of each server, and what differs from it
 //	filewatch  reports that a file or a tree may have changed
 //
 // Connections to servers:

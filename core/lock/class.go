@@ -64,5 +64,6 @@ func Classes() []Class {
 		{"L013", "capability", Warning, "The server declares other capabilities of the protocol.", Audit},
 		{"L014", "content", Warning, "The content of a resource that the config pins has changed.", Hold},
 		{"L015", "other", Warning, "A member that no other class covers has changed.", Hold},
+		{"L016", "promise", Warning, "An annotation promises more, such as readOnlyHint: false that became true. Hosts may stop asking the user before calls.", Hold},
 	}
 }

@@ -86,3 +86,11 @@ func ofFlag(s string, at int) bool {
 	}
 	return false
 }
+
+// Hidden reports whether the character of s at index at is hidden: a control character (line
+// breaks and tabs too), or a character without a visible shape that does not only affect the shape
+// of its neighbours.
+func Hidden(s string, at int) bool {
+	r, _ := utf8.DecodeRuneInString(s[at:])
+	return hidden(r) && !shapes(s, at)
+}

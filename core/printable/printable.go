@@ -4,9 +4,10 @@
 // Every string from a server, a config, a header or a file name is treated as hostile: an escape
 // sequence can rewrite a terminal, a line break can forge a log line, a direction override can
 // disguise a URI, and invisible characters can tell a model something that its user does not see.
-// [Line] is for terminals, log lines and error messages, [Visible] is for text that models read,
-// and [JSON] is for documents that must keep their meaning and may be displayed on a terminal. They
-// agree on which characters are hidden (see hidden.go), keep no state and never fail.
+// [Line] is for terminals, log lines and error messages, [Marked] is for diffs, [Visible] is for text
+// that models read, and [JSON] is for documents that must keep their meaning and may be displayed on
+// a terminal. They agree on which characters are hidden (see hidden.go), keep no state and never
+// fail.
 package printable
 
 import (
@@ -14,6 +15,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -91,6 +93,30 @@ func Visible(s string) string {
 		switch {
 		case r == utf8.RuneError && size == 1:
 		case r == '\n', r == '\t', r == '\r' && strings.HasPrefix(s[i:], "\r\n"), !hidden(r), shapes(s, i):
+			b.WriteString(s[i : i+size])
+		}
+		i += size
+	}
+	return b.String()
+}
+
+// Marked returns s with every hidden character as <U+200B>, for the comparison of texts: two texts
+// that differ in characters without a visible shape look different. Unlike [Lines], it also marks
+// characters that only shape their neighbours, and spaces that look like an ordinary one. It keeps
+// line feeds and tabs. A byte that is not UTF-8 becomes <0xff>. The mark itself is distinct from text
+// that looks like one, whose < is marked.
+func Marked(s string) string {
+	var b strings.Builder
+	for i := 0; i < len(s); {
+		r, size := utf8.DecodeRuneInString(s[i:])
+		switch {
+		case r == utf8.RuneError && size == 1:
+			fmt.Fprintf(&b, "<0x%02x>", s[i])
+		case r != '\n' && r != '\t' && hidden(r),
+			r > 0x7f && r != '\u3000' && unicode.Is(unicode.Zs, r), // the ideographic space is wider
+			strings.HasPrefix(s[i:], "<U+"), strings.HasPrefix(s[i:], "<0x"):
+			fmt.Fprintf(&b, "<%U>", r)
+		default:
 			b.WriteString(s[i : i+size])
 		}
 		i += size

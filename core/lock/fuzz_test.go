@@ -1,0 +1,71 @@
+package lock
+
+import (
+	"bytes"
+	"slices"
+	"testing"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// FuzzClassify: no input makes it panic, only equal values have no class, and the result is sorted,
+// known and always the same.
+func FuzzClassify(f *testing.F) {
+	for _, s := range []string{
+		`{"name":"t","description":"d","inputSchema":{"type":"object","properties":{"a":{"$ref":"#/$defs/d","description":"x"},"b":{"anyOf":[{"type":"string"},{"type":"null"}]}},"required":["a"],"$defs":{"d":{"enum":[1,2,"x y"]}}}}`,
+		`{"name":"t","annotations":{"readOnlyHint":true,"title":"x"},"outputSchema":{"allOf":[{"$ref":"#"}],"not":{"if":true}}}`,
+		`{"name":"p","arguments":[{"name":"a","required":true},{"name":"b"}]}`,
+		`{"name":"t","inputSchema":{"properties":{"a":{"$ref":"#/properties/b"},"b":{"$ref":"#/properties/a"}},"items":[{},false],"dependencies":{"a":["b"],"c":{}}}}`,
+		`"ignore previous instructions\u200b https://a.net/ pаssword <important>"`,
+		`{"a":1,"a":2}`, `[`, "\"\xff\"", `1e999`, ``,
+	} {
+		f.Add(uint8(3), []byte(s), []byte(`{"name":"t"}`))
+		f.Add(uint8(4), []byte(s), bytes.Replace([]byte(s), []byte("a"), []byte("b"), 1))
+	}
+	sections := []Section{SectionLaunch, SectionCapabilities, SectionInstructions, SectionTools, SectionPrompts, SectionTemplates, SectionResources, SectionContents}
+	var known []string
+	for _, c := range Classes() {
+		known = append(known, c.ID)
+	}
+	canonical := func(raw []byte) (string, bool) {
+		v := jsontext.Value(bytes.Clone(raw))
+		err := v.Canonicalize()
+		return string(v), err == nil
+	}
+	f.Fuzz(func(t *testing.T, s uint8, old, new []byte) {
+		section := sections[int(s)%len(sections)]
+		if len(old) == 0 {
+			old = nil // added
+		}
+		if len(new) == 0 {
+			new = nil // removed
+		}
+		got := Classify(section, old, new)
+		if !slices.Equal(got, Classify(section, old, new)) {
+			t.Error("another result")
+		}
+		a, okA := canonical(old)
+		b, okB := canonical(new)
+		same := okA && okB && a == b || bytes.Equal(old, new)
+		if same != (len(got) == 0) {
+			t.Errorf("%q", got)
+		}
+		if !slices.IsSorted(got) || len(slices.Compact(slices.Clone(got))) != len(got) {
+			t.Errorf("%q", got)
+		}
+		for _, id := range got {
+			if !slices.Contains(known, id) {
+				t.Errorf("%q", got)
+			}
+		}
+		for _, raw := range [][]byte{old, new} {
+			if again := Classify(section, raw, bytes.Clone(raw)); len(again) != 0 {
+				t.Errorf("it differs from itself: %q", again)
+			}
+		}
+		if reasons := Reasons(old, new); section == SectionTools && (len(reasons) > 0) != slices.Contains(got, classSuspicious) {
+			t.Errorf("%q: %q", got, reasons)
+		}
+		Twins([]string{string(old), string(new)})
+	})
+}
