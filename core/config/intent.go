@@ -175,11 +175,17 @@ func (in *Intent) Command() (command string, args []string, ok bool) {
 }
 
 // URL returns the URL as written in the entry, or an empty string if there is none.
-func (in *Intent) URL() (raw string) {
-	urls := serverKeys().get("url").spellings
+func (in *Intent) URL() string { return in.text("url") }
+
+// Dir returns the working directory as written in the entry, or an empty string if there is none.
+func (in *Intent) Dir() string { return in.text("cwd") }
+
+// text returns the value of a key that is a string, or an empty string.
+func (in *Intent) text(key string) (value string) {
+	spellings := serverKeys().get(key).spellings
 	for _, k := range in.Keys {
-		if slices.Contains(urls, k.Name) && json.Unmarshal(k.Value, &raw) == nil {
-			return raw
+		if slices.Contains(spellings, k.Name) && json.Unmarshal(k.Value, &value) == nil {
+			return value
 		}
 	}
 	return ""

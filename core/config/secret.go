@@ -110,8 +110,20 @@ const maxCommandLine = 4096
 // "[secret]"; arguments with special characters are quoted. It is empty for servers without a
 // command.
 func (s Server) CommandLine() string {
+	words := s.CommandWords()
+	for i, w := range words {
+		if w == "" || strings.ContainsAny(w, " \"'\\") || printable.Line(w, 0) != w {
+			words[i] = strconv.Quote(w)
+		}
+	}
+	return printable.Line(strings.Join(words, " "), maxCommandLine)
+}
+
+// CommandWords returns the command followed by its arguments, in which Secrets and credentials are
+// replaced by "[secret]". It is empty for servers without a command.
+func (s Server) CommandWords() []string {
 	if s.Command == "" {
-		return ""
+		return nil
 	}
 	var values []string
 	for _, secret := range s.Secrets {
@@ -136,12 +148,7 @@ func (s Server) CommandLine() string {
 		}
 		words = append(words, word+hide.Replace(s.Args[i][at:]))
 	}
-	for i, w := range words {
-		if w == "" || strings.ContainsAny(w, " \"'\\") || printable.Line(w, 0) != w {
-			words[i] = strconv.Quote(w)
-		}
-	}
-	return printable.Line(strings.Join(words, " "), maxCommandLine)
+	return words
 }
 
 // minConfidential is the minimum length of a confidential value; shorter values may occur in

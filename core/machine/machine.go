@@ -244,12 +244,7 @@ func (l launch) line() string {
 	if l.by != "" {
 		args = slices.Insert(args, 0, l.by)
 	}
-	for i, spans := range credential.FindArgs(args) {
-		for _, s := range slices.Backward(spans) {
-			args[i] = args[i][:s.From] + "[secret]" + args[i][s.To:]
-		}
-	}
-	return printable.Line(strings.Join(args, " "), 300)
+	return printable.Line(strings.Join(credential.MaskArgs(args), " "), 300)
 }
 
 // isNamedServer reports whether the name of the program says that it is an MCP server. Of the path

@@ -65,6 +65,23 @@ func FindArgs(args []string) [][]Span {
 	return found
 }
 
+// Mask returns the text with its credentials replaced by "[secret]".
+func Mask(text string, found []Span) string {
+	for _, s := range slices.Backward(found) {
+		text = text[:s.From] + "[secret]" + text[s.To:]
+	}
+	return text
+}
+
+// MaskArgs returns the command-line arguments with their credentials replaced by "[secret]".
+func MaskArgs(args []string) []string {
+	out := make([]string, len(args))
+	for i, found := range FindArgs(args) {
+		out[i] = Mask(args[i], found)
+	}
+	return out
+}
+
 // A part is a range of the finder's text.
 type part struct{ from, to int }
 

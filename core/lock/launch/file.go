@@ -1,0 +1,134 @@
+package launch
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/mcptrack/mcptrack/core/launcher"
+	"github.com/mcptrack/mcptrack/core/printable"
+)
+
+// script hashes the script or module that an interpreter runs, and adds the package that contains
+// it.
+func (r *resolver) script(l *Launch) {
+	c := r.command
+	candidates := []string{c.Name}
+	if c.Kind == launcher.Module {
+		file := strings.ReplaceAll(c.Name, ".", "/")
+		candidates = []string{file + "/__main__.py", file + ".py"}
+	} else if c.Tool == "node" || c.Tool == "bun" { // Node.js adds the suffix; a folder is a package
+		candidates = append(candidates, c.Name+".js", c.Name+"/index.js")
+	}
+	for _, name := range candidates {
+		path := r.path(filepath.FromSlash(name))
+		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() {
+			r.hash(l, path)
+			return
+		}
+	}
+	if c.Kind == launcher.Module {
+		if p, ok := r.installed(r.server.Command, c.Name); ok {
+			l.Packages = append(l.Packages, p)
+			return
+		}
+		r.problem("the module %s was not found, so its content is not known", c.Name)
+		return
+	}
+	r.problem("the script %s was not found, so its content is not known", filepath.Base(c.Name))
+}
+
+// program hashes a program of its own if the command is the path of a file.
+func (r *resolver) program(l *Launch) {
+	name := r.command.Name
+	if !strings.ContainsAny(name, `/\`) {
+		r.problem("the program %s is searched in PATH, so its content is not known", launcher.Base(name))
+		return
+	}
+	path := r.path(name)
+	if p, ok := r.installed(path, launcher.Base(path)); ok {
+		// The starter that pip writes contains the absolute path of the interpreter.
+		l.Packages = append(l.Packages, p)
+		return
+	}
+	r.hash(l, path)
+}
+
+// hash adds the hash of a file, and the package of npm that contains it.
+func (r *resolver) hash(l *Launch, path string) {
+	if p, ok := owner(path); ok {
+		l.Packages = append(l.Packages, p)
+		if p.Integrity != "" {
+			return // it covers the file
+		}
+	}
+	sum, err := hashFile(path)
+	if err != nil {
+		r.problem("the content of %s is not known: %s", filepath.Base(path), printable.Reason(printable.Unnamed(err), 200))
+		return
+	}
+	name, err := filepath.Rel(r.server.Dir, path)
+	if err != nil || !filepath.IsLocal(name) {
+		name = filepath.Base(path)
+	}
+	l.File = &File{Path: filepath.ToSlash(name), SHA256: sum}
+}
+
+// errNotRegular is the reason why a pipe, device or folder is not read.
+var errNotRegular = errors.New("it is not a regular file")
+
+// open opens a regular file of at most MaxFile bytes.
+func open(path string) (*os.File, error) {
+	info, err := os.Stat(path) // first, because opening a pipe may block
+	switch {
+	case err != nil:
+		return nil, err
+	case !info.Mode().IsRegular():
+		return nil, errNotRegular
+	case info.Size() > MaxFile:
+		return nil, fmt.Errorf("it is larger than %d MiB", MaxFile>>20)
+	}
+	return os.Open(path)
+}
+
+func hashFile(path string) (string, error) {
+	f, err := open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	sum := sha256.New()
+	if _, err := io.Copy(sum, io.LimitReader(f, MaxFile)); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(sum.Sum(nil)), nil
+}
+
+func readFile(path string) ([]byte, error) {
+	f, err := open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, MaxFile))
+}
+
+// maxEntries is how many entries of a folder are read.
+const maxEntries = 10_000
+
+// entries returns the entries of a folder, sorted by name; none if it cannot be read.
+func entries(dir string) []fs.DirEntry {
+	f, err := os.Open(dir)
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	list, _ := f.ReadDir(maxEntries) // what was read before an error is used
+	return list
+}
