@@ -1,0 +1,271 @@
+package lock
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// offers returns an observation of tools.
+func offers(variant string, tools ...Item) Observation {
+	return Observation{variant, map[Section][]Item{SectionTools: tools}}
+}
+
+// text returns drift as lines such as "tools/read a→b [legacy]", with the descriptions of tools.
+func text(drifts []Drift) string {
+	word := func(it Item) string {
+		_, after, _ := strings.Cut(string(it.Definition), `"description":"`)
+		before, _, _ := strings.Cut(after, `"`)
+		return before
+	}
+	var lines []string
+	for _, d := range drifts {
+		line := fmt.Sprintf("%s/%s %s→%s %v", d.Section, d.Key, word(d.Old), word(d.New), d.Variants)
+		if d.Rejected {
+			line += " rejected"
+		}
+		if d.New.Problem != "" {
+			line += " problem"
+		}
+		lines = append(lines, line)
+	}
+	return strings.Join(lines, "\n")
+}
+
+func TestCompare(t *testing.T) {
+	t.Parallel()
+	merge := func(observations ...Observation) *Server {
+		s, refused := Merge(observations...)
+		if len(refused) > 0 {
+			t.Fatalf("%+v", refused)
+		}
+		return s
+	}
+	broken := DefaultHashing().Item(SectionTools, []byte(`{"name":"read","description":"a","description":"b"}`))
+	legacy, modern := offers("legacy", tool("read", "a"), tool("old", "o")), offers("modern", tool("read", "b"), tool("new", "n"))
+	both := merge(legacy, modern)
+	for _, test := range []struct {
+		name     string
+		approved *Server
+		offered  []Observation
+		want     string
+	}{
+		{"the same", merge(legacy), []Observation{legacy}, ""},
+		{"the same in another order", merge(legacy), []Observation{offers("legacy", tool("old", "o"), tool("read", "a"))}, ""},
+		{"the same twice", merge(legacy), []Observation{offers("legacy", tool("old", "o"), tool("read", "a"), tool("read", "a"))}, ""},
+		{"nothing was approved", nil, []Observation{legacy, modern}, "tools/new →n [modern]\ntools/old →o [legacy]\ntools/read →b [modern]\ntools/read →a [legacy]"},
+		{"changed", merge(legacy), []Observation{offers("legacy", tool("read", "x"), tool("old", "o"))}, "tools/read a→x [legacy]"},
+		{"added", merge(legacy), []Observation{offers("legacy", tool("read", "a"), tool("old", "o"), tool("x", "x"))}, "tools/x →x [legacy]"},
+		{"removed", merge(legacy), []Observation{offers("legacy", tool("read", "a"))}, "tools/old o→ [legacy]"},
+		{"renamed", merge(legacy), []Observation{offers("legacy", tool("read", "a"), tool("оld", "o"))}, "tools/old o→ [legacy]\ntools/оld →o [legacy]"},
+		{"all removed", merge(legacy), []Observation{offers("legacy")}, "tools/old o→ [legacy]\ntools/read a→ [legacy]"},
+		{"not listed", merge(legacy), []Observation{{"legacy", nil}}, ""},
+		{"another section", merge(legacy), []Observation{{"legacy", map[Section][]Item{SectionPrompts: {DefaultHashing().Item(SectionPrompts, []byte(`{"name":"p"}`))}}}}, "prompts/p → [legacy]"},
+		{"no observation", merge(legacy), nil, ""},
+		{"two variants", both, []Observation{modern, legacy}, ""},
+		{"one of two variants", both, []Observation{modern}, ""},
+		{"a variant offers what another did", both, []Observation{offers("modern", tool("read", "a"), tool("old", "o"), tool("new", "n"))}, ""},
+		{"removed in one variant", both, []Observation{offers("modern", tool("read", "b"))}, "tools/new n→ [modern]"},
+		{"changed in one variant", both, []Observation{legacy, offers("modern", tool("read", "x"), tool("new", "n"))}, "tools/read b→x [modern]"},
+		{"changed in both variants", both, []Observation{offers("legacy", tool("read", "x"), tool("old", "o")), offers("modern", tool("read", "x"), tool("new", "n"))}, "tools/read b→x [modern]\ntools/read a→x [legacy]"},
+		{"an unknown variant offers less", both, []Observation{offers("modern+sampling", tool("read", "b"))}, ""},
+		{"an unknown variant offers more", both, []Observation{offers("modern+sampling", tool("read", "b"), tool("x", "x"))}, "tools/x →x [modern+sampling]"},
+		{"an unknown variant offers something else", merge(legacy), []Observation{offers("modern", tool("read", "x"))}, "tools/read a→x [modern]"},
+		{"a second tool of the same name", merge(legacy), []Observation{offers("legacy", tool("read", "a"), tool("read", "x"), tool("old", "o"))}, "tools/read →x [legacy]"},
+		{"a problem", merge(legacy), []Observation{offers("legacy", broken, tool("old", "o"))}, "tools/read a→a [legacy] problem"},
+		{"a problem beside the approved tool", merge(legacy), []Observation{offers("legacy", broken, tool("read", "a"), tool("old", "o"))}, "tools/read →a [legacy] problem"},
+	} {
+		got := Compare(test.approved, test.offered...)
+		if diff := cmp.Diff(test.want, text(got)); diff != "" {
+			t.Errorf("%s: -want +got\n%s", test.name, diff)
+		}
+		for _, d := range got {
+			if len(d.Classes) == 0 || !slices.IsSorted(d.Classes) || d.Added() != (d.Old.Hash == "") || d.Removed() && d.Added() {
+				t.Errorf("%s: %+v", test.name, d)
+			}
+		}
+		slices.Reverse(test.offered)
+		if again := Compare(test.approved, test.offered...); !cmp.Equal(again, got) {
+			t.Errorf("%s: another order gives\n%s", test.name, text(again))
+		}
+	}
+}
+
+func TestMerge(t *testing.T) {
+	t.Parallel()
+	broken := DefaultHashing().Item(SectionTools, []byte(`{"name":7}`))
+	s, refused := Merge(
+		offers("modern", tool("read", "a"), tool("b", "2"), broken),
+		offers("legacy", tool("read", "a"), tool("b", "1"), tool("b", "1")),
+		Observation{"modern+roots", map[Section][]Item{SectionTools: {tool("read", "a")}, SectionPrompts: {}}},
+	)
+	want := &Server{
+		Variants: []string{"legacy", "modern", "modern+roots"},
+		Items: map[Section][]Item{
+			SectionTools:   {in(tool("b", "2"), "modern"), in(tool("b", "1"), "legacy"), tool("read", "a")},
+			SectionPrompts: {},
+		},
+	}
+	slices.SortFunc(want.Items[SectionTools], compareItems)
+	if diff := cmp.Diff(want, s); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+	if len(refused) != 1 || refused[0].Problem != broken.Problem {
+		t.Errorf("%+v", refused)
+	}
+}
+
+func TestTake(t *testing.T) {
+	t.Parallel()
+	s, _ := Merge(offers("legacy", tool("read", "a"), tool("gone", "g")), offers("modern", tool("read", "a"), tool("gone", "g")))
+	now := []Observation{offers("legacy", tool("read", "b"), tool("new", "n")), offers("modern", tool("read", "c"), tool("new", "n"))}
+	drifts := Compare(s, now...)
+	if len(drifts) != 4 {
+		t.Fatal(text(drifts))
+	}
+	if left := s.Take(drifts, "L001", "L005"); text(left) != text(Compare(s, now...)) || len(left) != 2 {
+		t.Errorf("left:\n%s\nthen:\n%s", text(left), text(Compare(s, now...)))
+	}
+	if left := s.Take(drifts[2:]); len(left) != 0 {
+		t.Error(text(left))
+	}
+	if drifts := Compare(s, now...); len(drifts) > 0 {
+		t.Error(text(drifts))
+	}
+	want, _ := Merge(now...)
+	if diff := cmp.Diff(want, s); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+	if left := s.Take(drifts); len(left) != 3 {
+		t.Errorf("drift of a lock that has changed was taken; left:\n%s", text(left))
+	}
+}
+
+func TestTakeInOneVariant(t *testing.T) {
+	t.Parallel()
+	s, _ := Merge(offers("legacy", tool("read", "a")), offers("modern", tool("read", "a")))
+	now := offers("modern", tool("read", "b"))
+	s.Take(Compare(s, now))
+	want := []Item{in(tool("read", "a"), "legacy"), in(tool("read", "b"), "modern")}
+	slices.SortFunc(want, compareItems)
+	if diff := cmp.Diff(want, s.Items[SectionTools]); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+	other := offers("modern+sampling", tool("read", "b"), tool("x", "x"))
+	s.Take(Compare(s, other))
+	if drifts := Compare(s, now, other, offers("legacy", tool("read", "a"))); len(drifts) > 0 {
+		t.Error(text(drifts))
+	}
+}
+
+// TestTakeSettles: after everything is taken, nothing drifts, whatever was offered.
+func TestTakeSettles(t *testing.T) {
+	t.Parallel()
+	r := rand.New(rand.NewPCG(3, 4))
+	observe := func() (all []Observation) {
+		for _, variant := range []string{"legacy", "modern", "modern+roots"} {
+			if r.IntN(3) == 0 {
+				continue
+			}
+			o := offers(variant)
+			o.Items[SectionTools] = []Item{}
+			for range r.IntN(4) {
+				o.Items[SectionTools] = append(o.Items[SectionTools], tool(string(rune('a'+r.IntN(2))), string(rune('0'+r.IntN(3)))))
+			}
+			all = append(all, o)
+		}
+		return all
+	}
+	for round := range 1000 {
+		first, second := observe(), observe()
+		s, _ := Merge(first...)
+		if drifts := Compare(s, first...); len(drifts) > 0 {
+			t.Fatalf("%v: %s", first, text(drifts))
+		}
+		drifts := Compare(s, second...)
+		if left := s.Take(drifts); len(left) > 0 {
+			t.Fatalf("left:\n%s", text(left))
+		}
+		if rest := Compare(s, second...); len(rest) > 0 {
+			t.Fatalf("%v\n%v\ntaken:\n%s\nthen:\n%s", first, second, text(drifts), text(rest))
+		}
+		l := New()
+		l.Servers["s"] = s
+		if round%50 == 0 {
+			if _, err := Marshal(l); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+func TestReject(t *testing.T) {
+	t.Parallel()
+	approved := offers("legacy", tool("read", "a"), tool("old", "o"))
+	s, _ := Merge(approved)
+	now := offers("legacy", tool("read", "b"), DefaultHashing().Item(SectionTools, []byte(`{"name":7}`)))
+	drifts := Compare(s, now)
+	s.Reject(drifts)
+	s.Reject(drifts)
+	if want := "tools/ → [legacy] problem\ntools/old o→ [legacy] rejected\ntools/read a→b [legacy] rejected"; text(Compare(s, now)) != want || len(s.Rejected) != 2 {
+		t.Errorf("%s\n%+v", text(Compare(s, now)), s.Rejected)
+	}
+	if drifts := Compare(s, approved); len(drifts) > 0 {
+		t.Error(text(drifts))
+	}
+	if got := text(Compare(s, offers("legacy", tool("read", "c"), tool("old", "o")))); got != "tools/read a→c [legacy]" {
+		t.Error(got)
+	}
+	if left := s.Take(drifts); len(left) != 1 || left[0].New.Problem == "" || len(s.Rejected) != 0 {
+		t.Errorf("%s\n%+v", text(left), s.Rejected)
+	}
+}
+
+func TestCompareLocks(t *testing.T) {
+	t.Parallel()
+	a, b := sample(), sample()
+	if drifts := CompareLocks(a, b); len(drifts) > 0 {
+		t.Errorf("%+v", drifts)
+	}
+	b.Hashing = Hashing{} // the hashes of b do not matter
+	if drifts := CompareLocks(a, b); len(drifts) > 0 {
+		t.Errorf("%+v", drifts)
+	}
+	files := b.Servers["files"]
+	files.Items[SectionTools][0] = tool("read", "x")
+	delete(files.Items, SectionContents)
+	b.Servers["new"] = &Server{Items: map[Section][]Item{SectionTools: {tool("t", "t")}}}
+	got := CompareLocks(a, b)
+	if len(got) != 2 || text(got["files"]) != "tools/read Reads a file.→x [legacy modern modern+sampling]\ncontents/file:///a → [legacy modern]" || text(got["new"]) != "tools/t →t []" {
+		t.Errorf("%s\n%s", text(got["files"]), text(got["new"]))
+	}
+	got = CompareLocks(b, a)
+	if len(got) != 2 || text(got["new"]) != "tools/t t→ []" {
+		t.Errorf("%s", text(got["new"]))
+	}
+}
+
+// TestDriftHasClasses: each difference has a class, of the table.
+func TestDriftHasClasses(t *testing.T) {
+	t.Parallel()
+	a := sample()
+	b := New()
+	b.Servers["files"] = &Server{Variants: []string{"legacy", "modern"}, Items: map[Section][]Item{}}
+	for _, pair := range [][2]*Lock{{a, b}, {b, a}} {
+		drifts := CompareLocks(pair[0], pair[1])["files"]
+		if len(drifts) != 9 {
+			t.Errorf("%d", len(drifts))
+		}
+		for _, d := range drifts {
+			for _, id := range d.Classes {
+				if c, ok := FindClass(id); !ok || c.ID != id {
+					t.Errorf("%s %s: class %q", d.Section, d.Key, id)
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,416 @@
+package lock
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"unicode/utf8"
+
+	jsonv2 "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/mcptrack/mcptrack/core/printable"
+)
+
+const (
+	// Version is the version of the file format.
+	Version = 1
+	// MaxFile is the maximum size of a lock file in bytes.
+	MaxFile = 64 << 20
+	// MaxItems is the maximum number of elements of a list or object of a lock file, such as the tools
+	// of a server. It equals the maximum length of a list of a server.
+	MaxItems = 10_000
+	// maxVariants is the maximum number of variants of a server.
+	maxVariants = 100
+	// maxVariant is the maximum length of the name of a variant.
+	maxVariant = 200
+)
+
+// FileError is a defect of a lock file.
+type FileError struct {
+	Line, Column int    // from 1; the column counts characters. 0 if the whole file is meant
+	Problem      string // printable, one line
+	Advice       string // what to do; printable, one line
+}
+
+func (e *FileError) Error() string {
+	text := e.Problem + "; " + e.Advice
+	if e.Line == 0 {
+		return text
+	}
+	return fmt.Sprintf("line %d, column %d: %s", e.Line, e.Column, text)
+}
+
+// The advice for the defects of a lock file.
+const (
+	adviseRestore = "restore it from version control, or delete it and run: mcptrack lock"
+	adviseEdited  = "it was edited by hand or merged incorrectly; restore it from version control, or run: mcptrack lock --update"
+	adviseUpgrade = "a newer version of mcptrack may have written it; upgrade mcptrack"
+)
+
+// file is the JSON of a lock file.
+type file struct {
+	Version int                 `json:"lockVersion"`
+	Hash    fileHash            `json:"hash"`
+	Servers object[*fileServer] `json:"servers"`
+}
+
+type fileHash struct {
+	Algorithm string       `json:"algorithm"`
+	Exclude   list[string] `json:"exclude"`
+}
+
+type fileServer struct {
+	Variants     list[string]    `json:"variants,omitzero"`
+	Policy       Policy          `json:"policy,omitzero"`
+	Hashes       object[string]  `json:"hashes"` // of each section
+	Launch       list[fileItem]  `json:"launch,omitzero"`
+	Capabilities list[fileItem]  `json:"capabilities,omitzero"`
+	Instructions list[fileItem]  `json:"instructions,omitzero"`
+	Tools        list[fileItem]  `json:"tools,omitzero"`
+	Prompts      list[fileItem]  `json:"prompts,omitzero"`
+	Templates    list[fileItem]  `json:"templates,omitzero"`
+	Resources    list[fileItem]  `json:"resources,omitzero"`
+	Contents     list[fileItem]  `json:"contents,omitzero"`
+	Rejected     list[Rejection] `json:"rejected,omitzero"`
+}
+
+type fileItem struct {
+	Hash       string         `json:"hash"`
+	Variants   list[string]   `json:"variants,omitzero"`
+	Definition jsontext.Value `json:"definition"`
+}
+
+// section returns the items of a section.
+func (f *fileServer) section(section Section) *list[fileItem] {
+	return map[Section]*list[fileItem]{
+		SectionLaunch: &f.Launch, SectionCapabilities: &f.Capabilities, SectionInstructions: &f.Instructions,
+		SectionTools: &f.Tools, SectionPrompts: &f.Prompts, SectionTemplates: &f.Templates,
+		SectionResources: &f.Resources, SectionContents: &f.Contents,
+	}[section]
+}
+
+// list is a JSON array with at most [MaxItems] elements.
+type list[T any] []T
+
+// UnmarshalJSONFrom implements [jsonv2.UnmarshalerFrom]. It stops at the limit, so that a small file
+// cannot need much memory.
+func (l *list[T]) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
+	if dec.PeekKind() != '[' {
+		return errors.New("a list is expected")
+	}
+	if _, err := dec.ReadToken(); err != nil {
+		return err
+	}
+	*l = list[T]{}
+	for dec.PeekKind() != ']' {
+		if len(*l) == MaxItems {
+			return errTooMany()
+		}
+		var element T
+		if err := jsonv2.UnmarshalDecode(dec, &element); err != nil {
+			return err
+		}
+		*l = append(*l, element)
+	}
+	_, err := dec.ReadToken()
+	return err
+}
+
+// object is a JSON object with at most [MaxItems] members.
+type object[T any] map[string]T
+
+// UnmarshalJSONFrom implements [jsonv2.UnmarshalerFrom].
+func (o *object[T]) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
+	if dec.PeekKind() != '{' {
+		return errors.New("an object is expected")
+	}
+	if _, err := dec.ReadToken(); err != nil {
+		return err
+	}
+	*o = object[T]{}
+	for dec.PeekKind() != '}' {
+		if len(*o) == MaxItems {
+			return errTooMany()
+		}
+		name, err := dec.ReadToken()
+		if err != nil {
+			return err
+		}
+		key := name.String()
+		var value T
+		if err := jsonv2.UnmarshalDecode(dec, &value); err != nil {
+			return err
+		}
+		(*o)[key] = value
+	}
+	_, err := dec.ReadToken()
+	return err
+}
+
+func errTooMany() error { return fmt.Errorf("there are more than %d elements", MaxItems) }
+
+func errTooLarge() error {
+	return &FileError{Problem: fmt.Sprintf("the file is larger than %d MiB", MaxFile>>20), Advice: adviseRestore}
+}
+
+// Parse returns the lock in a file's content. All errors are of type [*FileError].
+func Parse(data []byte) (*Lock, error) {
+	if len(data) > MaxFile {
+		return nil, errTooLarge()
+	}
+	var head struct {
+		Version jsontext.Value `json:"lockVersion"`
+	}
+	if err := jsonv2.Unmarshal(data, &head); err != nil {
+		return nil, syntaxError(data, err)
+	}
+	switch version := string(head.Version); version {
+	case strconv.Itoa(Version):
+	case "":
+		return nil, &FileError{Problem: "the file has no lockVersion, so it is not a lock of mcptrack", Advice: adviseRestore}
+	default:
+		return nil, at(data, "/lockVersion", "lockVersion is "+printable.Line(version, 20)+"; this version of mcptrack reads only "+strconv.Itoa(Version), "upgrade mcptrack")
+	}
+	var f file
+	if err := jsonv2.Unmarshal(data, &f, jsonv2.RejectUnknownMembers(true)); err != nil {
+		return nil, syntaxError(data, err)
+	}
+	l, d := f.lock()
+	if d != nil {
+		return nil, at(data, d.pointer, d.problem, d.advice)
+	}
+	return l, nil
+}
+
+// defect is something wrong at a place of a file.
+type defect struct {
+	pointer         jsontext.Pointer
+	problem, advice string
+}
+
+// lock checks what the types of a file do not, and returns its lock.
+func (f *file) lock() (*Lock, *defect) {
+	if f.Hash.Algorithm != algorithm {
+		return nil, &defect{"/hash/algorithm", fmt.Sprintf("the algorithm is \"%s\" instead of \"%s\"", printable.Line(f.Hash.Algorithm, 40), algorithm), adviseUpgrade}
+	}
+	l := &Lock{Hashing: Hashing{Exclude: f.Hash.Exclude}, Servers: map[string]*Server{}}
+	if err := l.Hashing.check(); err != nil {
+		return nil, &defect{"/hash/exclude", err.Error(), adviseEdited}
+	}
+	if f.Servers == nil {
+		return nil, &defect{"", "servers is missing", adviseRestore}
+	}
+	for _, id := range slices.Sorted(maps.Keys(f.Servers)) {
+		pointer := jsontext.Pointer("/servers").AppendToken(id)
+		if f.Servers[id] == nil {
+			return nil, &defect{pointer, "the server is null", adviseEdited}
+		}
+		s, d := f.Servers[id].server(l.Hashing)
+		if d != nil {
+			d.pointer = pointer + d.pointer
+			return nil, d
+		}
+		l.Servers[id] = s
+	}
+	return l, nil
+}
+
+// server checks a server and returns it. Defects are relative to the server.
+func (f *fileServer) server(h Hashing) (*Server, *defect) {
+	s := &Server{Variants: f.Variants, Policy: f.Policy, Items: map[Section][]Item{}, Rejected: f.Rejected}
+	if problem := checkVariants(f.Variants); problem != "" {
+		return nil, &defect{"/variants", problem, adviseEdited}
+	}
+	hashes := 0
+	for _, section := range sections() {
+		entries := *f.section(section)
+		if entries == nil {
+			continue
+		}
+		hashes++
+		items := make([]Item, len(entries))
+		for i, entry := range entries {
+			it := h.Item(section, []byte(entry.Definition))
+			it.Variants = entry.Variants
+			problem := it.Problem
+			switch {
+			case problem != "":
+				problem = "the definition is invalid: " + problem
+			case it.Hash != entry.Hash:
+				problem = "the hash does not match the definition"
+			case entry.Variants != nil && len(entry.Variants) == 0:
+				problem = "the list of variants is empty"
+			default:
+				problem = checkVariants(entry.Variants)
+			}
+			if problem != "" {
+				return nil, &defect{jsontext.Pointer("/" + string(section) + "/" + strconv.Itoa(i)), problem, adviseEdited}
+			}
+			items[i] = it
+		}
+		slices.SortFunc(items, compareItems)
+		for i := range items[:max(0, len(items)-1)] {
+			if compareItems(items[i], items[i+1]) == 0 {
+				return nil, &defect{jsontext.Pointer("/" + section), "two items are equal: " + printable.Line(items[i].Key, 100), adviseEdited}
+			}
+		}
+		if f.Hashes[string(section)] != SetHash(items) {
+			return nil, &defect{"/hashes", "the hash of " + string(section) + " does not match the hashes of its items", adviseEdited}
+		}
+		s.Items[section] = items
+	}
+	if hashes != len(f.Hashes) {
+		return nil, &defect{"/hashes", "there is a hash of a section that is missing", adviseEdited}
+	}
+	for i, r := range f.Rejected {
+		if !slices.Contains(sections(), r.Section) || r.Hash != "" && !isHash(r.Hash) {
+			return nil, &defect{jsontext.Pointer("/rejected/" + strconv.Itoa(i)), "the section or hash is invalid", adviseEdited}
+		}
+	}
+	slices.SortFunc(s.Rejected, compareRejections)
+	return s, nil
+}
+
+// checkVariants returns what is wrong with names of variants.
+func checkVariants(names []string) (problem string) {
+	if len(names) > maxVariants {
+		return fmt.Sprintf("there are more than %d variants", maxVariants)
+	}
+	for i, name := range names {
+		if name == "" || len(name) > maxVariant || !printable.VisibleASCII(name) {
+			return "the name of a variant is invalid: " + printable.Line(name, 40)
+		}
+		if i > 0 && names[i-1] >= name {
+			return "the variants are not sorted"
+		}
+	}
+	return ""
+}
+
+// syntaxError returns the error of the JSON library for a file.
+func syntaxError(data []byte, err error) *FileError {
+	e, offset := reason(err)
+	e.Line, e.Column = place(data, offset)
+	if _, ok := errors.AsType[*jsontext.SyntacticError](err); !ok {
+		e.Line, e.Column = place(data, start(data, offset))
+		return e
+	}
+	switch {
+	case len(bytes.TrimSpace(data)) == 0:
+		e.Problem, e.Advice = "the file is empty", adviseRestore
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		e.Problem, e.Advice = "the file ends before its JSON does, so it was not written completely", adviseRestore
+	case bytes.HasPrefix(data, []byte("<<<<<<< ")), bytes.Contains(data, []byte("\n<<<<<<< ")):
+		e.Problem, e.Advice = "the file has the conflict markers of a merge", "take one side, and then run: mcptrack lock --update"
+	}
+	return e
+}
+
+// reason returns an error of the JSON library in words of users, without a position, and its offset.
+func reason(err error) (*FileError, int64) {
+	if syntax, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
+		return &FileError{Problem: printable.Line(plain(err).Error(), 300), Advice: adviseEdited}, syntax.ByteOffset
+	}
+	semantic, ok := errors.AsType[*jsonv2.SemanticError](err)
+	if !ok {
+		return &FileError{Problem: printable.Line(err.Error(), 300), Advice: adviseEdited}, 0
+	}
+	e := &FileError{Problem: "the value has the wrong type", Advice: adviseEdited}
+	switch {
+	case errors.Is(err, jsonv2.ErrUnknownName):
+		e.Problem, e.Advice = "there is an unknown member "+printable.Line(semantic.JSONPointer.LastToken(), 60), adviseUpgrade
+	case semantic.Err != nil:
+		e.Problem = printable.Line(semantic.Err.Error(), 300)
+	}
+	if semantic.JSONPointer != "" {
+		e.Problem += " at " + printable.Line(string(semantic.JSONPointer), 200)
+	}
+	return e, semantic.ByteOffset
+}
+
+// at returns an error for a place of a file that is valid JSON.
+func at(data []byte, pointer jsontext.Pointer, problem, advice string) *FileError {
+	e := &FileError{Problem: printable.Line(problem, 300), Advice: advice}
+	if pointer != "" {
+		e.Problem += " at " + printable.Line(string(pointer), 200)
+	}
+	dec := jsontext.NewDecoder(bytes.NewReader(data))
+	for {
+		before := dec.InputOffset()
+		if _, err := dec.ReadToken(); err != nil {
+			return e
+		}
+		if dec.StackPointer() == pointer {
+			if _, length := dec.StackIndex(dec.StackDepth()); length%2 == 1 && kindOf(dec) == '{' {
+				continue // the name of the member; its value follows
+			}
+			e.Line, e.Column = place(data, start(data, before))
+			return e
+		}
+	}
+}
+
+// kindOf returns the kind of the object or array that a decoder is in.
+func kindOf(dec *jsontext.Decoder) jsontext.Kind {
+	kind, _ := dec.StackIndex(dec.StackDepth())
+	return kind
+}
+
+// start returns the offset of the first value at or after an offset.
+func start(data []byte, offset int64) int64 {
+	rest := data[min(offset, int64(len(data))):]
+	return int64(len(data) - len(bytes.TrimLeft(rest, " \t\r\n,:")))
+}
+
+// place returns the line and the column of an offset.
+func place(data []byte, offset int64) (line, column int) {
+	before := data[:min(max(offset, 0), int64(len(data)))]
+	return 1 + bytes.Count(before, []byte("\n")), 1 + utf8.RuneCount(before[bytes.LastIndexByte(before, '\n')+1:])
+}
+
+// Marshal returns the content of a file for a lock: indented and sorted. Hidden characters are \u
+// escapes and visible ones are not, however the server spelled them, so that a review shows what a
+// model reads. Parse accepts the result. The error is of type [*FileError].
+func Marshal(l *Lock) ([]byte, error) {
+	f := file{Version: Version, Hash: fileHash{algorithm, slices.Sorted(slices.Values(l.Hashing.Exclude))}, Servers: object[*fileServer]{}}
+	if f.Hash.Exclude == nil {
+		f.Hash.Exclude = list[string]{}
+	}
+	for id, s := range l.Servers {
+		fs := &fileServer{Policy: s.Policy, Hashes: object[string]{}}
+		if len(s.Variants) > 0 {
+			fs.Variants = slices.Sorted(slices.Values(s.Variants))
+		}
+		if len(s.Rejected) > 0 {
+			fs.Rejected = slices.SortedFunc(slices.Values(s.Rejected), compareRejections)
+		}
+		for section, items := range s.Items {
+			into := fs.section(section)
+			if into == nil || items == nil {
+				continue
+			}
+			*into = list[fileItem]{}
+			for _, it := range slices.SortedFunc(slices.Values(items), compareItems) {
+				*into = append(*into, fileItem{it.Hash, it.Variants, jsontext.Value(it.Definition)})
+			}
+			fs.Hashes[string(section)] = SetHash(items)
+		}
+		f.Servers[id] = fs
+	}
+	data, err := jsonv2.Marshal(f, jsonv2.Deterministic(true), jsontext.WithIndent("  "))
+	if err != nil {
+		e, _ := reason(err)
+		e.Advice = "the lock cannot be written"
+		return nil, e
+	}
+	data = append(printable.JSON(data), '\n')
+	if _, err := Parse(data); err != nil {
+		return nil, err
+	}
+	return data, nil
+}

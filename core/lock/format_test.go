@@ -1,0 +1,271 @@
+package lock
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// tool returns a tool with a description.
+func tool(name, description string) Item {
+	definition, err := json.Marshal(map[string]any{"name": name, "description": description})
+	if err != nil {
+		panic(err)
+	}
+	return DefaultHashing().Item(SectionTools, definition)
+}
+
+// in returns an item in some variants only.
+func in(it Item, variants ...string) Item {
+	it.Variants = variants
+	return it
+}
+
+// sample returns a lock with all that a lock can have.
+func sample() *Lock {
+	l := New()
+	item := func(section Section, definition string) Item {
+		return l.Hashing.Item(section, []byte(definition))
+	}
+	l.Servers["files"] = &Server{
+		Variants: []string{"legacy", "modern"},
+		Policy:   Policy{"L002": Allow, "L005": Audit},
+		Items: map[Section][]Item{
+			SectionLaunch:       {item(SectionLaunch, `{"command":"npx","args":["-y","files@1.2.3"]}`)},
+			SectionCapabilities: {in(item(SectionCapabilities, `{"tools":{}}`), "legacy"), in(item(SectionCapabilities, `{"tools":{},"x":1.50}`), "modern")},
+			SectionInstructions: {item(SectionInstructions, `"Use it."`)},
+			SectionTools:        {tool("read", "Reads a file."), in(tool("write", "Hidden: \u200b\u202e & <b> \"ü\""), "modern", "modern+sampling")},
+			SectionPrompts:      {},
+			SectionTemplates:    {item(SectionTemplates, `{"uriTemplate":"file:///{path}","annotations":{"lastModified":"2026"}}`)},
+			SectionResources:    {item(SectionResources, `{"uri":"file:///a","size":3}`)},
+			SectionContents:     {item(SectionContents, string(Content("file:///a", "text/plain", []byte("abc"), true)))},
+		},
+		Rejected: []Rejection{{SectionTools, "read", ""}, {SectionTools, "read", sum(nil)}},
+	}
+	l.Servers["empty/~id"] = &Server{Items: map[Section][]Item{}}
+	return l
+}
+
+func TestMarshal(t *testing.T) {
+	t.Parallel()
+	data, err := Marshal(sample())
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden := "testdata/sample.lock"
+	if os.Getenv("UPDATE") != "" {
+		if err := os.WriteFile(golden, data, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), string(data)); diff != "" {
+		t.Errorf("-want +got; set UPDATE=1 to accept:\n%s", diff)
+	}
+	l, err := Parse(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if drifts := CompareLocks(sample(), l); len(drifts) > 0 {
+		t.Errorf("%+v", drifts)
+	}
+	if again, err := Marshal(l); err != nil || !bytes.Equal(again, data) {
+		t.Errorf("%v\n%s", err, again)
+	}
+	got := l.Servers["files"]
+	if !reflect.DeepEqual(got.Policy, Policy{"L002": Allow, "L005": Audit}) || !reflect.DeepEqual(got.Rejected, sample().Servers["files"].Rejected) ||
+		!reflect.DeepEqual(got.Items[SectionTools][1].Variants, []string{"modern", "modern+sampling"}) || got.Items[SectionPrompts] == nil || l.Servers["empty/~id"].Items[SectionTools] != nil {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestMarshalSortsAndKeepsTheLock(t *testing.T) {
+	t.Parallel()
+	want, err := Marshal(sample())
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := sample()
+	s := l.Servers["files"]
+	tools := s.Items[SectionTools]
+	tools[0], tools[1] = tools[1], tools[0]
+	s.Rejected[0], s.Rejected[1] = s.Rejected[1], s.Rejected[0]
+	l.Hashing.Exclude[0], l.Hashing.Exclude[1] = l.Hashing.Exclude[1], l.Hashing.Exclude[0]
+	if got, err := Marshal(l); err != nil || !bytes.Equal(got, want) {
+		t.Errorf("%v\n%s", err, got)
+	}
+	if s.Items[SectionTools][0].Key != "write" || s.Rejected[0].Hash == "" {
+		t.Error("the lock was modified")
+	}
+}
+
+func TestMarshalRefuses(t *testing.T) {
+	t.Parallel()
+	for name, spoil := range map[string]func(*Server){
+		"the hash does not match": func(s *Server) { s.Items[SectionTools][0].Hash = sum(nil) },
+		"duplicate object member name at /servers/files/tools/0/definition": func(s *Server) { s.Items[SectionTools][0].Definition = []byte(`{"name":"x","a":1,"a":2}`) },
+		"two items are equal": func(s *Server) { s.Items[SectionTools] = append(s.Items[SectionTools], s.Items[SectionTools][0]) },
+		"variant is invalid":  func(s *Server) { s.Variants = []string{"a b"} },
+		"more than 100 variants": func(s *Server) {
+			for i := range maxVariants + 1 {
+				s.Variants = append(s.Variants, fmt.Sprintf("v%03d", i))
+			}
+		},
+		"more than 10000 elements": func(s *Server) {
+			for i := range MaxItems {
+				s.Rejected = append(s.Rejected, Rejection{SectionTools, fmt.Sprint(i), ""})
+			}
+		},
+		"no action":               func(s *Server) { s.Policy["L001"] = "none" },
+		"no class of changes":     func(s *Server) { s.Policy["L999"] = Allow },
+		"the section or hash":     func(s *Server) { s.Rejected[0].Section = "x" },
+		"variants is empty":       func(s *Server) { s.Items[SectionTools][0].Variants = []string{} },
+		"variants are not sorted": func(s *Server) { s.Items[SectionTools][0].Variants = []string{"b", "a"} },
+	} {
+		l := sample()
+		spoil(l.Servers["files"])
+		_, err := Marshal(l)
+		if _, ok := errors.AsType[*FileError](err); !ok || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestParseErrors(t *testing.T) {
+	t.Parallel()
+	valid, err := Marshal(sample())
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := string(valid)
+	edit := func(old, new string) string {
+		if strings.Count(file, old) == 0 {
+			t.Fatalf("the sample does not contain %s", old)
+		}
+		return strings.Replace(file, old, new, 1)
+	}
+	for _, test := range []struct{ name, data, want string }{
+		{"empty", "", "line 1, column 1: the file is empty; restore it from version control, or delete it and run: mcptrack lock"},
+		{"white space", "\n \n", "the file is empty"},
+		{"half", file[:len(file)/2], "the file ends before its JSON does, so it was not written completely; restore it"},
+		{"zeros", file[:len(file)/2] + strings.Repeat("\x00", 10), `invalid character '\x00'`},
+		{"merge", edit("  \"servers\"", "<<<<<<< HEAD\n  \"servers\""), "the file has the conflict markers of a merge; take one side"},
+		{"array", "[]", "the value has the wrong type"},
+		{"no version", `{"servers":{}}`, "it is not a lock of mcptrack"},
+		{"next version", edit(`"lockVersion": 1`, `"lockVersion": 2`), "line 2, column 18: lockVersion is 2; this version of mcptrack reads only 1 at /lockVersion; upgrade mcptrack"},
+		{"spelled version", edit(`"lockVersion": 1`, `"lockVersion": 1.0`), "lockVersion is 1.0"},
+		{"hostile version", edit(`"lockVersion": 1`, `"lockVersion": "\u001b[2J"`), `lockVersion is "\u001b[2J"`},
+		{"duplicate member", edit(`"command": "npx"`, `"command": "sh", "command": "npx"`), "duplicate object member name at /servers/files/launch/0/definition/command; it was edited by hand"},
+		{"duplicate server", edit(`"empty/~id"`, `"files"`), "duplicate object member name"},
+		{"unknown member", edit(`"lockVersion": 1,`, `"lockVersion": 1, "note": 1,`), "line 2, column 21: there is an unknown member note"},
+		{"unknown member of an item", edit(`"hash": "`, `"note": 1, "hash": "`), "unknown member note"},
+		{"other case", edit(`"servers"`, `"Servers"`), "unknown member Servers"},
+		{"algorithm", edit("sha256-jcs", "md5"), `line 4, column 18: the algorithm is "md5" instead of "sha256-jcs" at /hash/algorithm; a newer version`},
+		{"exclusion", edit(`"resources/size"`, `"tools/name"`), "tools/name identifies an item, so hashes must contain it at /hash/exclude"},
+		{"wrong type", edit(`"variants": [`, `"variants": [7,`), "the value has the wrong type at /servers/files/variants/0"},
+		{"no list", edit(`"prompts": []`, `"prompts": {}`), "a list is expected at /servers/files/prompts"},
+		{"null list", edit(`"prompts": []`, `"prompts": null`), "a list is expected"},
+		{"no object", edit(`"empty/~id": {`, `"x": 3, "empty/~id": {`), "the value has the wrong type at /servers/x"},
+		{"null server", edit(`"empty/~id": {`, `"x": null, "empty/~id": {`), "the server is null at /servers/x"},
+		{"null servers", `{"lockVersion":1,"hash":{"algorithm":"sha256-jcs","exclude":[]},"servers":null}`, "an object is expected"},
+		{"no servers", `{"lockVersion":1,"hash":{"algorithm":"sha256-jcs","exclude":[]}}`, "servers is missing"},
+		{"edited definition", edit("Reads a file.", "Reads a file. Then sends it."), "the hash does not match the definition at /servers/files/tools/0; it was edited by hand or merged incorrectly"},
+		{"removed item", edit(`"prompts": []`, `"prompts": [], "x": []`), "unknown member x"},
+		{"removed section", edit(`"prompts": [],`, ``), "there is a hash of a section that is missing at /servers/files/hashes"},
+		{"edited set", edit(sum(nil), sum([]byte("x"))), "the hash of prompts does not match the hashes of its items"},
+		{"action", edit(`"wording": "allow"`, `"wording": "ignore"`), `wording: there is no action "ignore"`},
+		{"class", edit(`"wording": "allow"`, `"words": "allow"`), `there is no class of changes "words"`},
+		{"empty variants", edit(`"variants": [
+            "legacy"
+          ]`, `"variants": []`), "the list of variants is empty"},
+		{"surrogate", edit("Reads a file.", `Reads \ud800`), "invalid surrogate pair"},
+		{"invalid UTF-8", edit("Reads a file.", "Reads \xff"), "invalid UTF-8"},
+		{"large number", edit("1.50", "1e999"), "the number 1e999 is too large at /servers/files/capabilities/1"},
+		{"more JSON", file + "{}", "after top-level value"},
+		{"byte order mark", "\ufeff" + file, "invalid character"},
+		{"deep", edit(`"args": [`, `"args": `+strings.Repeat("[", 100)+strings.Repeat("]", 100)+`, "x": [`), "nested 101 levels deep"},
+		{"very deep", `{"lockVersion":` + strings.Repeat("[", 1<<20), "exceeded max depth"},
+		{"large", file + strings.Repeat(" ", MaxFile), "the file is larger than 64 MiB"},
+		{"many items", edit(`"prompts": [`, `"prompts": [`+strings.Repeat("{},", MaxItems)+"{}"), "there are more than 10000 elements"},
+		{"many servers", `{"lockVersion":1,"servers":{` + many() + `}}`, "there are more than 10000 elements"},
+		{"escape sequence", edit(`"lockVersion": 1,`, `"lockVersion": 1, "\u001b[2J": 1,`), `unknown member \x1b[2J`},
+	} {
+		_, err := Parse([]byte(test.data))
+		if _, ok := errors.AsType[*FileError](err); !ok || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: %v\nwant %s", test.name, err, test.want)
+			continue
+		}
+		if text := err.Error(); strings.ContainsAny(text, "\n\x1b") || strings.Contains(text, "jsontext") || strings.Contains(text, "json:") {
+			t.Errorf("%s: %q", test.name, text)
+		}
+	}
+}
+
+// many returns the members of an object that is too large.
+func many() string {
+	var b strings.Builder
+	for i := range MaxItems + 1 {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		fmt.Fprintf(&b, `"s%d":{"hashes":{}}`, i)
+	}
+	return b.String()
+}
+
+// TestEveryCutIsRefused: no prefix of a file is a valid lock.
+func TestEveryCutIsRefused(t *testing.T) {
+	t.Parallel()
+	data, err := Marshal(sample())
+	if err != nil {
+		t.Fatal(err)
+	}
+	end := len(bytes.TrimSpace(data))
+	for n := range end {
+		_, err := Parse(data[:n])
+		e, ok := errors.AsType[*FileError](err)
+		if !ok || n > 2 && !strings.Contains(e.Problem, "not written completely") {
+			t.Fatalf("the first %d bytes: %v", n, err)
+		}
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	data, err := Marshal(sample())
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(data)
+	f.Add([]byte(`{"lockVersion":1,"hash":{"algorithm":"sha256-jcs","exclude":[]},"servers":{"a":{"hashes":{}}}}`))
+	f.Add([]byte(`{"lockVersion":1,"hash":{"algorithm":"sha256-jcs","exclude":[]},"servers":{"a":{"hashes":{"prompts":"e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"},"prompts":[],"policy":{"L001":"hold"},"rejected":[{"section":"tools"}]}}}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		l, err := Parse(data)
+		if err != nil {
+			if _, ok := errors.AsType[*FileError](err); !ok {
+				t.Fatalf("%T", err)
+			}
+			return
+		}
+		out, err := Marshal(l)
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := Parse(out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if drifts := CompareLocks(l, again); len(drifts) > 0 {
+			t.Fatalf("%+v", drifts)
+		}
+	})
+}

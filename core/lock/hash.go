@@ -1,0 +1,265 @@
+package lock
+
+import (
+	"bytes"
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf16"
+
+	jsonv2 "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/printable"
+)
+
+// algorithm is the name of the hash in a file: SHA-256 over RFC 8785.
+const algorithm = "sha256-jcs"
+
+// maxExclude is the maximum number of exclusions.
+const maxExclude = 100
+
+// Hashing is how items are hashed. The zero value excludes nothing.
+type Hashing struct {
+	// Exclude has the members that hashes leave out: a section, followed by the JSON Pointer
+	// (RFC 6901) of a member of its definitions, such as "resources/annotations/lastModified".
+	Exclude []string
+}
+
+// DefaultHashing excludes the members of resources that change whenever the content changes.
+func DefaultHashing() Hashing {
+	return Hashing{Exclude: []string{
+		"resources/annotations/lastModified",
+		"resources/size",
+		"templates/annotations/lastModified",
+	}}
+}
+
+// Item returns an item of a section for the JSON that a server sent. It keeps definition. If the
+// definition cannot be hashed, the item has a Problem and no hash, and so it is drift.
+func (h Hashing) Item(section Section, definition json.RawMessage) Item {
+	it := Item{Definition: definition}
+	canonical, err := canonicalize(definition)
+	if err == nil {
+		it.Key, err = keyOf(section, canonical)
+	} else {
+		it.Key, _ = keyOf(section, jsontext.Value(definition)) // only to show it
+	}
+	if err == nil {
+		it.Hash, err = h.hash(section, canonical)
+	}
+	if err != nil {
+		it.Hash, it.Problem = "", printable.Line(err.Error(), 300)
+	}
+	return it
+}
+
+// hash returns the hash of a valid definition, which it may overwrite.
+func (h Hashing) hash(section Section, canonical jsontext.Value) (string, error) {
+	if section == SectionInstructions {
+		var text string
+		if err := jsonv2.Unmarshal(canonical, &text); err != nil {
+			return "", err
+		}
+		return sum([]byte(text)), nil
+	}
+	excluded := false
+	for _, entry := range h.Exclude {
+		of, pointer, _ := strings.Cut(entry, "/")
+		if Section(of) != section {
+			continue
+		}
+		path := slices.Collect(jsontext.Pointer("/" + pointer).Tokens())
+		if rest, ok := without(canonical, path); ok {
+			canonical, excluded = rest, true
+		}
+	}
+	if excluded {
+		if err := canonical.Canonicalize(); err != nil {
+			return "", err
+		}
+	}
+	return sum(canonical), nil
+}
+
+// check returns an error if an exclusion is unusable.
+func (h Hashing) check() error {
+	if len(h.Exclude) > maxExclude {
+		return fmt.Errorf("more than %d members are excluded from hashes", maxExclude)
+	}
+	for _, entry := range h.Exclude {
+		section, pointer, _ := strings.Cut(entry, "/")
+		if !slices.Contains(sections(), Section(section)) || pointer == "" || !jsontext.Pointer("/"+pointer).IsValid() {
+			return fmt.Errorf("\"%s\" is not a section and the JSON Pointer of a member, such as resources/annotations/lastModified", printable.Line(entry, 100))
+		}
+		if pointer == keyField(Section(section)) {
+			return fmt.Errorf("%s identifies an item, so hashes must contain it", printable.Line(entry, 100))
+		}
+	}
+	return nil
+}
+
+// canonicalize returns a definition in the form of RFC 8785. It refuses what readers of JSON
+// understand differently: duplicate members, invalid UTF-8, unpaired surrogates, and numbers that
+// are too large for a float64.
+func canonicalize(definition json.RawMessage) (jsontext.Value, error) {
+	if depth := catalog.Depth(definition); depth > catalog.MaxDepth {
+		return nil, fmt.Errorf("objects and arrays are nested %d levels deep; the limit is %d", depth, catalog.MaxDepth)
+	}
+	v := jsontext.Value(bytes.Clone(definition))
+	if err := v.Canonicalize(); err != nil {
+		return nil, plain(err)
+	}
+	// The library replaces a number that is too large with the largest float64.
+	if !bytes.Contains(v, []byte("1.7976931348623157e+308")) {
+		return v, nil
+	}
+	for dec := jsontext.NewDecoder(bytes.NewReader(definition)); ; {
+		token, err := dec.ReadToken()
+		if err != nil {
+			return v, nil // the end
+		}
+		if token.Kind() != '0' {
+			continue
+		}
+		if _, err := strconv.ParseFloat(token.String(), 64); err != nil {
+			return nil, fmt.Errorf("the number %s is too large", printable.Line(token.String(), 40))
+		}
+	}
+}
+
+// plain returns an error of the JSON library without its prefix and offset.
+func plain(err error) error {
+	syntax, ok := errors.AsType[*jsontext.SyntacticError](err)
+	if !ok {
+		return err
+	}
+	reason := strings.TrimPrefix(syntax.Err.Error(), "jsontext: ")
+	if syntax.JSONPointer == "" {
+		return errors.New(reason)
+	}
+	return fmt.Errorf("%s at %s", reason, syntax.JSONPointer)
+}
+
+// without returns an object without the member at a path; ok is false if there is none.
+func without(v jsontext.Value, path []string) (rest jsontext.Value, ok bool) {
+	var members map[string]jsontext.Value
+	if v.Kind() != '{' || jsonv2.Unmarshal(v, &members) != nil {
+		return v, false
+	}
+	inner, ok := members[path[0]]
+	if ok && len(path) > 1 {
+		members[path[0]], ok = without(inner, path[1:])
+	} else {
+		delete(members, path[0])
+	}
+	if !ok {
+		return v, false
+	}
+	rest, err := jsonv2.Marshal(members)
+	return rest, err == nil
+}
+
+// keyField returns the member of a definition that is the key of the item; empty for a section that
+// has at most one item.
+func keyField(section Section) string {
+	switch section {
+	case SectionLaunch, SectionCapabilities, SectionInstructions:
+		return ""
+	case SectionContents:
+		return catalog.Resources.KeyField()
+	default:
+		return catalog.Kind(section).KeyField()
+	}
+}
+
+// keyOf returns the key of an item. Of duplicate members, the last one counts.
+func keyOf(section Section, definition jsontext.Value) (string, error) {
+	if section == SectionInstructions {
+		if definition.Kind() != '"' {
+			return "", errors.New("it is not a JSON string")
+		}
+		return "", nil
+	}
+	if definition.Kind() != '{' {
+		return "", errors.New("it is not a JSON object")
+	}
+	field := keyField(section)
+	if field == "" {
+		return "", nil
+	}
+	key := member(definition, field)
+	if key == "" {
+		return "", fmt.Errorf("it has no %s", field)
+	}
+	if section == SectionContents {
+		return key, checkContent(definition)
+	}
+	return key, nil
+}
+
+// member returns a member of an object that is a string, the last one of several; empty if there is
+// none.
+func member(object jsontext.Value, name string) (text string) {
+	dec := jsontext.NewDecoder(bytes.NewReader(object), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+	if _, err := dec.ReadToken(); err != nil {
+		return ""
+	}
+	for dec.PeekKind() == '"' {
+		token, err := dec.ReadToken()
+		if err != nil {
+			break
+		}
+		if token.String() != name {
+			if dec.SkipValue() != nil {
+				break
+			}
+			continue
+		}
+		value, err := dec.ReadToken()
+		if err != nil {
+			break
+		}
+		text = ""
+		if value.Kind() == '"' {
+			text = value.String()
+		} else if value.Kind() == '{' || value.Kind() == '[' {
+			break
+		}
+	}
+	return text
+}
+
+// sum returns the SHA-256 of data in hexadecimal.
+func sum(data []byte) string {
+	digest := sha256.Sum256(data)
+	return hex.EncodeToString(digest[:])
+}
+
+// SetHash returns the hash of a list of items: the SHA-256 of the lines "key:hash", which are sorted
+// by the UTF-16 code units of the keys and then by hash, and joined by line feeds.
+func SetHash(items []Item) string {
+	type line struct {
+		key  []uint16
+		text string
+	}
+	lines := make([]line, len(items))
+	for i, it := range items {
+		lines[i] = line{utf16.Encode([]rune(it.Key)), it.Key + ":" + it.Hash}
+	}
+	slices.SortFunc(lines, func(a, b line) int {
+		return cmp.Or(slices.Compare(a.key, b.key), strings.Compare(a.text, b.text))
+	})
+	texts := make([]string, len(lines))
+	for i, l := range lines {
+		texts[i] = l.text
+	}
+	return sum([]byte(strings.Join(texts, "\n")))
+}
