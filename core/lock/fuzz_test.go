@@ -2,10 +2,13 @@ package lock
 
 import (
 	"bytes"
+	"encoding/json"
 	"slices"
 	"testing"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/mcptrack/mcptrack/core/catalog"
 )
 
 // FuzzClassify: no input makes it panic, only equal values have no class, and the result is sorted,
@@ -28,6 +31,10 @@ func FuzzClassify(f *testing.F) {
 		known = append(known, c.ID)
 	}
 	canonical := func(raw []byte) (string, bool) {
+		var decoded any // out of the range of float64 is an error here, and the maximum for Canonicalize
+		if json.Unmarshal(raw, &decoded) != nil || catalog.Depth(raw) > catalog.MaxDepth {
+			return "", false
+		}
 		v := jsontext.Value(bytes.Clone(raw))
 		err := v.Canonicalize()
 		return string(v), err == nil

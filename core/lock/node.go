@@ -100,8 +100,11 @@ func (all nodes) value(dec *jsontext.Decoder) (*node, error) {
 	return all.unique(n, key), nil
 }
 
-// object returns the node of an object with these members.
+// object returns the node of an object with these members, which it keeps.
 func (all nodes) object(members map[string]*node) *node {
+	if members == nil {
+		members = map[string]*node{}
+	}
 	n := node{kind: jsontext.KindBeginObject, members: members, names: slices.Sorted(maps.Keys(members))}
 	return all.unique(n, n.describe([]byte{byte(n.kind)}))
 }

@@ -2,7 +2,9 @@ package lock
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -120,6 +122,12 @@ func TestClassify(t *testing.T) {
 		{"oneOf narrower", SectionTools, props(`"a":{"oneOf":[{"type":"string"},{"type":"null"}]}`), props(`"a":{"oneOf":[{"type":"string"}]}`), "L007"},
 		{"order of anyOf", SectionTools, props(`"a":{"anyOf":[{"type":"string"},{"type":"null"}]}`), props(`"a":{"anyOf":[{"type":"null"},{"type":"string"}]}`), "L015"},
 		{"inside an alternative", SectionTools, props(`"a":{"anyOf":[{"type":"string","maxLength":1},{"type":"null"}]}`), props(`"a":{"anyOf":[{"type":"null"},{"type":"string","maxLength":2}]}`), "L006"},
+		{"type to anyOf", SectionTools, props(`"a":{"type":"string","maxLength":3,"description":"d"}`), props(`"a":{"anyOf":[{"type":"string","maxLength":3},{"type":"null"}],"description":"d"}`), "L006"},
+		{"type to anyOf with a narrower one", SectionTools, props(`"a":{"type":"string"}`), props(`"a":{"oneOf":[{"type":"null"},{"type":"string","maxLength":3}]}`), "L006 L007"},
+		{"type to anyOf of others", SectionTools, props(`"a":{"type":"string"}`), props(`"a":{"anyOf":[{"type":"null"},{"type":"number"}]}`), "L006 L007"},
+		{"type to anyOf with a property", SectionTools, props(`"a":{"type":"object"}`), props(`"a":{"anyOf":[{"type":"object","properties":{"b":{}}},{"type":"null"}]}`), "L004 L006"},
+		{"anyOf to type", SectionTools, props(`"a":{"anyOf":[{"type":"string"},{"type":"null"}]}`), props(`"a":{"type":"string"}`), "L007"},
+		{"type to anyOf of one", SectionTools, props(`"a":{"type":"string"}`), props(`"a":{"anyOf":[{"type":"string"}]}`), "L015"},
 		{"anyOf appears", SectionTools, props(`"a":{}`), props(`"a":{"anyOf":[{"type":"null"}]}`), "L007"},
 		{"allOf longer", SectionTools, props(`"a":{"allOf":[{}]}`), props(`"a":{"allOf":[{},{"type":"string"}]}`), "L007"},
 		{"not", SectionTools, props(`"a":{"not":{"type":"integer"}}`), props(`"a":{"not":{"type":"number"}}`), "L007"},
@@ -127,6 +135,19 @@ func TestClassify(t *testing.T) {
 		{"if", SectionTools, schema(`{"if":{"type":"integer"}}`), schema(`{"if":{"type":"number"}}`), "L007 L015"},
 		{"then", SectionTools, schema(`{"if":{},"then":{"type":"integer"}}`), schema(`{"if":{},"then":{"type":"number"}}`), "L006"},
 		{"dependentRequired", SectionTools, schema(`{"dependentRequired":{"a":["b"]}}`), schema(`{"dependentRequired":{"a":["b","c"]}}`), "L007"},
+		{"order in dependentRequired", SectionTools, schema(`{"dependentRequired":{"a":["b","c"]}}`), schema(`{"dependentRequired":{"a":["c","b"]}}`), "L015"},
+		{"dependencies", SectionTools, schema(`{"dependencies":{"a":["b"],"b":{"maximum":1}}}`), schema(`{"dependencies":{"a":[],"b":{"maximum":2}}}`), "L006"},
+		{"dependentSchemas of another type", SectionTools, schema(`{"dependentSchemas":{}}`), schema(`{"dependentSchemas":[]}`), "L007 L015"},
+		{"properties of another type", SectionTools, schema(`{"properties":{}}`), schema(`{"properties":[]}`), "L007 L015"},
+		{"required of another type", SectionTools, schema(`{"required":[]}`), schema(`{"required":true}`), "L007 L015"},
+		{"anyOf of another type", SectionTools, schema(`{"anyOf":[]}`), schema(`{"anyOf":{}}`), "L007 L015"},
+		{"items for positions and for all", SectionTools, schema(`{"items":[{}]}`), schema(`{"items":{}}`), "L007 L015"},
+		{"contains", SectionTools, schema(`{}`), schema(`{"contains":{}}`), "L007"},
+		{"contains with maxContains", SectionTools, schema(`{"maxContains":1,"contains":{"type":"integer"}}`), schema(`{"maxContains":1,"contains":{"type":"number"}}`), "L007 L015"},
+		{"minContains", SectionTools, schema(`{"minContains":1,"contains":{}}`), schema(`{"minContains":2,"contains":{}}`), "L007"},
+		{"const and enum", SectionTools, props(`"a":{"const":"x"}`), props(`"a":{"const":"x","enum":["y"]}`), "L007"},
+		{"parameter gone and typed otherwise", SectionTools, schema(`{"properties":{"a":{}},"additionalProperties":{"type":"string"}}`), schema(`{"properties":{},"additionalProperties":{"type":"string"}}`), "L007 L015"},
+		{"parameter below not", SectionTools, schema(`{"not":{"properties":{}}}`), schema(`{"not":{"properties":{"a":{}}}}`), "L007 L015"},
 		{"patternProperties", SectionTools, schema(`{"patternProperties":{"a":{}}}`), schema(`{}`), "L006"},
 		{"property refused", SectionTools, props(`"a":{}`), props(`"a":false`), "L007"},
 		{"schema of another type", SectionTools, schema(`{}`), schema(`7`), "L007 L015"},
@@ -144,6 +165,15 @@ func TestClassify(t *testing.T) {
 		{"schema that contains itself", SectionTools, schema(`{"properties":{"a":{"$ref":"#"},"b":{"type":"integer"}}}`), schema(`{"properties":{"a":{"$ref":"#"},"b":{"type":"number"}}}`), "L006"},
 		{"reference to itself", SectionTools, props(`"a":{"$ref":"#/properties/a"}`), props(`"a":{"$ref":"#/properties/a","type":"string"}`), "L007"},
 		{"reference outside", SectionTools, props(`"a":{"$ref":"other.json"}`), props(`"a":{"$ref":"another.json"}`), "L007 L015"},
+		{"members beside a reference restrict it", SectionTools, props(`"a":{"$ref":"#/properties/b","maxLength":1},"b":{"maxLength":2}`), props(`"a":{"$ref":"#/properties/b","maxLength":1},"b":{"maxLength":3}`), "L006"},
+		{"reference instead of the schema and more", SectionTools, schema(`{"properties":{"a":{"type":"string","maxLength":1}}}`), schema(`{"properties":{"a":{"$ref":"#/$defs/d","type":"string","maxLength":1}},"$defs":{"d":{"maxLength":2}}}`), "L007 L015"},
+		{"reference to true", SectionTools, schema(`{"properties":{"a":{}},"$defs":{"d":true}}`), schema(`{"properties":{"a":{"$ref":"#/$defs/d","type":"string"}},"$defs":{"d":true}}`), "L007"},
+		{"reference to false", SectionTools, schema(`{"properties":{"a":{}},"$defs":{"d":false}}`), schema(`{"properties":{"a":{"$ref":"#/$defs/d","type":"string"}},"$defs":{"d":false}}`), "L007"},
+		{"reference to no schema", SectionTools, props(`"a":{"$ref":"#/properties/a/x"}`), props(`"a":{"$ref":"#/type"}`), "L007 L015"},
+		{"reference to an element", SectionTools, props(`"a":{"$ref":"#/allOf/0"}},"allOf":[{"not":{}}],"x":{`), props(`"a":{"$ref":"#/allOf/0"}},"allOf":[{"not":{"type":"null"}}],"x":{`), "L006"},
+		{"definitions in definitions", SectionTools, schema(`{"$defs":{"d":{"$defs":{"e":{"title":"x"}}}}}`), schema(`{"$defs":{"d":{"$defs":{"e":{"title":"y"}}}}}`), "L002"},
+		{"unused definition", SectionTools, schema(`{"$defs":{"d":{"properties":{"a":{"maximum":1}}}}}`), schema(`{"$defs":{"d":{"properties":{"a":{"maximum":2}}}}}`), "L015"},
+		{"empty definitions", SectionTools, schema(`{}`), schema(`{"$defs":{}}`), "L015"},
 		{"definition that nothing uses", SectionTools, schema(`{"$defs":{"d":{"description":"x"}}}`), schema(`{"$defs":{"d":{"description":"y"}}}`), "L002"},
 		{"definition that something unknown may use", SectionTools, schema(`{"$dynamicRef":"#d","$defs":{"d":{"type":"integer"}}}`), schema(`{"$dynamicRef":"#d","$defs":{"d":{"type":"number"}}}`), "L007 L015"},
 		{"definition beside a title", SectionTools, schema(`{}`), `{"name":"t","title":"x","inputSchema":{"$defs":{"d":{"description":"y"}}}}`, "L003 L015"},
@@ -184,6 +214,31 @@ func TestClassify(t *testing.T) {
 				t.Errorf("%s differs from itself: %q", c.old, got)
 			}
 		})
+	}
+}
+
+// TestSchemasAreBounded compares two rings of definitions whose lengths have no common divisor, so
+// that every definition of one meets every definition of the other, each with a long enum.
+func TestSchemasAreBounded(t *testing.T) {
+	t.Parallel()
+	ring := func(n int) json.RawMessage {
+		var values, defs []string
+		for i := range 300 {
+			values = append(values, strconv.Itoa(i))
+		}
+		for i := range n {
+			defs = append(defs, fmt.Sprintf(`"d%d":{"$ref":"#/$defs/e","title":"x","properties":{"n":{"$ref":"#/$defs/d%d"}},"x%d":1}`, i, (i+1)%n, i))
+		}
+		return json.RawMessage(schema(`{"$ref":"#/$defs/d0","$defs":{"e":{"enum":[` + strings.Join(values, ",") + `,"` + strconv.Itoa(n) + `"]},` + strings.Join(defs, ",") + `}}`))
+	}
+	all, found := nodes{}, classes{}
+	a, b, _, _ := all.pair(ring(397), ring(401))
+	s := newSchemas(all, found, a.member("inputSchema"), b.member("inputSchema"))
+	if s.classify(); s.budget >= 0 {
+		t.Error("the budget was not used up")
+	}
+	if len(s.seen) > 40_000 || !found[classNarrowed] || !found[classOther] {
+		t.Error(len(s.seen), found)
 	}
 }
 

@@ -58,16 +58,22 @@ const maxChain = 64
 // compareSchemas adds the classes of the differences between two schemas to found. Either may be nil,
 // which accepts everything.
 func compareSchemas(all nodes, found classes, old, new *node) {
-	s := &schemas{all: all, found: found,
+	newSchemas(all, found, old, new).classify()
+}
+
+func newSchemas(all nodes, found classes, old, new *node) *schemas {
+	return &schemas{all: all, found: found,
 		old:  document{root: old, merged: map[*node][]*node{}},
 		new:  document{root: new, merged: map[*node][]*node{}},
 		seen: map[pair]bool{}, met: map[[2]*node]bool{},
 		budget: 10_000 + 16*len(all)}
-	s.sub(old, new, straight)
+}
+
+func (s *schemas) classify() {
+	s.sub(s.old.root, s.new.root, straight)
 	s.run()
-	s.definitions()
-	if s.run(); s.budget < 0 {
-		found.add(classNarrowed, classOther)
+	if s.definitions(); s.budget < 0 {
+		s.unknown()
 	}
 }
 
@@ -140,9 +146,11 @@ func (s *schemas) unknown() { s.found.add(classNarrowed, classOther) }
 //     anyOf or oneOf has another alternative; allOf, dependentRequired, dependentSchemas,
 //     patternProperties or not lack one; additionalProperties or another subschema accepts more.
 //   - L007: the opposite of these.
+//     A schema that becomes one of several alternatives is loosened, too.
 //   - L004: there is another property, and it is not required. If it is, L007.
 //   - A property is gone: L007 if additionalProperties is false, so that callers who set it fail;
-//     otherwise L015, because they do not, but it has no effect any more.
+//     L007 and L015 if additionalProperties is a schema; otherwise L015, because they do not fail, but
+//     what they set has no effect any more.
 //   - L007 and L015: the effect cannot be decided: pattern, format, $dynamicRef or a condition (if)
 //     differ, or a reference that cannot be resolved, or a keyword has a value of the wrong type.
 //   - L002: a text, see [Classify].
@@ -170,8 +178,12 @@ func (s *schemas) compare(p pair) {
 		}
 		return
 	}
+	done := s.wrapped(a, b, p.way)
 	for _, name := range s.union(a, b) {
 		x, y := a.members[name], b.members[name]
+		if done[name] {
+			continue
+		}
 		if x == y && !x.refs && name != "$ref" && name != "$dynamicRef" && name != "$recursiveRef" {
 			continue
 		}
@@ -207,10 +219,15 @@ func (s *schemas) resolve(doc *document, n *node) []*node {
 		}
 		chain = append(chain, target)
 		s.budget -= 1 + len(now.member("$ref").text)/16
-		if len(now.names) == 1 || !target.is(jsontext.KindBeginObject) {
-			now = target
-			chain[0] = target
+		if target.is(jsontext.KindTrue) {
+			target = s.all.object(nil)
+		}
+		if len(now.names) == 1 || target.is(jsontext.KindFalse) {
+			now, chain[0] = target, target
 			continue
+		}
+		if !target.is(jsontext.KindBeginObject) {
+			break
 		}
 		for _, name := range slices.Concat(target.names, now.names) {
 			s.budget -= 1 + len(name)/16
@@ -310,7 +327,7 @@ func (s *schemas) keyword(name string, a, b *node, way direction) {
 		s.properties(a, b, way)
 	case "patternProperties", "dependentSchemas", "dependentRequired", "dependencies":
 		s.restrictions(x, y, way)
-	case "additionalProperties", "unevaluatedProperties", "additionalItems", "unevaluatedItems", "contains", "propertyNames":
+	case "additionalProperties", "unevaluatedProperties", "additionalItems", "unevaluatedItems", "propertyNames":
 		s.sub(x, y, way)
 	case "items", "prefixItems":
 		s.elements(x, y, way)
@@ -318,6 +335,15 @@ func (s *schemas) keyword(name string, a, b *node, way direction) {
 		s.alternatives(x, y, way, false)
 	case "anyOf", "oneOf":
 		s.alternatives(x, y, way, true)
+	case "contains":
+		switch {
+		case x == nil || y == nil:
+			s.accepts(way, y == nil, x == nil)
+		case a.members["maxContains"] != nil || b.members["maxContains"] != nil:
+			s.sub(x, y, max(way, undecided))
+		default:
+			s.sub(x, y, way)
+		}
 	case "not":
 		if x != nil && y != nil {
 			s.sub(x, y, turn(way))
@@ -339,8 +365,18 @@ func (s *schemas) keyword(name string, a, b *node, way direction) {
 	case "$defs", "definitions":
 		s.defs = append(s.defs, [2]*node{x, y})
 	case "$ref", "$dynamicRef", "$recursiveRef":
-		if s.opaque = true; x != y {
+		was, is := locate(s.old.root, x), locate(s.new.root, y)
+		switch {
+		case name == "$ref" && was != nil && is != nil: // the members beside it are compared, too
+			s.met[[2]*node{was, is}] = true
+			if s.push(was, is, way); x != y {
+				s.found.add(classOther)
+			}
+		case x != y:
+			s.opaque = true
 			s.unknown()
+		default:
+			s.opaque = true
 		}
 	default:
 		if x != y {
@@ -421,18 +457,18 @@ func (s *schemas) properties(a, b *node, way direction) {
 		switch {
 		case x != nil && y != nil:
 			s.push(x, y, way)
-		case way == undecided:
-			s.unknown()
-		case way == unused:
-			s.found.add(classOther)
 		case way == reversed:
 			s.unknown()
+		case way != straight:
+			s.accepts(way, true, true)
 		case x == nil && required[name]:
 			s.found.add(classNarrowed)
 		case x == nil:
 			s.found.add(classOptional)
 		case b.members["additionalProperties"].is(jsontext.KindFalse):
 			s.found.add(classNarrowed)
+		case b.members["additionalProperties"] != nil && !b.members["additionalProperties"].is(jsontext.KindTrue):
+			s.unknown()
 		default:
 			s.found.add(classOther)
 		}
@@ -578,6 +614,46 @@ func (s *schemas) alternatives(x, y *node, way direction, any bool) {
 	}
 }
 
+// wrapped recognises that a schema became an alternative of anyOf or oneOf, or was one, as when
+// {"type": "string"} becomes nullable. It compares the schema with the alternative of its type and
+// returns the keywords that this covers.
+func (s *schemas) wrapped(a, b *node, way direction) map[string]bool {
+	for _, name := range []string{"anyOf", "oneOf"} {
+		plain, wrapper, gained := a, b, true
+		if plain.members[name] != nil {
+			plain, wrapper, gained = b, a, false
+		}
+		list := wrapper.members[name]
+		if !list.is(jsontext.KindBeginArray) || plain.members["anyOf"] != nil || plain.members["oneOf"] != nil {
+			continue
+		}
+		done := map[string]bool{name: true}
+		inner := map[string]*node{}
+		for _, keyword := range plain.names {
+			if wrapper.members[keyword] == nil && !isText(keyword) && keyword != "$defs" && keyword != "definitions" {
+				inner[keyword], done[keyword] = plain.members[keyword], true
+			}
+		}
+		s.budget -= len(plain.names) + len(list.items)
+		at := slices.IndexFunc(list.items, func(n *node) bool { return inner["type"] != nil && n.member("type") == inner["type"] })
+		if at < 0 {
+			continue
+		}
+		if alternative := s.all.object(inner); gained {
+			s.push(alternative, list.items[at], way)
+		} else {
+			s.push(list.items[at], alternative, way)
+		}
+		if others := len(list.items) > 1; others {
+			s.accepts(way, gained, !gained)
+		} else {
+			s.found.add(classOther)
+		}
+		return done
+	}
+	return nil
+}
+
 // order notes that two lists have the same elements in another order.
 func (s *schemas) order(x, y *node) {
 	sorted := func(list *node) []*node {
@@ -642,17 +718,19 @@ func (s *schemas) definitions() {
 // model reads.
 func (s *schemas) values(a, b *node) (more, less, ok bool) {
 	allowed := func(n *node) (values map[*node]bool, limited, ok bool) {
-		if c := n.members["const"]; c != nil {
-			return map[*node]bool{c: true}, true, true
-		}
-		list := n.members["enum"]
-		if list == nil {
+		only, list := n.members["const"], n.members["enum"]
+		if only == nil && list == nil {
 			return nil, false, true
 		}
 		values = map[*node]bool{}
-		for _, v := range list.items {
-			values[v] = true
+		if list == nil {
+			values[only] = true
+			return values, true, true
 		}
+		for _, v := range list.items {
+			values[v] = only == nil || only == v
+		}
+		maps.DeleteFunc(values, func(_ *node, allowed bool) bool { return !allowed })
 		return values, true, list.is(jsontext.KindBeginArray)
 	}
 	was, limitedA, okA := allowed(a)
