@@ -130,6 +130,7 @@
 //	a new command               a file in commands, or a folder for a feature; registered in commands/main.go
 //	a column of list            output/table; JSON: commands/list.go
 //	a new -o format             output/document; for events, commands/stream.go
+//	a format of findings for CI  output/report
 //	a new way to show events    a package in output; wired in commands/stream.go (watch, subscribe) or
 //	                            commands/serve/serve.go (serve-sse)
 //	a filter of /events         output/feed/query.go and frame.go; commands/serve/serving.md
