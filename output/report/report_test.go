@@ -138,7 +138,7 @@ func hostileTexts() []string {
 		"[click](https://evil.example)", "![p](https://evil.example/p.png)", "<img src=x onerror=alert(1)>", "<!-- x --> <script>x</script>", "</details><b>",
 		"`", "``` `` `", "```\n@octocat\n```", "~~~\n# head\n", "\n````\n<b>\n", "| a | b |\n|---|---|\n| `x | y` |", `tool\|@octocat\`, "`|@octocat|`", "a\n\n# head\n\n- item\n1. x\n    code", "---", "    ",
 		"", "&commat;octocat &#64;octocat", "\\@octocat \\`x\\`", "*bold* _it_ ~~s~~", "[x]: https://evil.example", "{0} {{x}} %SRCROOT%", "]]> <![CDATA[", "\x00\x1b[31m\u202e\u200b\ufffe\U000e0041\xff\xed\xa0\x80",
-		"line\u2028sep\rcr\vvt", "$\\href{javascript:alert(1)}{x}$ $$x$$", "Fixes #12", "../../etc/passwd", "C:\\x\\y", "file:///etc/passwd", "[^1] [^1]: x", "> [!WARNING]\n> x", "- [ ] @octocat", "```mermaid\ngraph\n```", "ㅤ",
+		"line\u2028sep\rcr\vvt", "$\\href{javascript:alert(1)}{x}$ $$x$$", "Fixes #12", "../../etc/passwd", "C:\\x\\y", "file:///etc/passwd", "[^1] [^1]: x", "1. x", "2) x", "- x", "+ x", "= x", "# x", "> [!WARNING]\n> x", "- [ ] @octocat", "```mermaid\ngraph\n```", "ㅤ",
 	}
 }
 

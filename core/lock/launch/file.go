@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/mcptrack/mcptrack/core/launcher"
@@ -44,10 +45,31 @@ func (r *resolver) script(l *Launch) {
 	r.problem("the script %s was not found, so its content is not known", filepath.Base(c.Name))
 }
 
-// program hashes a program of its own if the command is the path of a file.
+// scriptArgument hashes the first argument that names an existing script, such as that of mcp run
+// server.py and fastmcp run server.py:app.
+func (r *resolver) scriptArgument(l *Launch) {
+	for _, a := range r.command.Args {
+		ext := filepath.Ext(a)
+		ext, _, _ = strings.Cut(ext, ":")
+		if !slices.Contains([]string{".py", ".js", ".mjs", ".cjs", ".ts", ".mts"}, ext) {
+			continue
+		}
+		path := r.path(a[:strings.LastIndex(a, ext)+len(ext)])
+		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() {
+			r.hash(l, path)
+			return
+		}
+	}
+}
+
+// program hashes a program of its own if the command is the path of a file and no script is an
+// argument of it.
 func (r *resolver) program(l *Launch) {
 	name := r.command.Name
-	if !strings.ContainsAny(name, `/\`) {
+	switch {
+	case l.File != nil || name == "":
+		return
+	case !strings.ContainsAny(name, `/\`):
 		r.problem("the program %s is searched in PATH, so its content is not known", launcher.Base(name))
 		return
 	}

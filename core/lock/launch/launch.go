@@ -91,6 +91,9 @@ type Machine struct {
 // contain no secrets. If ctx ends, the rest is not determined.
 func Of(ctx context.Context, srv config.Server, m Machine) (l Launch, problems []string) {
 	l = written(srv)
+	if err := srv.Unconfigured(); err != nil {
+		return l, []string{printable.Reason(err, 300)}
+	}
 	if srv.Transport != config.TransportStdio || srv.Command == "" {
 		return l, nil
 	}
@@ -203,8 +206,10 @@ func (r *resolver) resolve(l *Launch) {
 	switch c.Kind {
 	case launcher.NPM:
 		l.Packages = r.npm(c.Packages)
+		r.scriptArgument(l)
 	case launcher.PyPI:
 		l.Packages = r.python(c.Packages)
+		r.scriptArgument(l)
 	case launcher.Image:
 		if c.Name != "" {
 			p := image(c.Name)
@@ -224,6 +229,10 @@ func (r *resolver) resolve(l *Launch) {
 	case launcher.Remote:
 		r.problem("the script is read from the network when the server starts, so its content is not known")
 	case launcher.Program:
+		if c.Tool == "uv" {
+			l.Packages = r.python(nil)
+		}
+		r.scriptArgument(l)
 		r.program(l)
 	}
 	if c.Name == "" {

@@ -218,11 +218,18 @@ func TestPython(t *testing.T) {
 	if integrity["mcp-server-git2025.1.0"] == integrity["mcp-server-git2026.1.0"] {
 		t.Error("other files have the same integrity")
 	}
+	got, problems := m.of(t, "uv run --with mcp-server-time,of-git mcp run server.py")
+	if names := got.Packages; len(names) != 2 || names[0].Version != "2.0.0" || names[1].Name != "of-git" || got.File == nil || len(problems) > 0 {
+		t.Errorf("%+v, %q", got, problems)
+	}
 	for command, want := range map[string]*launch.File{
 		"python server.py":                 {Path: "server.py", SHA256: hashOfA},
 		"uv run server.py":                 {Path: "server.py", SHA256: hashOfA},
 		"uv --directory sub run server.py": {Path: "sub/server.py", SHA256: "3e23e8160039594a33894f6564e1b1348bbd7a0088d42c4acb73eeaed59c009d"},
 		"python -m pkg":                    {Path: "pkg/__main__.py", SHA256: hashOfA},
+		"uv run fastmcp run server.py:app": {Path: "server.py", SHA256: hashOfA},
+		"fastmcp run sub/server.py":        {Path: "sub/server.py", SHA256: "3e23e8160039594a33894f6564e1b1348bbd7a0088d42c4acb73eeaed59c009d"},
+		"fastmcp run missing.py":           nil,
 		"python -m missing":                nil,
 		"python " + string(m):              nil,
 	} {
@@ -308,8 +315,10 @@ func TestOfConfig(t *testing.T) {
 	m := newMachine(t, map[string]string{"project/.env": "FROM_FILE=hunter2hunter2\n", "project/s.js": "a", "project/mcptrack.json": `{"servers": {
 		"a": {"command": "node", "args": ["${workspaceFolder}/s.js", "--api-key", "` + token + `", "--host=${HOST}"], "env": {"B": "hunter2hunter2", "A": "${HOST}"}, "envFile": ".env", "cwd": "${workspaceFolder}"},
 		"b": {"url": "https://me:hunter2hunter2@h.example/mcp?profile=x&api_key=` + token + `#frag", "headers": {"Authorization": "Bearer ` + token + `", "X-A": "1"}},
-		"c": {"url": "https://${HOST}/${TOKEN}/mcp"}}}`})
-	c, problems := config.Load(m.path("project/mcptrack.json"), config.Options{Workspace: m.path("project"), Getenv: func(name string) (string, bool) {
+		"c": {"url": "https://${HOST}/${TOKEN}/mcp"},
+		"d": {"command": "docker", "args": ["run", "-e", "API_KEY=hunter2hunter2", "--rm", "img@sha256:00"]},
+		"e": {"command": "npx", "args": ["${UNSET}"]}}}`})
+	c, problems := config.Load(m.path("project/mcptrack.json"), config.Options{Workspace: m.path("project"), LookPath: func(name string) (string, error) { return name, nil }, Getenv: func(name string) (string, bool) {
 		value, ok := map[string]string{"HOST": "h.internal.example", "TOKEN": token}[name]
 		return value, ok
 	}})
@@ -321,13 +330,15 @@ func TestOfConfig(t *testing.T) {
 			`"env":["A","B","FROM_FILE"],"file":{"path":"s.js","sha256":"` + hashOfA + `"}}`,
 		"b": `{"transport":"http","url":"https://h.example/mcp?profile=x&api_key=[secret]","headers":["Authorization","X-A"]}`,
 		"c": `{"transport":"http","url":"https://${HOST}/${TOKEN}/mcp"}`,
+		"d": `{"transport":"stdio","command":"docker","args":["run","-e","API_KEY=[secret]","--rm","img@sha256:00"],"packages":[{"type":"oci","name":"img","integrity":"sha256:00"}]}`,
+		"e": `{"transport":"stdio","command":"npx","args":["${UNSET}"]}`,
 	} {
 		srv, _ := c.Server(id)
 		l, problems := launch.Of(t.Context(), srv, launch.Machine{Home: m.path("home")})
 		var got strings.Builder
 		enc := json.NewEncoder(&got)
 		enc.SetEscapeHTML(false)
-		if err := enc.Encode(l); err != nil || len(problems) > 0 {
+		if err := enc.Encode(l); err != nil || len(problems) > 0 != (id == "e") {
 			t.Errorf("%v, %q", err, problems)
 		}
 		if got := strings.TrimSpace(got.String()); got != want {

@@ -17,18 +17,25 @@ import (
 	"github.com/mcptrack/mcptrack/core/config/credential"
 )
 
-// python resolves specifications of packages that uv or pipx runs.
+// python resolves specifications of packages that uv or pipx runs, and then those that flags add to
+// the environment.
 func (r *resolver) python(specs []string) []Package {
 	var out []Package
-	for _, spec := range specs {
-		p := pythonSpec(spec)
+	added := len(specs)
+	for _, f := range r.command.Flags {
+		if f.Name == "--with" || f.Name == "-w" && r.command.Tool != "pipx" {
+			specs = append(slices.Clip(specs), strings.Split(f.Value, ",")...)
+		}
+	}
+	for i, spec := range specs {
+		p := pythonSpec(strings.TrimSpace(spec))
 		var found Package
 		where := "uv's cache"
 		if r.command.Tool == "pipx" {
 			where = "pipx's cache"
 		}
 		if isPythonName(p.Name) {
-			found = r.pythonInstalled(p)
+			found = r.pythonInstalled(p, i < added)
 		}
 		out = append(out, r.known(p, found, where))
 	}
@@ -63,13 +70,13 @@ func normalized(name string) string {
 	return strings.ToLower(regexp.MustCompile(`[-_.]+`).ReplaceAllString(name, "-"))
 }
 
-// pythonInstalled returns the package in the environments of the tool: for uv, an installed tool
-// comes first; of the environments that were made for single runs, the newest that has the package
+// pythonInstalled returns the package in the environments of the tool: for uv, a tool that is
+// installed comes first; of the environments that were made for single runs, the newest that has the package
 // in the requested version counts, because their names do not tell the request.
-func (r *resolver) pythonInstalled(p Package) (found Package) {
+func (r *resolver) pythonInstalled(p Package, tool bool) (found Package) {
 	var newest time.Time
 	version := exactly(strings.TrimPrefix(p.Requested, "=="))
-	for _, env := range r.environments(p) {
+	for _, env := range r.environments(p, tool) {
 		if r.ctx.Err() != nil {
 			break
 		}
@@ -92,7 +99,7 @@ type environment struct {
 	first bool // it is used if it has the package
 }
 
-func (r *resolver) environments(p Package) (all []environment) {
+func (r *resolver) environments(p Package, tool bool) (all []environment) {
 	home := r.home()
 	data := cmp.Or(r.getenv("XDG_DATA_HOME"), filepath.Join(home, ".local", "share"))
 	if r.command.Tool == "pipx" {
@@ -108,7 +115,7 @@ func (r *resolver) environments(p Package) (all []environment) {
 		tools, cache = filepath.Join(roaming, "uv", "tools"), filepath.Join(r.localData(), "uv", "cache")
 	}
 	tools, cache = cmp.Or(r.own("UV_TOOL_DIR"), tools), cmp.Or(r.command.Value("--cache-dir"), r.own("UV_CACHE_DIR"), cache)
-	if !r.command.Has("--isolated") {
+	if tool && !r.command.Has("--isolated") {
 		all = append(all, environment{filepath.Join(r.path(tools), p.Name), true})
 	}
 	for _, bucket := range entries(r.path(cache)) {
