@@ -57,7 +57,7 @@ func Classes() []Class {
 		{"L006", "loosened", Note, "A schema accepts more: a parameter is no longer required, or accepts more values.", Hold},
 		{"L007", "narrowed", Warning, "A schema accepts less: a parameter is required now, or accepts fewer values. Callers may fail.", Hold},
 		{"L008", "annotation", Error, "An annotation promises less, such as readOnlyHint: true that became false.", Hold},
-		{"L009", "suspicious", Error, "A text contains a link, a word for secrets, a phrase that instructs a model, or a hidden character that it did not contain before.", Hold},
+		{"L009", "suspicious", Error, "A text contains a link, a word for secrets, a phrase that instructs a model, a hidden character, or a letter that imitates another, which it did not contain before.", Hold},
 		{"L010", "instructions", Warning, "The instructions of the server have changed.", Hold},
 		{"L011", "launch", Error, "The command, URL, package version or package content of the server has changed.", Block},
 		{"L012", "output", Warning, "The output schema of a tool has changed.", Hold},

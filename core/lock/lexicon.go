@@ -168,16 +168,18 @@ func newLexicon() lexicon {
 		"ignore|disregard|forget|override|bypass all|any|the|these|those? *1 instruction|instructions|directives|guardrails",
 		"override|bypass *3 previous|prior|your|system|safety *2 " + rules,
 		"regardless|irrespective of *2 instruction|instructions|directives|guidelines",
-		"do|must|should|does? not|never|dont follow|obey *3 instruction|instructions|rules|guidelines",
+		"not|never|dont follow|obey *2 previous|prior|above|earlier|original|system|user|users|your *1 instruction|instructions|rules|guidelines",
 		"system|developer prompt|prompts",
 		"your system|developer message|instructions",
 		"hidden|secret instruction|instructions",
 		"new|updated|real instructions for? you|the? model|assistant|ai",
 		"you are now a|an|the|in|acting",
 		"act|behave as *2 administrator|root|dan|jailbroken",
-		"do anything now", "jailbreak|jailbroken",
+		"do anything now", "jailbreak|jailbroken", "unrestricted|god mode",
+		"system|instruction|instructions override|directive",
 		// The user does not get to know.
 		"not|never|dont|without|avoid *1 tell|telling|mention|mentioning|inform|informing|notify|notifying|reveal|revealing|disclose|disclosing|alert|alerting|warn|warning *6 " + user,
+		"no need to mention|tell|inform|notify",
 		"not|never|dont *1 let *2 " + user + " know|see|notice",
 		"not|never|dont mention that|this|it|anything|why",
 		user + " must|should|need|can|will|does? not|never|dont know|see|notice|find",
@@ -191,6 +193,8 @@ func newLexicon() lexicon {
 		"exfiltrate|exfiltrates|exfiltrating",
 		// One tool speaks about others.
 		"any|every|all|another|other other? tool|tools|function *2 is|are called|invoked|used",
+		"before|after *2 any|every|all other tool|tools",
+		"must|always also *1 call|send|invoke|execute|forward|cc|bcc",
 		"takes|has|have precedence|priority over *2 other|all|any tool|tools|instructions",
 	} {
 		addPhrase(l.phrases, p)
@@ -200,7 +204,7 @@ func newLexicon() lexicon {
 		"credential|credentials", "secrets",
 		"api key|keys", "apikey|apikeys", "apitoken|accesstoken|authtoken",
 		"api|access|auth|authentication|authorization|bearer|refresh|session|secret|oauth|oauth2|identity|personal|bot|login|security|user|service|deploy|github|slack token|tokens",
-		"personal access token|tokens", "jwt", "access|secret|private|ssh|gpg|pgp|encryption|decryption|signing|master|license key|keys",
+		"personal access token|tokens", "access|secret|private|ssh|gpg|pgp|encryption|decryption|signing|master|license key|keys",
 		"client|app|shared|signing|webhook|consumer secret", "secret access key|keys",
 		"session|login|auth|authentication|browser cookie|cookies", "authorization header|headers",
 		"seed|recovery|mnemonic phrase|phrases|words", "keychain", "keyring",
@@ -210,7 +214,7 @@ func newLexicon() lexicon {
 		addPhrase(l.secrets, p)
 	}
 	for _, t := range []string{"<important", "</important", "<system>", "<system_", "<system-", "</system", "<hidden", "<instructions", "</instructions", "<<sys", "<|im_", "<|system",
-		"<|user", "<|assistant", "<|endoftext", "[inst]", "[/inst]", "<tool_call", "<function_call", "[system]", "### system", "### instruction"} {
+		"<|user", "<|assistant", "<|endoftext", "[inst]", "[/inst]", "<tool_call", "<function_call", "[system]"} {
 		l.literal = append(l.literal, literal{Phrase, t})
 	}
 	for _, t := range []string{".env", ".ssh", ".aws", ".netrc", ".npmrc", ".pypirc", ".pgpass", ".git-credentials", ".kube", ".gnupg", ".docker/config.json",
