@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -175,7 +176,12 @@ func TestPython(t *testing.T) {
 	pythonFiles(files, "project/.venv", "mcp_server_git", "2025.1.0", "x")
 	pythonFiles(files, "home/.cache/uv/environments-v2/i/new", "of_git", "1.0.0", "y")
 	files["home/.cache/uv/environments-v2/i/new/lib/python3.12/site-packages/of_git-1.0.0.dist-info/direct_url.json"] = `{"url": "https://h.example/r", "vcs_info": {"vcs": "git", "commit_id": "0123"}}`
+	pythonFiles(files, "home/.cache/uv/environments-v2/i/new", "compiled", "1.0.0", "y")
+	files["home/.cache/uv/environments-v2/i/new/lib/python3.12/site-packages/compiled-1.0.0.dist-info/WHEEL"] = "Wheel-Version: 1.0\nRoot-Is-Purelib: false\n"
 	m := newMachine(t, files)
+	if got, problems := m.of(t, "uvx compiled"); got.Packages[0].Version != "1.0.0" || got.Packages[0].Integrity != "" || len(problems) != 1 {
+		t.Errorf("%+v, %q", got, problems)
+	}
 	old := time.Now().Add(-time.Hour)
 	if err := os.Chtimes(m.path("home/.cache/uv/environments-v2/i/old"), old, old); err != nil {
 		t.Fatal(err)
@@ -346,6 +352,40 @@ func TestOfConfig(t *testing.T) {
 		}
 		if strings.Contains(got.String(), "hunter2") {
 			t.Error("a secret is in the launch")
+		}
+	}
+}
+
+// What a machine does not know is no difference.
+func TestAgainst(t *testing.T) {
+	t.Parallel()
+	one := func(version, integrity string) launch.Launch {
+		return launch.Launch{Packages: []launch.Package{{Type: launch.NPM, Name: "s", Version: version, Integrity: integrity}}}
+	}
+	for name, c := range map[string]struct {
+		locked, now launch.Launch
+		same        bool
+	}{
+		"equal":                {one("1", "a"), one("1", "a"), true},
+		"empty cache":          {one("1", "a"), one("", ""), true},
+		"empty cache then":     {one("", ""), one("1", "a"), true},
+		"integrity unknown":    {one("1", "a"), one("1", ""), true},
+		"integrity not locked": {one("1", ""), one("1", "a"), true},
+		"other version":        {one("1", "a"), one("2", ""), false},
+		"other content":        {one("1", "a"), one("1", "b"), false},
+		"other package":        {one("1", "a"), launch.Launch{Packages: []launch.Package{{Type: launch.NPM, Name: "t"}}}, false},
+		"other type":           {one("1", "a"), launch.Launch{Packages: []launch.Package{{Type: launch.PyPI, Name: "s"}}}, false},
+		"other request":        {one("1", "a"), launch.Launch{Packages: []launch.Package{{Type: launch.NPM, Name: "s", Requested: "2"}}}, false},
+		"other digest":         {launch.Launch{Packages: []launch.Package{{Type: launch.OCI, Name: "i", Integrity: "a"}}}, launch.Launch{Packages: []launch.Package{{Type: launch.OCI, Name: "i", Integrity: "b"}}}, false},
+		"no package":           {one("1", "a"), launch.Launch{}, false},
+		"a new package":        {launch.Launch{}, one("", ""), false},
+	} {
+		before := slices.Clone(c.now.Packages)
+		if got := cmp.Equal(c.locked, c.now.Against(c.locked)); got != c.same {
+			t.Errorf("%s: %+v", name, c.now.Against(c.locked))
+		}
+		if !slices.Equal(before, c.now.Packages) {
+			t.Errorf("%s: the launch was changed", name)
 		}
 	}
 }

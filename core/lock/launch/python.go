@@ -167,7 +167,8 @@ func distribution(env, name string) (Package, bool) {
 
 // installedContent identifies the content of an installed package: the commit if it comes from a Git
 // repository, or else the hash of the names and hashes of its files as recorded at its installation,
-// without those that depend on the machine or the installer. It does not read the files themselves.
+// without those that depend on the machine or the installer. It does not read the files themselves. A
+// package with compiled files has other content on other systems, so nothing identifies it.
 func installedContent(info string) string {
 	var direct struct {
 		VCS struct {
@@ -177,8 +178,9 @@ func installedContent(info string) string {
 	if text, err := readFile(filepath.Join(info, "direct_url.json")); err == nil && json.Unmarshal(text, &direct) == nil && direct.VCS.Commit != "" {
 		return "git:" + direct.VCS.Commit
 	}
+	wheel, _ := readFile(filepath.Join(info, "WHEEL")) // absent for some installers
 	record, err := readFile(filepath.Join(info, "RECORD"))
-	if err != nil {
+	if err != nil || strings.Contains(string(wheel), "Root-Is-Purelib: false") {
 		return ""
 	}
 	var kept []string
