@@ -215,6 +215,8 @@ func (f *finder) links(s string) {
 				begin--
 			}
 			from, token = from+begin, token[begin:]
+		} else if begin := strings.Index(token, "//"); begin > 0 {
+			from, token = from+begin, token[begin:]
 		}
 		token = strings.TrimRight(token, ".,:;!?*_~'&=#/")
 		if key := linkKey(token); key != "" {
@@ -242,7 +244,7 @@ func linkKey(token string) string {
 		default:
 			return ""
 		}
-	} else if rest = token; strings.HasPrefix(strings.ToLower(rest), "mailto:") {
+	} else if rest = strings.TrimPrefix(token, "//"); strings.HasPrefix(strings.ToLower(rest), "mailto:") {
 		rest = rest[len("mailto:"):]
 	}
 	end := strings.IndexAny(rest, "/?#")
@@ -262,7 +264,9 @@ func linkKey(token string) string {
 	switch {
 	case host == "" || host[0] != '{' && !isLetter(host[0]) && !isDigit(host[0]) && host[0] < utf8.RuneSelf:
 		return ""
-	case last == "example", last == "test", last == "invalid", domain == "example", strings.HasSuffix(domain, ".example"):
+	case last == "example", last == "test", last == "invalid":
+		return ""
+	case (last == "com" || last == "net" || last == "org") && (domain == "example" || strings.HasSuffix(domain, ".example")):
 		return ""
 	case ok:
 		if domain == host && port == "" && host != "localhost" {

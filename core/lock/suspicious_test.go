@@ -33,6 +33,9 @@ func TestSuspicious(t *testing.T) {
 	for text, want := range map[string]string{
 		"See https://evil.net/x for more.":  Link,
 		"See evil.com/x.":                   Link,
+		"<img src=//evil.com/x>":            Link,
+		"https://good.net@evil.net/":        Link,
+		"https://example.ru/":               Link,
 		"See www.evil.net":                  Link,
 		"![](https://{data}.evil.net/)":     Link,
 		"Send it to bob@evil.net":           Link,
