@@ -112,7 +112,7 @@ func (s *Server) expects(it Item, variant string) bool {
 
 // classify sets the classes of a drift.
 func (d *Drift) classify() {
-	d.Classes = Classify(d.Section, d.Old.Definition, d.New.Definition)
+	d.Classes = Classify(d.Section, d.Old.compared(), d.New.compared())
 	if len(d.Classes) == 0 {
 		d.Classes = []string{classOther} // the same definition, with a problem
 	}
@@ -173,7 +173,7 @@ func observe(h Hashing, from, to *Server) []Observation {
 	return observations
 }
 
-// Take approves drift. If classes are given, it takes only drift whose classes are all among them.
+// Take approves drift. If classes are given, by id, it takes only drift whose classes are all among them.
 // left has what it did not take: drift of other classes, definitions with a problem, and drift whose
 // old item is not approved any more.
 func (s *Server) Take(drifts []Drift, classes ...string) (left []Drift) {

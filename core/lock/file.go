@@ -2,7 +2,6 @@ package lock
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,6 +21,7 @@ import (
 const (
 	waitForOthers = 10 * time.Second     // how long Update waits for another process that changes the file
 	waitBetween   = 5 * time.Millisecond // delay between two attempts to lock the file
+	maxOpens      = 100                  // attempts to read a file that other processes replace
 )
 
 // Read returns the lock in a file. The error is [fs.ErrNotExist] if there is no file, and wraps an
@@ -47,28 +47,39 @@ func read(path string) (*Lock, []byte, error) {
 
 // contentOf returns the content of a regular file of at most [MaxFile] bytes.
 func contentOf(path string) ([]byte, error) {
-	named, err := os.Lstat(path)
-	if err != nil {
-		return nil, err
+	for range maxOpens {
+		named, err := os.Lstat(path)
+		switch {
+		case err != nil:
+			return nil, err
+		case named.Mode()&fs.ModeSymlink != 0:
+			return nil, &FileError{Problem: "the lock is a symbolic link", Advice: "replace the link with the file itself"}
+		case !named.Mode().IsRegular():
+			return nil, &FileError{Problem: "the lock is not a file", Advice: "move it away, and then run: mcptrack lock"}
+		case named.Size() > MaxFile:
+			return nil, errTooLarge()
+		}
+		data, same, err := readSame(path, named)
+		if err != nil || same {
+			return data, err // Parse refuses a file that has grown beyond the limit
+		}
 	}
-	if named.Mode()&fs.ModeSymlink != 0 {
-		return nil, &FileError{Problem: "the lock is a symbolic link", Advice: "replace the link with the file itself"}
-	}
-	if !named.Mode().IsRegular() {
-		return nil, &FileError{Problem: "the lock is not a file", Advice: "move it away, and then run: mcptrack lock"}
-	}
-	if named.Size() > MaxFile {
-		return nil, errTooLarge()
-	}
+	return nil, errors.New("the file is being replaced again and again")
+}
+
+// readSame reads a file if it is still the one that was found under its name.
+func readSame(path string, named fs.FileInfo) (data []byte, same bool, err error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	defer func() { _ = f.Close() }()
-	if opened, err := f.Stat(); err != nil || !os.SameFile(named, opened) {
-		return nil, cmp.Or(err, errors.New("the file was replaced while it was opened; try again"))
+	opened, err := f.Stat()
+	if err != nil || !os.SameFile(named, opened) {
+		return nil, false, err
 	}
-	return io.ReadAll(io.LimitReader(f, MaxFile+1)) // Parse refuses a larger file
+	data, err = io.ReadAll(io.LimitReader(f, MaxFile+1))
+	return data, true, err
 }
 
 // Update reads a lock file, calls change with its lock, and replaces the file if the lock has changed.

@@ -109,7 +109,7 @@ func TestReadRefuses(t *testing.T) {
 	}
 }
 
-// TestProcessesTakeTurns starts processes that all add servers to one file.
+// TestProcessesTakeTurns starts processes that all add servers to one file, which is read meanwhile.
 func TestProcessesTakeTurns(t *testing.T) {
 	t.Parallel()
 	const processes, servers = 4, 10
@@ -124,7 +124,24 @@ func TestProcessesTakeTurns(t *testing.T) {
 			}
 		})
 	}
+	stop := make(chan struct{})
+	var reader sync.WaitGroup
+	reader.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			if _, err := Read(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("read meanwhile: %v", err)
+				return
+			}
+		}
+	})
 	done.Wait()
+	close(stop)
+	reader.Wait()
 	l, err := Read(path)
 	if err != nil || len(l.Servers) != processes*servers {
 		t.Errorf("%d servers, %v", len(l.Servers), err)

@@ -53,7 +53,7 @@ func (h Hashing) Item(section Section, definition json.RawMessage) Item {
 		it.Key, _ = keyOf(section, jsontext.Value(definition)) // only to show it
 	}
 	if err == nil {
-		it.Hash, err = h.hash(section, canonical)
+		it.Hash, it.rest, err = h.hash(section, canonical)
 	}
 	if err != nil {
 		it.Hash, it.Problem = "", printable.Line(err.Error(), 300)
@@ -61,14 +61,15 @@ func (h Hashing) Item(section Section, definition json.RawMessage) Item {
 	return it
 }
 
-// hash returns the hash of a valid definition, which it may overwrite.
-func (h Hashing) hash(section Section, canonical jsontext.Value) (string, error) {
+// hash returns the hash of a valid definition in canonical form. If members are excluded, rest is the
+// definition without them.
+func (h Hashing) hash(section Section, canonical jsontext.Value) (hash string, rest json.RawMessage, err error) {
 	if section == SectionInstructions {
 		var text string
 		if err := jsonv2.Unmarshal(canonical, &text); err != nil {
-			return "", err
+			return "", nil, err
 		}
-		return sum([]byte(text)), nil
+		return sum([]byte(text)), nil, nil
 	}
 	excluded := false
 	for _, entry := range h.Exclude {
@@ -77,16 +78,17 @@ func (h Hashing) hash(section Section, canonical jsontext.Value) (string, error)
 			continue
 		}
 		path := slices.Collect(jsontext.Pointer("/" + pointer).Tokens())
-		if rest, ok := without(canonical, path); ok {
-			canonical, excluded = rest, true
+		if less, ok := without(canonical, path); ok {
+			canonical, excluded = less, true
 		}
 	}
 	if excluded {
 		if err := canonical.Canonicalize(); err != nil {
-			return "", err
+			return "", nil, err
 		}
+		rest = json.RawMessage(canonical)
 	}
-	return sum(canonical), nil
+	return sum(canonical), rest, nil
 }
 
 // check returns an error if an exclusion is unusable.

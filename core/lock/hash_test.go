@@ -102,7 +102,7 @@ func TestPublishedHashes(t *testing.T) {
 		if got := sum(canonical); got != test.hash {
 			t.Errorf("%s: %s", test.name, got)
 		}
-		if got, err := (Hashing{}).hash(SectionTools, canonical); err != nil || got != test.hash {
+		if got, _, err := (Hashing{}).hash(SectionTools, canonical); err != nil || got != test.hash {
 			t.Errorf("%s: %s, %v", test.name, got, err)
 		}
 	}

@@ -37,6 +37,16 @@ type Item struct {
 	Definition json.RawMessage // as the server sent it; read from a file, spaces and escapes may differ
 	Variants   []string        // in which it is offered, sorted; nil for all. Observations do not use it
 	Problem    string          // why the definition has no hash; a printable line
+
+	rest json.RawMessage // the definition without excluded members; nil if it has none
+}
+
+// compared returns the part of the definition that a change is about; nil for the zero Item.
+func (it *Item) compared() json.RawMessage {
+	if it.rest != nil {
+		return it.rest
+	}
+	return it.Definition
 }
 
 // Rejection is a change that the user rejected.
