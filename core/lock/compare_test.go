@@ -244,6 +244,9 @@ func TestCompareLocks(t *testing.T) {
 	if len(got) != 2 || text(got["files"]) != "tools/read Reads a file.→x [legacy modern modern+sampling]\ncontents/file:///a → [legacy modern]" || text(got["new"]) != "tools/t →t []" {
 		t.Errorf("%s\n%s", text(got["files"]), text(got["new"]))
 	}
+	if drifts := CompareLocks(a, New())["files"]; len(drifts) != 9 || !drifts[0].Removed() {
+		t.Errorf("a server was removed: %s", text(drifts))
+	}
 	got = CompareLocks(b, a)
 	if len(got) != 2 || text(got["new"]) != "tools/t t→ []" {
 		t.Errorf("%s", text(got["new"]))
@@ -293,5 +296,17 @@ func TestExcludedMembersAreNoChange(t *testing.T) {
 	drifts := Compare(l.Servers["s"], observe(`{"uri":"a","size":2,"description":"y","annotations":{"lastModified":"2"}}`))
 	if len(drifts) != 1 || !slices.Equal(drifts[0].Classes, []string{"L002"}) {
 		t.Errorf("%+v", drifts)
+	}
+}
+
+// TestTakeAgain: drift that was approved in the meantime changes nothing.
+func TestTakeAgain(t *testing.T) {
+	t.Parallel()
+	s, _ := Merge(offers("legacy", tool("read", "a")), offers("modern", tool("read", "a")))
+	stale := Compare(s, offers("modern", tool("read", "a"), tool("x", "x")))
+	s.Take(Compare(s, offers("legacy", tool("read", "a"), tool("x", "x")), offers("modern", tool("read", "a"), tool("x", "x"))))
+	s.Take(stale)
+	if got := s.Items[SectionTools]; len(got) != 2 || got[1].Key != "x" || got[1].Variants != nil {
+		t.Errorf("%+v", got)
 	}
 }

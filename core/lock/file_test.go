@@ -13,6 +13,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/gofrs/flock"
 )
 
 func TestUpdate(t *testing.T) {
@@ -215,5 +217,28 @@ func TestLeftoverOfKilledProcess(t *testing.T) {
 	}
 	if _, err := os.Lstat(filepath.Join(filepath.Dir(path), "elsewhere")); err == nil {
 		t.Error("the target of the link was created")
+	}
+}
+
+// TestCurrent: the lock on a file that its last holder removed excludes nobody.
+func TestCurrent(t *testing.T) {
+	t.Parallel()
+	name := filepath.Join(t.TempDir(), "x")
+	l := flock.New(name)
+	if locked, err := l.TryLock(); err != nil || !locked || !current(l, name) {
+		t.Fatal(locked, err)
+	}
+	defer func() { _ = l.Close() }()
+	if err := os.Rename(name, name+"2"); err != nil {
+		t.Skip(err)
+	}
+	if current(l, name) {
+		t.Error("there is no file")
+	}
+	if err := os.WriteFile(name, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if current(l, name) {
+		t.Error("it is another file")
 	}
 }
