@@ -28,6 +28,9 @@ type Intent struct {
 	// ${file:…} in the project, because everyone who can change the config can also change these
 	// files.
 	Digest string
+	// Line and Column are the position of the entry in the file, like those of a [Problem]. They are
+	// not part of what is approved.
+	Line, Column int
 }
 
 // IntentKey is one key of an entry, with its value as JSON with sorted keys.
@@ -146,6 +149,7 @@ func (e *entry) intent(id string, keys []string) *Intent {
 		Uses []use
 	}{id, in.Keys, uses})
 	in.Digest = digest(text)
+	in.Line, in.Column = e.Position(e.object.Offset)
 	return in
 }
 

@@ -226,3 +226,36 @@ func TestReferencesOthersCanChange(t *testing.T) {
 		}
 	}
 }
+
+// The position of an entry is where it begins in the file, in every syntax, and is not approved.
+func TestIntentPosition(t *testing.T) {
+	digests := map[string]bool{}
+	for name, c := range map[string]struct {
+		text         string
+		line, column int
+	}{
+		"a.json":   {"{\"mcpServers\": {\n  \"é\": {\"command\": \"x\", \"disabled\": true}, \"docs\": {\"command\": \"ls\"}\n}}", 2, 52},
+		"b.json":   {"{\"servers\": [\n\n  {\"id\": \"docs\", \"command\": \"ls\"}]}", 3, 3},
+		"c.toml":   {"[mcp_servers.other]\ncommand = \"x\"\n\n[mcp_servers.docs]\ncommand = \"ls\"\n", 4, 14},
+		"d.yaml":   {"mcpServers:\n  docs:\n    command: ls\n", 3, 5},
+		"bom.json": {"\ufeff{\"mcpServers\": {\"docs\": {\"command\": \"ls\"}}}", 1, 25},
+	} {
+		path := filepath.Join(t.TempDir(), name)
+		if err := os.WriteFile(path, []byte(c.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		cfg, problems := Load(path, Options{})
+		if cfg == nil {
+			t.Fatalf("%s: %v", name, problems)
+		}
+		srv, _ := cfg.Server("docs")
+		if srv.Intent == nil || srv.Intent.Line != c.line || srv.Intent.Column != c.column {
+			t.Errorf("%s: %+v, want %d:%d", name, srv.Intent, c.line, c.column)
+			continue
+		}
+		digests[srv.Intent.Digest] = true
+	}
+	if len(digests) != 1 {
+		t.Errorf("the digests differ: %v", digests)
+	}
+}

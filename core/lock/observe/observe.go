@@ -1,0 +1,170 @@
+// Package observe connects to servers and lists what they offer, as observations for the lock.
+//
+// Servers are asked concurrently, and each over one connection at a time, because a program may
+// not tolerate a second copy of itself. Items are hashed as soon as their server has answered, while
+// others are still asked. The bounds on what a server may send are those of [session.Limits]. The results
+// belong to the caller.
+package observe
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/lock"
+	"github.com/mcptrack/mcptrack/core/lock/launch"
+	"github.com/mcptrack/mcptrack/core/session"
+)
+
+// Options configures [Servers].
+type Options struct {
+	// Probe is passed to [session.Probe]. Its Kinds and Progress are not used.
+	Probe session.ProbeOptions
+	// AllVariants lists each server once for each variant that it supports: as a legacy and as a
+	// modern client, both without capabilities and with sampling, elicitation and roots. Otherwise each
+	// server is listed once, as a client without capabilities, in the era that a session would use.
+	AllVariants bool
+	Hashing     lock.Hashing
+	Machine     launch.Machine
+	// Progress is called after each server has been asked about all variants, never concurrently. May
+	// be nil.
+	Progress func()
+}
+
+// Result is what one server offers.
+type Result struct {
+	Server config.Server
+	// Observations has one element for each variant; it is empty if Err is set.
+	Observations []lock.Observation
+	// Unknown says in a clause each what of the launch could not be determined; see [launch.Of].
+	Unknown []string
+	// Err is why the server could not be listed completely.
+	Err error
+}
+
+// Servers returns one result for each server, in the order of their ids. It has disconnected from all
+// servers when it returns.
+func Servers(ctx context.Context, servers []config.Server, opts Options) []Result {
+	servers = slices.Clone(servers)
+	results := make([]Result, len(servers))
+	var asked sync.WaitGroup
+	var progress sync.Mutex // serializes opts.Progress
+	slots := make(chan struct{}, atOnce)
+	for i, srv := range servers {
+		asked.Go(func() {
+			slots <- struct{}{}
+			defer func() { <-slots }()
+			results[i] = observe(ctx, srv, opts)
+			if opts.Progress != nil {
+				progress.Lock()
+				defer progress.Unlock()
+				opts.Progress()
+			}
+		})
+	}
+	asked.Wait()
+	slices.SortFunc(results, func(a, b Result) int { return strings.Compare(a.Server.ID, b.Server.ID) })
+	return results
+}
+
+// atOnce limits how many servers are asked concurrently.
+const atOnce = 32
+
+// variant is one kind of client that a server is listed for.
+type variant struct {
+	suffix       string // of the name, after the era
+	protocol     config.Protocol
+	capabilities string // of the client, as JSON
+}
+
+// variants returns the variants to list a server for. The first one decides whether it can be reached.
+func variants(srv config.Server, all bool) []variant {
+	if !all {
+		return []variant{{protocol: srv.Protocol}}
+	}
+	var list []variant
+	for _, era := range []config.Protocol{config.ProtocolModern, config.ProtocolLegacy} {
+		own := srv.Protocol == config.ProtocolModern || srv.Protocol == config.ProtocolLegacy
+		if own && srv.Protocol != era || srv.Transport == config.TransportSSE && era == config.ProtocolModern {
+			continue
+		}
+		list = append(list, variant{"", era, "{}"}, variant{"+elicitation+roots+sampling", era, `{"elicitation":{},"roots":{},"sampling":{}}`})
+	}
+	return list
+}
+
+// observe lists one server.
+func observe(ctx context.Context, srv config.Server, opts Options) Result {
+	result := Result{Server: srv}
+	var otherEra error
+	for _, v := range variants(srv, opts.AllVariants) {
+		asked := srv
+		asked.Protocol = v.protocol
+		probe := opts.Probe
+		probe.Kinds, probe.Progress = nil, nil
+		if v.capabilities != "" {
+			probe.Session.Client = &session.ClientSide{Capabilities: json.RawMessage(v.capabilities), Request: answer}
+		}
+		r := session.Probe(ctx, []config.Server{asked}, probe)[0]
+		if opts.AllVariants && errors.Is(r.Err, session.ErrEra) {
+			otherEra = r.Err
+			continue
+		}
+		if r.Err != nil {
+			return Result{Server: srv, Err: r.Err}
+		}
+		result.Observations = append(result.Observations, observation(r, v, opts.Hashing))
+	}
+	if len(result.Observations) == 0 {
+		return Result{Server: srv, Err: otherEra}
+	}
+	l, unknown := launch.Of(ctx, srv, opts.Machine) // now, because npx and uvx install when they start
+	definition, err := json.Marshal(l)
+	if err != nil {
+		return Result{Server: srv, Err: err}
+	}
+	for _, o := range result.Observations {
+		o.Items[lock.SectionLaunch] = []lock.Item{opts.Hashing.Item(lock.SectionLaunch, definition)}
+	}
+	result.Unknown = unknown
+	return result
+}
+
+// observation returns what a server offered to one client.
+func observation(r session.Report, v variant, h lock.Hashing) lock.Observation {
+	o := lock.Observation{Variant: string(r.Info.Era) + v.suffix, Items: map[lock.Section][]lock.Item{
+		lock.SectionCapabilities: {}, lock.SectionInstructions: {}}}
+	if len(r.Info.RawCapabilities) > 0 {
+		o.Items[lock.SectionCapabilities] = []lock.Item{h.Item(lock.SectionCapabilities, r.Info.RawCapabilities)}
+	}
+	if r.Info.Instructions != "" {
+		text, _ := json.Marshal(r.Info.Instructions) // cannot fail
+		o.Items[lock.SectionInstructions] = []lock.Item{h.Item(lock.SectionInstructions, text)}
+	}
+	for _, kind := range catalog.Kinds() {
+		section := lock.Section(kind)
+		items := make([]lock.Item, 0, len(r.Lists[kind]))
+		for _, it := range r.Lists[kind] {
+			items = append(items, h.Item(section, it.Raw))
+		}
+		o.Items[section] = items
+	}
+	return o
+}
+
+// answer is what the client says to a server that uses the capabilities: it has no roots, and nobody to
+// ask.
+func answer(_ context.Context, method string, _ json.RawMessage) (json.RawMessage, error) {
+	switch method {
+	case "roots/list":
+		return json.RawMessage(`{"roots":[]}`), nil
+	case "elicitation/create":
+		return json.RawMessage(`{"action":"decline"}`), nil
+	}
+	return nil, &session.RPCError{Code: -1, Message: "mcptrack only lists what the server offers"}
+}

@@ -1,0 +1,137 @@
+package observe_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/lock"
+	"github.com/mcptrack/mcptrack/core/lock/observe"
+	"github.com/mcptrack/mcptrack/core/session"
+	"github.com/mcptrack/mcptrack/core/session/sessiontest"
+)
+
+// offered returns "section key" of all items of an observation, sorted. It fails on a problem.
+func offered(t *testing.T, o lock.Observation) []string {
+	t.Helper()
+	var all []string
+	for section, items := range o.Items {
+		for _, it := range items {
+			if it.Problem != "" || it.Hash == "" {
+				t.Errorf("%s %s has the hash %q and the problem %q", section, it.Key, it.Hash, it.Problem)
+			}
+			all = append(all, strings.TrimSpace(string(section)+" "+it.Key))
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+func TestServers(t *testing.T) {
+	t.Parallel()
+	const plain, capable = "", "+elicitation+roots+sampling"
+	sse := func(s *config.Server) { s.Transport = config.TransportSSE }
+	for name, tt := range map[string]struct {
+		legacy, modern bool
+		all            bool
+		entry          func(*config.Server)
+		want           []string // variants
+	}{
+		"one":                     {true, true, false, nil, []string{"modern"}},
+		"one, legacy":             {true, false, false, nil, []string{"legacy"}},
+		"all":                     {true, true, true, nil, []string{"modern", "modern" + capable, "legacy", "legacy" + capable}},
+		"all, legacy":             {true, false, true, nil, []string{"legacy", "legacy" + capable}},
+		"all, modern":             {false, true, true, nil, []string{"modern", "modern" + capable}},
+		"all, kept to legacy":     {true, true, true, func(s *config.Server) { s.Protocol = config.ProtocolLegacy }, []string{"legacy", "legacy" + capable}},
+		"all, sse, which has one": {true, true, true, sse, []string{"legacy", "legacy" + capable}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var n sessiontest.Net
+			defer n.Wait()
+			srv := sessiontest.New()
+			srv.Legacy, srv.Modern, srv.Instructions = tt.legacy, tt.modern, "Be kind."
+			srv.SetQuietly("file:///a.md", "one")
+			srv.SetList(catalog.Tools, json.RawMessage(`{"name":"draw","x-unknown":1}`))
+			srv.SetListForCapable(catalog.Tools, json.RawMessage(`{"name":"ask"}`))
+			n.Add("docs", srv)
+			entry := sessiontest.Entry("docs")
+			if tt.entry != nil {
+				tt.entry(&entry)
+			}
+			progress := 0
+			got := observe.Servers(t.Context(), []config.Server{entry}, observe.Options{
+				Probe: session.ProbeOptions{Dial: n.Dial}, AllVariants: tt.all, Progress: func() { progress++ }})
+			if len(got) != 1 || got[0].Err != nil || progress != 1 {
+				t.Fatalf("%+v, progress %d", got, progress)
+			}
+			var variants []string
+			for _, o := range got[0].Observations {
+				variants = append(variants, o.Variant)
+				want := []string{"capabilities", "instructions", "launch", "resources file:///a.md", "tools draw"}
+				if strings.HasSuffix(o.Variant, capable) {
+					want = []string{"capabilities", "instructions", "launch", "resources file:///a.md", "tools ask", "tools draw"}
+				}
+				if items := offered(t, o); !slices.Equal(items, want) {
+					t.Errorf("%s: %q, want %q", o.Variant, items, want)
+				}
+				if sections := len(slices.Collect(maps.Keys(o.Items))); sections != 7 {
+					t.Errorf("%s: %d sections were listed", o.Variant, sections)
+				}
+				i := slices.IndexFunc(o.Items[lock.SectionTools], func(it lock.Item) bool { return it.Key == "draw" })
+				if want := `{"name":"draw","x-unknown":1}`; !equalJSON(t, o.Items[lock.SectionTools][i].Definition, want) {
+					t.Errorf("the definition is %s, want %s", o.Items[lock.SectionTools][i].Definition, want)
+				}
+			}
+			if !slices.Equal(variants, tt.want) {
+				t.Errorf("variants %q, want %q", variants, tt.want)
+			}
+		})
+	}
+}
+
+func equalJSON(t *testing.T, got json.RawMessage, want string) bool {
+	t.Helper()
+	a, err := catalog.Fingerprint(got)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, _ := catalog.Fingerprint(json.RawMessage(want))
+	return a == b
+}
+
+// A server that cannot be listed completely has no observations: half a list would look like removed
+// items. The others do not wait for it.
+func TestServersThatFail(t *testing.T) {
+	t.Parallel()
+	var n sessiontest.Net
+	defer n.Wait()
+	for i := range 40 {
+		n.Serve(fmt.Sprintf("s%02d", i), session.EraModern).SetList(catalog.Tools, json.RawMessage(`{"name":"draw"}`))
+	}
+	n.Server("s03").Fail(sessiontest.Fault{Method: "prompts/list", Code: -32603, Message: "out of cheese"})
+	down := errors.New("connection refused")
+	n.SetDown("s05", down)
+	var servers []config.Server
+	for i := range 40 {
+		servers = append(servers, sessiontest.Entry(fmt.Sprintf("s%02d", 39-i)))
+	}
+	for i, r := range observe.Servers(t.Context(), servers, observe.Options{Probe: session.ProbeOptions{Dial: n.Dial}}) {
+		switch {
+		case r.Server.ID != fmt.Sprintf("s%02d", i):
+			t.Errorf("result %d is of %s", i, r.Server.ID)
+		case i == 3 && (r.Err == nil || !strings.Contains(r.Err.Error(), "out of cheese") || r.Observations != nil):
+			t.Errorf("%s: %v, %d observations", r.Server.ID, r.Err, len(r.Observations))
+		case i == 5 && !errors.Is(r.Err, down):
+			t.Errorf("%s: %v", r.Server.ID, r.Err)
+		case i != 3 && i != 5 && (r.Err != nil || len(r.Observations) != 1):
+			t.Errorf("%s: %v, %d observations", r.Server.ID, r.Err, len(r.Observations))
+		}
+	}
+}
