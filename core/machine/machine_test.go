@@ -81,6 +81,15 @@ func TestServersAreFoundInAProcessTable(t *testing.T) {
 			5 1 - 1 : opencode
 			6 5 | 7 : npm exec weather
 			7 6 | 3 : node /x/_npx/1/node_modules/.bin/weather`, [][]string{{"npx", "-y", "weather"}}, []string{"npx weather | 6 opencode 5 10"}},
+		"other runners": {`
+			1 0 - 1 : /sbin/init
+			10 1 - 5 : claude
+			11 10 | 1 : pnpm --silent dlx --package=@s/mcp-a mcp-a x
+			12 10 | 1 : npx --loglevel error -p @s/mcp-b mcp-b
+			13 10 | 1 : docker run -itp 80:80 --cap-add X mcp/c
+			14 10 | 1 : uv --directory /d run mcp-d.py
+			15 10 | 1 : env A=b npx mcp-e`, nil,
+			[]string{"docker mcp/c | 13 Claude Code 10 1", "npx mcp-a x | 11 Claude Code 10 1", "npx mcp-b | 12 Claude Code 10 1", "npx mcp-e | 15 Claude Code 10 1", "uvx mcp-d.py | 14 Claude Code 10 1"}},
 		"an orphan, a service, and a server in a shell": {`
 			1 0 - 1 : /sbin/init
 			2 1 - 1 : /usr/lib/systemd/systemd --user

@@ -287,7 +287,7 @@ func (r *resolver) known(p Package, found Package, where string) Package {
 	case p.Version == "" && p.Integrity == "":
 		r.problem("the package %s is not in %s, so its version and content are not known", p.Name, where)
 	case p.Integrity == "":
-		r.problem("%s does not say what the content of the package %s is", where, p.Name)
+		r.problem("the content of the package %s is not known", p.Name)
 	}
 	return p
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -107,12 +108,12 @@ func TestNPX(t *testing.T) {
 		"npx local":          {want: []launch.Package{{Type: launch.NPM, Name: "local", Version: "3.0.0", Integrity: "sha512-local"}}},
 		"npx alias@npm:real": {want: []launch.Package{{Type: launch.NPM, Name: "real", Version: "2.0.0", Integrity: "sha512-real"}}},
 		"npx other":          {want: []launch.Package{{Type: launch.NPM, Name: "other"}}, problem: "the package other is not in npm's cache"},
-		"npx other@1.2.3":    {want: []launch.Package{{Type: launch.NPM, Name: "other", Requested: "1.2.3", Version: "1.2.3"}}, problem: "does not say what the content"},
+		"npx other@1.2.3":    {want: []launch.Package{{Type: launch.NPM, Name: "other", Requested: "1.2.3", Version: "1.2.3"}}, problem: "the content of the package other is not known"},
 		"npx --cache /nowhere @modelcontextprotocol/server-memory@^9":  {want: []launch.Package{{Type: launch.NPM, Name: memory.Name, Requested: "^9", Version: "1.1.1", Integrity: "sha512-older"}}},
 		"npx https://user:hunter2hunter2@h.example/server.tgz":         {want: []launch.Package{{Type: launch.NPM, Name: "https://user:[secret]@h.example/server.tgz"}}, problem: "is not in npm's cache"},
 		"npx ../../../etc@1.0.0":                                       {want: []launch.Package{{Type: launch.NPM, Name: "../../../etc@1.0.0"}}, problem: "is not in npm's cache"},
-		"bunx server@1.0.0":                                            {want: []launch.Package{{Type: launch.NPM, Name: "server", Requested: "1.0.0", Version: "1.0.0"}}, problem: "does not say"},
-		"deno run -A npm:@s/server@1.0.0/bin":                          {want: []launch.Package{{Type: launch.NPM, Name: "@s/server", Requested: "1.0.0", Version: "1.0.0"}}, problem: "does not say"},
+		"bunx server@1.0.0":                                            {want: []launch.Package{{Type: launch.NPM, Name: "server", Requested: "1.0.0", Version: "1.0.0"}}, problem: "the content of the package"},
+		"deno run -A npm:@s/server@1.0.0/bin":                          {want: []launch.Package{{Type: launch.NPM, Name: "@s/server", Requested: "1.0.0", Version: "1.0.0"}}, problem: "the content of the package"},
 		"deno run https://x.example/a.ts":                              {problem: "read from the network"},
 		"docker run -i --rm -e A r.example:5000/a/b:1.0@sha256:00 --x": {want: []launch.Package{{Type: launch.OCI, Name: "r.example:5000/a/b", Requested: "1.0", Integrity: "sha256:00"}}},
 		"podman run mcp/fetch":                                         {want: []launch.Package{{Type: launch.OCI, Name: "mcp/fetch"}}, problem: "without a digest"},
@@ -125,6 +126,31 @@ func TestNPX(t *testing.T) {
 		if text := strings.Join(problems, "\n"); (text == "") != (test.problem == "") || !strings.Contains(text, test.problem) || strings.Contains(text, "hunter2") {
 			t.Errorf("%s: problems %q, want %q", command, text, test.problem)
 		}
+	}
+}
+
+// A package that is installed globally is run instead of the one in npx's cache.
+func TestGlobalNPM(t *testing.T) {
+	t.Parallel()
+	files := npxFiles()
+	prefix := "home/global/"
+	files["home/.npmrc"] = "cache = ${HOME}/.npm\nprefix=${HOME}/global\n"
+	if runtime.GOOS != "windows" {
+		prefix += "lib/"
+	}
+	files[prefix+"node_modules/@modelcontextprotocol/server-memory/package.json"] = `{"version": "2025.8.4"}`
+	m := newMachine(t, files)
+	want := launch.Package{Type: launch.NPM, Name: "@modelcontextprotocol/server-memory", Version: "2025.8.4"}
+	if got, problems := m.of(t, "npx -y @modelcontextprotocol/server-memory"); len(got.Packages) != 1 || got.Packages[0] != want || len(problems) != 1 {
+		t.Errorf("%+v, %q", got, problems)
+	}
+	want.Requested = "2025.8.4"
+	if got, _ := m.of(t, "npx -y @modelcontextprotocol/server-memory@2025.8.4"); len(got.Packages) != 1 || got.Packages[0] != want {
+		t.Errorf("%+v", got)
+	}
+	want.Integrity = serverMemory
+	if got, _ := m.of(t, "npx -y -p @modelcontextprotocol/server-memory@2025.8.4 mcp-server-memory"); len(got.Packages) != 1 || got.Packages[0] != want {
+		t.Errorf("%+v", got)
 	}
 }
 

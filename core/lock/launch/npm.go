@@ -62,10 +62,10 @@ func isNPMName(name string) bool {
 	return len(name) <= 214 && regexp.MustCompile(`^(@[A-Za-z0-9~_-][A-Za-z0-9._~-]*/)?[A-Za-z0-9~_-][A-Za-z0-9._~-]*$`).MatchString(name)
 }
 
-// npmInstalled returns what npm exec runs: the package in the project's node_modules, if its version
-// is the requested one or none is requested, or else the one that npx has installed in its cache. If
-// only the project has the package, it is returned for any request, because npm accepts it for a
-// range.
+// npmInstalled returns what npm exec runs: the package in the project's node_modules, or else the one
+// that is installed globally, if its version is the requested one or none is requested; or else the
+// one that npx has installed in its cache. If only the project has the package, it is returned for
+// any request, because npm accepts it for a range.
 func (r *resolver) npmInstalled(p Package, folder string, specs []string) Package {
 	local, isLocal := Package{}, false
 	if folder != "" {
@@ -73,6 +73,11 @@ func (r *resolver) npmInstalled(p Package, folder string, specs []string) Packag
 	}
 	if isLocal && (p.Requested == "" || exactly(p.Requested) == local.Version) {
 		return local
+	}
+	if !r.command.Has("-p", "--package") && folder != "" {
+		if global, ok := r.npmGlobal(folder); ok && (p.Requested == "" || exactly(p.Requested) == global.Version) {
+			return global
+		}
 	}
 	if dir := r.npxFolder(specs); dir != "" {
 		if folder == "" && len(specs) == 1 {
@@ -151,18 +156,55 @@ func (r *resolver) npxFolder(specs []string) string {
 	return ""
 }
 
-// npmCache returns the folder of npm's cache: by a flag, by the environment, by the user's .npmrc, or
-// the default.
-func (r *resolver) npmCache() string {
-	dir := cmp.Or(r.command.Value("--cache"), r.own("npm_config_cache"), r.own("NPM_CONFIG_CACHE"))
-	if text, err := readFile(filepath.Join(r.home(), ".npmrc")); err == nil && dir == "" {
-		for line := range strings.Lines(string(text)) {
-			if name, value, _ := strings.Cut(line, "="); strings.TrimSpace(name) == "cache" {
-				dir = strings.NewReplacer("${HOME}", r.home(), "~", r.home()).Replace(strings.Trim(value, " \t\r\n\"'"))
+// npmGlobal returns a package that is installed globally: under the configured prefix, or where Node.js
+// is. npm does not record the integrity of these packages.
+func (r *resolver) npmGlobal(folder string) (Package, bool) {
+	prefix := r.npmSetting("prefix")
+	if prefix == "" {
+		for _, dir := range filepath.SplitList(r.getenv("PATH")) {
+			if node, err := filepath.EvalSymlinks(filepath.Join(dir, "node")); err == nil && filepath.IsAbs(dir) {
+				prefix = filepath.Dir(filepath.Dir(node))
+				break
 			}
 		}
 	}
-	switch {
+	modules := filepath.Join(r.path(prefix), "lib", "node_modules")
+	if runtime.GOOS == "windows" {
+		modules = filepath.Join(cmp.Or(prefix, filepath.Join(r.getenv("APPDATA"), "npm")), "node_modules")
+	} else if prefix == "" {
+		return Package{}, false
+	}
+	version := manifestVersion(filepath.Join(modules, filepath.FromSlash(folder)))
+	return Package{Type: NPM, Name: folder, Version: version}, version != ""
+}
+
+// manifestVersion returns the version of the package in a folder, or an empty string.
+func manifestVersion(dir string) string {
+	var manifest struct{ Version string }
+	text, err := readFile(filepath.Join(dir, "package.json"))
+	if err != nil || json.Unmarshal(text, &manifest) != nil {
+		return ""
+	}
+	return manifest.Version
+}
+
+// npmSetting returns a path in npm's settings: from a flag, the environment or the user's .npmrc, or an
+// empty string.
+func (r *resolver) npmSetting(name string) string {
+	value := cmp.Or(r.command.Value("--"+name), r.own("npm_config_"+name), r.own("NPM_CONFIG_"+strings.ToUpper(name)))
+	if text, err := readFile(filepath.Join(r.home(), ".npmrc")); err == nil && value == "" {
+		for line := range strings.Lines(string(text)) {
+			if key, after, _ := strings.Cut(line, "="); strings.TrimSpace(key) == name {
+				value = strings.NewReplacer("${HOME}", r.home(), "~", r.home()).Replace(strings.Trim(after, " \t\r\n\"'"))
+			}
+		}
+	}
+	return value
+}
+
+// npmCache returns the folder of npm's cache.
+func (r *resolver) npmCache() string {
+	switch dir := r.npmSetting("cache"); {
 	case dir != "":
 		return r.path(dir)
 	case runtime.GOOS == "windows":
@@ -219,13 +261,12 @@ func (r *resolver) pnpmCache(p Package, folder string) (found Package) {
 			continue
 		}
 		requested, ok := dependencies(dir)[folder]
-		var manifest struct{ Version string }
-		text, err := readFile(filepath.Join(dir, "node_modules", filepath.FromSlash(folder), "package.json"))
-		if !ok || err != nil || json.Unmarshal(text, &manifest) != nil || p.Requested != "" && requested != p.Requested && manifest.Version != exactly(p.Requested) {
+		version := manifestVersion(filepath.Join(dir, "node_modules", filepath.FromSlash(folder)))
+		if !ok || version == "" || p.Requested != "" && requested != p.Requested && version != exactly(p.Requested) {
 			continue
 		}
-		newest, found = info.ModTime(), Package{Type: NPM, Name: p.Name, Version: manifest.Version}
-		found.Integrity = pnpmIntegrity(filepath.Join(dir, "pnpm-lock.yaml"), p.Name+"@"+manifest.Version)
+		newest, found = info.ModTime(), Package{Type: NPM, Name: p.Name, Version: version}
+		found.Integrity = pnpmIntegrity(filepath.Join(dir, "pnpm-lock.yaml"), p.Name+"@"+version)
 	}
 	return found
 }
