@@ -28,23 +28,25 @@ import (
 
 // Format is a parsed value of the --output flag.
 type Format struct {
-	Name     string             // one of [Formats], without "="
+	Name     string             // one of [Formats], without "=", or one of the caller's own
 	Template *template.Template // the parsed template; nil unless Name is "template"
 }
 
-// Formats returns the values of --output for help and completion. The text of a template follows
-// "template=".
-func Formats() []string { return []string{"table", "wide", "json", "yaml", "name", "template="} }
+// Formats returns the values of --output for help and completion. more are those that only one command
+// has. The text of a template follows "template=".
+func Formats(more ...string) []string {
+	return append([]string{"table", "wide", "json", "yaml", "name"}, append(more, "template=")...)
+}
 
 // Choices returns the values of --output as a phrase for use in a sentence.
-func Choices() string {
-	names := Formats()
+func Choices(more ...string) string {
+	names := Formats(more...)
 	last := len(names) - 1
 	return strings.Join(names[:last], ", ") + " or " + names[last] + "GO_TEMPLATE"
 }
 
-// ParseFormat parses a value of --output.
-func ParseFormat(s string) (Format, error) {
+// ParseFormat parses a value of --output. The caller handles the formats in more.
+func ParseFormat(s string, more ...string) (Format, error) {
 	if text, ok := strings.CutPrefix(s, "template="); ok {
 		t, err := parseTemplate(text)
 		if err != nil {
@@ -52,8 +54,8 @@ func ParseFormat(s string) (Format, error) {
 		}
 		return Format{Name: "template", Template: t}, nil
 	}
-	if s == "template" || !slices.Contains(Formats(), s) {
-		return Format{}, fmt.Errorf("unknown --output %q; choose %s", s, Choices())
+	if s == "template" || !slices.Contains(Formats(more...), s) {
+		return Format{}, fmt.Errorf("unknown --output %q; choose %s", s, Choices(more...))
 	}
 	return Format{Name: s}, nil
 }

@@ -32,6 +32,7 @@ type Globals struct {
 	logFormat string
 	color     string
 	output    string
+	reports   []string // formats of a command with AddReports; nil unless its --output was given
 	JSON      bool
 	Quiet     bool
 	demo      bool // value of --demo of a command with AddDemo
@@ -103,7 +104,7 @@ func (g *Globals) Resolve(env *Env) error {
 		g.output = "table"
 	}
 	var err error
-	if g.Format, err = document.ParseFormat(g.output); err != nil {
+	if g.Format, err = document.ParseFormat(g.output, g.reports...); err != nil {
 		return Usage("%w", err)
 	}
 	if err := cmp.Or(OneOf("log-level", g.logLevel, "debug", "info", "warn", "error"), OneOf("log-format", cmp.Or(g.logFormat, "text"), "text", "json"),
