@@ -45,7 +45,7 @@ func Compare(s *Server, observations ...Observation) []Drift {
 			offered := byKey(items)
 			for _, key := range slices.Sorted(maps.Keys(allKeys(approved, offered))) {
 				for _, d := range s.drift(o.Variant, approved[key], offered[key]) {
-					id := change{key, d.Old.Hash, d.New.Hash, d.New.Problem}
+					id := change{key, d.Old.id(), d.New.id(), d.New.Problem}
 					if found[id] == nil {
 						d.Section, d.Key = section, key
 						found[id] = &d
@@ -57,7 +57,7 @@ func Compare(s *Server, observations ...Observation) []Drift {
 		start := len(drifts)
 		for _, d := range found {
 			for _, o := range observations {
-				if !d.Added() && slices.ContainsFunc(o.Items[section], func(it Item) bool { return it.Key == d.Key && it.Hash == d.Old.Hash }) {
+				if !d.Added() && slices.ContainsFunc(o.Items[section], func(it Item) bool { return it.Key == d.Key && it.id() == d.Old.id() }) {
 					d.Kept = joined(d.Kept, o.Variant)
 				}
 			}
@@ -76,12 +76,12 @@ func Compare(s *Server, observations ...Observation) []Drift {
 func (s *Server) drift(variant string, approved, offered []Item) []Drift {
 	var unknown, gone []Item // offered but not approved; approved but not offered
 	for _, it := range offered {
-		if it.Problem != "" || !hasHash(approved, it.Hash) {
+		if it.Problem != "" || !contains(approved, it) {
 			unknown = append(unknown, it)
 		}
 	}
 	for _, it := range approved {
-		if s.expects(it, variant) && !hasHash(offered, it.Hash) {
+		if s.expects(it, variant) && !contains(offered, it) {
 			gone = append(gone, it)
 		}
 	}
@@ -114,7 +114,7 @@ func (s *Server) expects(it Item, variant string) bool {
 func (d *Drift) classify() {
 	d.Classes = Classify(d.Section, d.Old.compared(), d.New.compared())
 	if len(d.Classes) == 0 {
-		d.Classes = []string{classOther} // the same definition, with a problem
+		d.Classes = []string{classOther} // the rules follow RFC 8785, which drops digits
 	}
 }
 
@@ -271,6 +271,7 @@ func allKeys[V any](a, b map[string]V) map[string]bool {
 	return keys
 }
 
-func hasHash(items []Item, hash string) bool {
-	return slices.ContainsFunc(items, func(it Item) bool { return it.Hash == hash })
+// contains reports whether items have a definition.
+func contains(items []Item, it Item) bool {
+	return slices.ContainsFunc(items, func(other Item) bool { return other.id() == it.id() })
 }

@@ -310,3 +310,47 @@ func TestTakeAgain(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 }
+
+// TestDigitsThatHashesDrop: a number is drift if it changes in a digit that no float64 has.
+func TestDigitsThatHashesDrop(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		a, b  string
+		drift bool
+	}{
+		{"1234567890123456789", "1234567890123456788", true},
+		{"9223372036854775807", "9223372036854775807", false},
+		{"0.10000000000000000001", "0.1", true},
+		{"1e-999", "2e-999", true},
+		{"1e-310", "1.0000000000000001e-310", true},
+		{"1.0", "1", false},
+		{"100000000000000000000", "1e20", false},
+		{"-0.000000000000000000000000125", "-1.25e-25", false},
+		{"0e999", "0", false},
+	} {
+		h := Hashing{Exclude: []string{"tools/x"}}
+		observe := func(number string) Observation {
+			return offers("legacy", h.Item(SectionTools, []byte(`{"name":"pay","x":77777777777777777777,"account":`+number+`}`)))
+		}
+		l := &Lock{Hashing: h, Servers: map[string]*Server{}}
+		l.Servers["s"], _ = Merge(observe(test.a))
+		data, err := Marshal(l)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if l, err = Parse(data); err != nil {
+			t.Fatal(err)
+		}
+		s := l.Servers["s"]
+		drifts := Compare(s, observe(test.b))
+		if len(drifts) > 0 != test.drift {
+			t.Errorf("%s and %s: %+v", test.a, test.b, drifts)
+		}
+		if test.drift && (!slices.Equal(drifts[0].Classes, []string{"L015"}) || drifts[0].Old.Hash != drifts[0].New.Hash) {
+			t.Errorf("%+v", drifts)
+		}
+		if left := s.Take(drifts); len(left) > 0 || len(Compare(s, observe(test.b))) > 0 {
+			t.Errorf("%s and %s: it was not taken", test.a, test.b)
+		}
+	}
+}

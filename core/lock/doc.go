@@ -22,8 +22,9 @@
 // The hash of an item is SHA-256 over the canonical JSON of RFC 8785 of its whole definition, less the
 // members that the lock excludes ([Hashing]). For tools, prompts, sets and instructions it equals
 // mcp-pin's "Tool definition hash, version 1", which excludes nothing, except that a text with an
-// unpaired surrogate is refused here. RFC 8785 reads numbers as float64, so two integers
-// beyond 2^53 that round to the same float64 have the same hash.
+// unpaired surrogate is refused here. RFC 8785 reads numbers as float64, so it drops digits of large
+// and long numbers. [Compare] does not: another account number in a schema is drift, of class L015,
+// also if the hash is the same.
 //
 // # Order, bounds, ownership
 //

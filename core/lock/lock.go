@@ -38,8 +38,13 @@ type Item struct {
 	Variants   []string        // in which it is offered, sorted; nil for all. Observations do not use it
 	Problem    string          // why the definition has no hash; a printable line
 
-	rest json.RawMessage // the definition without excluded members; nil if it has none
+	rest  json.RawMessage // the definition without excluded members; nil if it has none
+	exact string          // a hash of the numbers with digits that Hash does not cover; empty if there are none
 }
+
+// id identifies the definition. Two definitions with the same hash differ if a digit of a number does
+// that RFC 8785 drops.
+func (it *Item) id() string { return it.Hash + it.exact }
 
 // compared returns the part of the definition that a change is about; nil for the zero Item.
 func (it *Item) compared() json.RawMessage {
@@ -95,7 +100,7 @@ func Merge(observations ...Observation) (s *Server, refused []Item) {
 				if it.Problem != "" {
 					continue
 				}
-				id := [2]string{it.Key, it.Hash}
+				id := [2]string{it.Key, it.id()}
 				if found[id] == nil {
 					it.Variants = nil
 					found[id] = &it
@@ -134,7 +139,7 @@ func joined(names []string, more ...string) []string {
 }
 
 func compareItems(a, b Item) int {
-	return cmp.Or(strings.Compare(a.Key, b.Key), strings.Compare(a.Hash, b.Hash))
+	return cmp.Or(strings.Compare(a.Key, b.Key), strings.Compare(a.Hash, b.Hash), strings.Compare(a.exact, b.exact))
 }
 
 func compareRejections(a, b Rejection) int {
