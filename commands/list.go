@@ -9,7 +9,6 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"sync/atomic"
 
 	"github.com/spf13/cobra"
 
@@ -110,7 +109,7 @@ func runList(ctx context.Context, env *cli.Env, g *cli.Globals, opts listOptions
 	if opts.kind != "" {
 		kinds = []catalog.Kind{opts.kind}
 	}
-	beside, progress, stop := listProgress(env, g, len(servers))
+	beside, answered, stop := cli.Asking(env, g, len(servers))
 	defer stop()
 	use := opts.daemon
 	if use.Own = opts.Own(); opts.kind == catalog.Events {
@@ -119,7 +118,7 @@ func runList(ctx context.Context, env *cli.Env, g *cli.Globals, opts listOptions
 	reports, ok := askDaemon(ctx, env, g, use, servers, kinds)
 	if !ok {
 		reports = session.Probe(ctx, servers, session.ProbeOptions{
-			Dial: env.Dial, Session: opts.SessionOptions(beside, g), Kinds: kinds, Tracked: opts.kind == "", Progress: progress})
+			Dial: env.Dial, Session: opts.SessionOptions(beside, g), Kinds: kinds, Tracked: opts.kind == "", Progress: func(session.Report) { answered() }})
 	}
 	stop()
 	if ctx.Err() != nil && !errors.Is(context.Cause(ctx), cli.ErrTimeout) {
@@ -162,19 +161,6 @@ func withDisabled(reports []session.Report, cfg *config.Config) []session.Report
 	return all
 }
 
-// listProgress shows on a terminal how many servers have responded. The caller must use the
-// environment beside instead of env until it calls stop, which removes the line. stop may be called
-// more than once.
-func listProgress(env *cli.Env, g *cli.Globals, total int) (beside *cli.Env, progress func(session.Report), stop func()) {
-	if !env.ErrTTY || g.Quiet || total == 0 {
-		return env, nil, func() {}
-	}
-	var answered atomic.Int64
-	s := cli.NewSpinner(env, g, func() string { return fmt.Sprintf("asking servers: %d of %d answered", answered.Load(), total) })
-	s.Start()
-	return s.Beside(env), func(session.Report) { answered.Add(1) }, s.Stop
-}
-
 // unreachable returns a failure if any server could not be reached, and nil otherwise. reported
 // means that the printed table already shows the failure.
 func unreachable(reports []session.Report, reported bool) error {
@@ -184,11 +170,7 @@ func unreachable(reports []session.Report, reported bool) error {
 			failed = append(failed, fmt.Sprintf("%s: %v", r.Server.ID, r.Err))
 		}
 	}
-	if len(failed) == 0 {
-		return nil
-	}
-	return &cli.Failure{Exit: cli.ExitUnreachable, Code: "unreachable", Reported: reported,
-		Err: fmt.Errorf("%d of %d servers could not be reached: %s", len(failed), len(reports), strings.Join(failed, "; "))}
+	return cli.NotReached(failed, len(reports), reported)
 }
 
 // serverRow is an element of the array that list servers --json prints.

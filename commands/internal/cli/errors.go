@@ -24,6 +24,7 @@ const (
 	ExitUnreachable = 4
 	ExitRefused     = 5
 	ExitTimeout     = 6
+	ExitFound       = 7
 	exitInterrupted = 130
 )
 
@@ -53,6 +54,17 @@ var errReturned = errors.New("the command returned")
 // Unreachable returns the failure of a command that could not reach a server.
 func Unreachable(hint, format string, args ...any) *Failure {
 	return &Failure{Exit: ExitUnreachable, Code: "unreachable", Err: fmt.Errorf(format, args...), Hint: hint}
+}
+
+// NotReached returns the failure of a command that asked several servers, or nil if none failed. failed
+// has a server and the reason in each element. reported means that the printed table already shows the
+// failure.
+func NotReached(failed []string, servers int, reported bool) error {
+	if len(failed) == 0 {
+		return nil
+	}
+	return &Failure{Exit: ExitUnreachable, Code: "unreachable", Reported: reported,
+		Err: fmt.Errorf("%d of %d servers could not be reached: %s", len(failed), servers, strings.Join(failed, "; "))}
 }
 
 const moreTime = "allow more time with --timeout"

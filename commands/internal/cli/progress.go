@@ -7,6 +7,7 @@ import (
 	"os"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/briandowns/spinner"
@@ -125,4 +126,17 @@ func describe(p session.Progress) string {
 		out += ", " + message
 	}
 	return out
+}
+
+// Asking shows on a terminal how many of a number of servers have answered. The caller must use the
+// environment beside instead of env until it calls stop, which removes the line. answered reports one
+// server, and may be called concurrently; stop may be called more than once.
+func Asking(env *Env, g *Globals, total int) (beside *Env, answered, stop func()) {
+	if !env.ErrTTY || g.Quiet || total == 0 {
+		return env, func() {}, func() {}
+	}
+	var n atomic.Int64
+	s := NewSpinner(env, g, func() string { return fmt.Sprintf("asking servers: %d of %d answered", n.Load(), total) })
+	s.Start()
+	return s.Beside(env), func() { n.Add(1) }, s.Stop
 }

@@ -1,0 +1,96 @@
+package lock
+
+import (
+	"bytes"
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/mcptrack/mcptrack/core/printable"
+	"github.com/mcptrack/mcptrack/core/textdiff"
+)
+
+// Name returns the name of an item for people and command lines: the section in the singular, and the
+// key, such as "tool/draw" or "instructions". It may contain hidden characters.
+func Name(section Section, key string) string {
+	if keyField(section) == "" {
+		return string(section)
+	}
+	return strings.TrimSuffix(string(section), "s") + "/" + key
+}
+
+// Name returns the name of the item that differs; see [Name].
+func (d Drift) Name() string { return Name(d.Section, d.Key) }
+
+// Diff returns the difference between the old and the new definition as a unified diff in which
+// hidden characters are marked, like <U+200B>. A line is one member: its path, and its value as JSON,
+// sorted by path. Texts are not escaped; they continue after "| " on the next line after a line feed or,
+// if they are long, after a sentence. The result is "" if either definition is larger than
+// [textdiff.MaxText] in this form, or both have the same members.
+func (d Drift) Diff() string {
+	return textdiff.Unified(printable.Line(d.Name(), 200), members(d.Old.Definition), members(d.New.Definition))
+}
+
+// members returns the lines of a definition for a diff.
+func members(definition json.RawMessage) string {
+	if definition == nil {
+		return ""
+	}
+	var v any
+	dec := json.NewDecoder(bytes.NewReader(definition))
+	dec.UseNumber()
+	if dec.Decode(&v) != nil {
+		return printable.Marked(flat(string(definition))) + "\n"
+	}
+	var b strings.Builder
+	write(&b, "", v)
+	return printable.Marked(b.String())
+}
+
+// write writes a value, and below it those that it contains.
+func write(b *strings.Builder, path string, v any) {
+	prefix := ""
+	if path != "" {
+		prefix = path + ": "
+	}
+	switch v := v.(type) {
+	case map[string]any:
+		for _, name := range slices.Sorted(maps.Keys(v)) {
+			write(b, strings.TrimPrefix(path+"/"+flat(name), "/"), v[name])
+		}
+		if len(v) == 0 {
+			b.WriteString(prefix + "{}\n")
+		}
+	case []any:
+		for _, element := range v {
+			write(b, path+"[]", element)
+		}
+		if len(v) == 0 {
+			b.WriteString(prefix + "[]\n")
+		}
+	case string:
+		b.WriteString(prefix + `"` + strings.Join(sentences(v), "\n  | ") + "\"\n")
+	default:
+		text, _ := json.Marshal(v) // cannot fail: it was JSON
+		b.WriteString(prefix + string(text) + "\n")
+	}
+}
+
+// flat returns a text on one line.
+func flat(s string) string { return strings.NewReplacer("\n", `\n`, "\t", `\t`).Replace(s) }
+
+// longText is the number of bytes from which a text is split into sentences.
+const longText = 72
+
+// sentences splits a text after line feeds and, if a line is long, after sentences.
+func sentences(text string) (parts []string) {
+	for line := range strings.SplitSeq(text, "\n") {
+		if len(line) <= longText {
+			parts = append(parts, line)
+			continue
+		}
+		parts = append(parts, strings.SplitAfter(line, ". ")...)
+	}
+	return parts
+}
