@@ -69,6 +69,7 @@ type Server struct {
 
 	Program  // how to start the program of a TransportStdio server
 	Tracking // what to follow on the server
+	Locking  // what is approved of the server
 
 	// Missing lists what an enabled server needs but is missing on this machine: variables, inputs,
 	// files, folders and programs, one clause each. See Unconfigured.

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/mcptrack/mcptrack/core/lock"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -123,7 +125,7 @@ func TestEveryKey(t *testing.T) {
 	  "env":{"A":"${TOKEN}","N":8080,"B":"own","GONE":null},"envFile":"vars.env","cwd":"${workspaceFolder}/home",
 	  "description":"d","enabled":false,"trackResources":true,"trackTools":false,"trackPrompts":true,
 	  "include":["file:///**"],"exclude":["**/*.tmp"],"protocol":"legacy","read":"none","mode":"poll","pollInterval":"1m30s","safetyInterval":"0",
-	  "connectTimeout":"5s","requestTimeout":"250ms","shared":false,
+	  "connectTimeout":"5s","requestTimeout":"250ms","shared":false,"lock":{"wording":"allow","L005":"block"},"pinContent":["file:///a/**"],
 	  "onConnect":[{"tool":"login","arguments":{"key":"${TOKEN}","big":12345678901234567890,"deep":[{"x":true},null]}},{"tool":"b"}]}}}`,
 		map[string]string{"CMD": "npx", "PKG": "pkg", "TOKEN": "s3cret"})
 	workspace, _ := filepath.Abs("testdata")
@@ -140,7 +142,8 @@ func TestEveryKey(t *testing.T) {
 		Secrets:  []Secret{NewSecret("npx"), NewSecret("pkg"), NewSecret("s3cret")},
 		Tracking: Tracking{TrackResources: true, TrackPrompts: true, Include: []string{"file:///**"}, Exclude: []string{"**/*.tmp"}, Read: ReadNone, Mode: ModePoll, PollInterval: 90 * time.Second, SafetyInterval: -1},
 
-		Protocol: ProtocolLegacy, ConnectTimeout: 5 * time.Second, RequestTimeout: 250 * time.Millisecond, Sharing: NotShared}
+		Protocol: ProtocolLegacy, ConnectTimeout: 5 * time.Second, RequestTimeout: 250 * time.Millisecond, Sharing: NotShared,
+		Locking: Locking{Lock: lock.Policy{"L002": lock.Allow, "L005": lock.Block}, PinContent: []string{"file:///a/**"}}}
 	if diff := cmp.Diff(want, stdio); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -240,10 +243,12 @@ func TestEqualNoticesEveryField(t *testing.T) {
 		"Command": false, "Args": false, "Env": false, "Dir": false, "URL": false, "Headers": false, "OAuth": false, "Secrets": false, "Missing": false,
 		"TrackResources": true, "TrackTools": true, "TrackPrompts": true, "Unasked": true, "Include": true, "Exclude": true,
 		"Read": true, "Mode": true, "PollInterval": true, "SafetyInterval": true, "CatalogInterval": true, "OnConnect": false, "Events": true,
+		"Lock": true, "PinContent": true,
 		"Protocol": false, "ConnectTimeout": false, "RequestTimeout": true, "Sharing": true, "Idle": true, "Unapproved": false, "Superseded": true,
 	}
 	base := func() Server {
 		return Server{ID: "a", Program: Program{Args: []string{"x"}, Env: map[string]Secret{"K": NewSecret("v")}}, URL: NewSecret("u"),
+			Locking: Locking{Lock: lock.Policy{"L002": lock.Hold}, PinContent: []string{"p"}},
 			Headers: map[string]Secret{"H": NewSecret("v")}, OAuth: OAuth{ClientID: "c"}, Secrets: []Secret{NewSecret("v")}, Missing: []string{"m"},
 			Tracking: Tracking{Include: []string{"i"}, Exclude: []string{"e"}, PollInterval: time.Second, Events: Events{Types: []EventType{{Name: "t"}}},
 				OnConnect: []ToolCall{{Tool: "t", Arguments: map[string]any{"k": []any{"v"}}}}}}
@@ -301,6 +306,10 @@ func changes(t *testing.T, v reflect.Value) map[string]reflect.Value {
 		add("value", map[string]Secret{"K": NewSecret("changed"), "H": NewSecret("changed")})
 		add("key", map[string]Secret{"changed": NewSecret("v")})
 		add("nil", map[string]Secret(nil))
+	case lock.Policy:
+		add("weaker", lock.Policy{"L002": lock.Allow})
+		add("longer", lock.Policy{"L002": lock.Hold, "L005": lock.Hold})
+		add("nil", lock.Policy(nil))
 	case OAuth:
 		add("client", OAuth{ClientID: "changed"})
 		add("secret", OAuth{ClientID: "c", ClientSecret: NewSecret("changed")})

@@ -52,6 +52,8 @@ func TestIntentChanges(t *testing.T) {
 		base + `,"onConnect":[{"tool":"x"}]`,
 		base + `,"events":[{"name":"x","arguments":{"a":1}}]`,
 		base + `,"events":[{"name":"x","arguments":{"a":2}}]`,
+		base + `,"lock":{"wording":"allow"}`,
+		base + `,"lock":{"wording":"audit"}`,
 		base + `,"type":"stdio"`,
 		`"url":"https://a/"`,
 		`"url":"https://b/"`,
@@ -70,7 +72,7 @@ func TestIntentChanges(t *testing.T) {
 		}
 	}
 	for _, same := range []string{
-		base + `,"description":"x ${TOKEN}"`, base + `,"trackResources":true`, base + `,"include":["x"]`, base + `,"pollInterval":"1m"`,
+		base + `,"description":"x ${TOKEN}"`, base + `,"trackResources":true`, base + `,"include":["x"]`, base + `,"lock":{}`, base + `,"pinContent":["x"]`, base + `,"pollInterval":"1m"`,
 		base + `,"shared":false`, base + `,"enabled":false`, base + `,"autoApprove":["x"]`, base + `,"url":null,"headers":{},"envFile":""`,
 		`"env":{"K":"v"},"args":["a"],"command":"go"`, "\n" + strings.ReplaceAll(base, ",", ",\n"),
 	} {

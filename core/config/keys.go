@@ -40,7 +40,7 @@ type key[T any] struct {
 
 	use  use
 	live bool // a new value takes effect in an open session instead of requiring a new connection
-	free bool // changes do not require approval, because the key does not affect what is run or sent
+	free bool // changes do not require approval, because the key does not affect what is run, sent or enforced
 
 	schema  string // definition in schema.json, if the field's type does not determine it
 	example string // example value as JSON, if the field's type does not determine one
@@ -140,6 +140,10 @@ func serverKeys() table[Server] {
 			doc: "`false`: each client has its own session with the server, for servers with state that belongs to one client. `true` or `folder`: clients of the daemon in the same folder share one process; `machine`: all of them do. See `mcptrack help gateway` and `mcptrack help daemon`."},
 		{name: "idle", field: func(s *Server) any { return &s.Idle }, use: bySessions, free: true, live: true, least: time.Second,
 			doc: "How long the daemon keeps the server running after its last client has disconnected. Default: 10m."},
+		{name: "lock", field: func(s *Server) any { return &s.Lock }, read: (*entry).lockPolicy, live: true, schema: "lock", example: `{"wording": "allow", "added": "block"}`,
+			doc: "What a gateway does about changes that are not approved in the lock file, by class of change: `allow` serves the new definition, `audit` serves it and reports it, `hold` serves the approved one and refuses calls, `block` serves nothing of the server. Default: see `mcptrack help gateway`."},
+		{name: "pinContent", field: func(s *Server) any { return &s.PinContent }, globs: "resource URIs", use: bySessions, free: true, live: true,
+			doc: "Globs of the URIs of resources whose contents belong to the lock file. Default: none." + globHint},
 		{name: "catalogInterval", field: func(s *Server) any { return &s.CatalogInterval }, use: byCatalogs, free: true, live: true, def: short(DefaultCatalogInterval), least: minPollInterval,
 			doc: "How often the version of a catalog is checked. See `mcptrack help catalogs`."},
 	}.made()
@@ -227,7 +231,7 @@ func (t table[T]) get(name string) key[T] {
 	return t[slices.IndexFunc(t, func(k key[T]) bool { return k.name == name })]
 }
 
-// effective returns the keys that affect what is run or sent, and to whom.
+// effective returns the keys that affect what is run, sent or enforced.
 func (t table[T]) effective() table[T] {
 	return slices.DeleteFunc(slices.Clone(t), func(k key[T]) bool { return k.free })
 }
@@ -304,6 +308,7 @@ func Schema() []byte {
 	var schema map[string]any
 	_ = json.Unmarshal(schemaBase, &schema) // valid JSON, as verified by tests
 	defs, _ := schema["$defs"].(map[string]any)
+	defs["lock"] = lockSchema()
 	for name, properties := range map[string]map[string]any{
 		"server": serverKeys().properties(), "oauth": oauthKeys().properties(), "webhook": webhookKeys().properties(), "index": indexKeys().properties(),
 	} {

@@ -268,7 +268,9 @@ func TestSchemaAgreesOnGenerated(t *testing.T) {
 		"onConnect": {[]any{}, []any{map[string]any{"tool": "t", "arguments": map[string]any{"a": 1}}}, []any{map[string]any{"tool": ""}},
 			[]any{map[string]any{"tool": "t", "arguments": 1}}, []any{map[string]any{}}, []any{"t"}},
 		"protocol": {"auto", "legacy", "modern", "old"}, "protocolEra": {"auto", "modern"},
-		"connectTimeout": {"5s"}, "requestTimeout": {"5s"}, "shared": {false, true, "folder", "machine", "all"}, "idle": {"1m", "5"}, "unknown": {1}, "autoApprove": {[]any{}},
+		"connectTimeout": {"5s"}, "requestTimeout": {"5s"}, "shared": {false, true, "folder", "machine", "all"}, "idle": {"1m", "5"},
+		"lock":       {map[string]any{}, map[string]any{"wording": "allow", "L005": "hold"}, map[string]any{"wording": "deny"}, map[string]any{"words": "hold"}, map[string]any{"wording": 1}, map[string]any{"added": "${SET}"}, map[string]any{"added": nil}},
+		"pinContent": {[]any{"a://**"}, "a"}, "unknown": {1}, "autoApprove": {[]any{}},
 	}
 	aliases := [][]string{{"type", "transport"}, {"cwd", "workingDirectory"}, {"url", "serverUrl", "httpUrl"}, {"protocol", "protocolEra"}}
 	names := slices.Sorted(maps.Keys(good))
