@@ -1,0 +1,209 @@
+// Package guard decides what may be served of servers, by the lock file in which the user approved them.
+//
+// A [Guard] follows a lock file. [Guard.Judge] compares what a server offers with it and returns a
+// [Verdict], which applies the policy of the server's config entry:
+//
+//   - allow and audit serve what the server offers. Audit reports the change.
+//   - hold serves the approved definition of a changed item, hides an added one and lists a removed one
+//     as before. Requests for these items are refused. The other items of the server are not affected.
+//     Changed instructions are replaced by the approved ones. A held change of the launch or the
+//     capabilities concerns the whole server, and so is treated as block.
+//   - block serves nothing of the server.
+//
+// A server that is not in the lock is blocked. If the lock is damaged or unreadable, all servers are
+// blocked, because each of them could be in it. Errors name the command that shows the change; they
+// never contain anything of the change, because a model reads them.
+//
+// Without a lock file nothing is compared, unless the file is required: then a file that is removed
+// while it is followed counts as damaged.
+//
+// Changes of the file take effect within one second, unless it is removed: then within three seconds.
+// A verdict is immutable. It keeps the definitions that it was made from. Run owns its goroutines.
+//
+// Libraries: go-json-experiment/json reads results strictly: names of members are exact and unique.
+package guard
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/filewatch"
+	"github.com/mcptrack/mcptrack/core/lock"
+	"github.com/mcptrack/mcptrack/core/printable"
+)
+
+// FileName is the name of the lock file beside a config.
+const FileName = "mcptrack.lock"
+
+// Options configure [New]. Path is required.
+type Options struct {
+	Path string
+	// Required means that there must be a lock file.
+	Required bool
+	// Enforce is [lock.Hold] by default, which applies the policies of servers as they are. With
+	// [lock.Audit] everything is served, and with [lock.Block] a server is blocked by each change that
+	// its policy holds.
+	Enforce lock.Action
+	// Logger receives warnings about the file; nil discards them.
+	Logger *slog.Logger
+}
+
+// Guard compares servers with a lock file. Its methods are safe for concurrent use, except that
+// Run and Reload must not be called concurrently.
+type Guard struct {
+	opts  Options
+	state atomic.Pointer[state]
+	// changes has capacity 1, because one signal covers any number of changes; Reload sends, and
+	// it is never closed.
+	changes chan struct{}
+}
+
+// state is the content of the file.
+type state struct {
+	lock    *lock.Lock // nil if there is no file or if it cannot be read
+	problem string     // why it cannot be read; empty if it can, or if there is no file
+}
+
+// New returns a guard that has read the file. It returns an error if the file is required and does not
+// exist.
+func New(opts Options) (*Guard, error) {
+	opts.Enforce = cmp.Or(opts.Enforce, lock.Hold)
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.DiscardHandler)
+	}
+	g := &Guard{opts: opts, changes: make(chan struct{}, 1)}
+	if _, err := lock.Read(opts.Path); opts.Required && errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	g.Reload()
+	return g, nil
+}
+
+// pollInterval is how often the file is read where the file system reports no changes.
+const pollInterval = 500 * time.Millisecond
+
+// Run follows the file until ctx ends, and returns the cause.
+func (g *Guard) Run(ctx context.Context) error {
+	file := filewatch.NewFile(g.opts.Path, filewatch.FileOptions{PollOnly: pollInterval, MaxBytes: lock.MaxFile, Logger: g.opts.Logger})
+	done := make(chan error, 1) // one result of one goroutine
+	go func() { done <- file.Run(ctx) }()
+	for range file.Changes() {
+		g.Reload()
+	}
+	return <-done
+}
+
+// Reload reads the file now.
+func (g *Guard) Reload() {
+	next := &state{}
+	l, err := lock.Read(g.opts.Path)
+	switch {
+	case err == nil:
+		next.lock = l
+	case !errors.Is(err, fs.ErrNotExist) || g.opts.Required:
+		next.problem = printable.Reason(err, 500)
+	}
+	was := g.state.Swap(next)
+	if next.problem != "" && (was == nil || was.problem != next.problem) {
+		g.opts.Logger.Warn("the lock cannot be read; nothing of its servers is served until it can", "err", next.problem,
+			"hint", "run mcptrack verify to see the problem")
+	}
+	select {
+	case g.changes <- struct{}{}:
+	default:
+	}
+}
+
+// Changes returns a channel that receives after the file was read. It is never closed, has one receiver,
+// and one signal covers any number of changes.
+func (g *Guard) Changes() <-chan struct{} {
+	if g == nil {
+		return nil
+	}
+	return g.changes
+}
+
+// Version returns a value that changes whenever the file was read. Verdicts with the same version and
+// offer are the same. It is nil for a nil Guard.
+func (g *Guard) Version() any {
+	if g == nil {
+		return nil
+	}
+	return g.state.Load()
+}
+
+// Offer is what a server offers in one variant; see Variants in the documentation of package lock.
+type Offer struct {
+	Variant string
+	// Launch and Capabilities are nil if they are not known.
+	Launch, Capabilities json.RawMessage
+	// Instructions is nil if they are not known, and points to an empty text if there are none.
+	Instructions *string
+	// Lists has the lists that are known.
+	Lists map[catalog.Kind][]catalog.Item
+}
+
+// observation returns the offer as an observation.
+func (o Offer) observation(h lock.Hashing) lock.Observation {
+	seen := lock.Observation{Variant: o.Variant, Items: map[lock.Section][]lock.Item{}}
+	for section, definition := range map[lock.Section]json.RawMessage{lock.SectionLaunch: o.Launch, lock.SectionCapabilities: o.Capabilities} {
+		if definition != nil {
+			seen.Items[section] = []lock.Item{h.Item(section, definition)}
+		}
+	}
+	if o.Instructions != nil {
+		seen.Items[lock.SectionInstructions] = []lock.Item{}
+		if *o.Instructions != "" {
+			text, _ := json.Marshal(*o.Instructions) // cannot fail
+			seen.Items[lock.SectionInstructions] = []lock.Item{h.Item(lock.SectionInstructions, text)}
+		}
+	}
+	for kind, list := range o.Lists {
+		items := make([]lock.Item, len(list))
+		for i, it := range list {
+			items[i] = h.Item(lock.Section(kind), it.Raw)
+			items[i].Key = it.Key // under which clients use it
+		}
+		seen.Items[lock.Section(kind)] = items
+	}
+	return seen
+}
+
+// Judge compares a server with the lock. It returns nil, which serves everything, if the Guard is nil
+// or there is no lock file.
+func (g *Guard) Judge(server string, policy lock.Policy, o Offer) *Verdict {
+	if g == nil {
+		return nil
+	}
+	s := g.state.Load()
+	if s.lock == nil && s.problem == "" {
+		return nil
+	}
+	v := &Verdict{server: printable.Shell(server), policy: policy, enforce: g.opts.Enforce, held: map[id]held{}}
+	if s.lock == nil {
+		v.block("the lock file cannot be read; run mcptrack verify")
+		return v
+	}
+	if v.approved = s.lock.Servers[server]; v.approved == nil {
+		v.block("the server is not in the lock; run mcptrack lock " + v.server)
+		return v
+	}
+	v.hashing = s.lock.Hashing
+	seen := o.observation(v.hashing)
+	for _, section := range []lock.Section{lock.SectionLaunch, lock.SectionCapabilities} {
+		if len(v.approved.Items[section]) == 0 { // the lock was imported from another program
+			delete(seen.Items, section)
+		}
+	}
+	for _, d := range lock.Compare(v.approved, seen) {
+		v.judge(d)
+	}
+	return v
+}

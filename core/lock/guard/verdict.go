@@ -1,0 +1,237 @@
+package guard
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	jsonv2 "github.com/go-json-experiment/json"
+
+	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/lock"
+)
+
+// Verdict is what may be served of a server. A nil Verdict serves everything.
+type Verdict struct {
+	server   string // as a word for a shell
+	policy   lock.Policy
+	enforce  lock.Action
+	approved *lock.Server // nil if the server is not in the lock
+	hashing  lock.Hashing
+
+	blocked string // why nothing is served; empty if something is
+	held    map[id]held
+	changes []Change
+}
+
+// id identifies an item of a server.
+type id struct {
+	section lock.Section
+	key     string
+}
+
+// held is an item that must not be used.
+type held struct {
+	approved json.RawMessage // nil if the item was added
+}
+
+// Change is a change that the user has not approved.
+type Change struct {
+	// Section and Key are empty if the lock cannot be read or has no such server.
+	Section lock.Section
+	Key     string // as the server sent it
+	Action  lock.Action
+	Hidden  bool   // the item is not listed
+	Reason  string // for the user; contains nothing of the change
+}
+
+// Changes returns what is not approved, sorted by section and key.
+func (v *Verdict) Changes() []Change {
+	if v == nil {
+		return nil
+	}
+	return v.changes
+}
+
+// block lets nothing of the server be served, unless everything is served.
+func (v *Verdict) block(why string) {
+	action := lock.Block
+	if v.enforce == lock.Audit {
+		action = lock.Audit
+	} else {
+		v.blocked = why
+	}
+	v.changes = append(v.changes, Change{Action: action, Hidden: action == lock.Block, Reason: why})
+}
+
+// review says how the user can see a change.
+func (v *Verdict) review() string { return "run mcptrack review " + v.server }
+
+// action returns what to do about a change.
+func (v *Verdict) action(d lock.Drift) lock.Action {
+	action := v.policy.Action(d)
+	switch {
+	case v.enforce == lock.Audit && (action == lock.Hold || action == lock.Block):
+		return lock.Audit
+	case action == lock.Hold && (v.enforce == lock.Block || d.Section == lock.SectionLaunch || d.Section == lock.SectionCapabilities):
+		return lock.Block
+	}
+	return action
+}
+
+// judge applies the policy to a change.
+func (v *Verdict) judge(d lock.Drift) {
+	action := v.action(d)
+	if action == lock.Allow {
+		return
+	}
+	at := id{d.Section, d.Key}
+	change := Change{Section: d.Section, Key: d.Key, Action: action, Reason: fmt.Sprintf("it differs from the lock (%s); %s", classNames(d.Classes), v.review())}
+	switch action {
+	case lock.Block:
+		v.blocked = "the server has changed since it was approved; " + v.review()
+	case lock.Hold:
+		was, again := v.held[at]
+		if !again || was.approved == nil {
+			v.held[at] = held{d.Old.Definition}
+		}
+		change.Hidden = v.held[at].approved == nil
+	}
+	v.changes = append(v.changes, change)
+}
+
+func classNames(ids []string) string {
+	var names []string
+	for _, c := range lock.Classes() {
+		if slices.Contains(ids, c.ID) {
+			names = append(names, c.Name)
+		}
+	}
+	return strings.Join(names, ", ")
+}
+
+// Blocked returns why nothing of the server may be served, or nil if something may be.
+func (v *Verdict) Blocked() error {
+	if v == nil || v.blocked == "" {
+		return nil
+	}
+	return &Refusal{v.blocked}
+}
+
+// Refusal means that something must not be used before the user has approved it.
+type Refusal struct{ reason string }
+
+func (r *Refusal) Error() string { return "not served: " + r.reason }
+
+// Refuse returns why an item of a list must not be used, or nil if it may be.
+func (v *Verdict) Refuse(k catalog.Kind, key string) error {
+	if err := v.Blocked(); err != nil || v == nil {
+		return err
+	}
+	if _, is := v.held[id{lock.Section(k), key}]; is {
+		return &Refusal{"it differs from what was approved; " + v.review()}
+	}
+	return nil
+}
+
+// Hides reports whether an item must not be listed.
+func (v *Verdict) Hides(k catalog.Kind, key string) bool {
+	if v == nil {
+		return false
+	}
+	h, is := v.held[id{lock.Section(k), key}]
+	return v.blocked != "" || is && h.approved == nil
+}
+
+// Approved returns a list with the approved definitions of the items that are held. Items that are
+// hidden stay in it; see [Verdict.Hides]. The result is list itself if nothing of it is held.
+func (v *Verdict) Approved(k catalog.Kind, list []catalog.Item) []catalog.Item {
+	if v == nil || v.blocked != "" {
+		return list
+	}
+	var out []catalog.Item
+	for at, h := range v.held {
+		if at.section != lock.Section(k) || h.approved == nil {
+			continue
+		}
+		it, err := catalog.NewItem(k, h.approved)
+		if err != nil || it.Key != at.key {
+			continue // cannot be, because the lock file was checked; the item stays and is refused
+		}
+		if out == nil {
+			out = slices.Clone(list)
+		}
+		if i := slices.IndexFunc(out, func(o catalog.Item) bool { return o.Key == at.key }); i >= 0 {
+			out[i] = it
+		} else {
+			out = append(out, it)
+		}
+	}
+	if out == nil {
+		return list
+	}
+	return catalog.NewList(out)
+}
+
+// Instructions returns the instructions to serve instead of those of the server.
+func (v *Verdict) Instructions(text string) string {
+	if v == nil {
+		return text
+	}
+	if v.blocked != "" {
+		return ""
+	}
+	if h, is := v.held[id{lock.SectionInstructions, ""}]; is {
+		text = ""
+		_ = json.Unmarshal(h.approved, &text) // there are none if they were added
+	}
+	return text
+}
+
+// Contents returns why the result of resources/read for a URI must not be served, or nil if it may
+// be. Only contents that are in the lock are compared.
+func (v *Verdict) Contents(uri string, result json.RawMessage) error {
+	if v == nil || v.approved == nil || len(v.approved.Items[lock.SectionContents]) == 0 {
+		return nil
+	}
+	pinned := map[string]bool{}
+	for _, it := range v.approved.Items[lock.SectionContents] {
+		pinned[it.Key] = true
+	}
+	var read struct {
+		Contents []struct {
+			URI      string  `json:"uri"`
+			MIMEType string  `json:"mimeType"`
+			Text     *string `json:"text"`
+			Blob     []byte  `json:"blob"`
+		} `json:"contents"`
+	}
+	if err := jsonv2.Unmarshal(result, &read); err != nil && !pinned[uri] {
+		return nil
+	} else if err != nil && v.enforce != lock.Audit {
+		return v.changedContent()
+	}
+	var contents []lock.Item
+	for _, c := range read.Contents {
+		if !pinned[uri] && !pinned[c.URI] {
+			continue
+		}
+		data := c.Blob
+		if c.Text != nil {
+			data = []byte(*c.Text)
+		}
+		contents = append(contents, v.hashing.Item(lock.SectionContents, lock.Content(c.URI, c.MIMEType, data, c.Text != nil)))
+	}
+	approved := &lock.Server{Items: map[lock.Section][]lock.Item{lock.SectionContents: v.approved.Items[lock.SectionContents]}, Rejected: v.approved.Rejected}
+	for _, d := range lock.Compare(approved, lock.Observation{Items: map[lock.Section][]lock.Item{lock.SectionContents: contents}}) {
+		if action := v.action(d); !d.Removed() && (action == lock.Hold || action == lock.Block) {
+			return v.changedContent()
+		}
+	}
+	return nil
+}
+
+func (v *Verdict) changedContent() error {
+	return &Refusal{"its content differs from what was approved; " + v.review()}
+}
