@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/backoff"
@@ -72,6 +73,8 @@ type Process struct {
 	group group
 	wg    sync.WaitGroup // waits for wait and the stderr drain
 	stop  sync.Once
+
+	lingered atomic.Bool // see Exit
 
 	mu     sync.Mutex
 	killer *time.Timer // kills a faulty child that ignores SIGTERM
@@ -152,7 +155,9 @@ func (p *Process) Done() <-chan struct{} { return p.done }
 func (p *Process) Exit() Exit {
 	select {
 	case <-p.done:
-		return p.exit
+		exit := p.exit
+		exit.Lingered = p.lingered.Load()
+		return exit
 	default:
 		return Exit{}
 	}
@@ -257,6 +262,8 @@ type Exit struct {
 	OutOfMemory bool
 	// Uptime is the time from the start of the child to its exit.
 	Uptime time.Duration
+	// Lingered reports that the child still ran when Stop had waited for [Grace.Stdin].
+	Lingered bool
 }
 
 // String returns a human-readable description, such as "exited with status 1". It adds the uptime
@@ -324,7 +331,7 @@ func (p *Process) Stop(g Grace) Exit {
 func (p *Process) shutdown(g Grace) {
 	p.stdin.Close()
 	t := tree{group: &p.group, nonce: p.nonce}
-	awaitClosed(p.done, cmp.Or(g.Stdin, defaultStdin))
+	p.lingered.Store(!awaitClosed(p.done, cmp.Or(g.Stdin, defaultStdin)))
 	alive := t.alive() // store the result: each call scans /proc
 	if alive {
 		t.signal(terminate)

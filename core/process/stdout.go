@@ -50,6 +50,16 @@ type Lines struct {
 	noiseLines, noiseBytes int                    // counted since the last message
 	skipped                atomic.Int64           // total number of noise lines
 	noise                  atomic.Pointer[string] // first noise line since the last message; nil if none
+	first                  atomic.Pointer[string] // first noise line of all; nil if none
+}
+
+// FirstNoise returns the first noise line of all that is not blank, printable and truncated, or "" if
+// there is none. It is safe for concurrent use.
+func (r *Lines) FirstNoise() string {
+	if line := r.first.Load(); line != nil {
+		return *line
+	}
+	return ""
 }
 
 // Noise returns the first noise line since the last message, printable and truncated, or "" if
@@ -278,6 +288,7 @@ func (r *Lines) skip(line []byte) {
 	if len(text) > 0 && r.noise.Load() == nil {
 		first := visible(text, r.redact)
 		r.noise.Store(&first)
+		r.first.CompareAndSwap(nil, &first)
 	}
 	// Log the first five lines, which help to find the cause, and then only the 8th, 16th, 32nd …
 	if len(text) > 0 && (total <= 5 || bits.OnesCount64(uint64(total)) == 1) {

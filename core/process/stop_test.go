@@ -54,7 +54,7 @@ func TestStopLadder(t *testing.T) {
 			}
 			began := time.Now()
 			e := p.Stop(grace)
-			if e.Signal != tc.signal || e.Code != tc.code {
+			if e.Signal != tc.signal || e.Code != tc.code || e.Lingered != (tc.role != "cat") {
 				t.Fatalf("got %v", e)
 			}
 			if took := time.Since(began); took > 8*time.Second {

@@ -218,8 +218,8 @@ func startStdio(ctx context.Context, srv config.Server, opts Options) (*Session,
 	for name, v := range srv.Env {
 		own[name] = v.Reveal()
 	}
-	grace := process.Grace{}
-	if opts.OneShot {
+	grace := process.Grace{Stdin: opts.Grace}
+	if opts.OneShot && opts.Grace == 0 {
 		grace.Stdin = oneShotGrace
 	}
 	s := newSession(srv, opts)

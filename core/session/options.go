@@ -36,6 +36,9 @@ type Options struct {
 	// or awaited, and a child process that continues after its stdin is closed receives SIGTERM
 	// after 100 ms instead of 1 s.
 	OneShot bool
+	// Grace is how long a child process may continue after its stdin is closed, before it receives
+	// SIGTERM. The default is as OneShot says. A session with a cancelled request waits at most 1 s.
+	Grace time.Duration
 	// Logins stores logins to servers that require OAuth. If nil, no logins are used. A server
 	// whose entry contains an Authorization header does not use its login.
 	Logins *login.Store

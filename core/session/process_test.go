@@ -28,13 +28,16 @@ func child(t *testing.T, kind string) config.Server {
 }
 
 func TestProcess(t *testing.T) {
-	s := dial(t, child(t, "fake"), session.Options{OneShot: true})
+	s := dial(t, child(t, "fake"), session.Options{OneShot: true, Grace: time.Minute})
 	l, err := s.List(t.Context(), catalog.Resources)
 	if err != nil || len(l) != 1 {
 		t.Errorf("%v, %v", l.Keys(), err)
 	}
 	if err := s.Close(); err != nil {
 		t.Error(err)
+	}
+	if noise := s.FirstNoise(); noise != "a banner that is no message" || s.Lingered() {
+		t.Errorf("noise %q, lingered: %t", noise, s.Lingered())
 	}
 }
 

@@ -159,6 +159,14 @@ func (s *Session) Close() error {
 	return nil
 }
 
+// FirstNoise returns the first line of the server's stdout that is not a message, printable and without
+// secrets, or "" if there is none. Servers may write only messages to stdout.
+func (s *Session) FirstNoise() string { return s.conn.FirstNoise() }
+
+// Lingered reports, after Close, whether the server's process continued after its stdin was closed for
+// as long as Close waits, see [Options.Grace], and had to be stopped.
+func (s *Session) Lingered() bool { return s.conn.Lingered() }
+
 // end marks the session as ended and stores the reason. Only the first call has an effect.
 func (s *Session) end(err error) {
 	s.mu.Lock()

@@ -55,6 +55,20 @@ func OverIO(r io.Reader, w io.WriteCloser, cfg Config) (*Conn, error) {
 	return newConn(cfg).startStdio(&stdioConn{lines: lines, stdout: r}, w)
 }
 
+// FirstNoise returns the first line of the server's stdout that is not a message, printable and without
+// secrets, or "" if there is none.
+func (c *Conn) FirstNoise() string {
+	if c.stdio == nil {
+		return ""
+	}
+	return c.stdio.lines.FirstNoise()
+}
+
+// Lingered reports, after Close, whether the child process still ran when Close had waited for it.
+func (c *Conn) Lingered() bool {
+	return c.stdio != nil && c.stdio.process != nil && c.stdio.process.Exit().Lingered
+}
+
 func (c *Conn) startStdio(s *stdioConn, w io.WriteCloser) (*Conn, error) {
 	c.stdio = s
 	s.stdin = newLineQueue(w, c.cfg.WriteTimeout, func(err error) { c.fail(&EndError{Reason: printable.Reason(err, 0), ExitCode: -1}) })
