@@ -22,6 +22,7 @@ func TestFlagsAreTheSameEverywhere(t *testing.T) {
 		"from":         "of init: hosts; of inject: a feed",
 		"http":         "of connect: writes URLs; of daemon: listens",
 		"insecure":     "of inject: also an endpoint",
+		"output":       "of commands that print findings: formats for CI",
 		"nats":         "of gateway: for its own events",
 		"timeout":      "the default differs",
 		"token-file":   "of a serve-sse that is read, or of clients of a command that listens",

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/mcptrack/mcptrack/commands/audit"
 	"github.com/mcptrack/mcptrack/commands/daemon"
 	"github.com/mcptrack/mcptrack/commands/gateway"
 	"github.com/mcptrack/mcptrack/commands/inject"
@@ -48,6 +49,7 @@ func newTopics() []*cobra.Command {
 		{"agents", "Changes for agents that read a process or call tools"},
 		{"mcp-events", "Events for MCP clients (gateway --events)"},
 		{"webhooks", "Events sent to the webhooks of the config"},
+		{"audit-rules", "What audit checks, and what to do about a finding"},
 		{"exit-codes", "The exit codes"},
 		{"limits", "Limits on what a server may send"},
 		{"serving", "HTTP routes of serve-sse, resuming, access, clusters"},
@@ -63,16 +65,21 @@ func newTopics() []*cobra.Command {
 
 // page returns a page of the manual, either from topics or from the folder of a feature.
 func page(name string) string {
-	for _, pages := range []embed.FS{daemon.Manual, gateway.Manual, inject.Manual, login.Manual, serve.Manual, vault.Manual} {
+	for _, pages := range []embed.FS{audit.Manual, daemon.Manual, gateway.Manual, inject.Manual, login.Manual, serve.Manual, vault.Manual} {
 		if text, err := pages.ReadFile(name + ".md"); err == nil {
-			return string(text)
+			return withTables(string(text))
 		}
 	}
 	text, err := manual.ReadFile("topics/" + name + ".md")
 	if err != nil {
 		panic(err) // cannot happen: the pages are embedded, and tests read every page
 	}
-	return strings.NewReplacer("EVENT_TABLE\n", eventTable(), "KEY_TABLE\n", keyTable(), "HOST_TABLE\n", hostTable()).Replace(string(text))
+	return withTables(string(text))
+}
+
+// withTables returns a page with the tables that are made from the program.
+func withTables(page string) string {
+	return strings.NewReplacer("EVENT_TABLE\n", eventTable(), "KEY_TABLE\n", keyTable(), "HOST_TABLE\n", hostTable(), "RULE_TABLE\n", audit.RuleTable()).Replace(page)
 }
 
 // setHelp makes the help command wrap flag descriptions, and render manual pages for the output.

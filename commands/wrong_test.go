@@ -48,6 +48,10 @@ func mistakes() []mistake {
 		{"watch --count -1 --config @DIR/c.json", cli.ExitUsage, "--count must not be negative"},
 		{"replay --since yesterday", cli.ExitUsage, "invalid --since \"yesterday\"; expected an id such as 3f9a1c20b7e4d581-42, a time such as 2026-11-20T08:00:00Z, or a duration such as 2h or 7d"},
 		{"tail --token-file @DIR/none", cli.ExitUsage, "--token-file: @DIR/none: no such file"},
+		{"list --demo -o sarif", cli.ExitUsage, "unknown --output \"sarif\"; choose table, wide, json, yaml, name or template=GO_TEMPLATE"},
+		{"audit --demo -o sari", cli.ExitUsage, "unknown --output \"sari\"; choose table, wide, json, yaml, name, sarif, junit, markdown or template=GO_TEMPLATE"},
+		{"audit --demo --fail-on warnings", cli.ExitUsage, "--fail-on: there is no rule \"warnings\"\nhint: did you mean warning?"},
+		{"audit --demo --skip L002", cli.ExitUsage, "--skip: there is no rule \"L002\"\nhint: did you mean A002?"},
 		// The config
 		{"list --config @DIR/none.json", cli.ExitConfig, "@DIR/none.json:1:1: error: config file not found\nhint: check the file name; run mcptrack init FILE to create a config, or mcptrack watch FILE to wait for one"},
 		{"list --config @DIR", cli.ExitConfig, "@DIR:1:1: error: is a directory, not a config file\nhint: mcptrack validate-config @DIR shows all problems"},

@@ -126,6 +126,15 @@ func ofServer(m map[string]any) string {
 	return "has neither uri nor name"
 }
 
+// aFinding is the rule for what audit finds on a server or an item of it.
+func aFinding(m map[string]any) string {
+	server, _ := m["serverId"].(string)
+	if id, _ := m["id"].(string); server == "" || id == "" || m["uri"] != nil || m["name"] != nil {
+		return "has no serverId or no id of a rule, or has uri or name"
+	}
+	return ""
+}
+
 // anEvent is the rule for events.
 func anEvent(m map[string]any) string {
 	typ, _ := m["type"].(string)
@@ -229,6 +238,9 @@ func TestDocuments(t *testing.T) {
 	for kind, n := range map[string]int{"resources": 8, "templates": 2, "prompts": 1, "tools": 4, "events": 1} {
 		d.follow("list "+kind, d.prints(4, "list", kind, "--config", all), n, ofServer)
 	}
+	audit := d.prints(4, "audit", "--config", all)
+	d.follow("servers of audit", d.member(audit, "servers"), 2, server)
+	d.follow("findings of audit", d.member(audit, "findings"), 3, aFinding)
 	d.follow("validate", d.member(d.prints(0, "validate", all), "files"), 1, func(m map[string]any) string {
 		d.follow("servers of validate", m["servers"].([]any), 6, server)
 		return ""

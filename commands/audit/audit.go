@@ -1,0 +1,385 @@
+// Package audit implements the audit command, which checks whether servers do what they say.
+//
+// Rules are a table (rules.go), from which the help topic audit-rules is made. What a server offers is
+// checked by pure functions (items.go, schema.go); how it answers, with a session (server.go, probe.go)
+// and, over HTTP, with requests that a session does not send (http.go).
+//
+// An audit has no effects: the tool that it calls, and the prompt and the resource that it asks for, are
+// ones that no server has. Everything that a server sends is untrusted. Each request, and the audit of each server, has
+// a time limit; servers are audited concurrently.
+//
+// Library: santhosh-tekuri/jsonschema/v6 (Apache-2.0, maintained) decides whether a schema is valid, in
+// every draft.
+package audit
+
+import (
+	"cmp"
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/mcptrack/mcptrack/commands/internal/cli"
+	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/lock"
+	"github.com/mcptrack/mcptrack/core/printable"
+	"github.com/mcptrack/mcptrack/core/session"
+	"github.com/mcptrack/mcptrack/output/report"
+)
+
+// Manual contains the help page of this package, as Markdown.
+//
+//go:embed *.md
+var Manual embed.FS
+
+type options struct {
+	cli.ConnectFlags
+	failOn, skip []string
+	servers      []string
+}
+
+// Command returns the audit command.
+func Command(env *cli.Env, g *cli.Globals) *cobra.Command {
+	var opts options
+	cmd := &cobra.Command{
+		Use:   "audit [SERVER...]",
+		Short: "Check whether servers do what they say",
+		Long: `Connects to all enabled servers in the config, or to the named ones, and checks what
+they declare, list and answer: whether two sessions get the same lists, schemas are valid,
+capabilities and subscriptions work, annotations are there and agree, texts have hidden
+characters, definitions are large, unknown methods and tools get an error, and, over
+HTTP, whether logins are described and pages of other sites refused. mcptrack help
+audit-rules lists all rules, with what to do about each.
+
+An audit has no effects. The tool that it calls, the prompt that it gets and the resource that
+it reads are ones that no server has.
+
+A finding is an error, a warning or a note. The command fails if there is a finding that
+--fail-on selects: by severity (that one, and worse ones), or by rule. --skip omits rules.
+A rule is given by its id or its name. A table shows a finding that several items have in
+common once; -o wide shows each. -o sarif, junit and markdown are for CI.
+
+Exit codes: 0 nothing that --fail-on selects was found; 1 failed; 2 wrong usage; 3 config
+invalid or missing; 4 some servers could not be reached (the others are audited);
+6 --timeout expired; 7 something was found, even if a server could not be reached; 130
+interrupted.`,
+		Example: `  mcptrack audit
+  mcptrack audit --demo --fail-on note
+  mcptrack audit docs --fail-on warning --skip title,A022
+  mcptrack audit -o sarif > audit.sarif
+  mcptrack audit --json | jq -r '.findings[].message'`,
+		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+			return cli.Choices(cli.ServerNames(cli.ConfigForCompletion(env, g)), args)
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := opts.Parse(); err != nil {
+				return err
+			}
+			opts.servers = args
+			ctx, cancel := opts.Bound(cmd.Context())
+			defer cancel()
+			cmd.SetContext(ctx)
+			return run(ctx, env, g, opts)
+		},
+	}
+	opts.Add(cmd)
+	f := cmd.Flags()
+	f.StringSliceVar(&opts.failOn, "fail-on", []string{string(lock.Error)}, "fail on findings of this severity or worse (error, warning, note), or of these `RULES`")
+	f.StringSliceVar(&opts.skip, "skip", nil, "omit these `RULES`, by id or name")
+	var names []string
+	for _, r := range rules() {
+		names = append(names, cobra.CompletionWithDesc(r.ID, r.Name))
+	}
+	complete := func(flag string, choices []string) {
+		_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(choices, cobra.ShellCompDirectiveNoFileComp))
+	}
+	complete("fail-on", append([]string{"error", "warning", "note"}, names...))
+	complete("skip", names)
+	g.AddDemo(cmd)
+	g.AddReports(cmd)
+	return cmd
+}
+
+// maxServers limits how many servers are audited concurrently.
+const maxServers = 16
+
+func run(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) error {
+	fails, err := selection("fail-on", opts.failOn, severities())
+	if err != nil {
+		return err
+	}
+	skips, err := selection("skip", opts.skip, nil)
+	if err != nil {
+		return err
+	}
+	cfg, err := g.Load(ctx, env, g.Logger(env))
+	if err != nil {
+		return err
+	}
+	servers, err := cli.SelectServers(cfg, opts.servers)
+	if err != nil {
+		return err
+	}
+	beside, answered, stop := cli.Asking(env, g, len(servers))
+	defer stop()
+	a := auditor{env.Dialer(), opts.SessionOptions(beside, g)}
+	results := make([]*result, len(servers))
+	var group errgroup.Group
+	group.SetLimit(maxServers)
+	for i, srv := range servers {
+		group.Go(func() error {
+			results[i] = a.run(ctx, srv)
+			answered()
+			return nil
+		})
+	}
+	_ = group.Wait() // no function fails
+	stop()
+	if ctx.Err() != nil && !errors.Is(context.Cause(ctx), cli.ErrTimeout) {
+		return ctx.Err()
+	}
+	rep := newReport(env, cfg, results, fails, skips)
+	if written, err := g.WriteReport(env.Out, rep); err != nil {
+		return err
+	} else if !written {
+		if err := g.Write(env.Out, names(rep), newDocument(rep, results), func() error { return writeTable(env, g, rep, results) }); err != nil {
+			return err
+		}
+	}
+	return outcome(ctx, rep, len(servers))
+}
+
+// outcome returns the failure that a report means for the command, or nil.
+func outcome(ctx context.Context, rep *report.Report, servers int) error {
+	failing := 0
+	for _, f := range rep.Findings {
+		if !f.Accepted {
+			failing++
+		}
+	}
+	if failing > 0 {
+		return &cli.Failure{Exit: cli.ExitFound, Code: "found", Err: fmt.Errorf("%s that --fail-on selects", cli.Plural(failing, "finding")),
+			Hint: "mcptrack help audit-rules says what to do about each"}
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	var failed []string
+	for _, f := range rep.Failures {
+		failed = append(failed, f.Server+": "+f.Reason)
+	}
+	return cli.NotReached(failed, servers, false)
+}
+
+func severities() []string {
+	return []string{string(lock.Error), string(lock.Warning), string(lock.Note)}
+}
+
+// selection returns the ids of the rules that the values of a flag select. A severity, if the flag
+// accepts any, selects its rules and those of worse ones.
+func selection(flag string, values, severe []string) (map[string]bool, error) {
+	selected := map[string]bool{}
+	for _, value := range values {
+		worst := slices.Index(severe, value)
+		if rule, ok := find(value); ok {
+			selected[rule.ID] = true
+			continue
+		}
+		if worst < 0 {
+			candidates := slices.Clone(severe)
+			for _, r := range rules() {
+				candidates = append(candidates, r.ID, r.Name)
+			}
+			return nil, cli.UsageHint(cli.DidYouMean(value, candidates, "mcptrack help audit-rules lists the rules"), "--%s: there is no rule %q", flag, printable.Line(value, 60))
+		}
+		for _, r := range rules() {
+			if slices.Index(severe, string(r.Severity)) <= worst {
+				selected[r.ID] = true
+			}
+		}
+	}
+	return selected, nil
+}
+
+// newReport returns the report on all servers. Findings of rules in skips are omitted; those of rules
+// that are not in fails are accepted.
+func newReport(env *cli.Env, cfg *config.Config, results []*result, fails, skips map[string]bool) *report.Report {
+	rep := &report.Report{Command: "audit", Version: env.Version, Rules: rules(), Place: report.Location{File: cfg.Path, Line: 1},
+		Advice: "`mcptrack help audit-rules` says what to do about each rule."}
+	rep.Root, _ = os.Getwd() // without it, files are reported by their names
+	text, _ := os.ReadFile(cfg.Path)
+	for _, r := range results {
+		place := rep.Place
+		if in := r.srv.Intent; in != nil && in.Line > 0 && cfg.Path != "" {
+			place = report.At(cfg.Path, text, in.Line, in.Column)
+		}
+		if r.err != nil {
+			rep.Failures = append(rep.Failures, report.Failure{Server: r.srv.ID, Reason: reason(r.err)})
+		} else {
+			rep.Checks = append(rep.Checks, report.Check{Server: r.srv.ID})
+		}
+		for _, item := range slices.Compact(slices.Sorted(slices.Values(r.items))) {
+			rep.Checks = append(rep.Checks, report.Check{Server: r.srv.ID, Item: item})
+		}
+		for _, f := range r.findings {
+			rule, _ := find(f.rule)
+			if skips[rule.ID] {
+				continue
+			}
+			rep.Findings = append(rep.Findings, report.Finding{Check: report.Check{Server: r.srv.ID, Item: f.item}, Rule: rule.ID, Severity: rule.Severity,
+				Message: f.message, Help: rule.Help, Location: place, Accepted: !fails[rule.ID]})
+		}
+	}
+	slices.SortStableFunc(rep.Findings, func(a, b report.Finding) int {
+		return cmp.Or(strings.Compare(a.Server, b.Server), slices.Index(severities(), string(a.Severity))-slices.Index(severities(), string(b.Severity)),
+			strings.Compare(a.Rule, b.Rule), strings.Compare(a.Message, b.Message), strings.Compare(a.Item, b.Item))
+	})
+	return rep
+}
+
+// document is what audit --json prints.
+type document struct {
+	Passed      bool      `json:"passed"`
+	Servers     []audited `json:"servers"`
+	Findings    []shown   `json:"findings"`
+	Unreachable []string  `json:"unreachable"` // ids; the reasons are on stderr
+}
+
+type audited struct {
+	ID              string      `json:"id"`
+	Era             session.Era `json:"era"`
+	OtherEra        session.Era `json:"otherEra,omitempty"`
+	ProtocolVersion string      `json:"protocolVersion"`
+	Tools           int         `json:"tools"`
+	Prompts         int         `json:"prompts"`
+	Templates       int         `json:"templates"`
+	Resources       int         `json:"resources"`
+	ToolBytes       int         `json:"toolBytes"`
+	ToolTokens      int         `json:"toolTokens"`
+}
+
+type shown struct {
+	ServerID string        `json:"serverId"`
+	Item     string        `json:"item,omitempty"`
+	ID       string        `json:"id"`
+	Rule     string        `json:"rule"`
+	Severity lock.Severity `json:"severity"`
+	Message  string        `json:"message"`
+	Help     string        `json:"help"`
+	Fails    bool          `json:"fails"`
+}
+
+func newDocument(rep *report.Report, results []*result) document {
+	doc := document{Passed: true, Servers: []audited{}, Findings: []shown{}, Unreachable: []string{}}
+	for _, r := range results {
+		if r.err != nil {
+			continue
+		}
+		doc.Servers = append(doc.Servers, audited{r.srv.ID, r.info.Era, r.info.Other, r.info.ProtocolVersion,
+			r.counts[catalog.Tools], r.counts[catalog.Prompts], r.counts[catalog.Templates], r.counts[catalog.Resources],
+			r.sizes[catalog.Tools], r.sizes[catalog.Tools] / bytesPerToken})
+	}
+	for _, f := range rep.Findings {
+		rule, _ := find(f.Rule)
+		doc.Findings = append(doc.Findings, shown{f.Server, f.Item, f.Rule, rule.Name, f.Severity, f.Message, f.Help, !f.Accepted})
+		doc.Passed = doc.Passed && f.Accepted
+	}
+	for _, f := range rep.Failures {
+		doc.Unreachable = append(doc.Unreachable, f.Server)
+		doc.Passed = false
+	}
+	return doc
+}
+
+// names returns a line for each finding: its server, rule and item.
+func names(rep *report.Report) []string {
+	var lines []string
+	for _, f := range rep.Findings {
+		lines = append(lines, strings.TrimSpace(f.Server+" "+f.Rule+" "+f.Item))
+	}
+	return lines
+}
+
+// maxNamed is how many items a row of a table names.
+const maxNamed = 2
+
+// writeTable writes a row for each finding, or for several that differ only in their items, and a line
+// for each server and for all.
+func writeTable(env *cli.Env, g *cli.Globals, rep *report.Report, results []*result) error {
+	var rows [][]string
+	for i := 0; i < len(rep.Findings); {
+		f := rep.Findings[i]
+		items := []string{f.Item}
+		for i++; i < len(rep.Findings) && !g.Format.Wide() && alike(f, rep.Findings[i]); i++ {
+			items = append(items, rep.Findings[i].Item)
+		}
+		rule, _ := find(f.Rule)
+		rows = append(rows, []string{f.Server, string(f.Severity), f.Rule, rule.Name, named(items), f.Message})
+	}
+	if len(rows) > 0 {
+		if err := g.Tables(env).Rows(env.Out, []string{"Server", "Severity", "Id", "Rule", "Item", "Finding"}, rows); err != nil {
+			return err
+		}
+		fmt.Fprintln(env.Out)
+	}
+	var b strings.Builder
+	for _, r := range results {
+		if r.err == nil {
+			b.WriteString(printable.Line(r.srv.ID, 0) + ": " + r.summary() + "\n")
+		}
+	}
+	b.WriteString(rep.Summary() + "\n")
+	_, err := env.Out.Write([]byte(b.String()))
+	return err
+}
+
+func alike(a, b report.Finding) bool {
+	return a.Server == b.Server && a.Rule == b.Rule && a.Message == b.Message
+}
+
+func named(items []string) string {
+	text := strings.Join(items[:min(len(items), maxNamed)], ", ")
+	if more := len(items) - maxNamed; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}
+
+// summary says what was audited of a server.
+func (r *result) summary() string {
+	var parts []string
+	for _, k := range []catalog.Kind{catalog.Tools, catalog.Prompts, catalog.Templates, catalog.Resources} {
+		if n := r.counts[k]; n > 0 {
+			parts = append(parts, cli.Plural(n, strings.TrimSuffix(string(k), "s")))
+		}
+	}
+	text := cmp.Or(strings.Join(parts, ", "), "no items")
+	if n := r.sizes[catalog.Tools]; n > 0 {
+		text += fmt.Sprintf("; its tools take %d bytes, about %d tokens, of every conversation", n, n/bytesPerToken)
+	}
+	return text + "; version " + r.info.ProtocolVersion + eras(r.info)
+}
+
+func eras(info session.Info) string {
+	if info.Other == "" {
+		return ""
+	}
+	return " and the " + string(info.Other) + " era"
+}
+
+// RuleTable returns a Markdown table with a row for each rule.
+func RuleTable() string {
+	var b strings.Builder
+	b.WriteString("| id, name | severity | what is found, and what to do |\n|---|---|---|\n")
+	for _, r := range rules() {
+		fmt.Fprintf(&b, "| `%s` %s | %s | %s %s |\n", r.ID, r.Name, r.Severity, r.Text, r.Help)
+	}
+	return b.String()
+}

@@ -1,0 +1,188 @@
+package audit
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/url"
+
+	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/ipscope"
+	"github.com/mcptrack/mcptrack/core/login"
+	"github.com/mcptrack/mcptrack/core/mcp"
+	"github.com/mcptrack/mcptrack/core/session"
+)
+
+// strangeOrigin is the origin of a page of another site (RFC 6761 reserves .invalid).
+const strangeOrigin = "http://mcptrack-audit.invalid"
+
+// maxBody limits the bytes that are read of one response.
+const maxBody = 1 << 20
+
+// An httpCheck sends requests that a session cannot send: without credentials, or with a strange origin.
+// It follows no redirects, and sends requests only to the origin of the server.
+type httpCheck struct {
+	srv    config.Server
+	url    *url.URL // nil if the server is not reached over HTTP
+	client *http.Client
+}
+
+func newHTTPCheck(srv config.Server) *httpCheck {
+	h := &httpCheck{srv: srv}
+	if srv.Transport != config.TransportHTTP && srv.Transport != config.TransportSSE {
+		return h
+	}
+	u, err := url.Parse(srv.URL.Reveal())
+	if err != nil {
+		return h // connecting reports it
+	}
+	h.url = u
+	h.client = &http.Client{Timeout: maxAnswer, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	return h
+}
+
+// An httpAnswer is a response without its body, which is JSON if it could be read.
+type httpAnswer struct {
+	status int
+	header http.Header
+	body   []byte
+}
+
+func (h *httpCheck) send(ctx context.Context, method string, to *url.URL, header http.Header, body string) (httpAnswer, error) {
+	var content io.Reader
+	if body != "" {
+		content = bytes.NewReader([]byte(body))
+	}
+	req, err := http.NewRequestWithContext(ctx, method, to.String(), content)
+	if err != nil {
+		return httpAnswer{}, err
+	}
+	req.Header = header
+	resp, err := h.client.Do(req)
+	if err != nil {
+		return httpAnswer{}, err
+	}
+	defer resp.Body.Close()
+	a := httpAnswer{status: resp.StatusCode, header: resp.Header}
+	if mediaType := resp.Header.Get("Content-Type"); mediaType == "" || !bytes.HasPrefix([]byte(mediaType), []byte("text/event-stream")) { // which may not end
+		a.body, _ = io.ReadAll(io.LimitReader(resp.Body, maxBody))
+	}
+	return a, nil
+}
+
+// hello sends the first message of a session, in an era.
+func (h *httpCheck) hello(ctx context.Context, era session.Era, header http.Header) (httpAnswer, error) {
+	const client = `{"name":"mcptrack","version":"audit"}`
+	header.Set("Content-Type", "application/json")
+	header.Set("Accept", "application/json, text/event-stream")
+	message := `{"jsonrpc":"2.0","id":1,"method":"` + mcp.MethodInitialize + `","params":{"protocolVersion":"` + mcp.LatestLegacy +
+		`","capabilities":{},"clientInfo":` + client + `}}`
+	if era == session.EraModern {
+		header.Set(mcp.HeaderProtocolVersion, mcp.ModernVersion)
+		header.Set(mcp.HeaderMethod, mcp.MethodDiscover)
+		message = `{"jsonrpc":"2.0","id":1,"method":"` + mcp.MethodDiscover + `","params":{"_meta":{"` + mcp.MetaProtocolVersion + `":"` + mcp.ModernVersion +
+			`","` + mcp.MetaClientInfo + `":` + client + `,"` + mcp.MetaClientCapabilities + `":{}}}}`
+	}
+	if h.srv.Transport == config.TransportSSE {
+		header.Set("Accept", "text/event-stream")
+		return h.send(ctx, http.MethodGet, h.url, header, "")
+	}
+	return h.send(ctx, http.MethodPost, h.url, header, message)
+}
+
+// credentials checks how the server is reached and, if it requires credentials, whether it says how to
+// get them. It sends none.
+func (h *httpCheck) credentials(ctx context.Context, r *result) {
+	if h.url == nil {
+		return
+	}
+	if h.url.Scheme == "http" && !ipscope.Loopback(h.url.Hostname()) {
+		r.add(ruleTLS, "", "%s is reached without encryption", r.srv.Endpoint())
+	}
+	anonymous := *h.url
+	anonymous.User = nil
+	bare := httpCheck{h.srv, &anonymous, h.client}
+	a, err := bare.hello(ctx, session.EraLegacy, http.Header{})
+	if err != nil || a.status != http.StatusUnauthorized {
+		return
+	}
+	challenges := a.header.Values("WWW-Authenticate")
+	if len(challenges) == 0 {
+		r.add(ruleAuth, "", "status 401 has no WWW-Authenticate header")
+	}
+	c := login.ParseChallenge(challenges)
+	if c.Basic && c.Metadata == "" {
+		return // a password is no OAuth
+	}
+	places := []string{wellKnown + anonymous.EscapedPath(), wellKnown}
+	if c.Metadata != "" {
+		u, err := anonymous.Parse(c.Metadata)
+		if err != nil {
+			r.add(ruleAuth, "", "resource_metadata of WWW-Authenticate is not a URL")
+			return
+		}
+		if u.Scheme != anonymous.Scheme || u.Host != anonymous.Host {
+			return // an audit sends nothing to the other places that a server names
+		}
+		places = []string{u.RequestURI()}
+	}
+	problem := ""
+	for _, place := range places {
+		u, err := anonymous.Parse(place)
+		if err != nil {
+			continue
+		}
+		if problem = bare.metadata(ctx, u); problem == "" {
+			return
+		}
+	}
+	r.add(ruleAuth, "", "%s", problem)
+}
+
+// wellKnown is the path of the metadata of a protected resource (RFC 9728), before the path of the resource.
+const wellKnown = "/.well-known/oauth-protected-resource"
+
+// metadata returns what is wrong with the metadata of a protected resource.
+func (h *httpCheck) metadata(ctx context.Context, at *url.URL) string {
+	a, err := h.send(ctx, http.MethodGet, at, http.Header{"Accept": {"application/json"}}, "")
+	if err != nil {
+		return "no metadata at " + at.Path
+	}
+	var m struct {
+		Resource string   `json:"resource"`
+		Servers  []string `json:"authorization_servers"`
+	}
+	switch {
+	case a.status != http.StatusOK:
+		return "no metadata at " + at.Path + ": " + (&session.HTTPError{Status: a.status}).Error()
+	case json.Unmarshal(a.body, &m) != nil:
+		return "the metadata at " + at.Path + " is not JSON"
+	case m.Resource == "" || len(m.Servers) == 0:
+		return "the metadata at " + at.Path + " has no resource or no authorization_servers"
+	}
+	return ""
+}
+
+// origin checks that a server on this machine refuses requests from pages of other sites.
+func (h *httpCheck) origin(ctx context.Context, r *result) {
+	if h.url == nil || !ipscope.Loopback(h.url.Hostname()) {
+		return
+	}
+	header := http.Header{}
+	for name, value := range h.srv.Headers {
+		header.Set(name, value.Reveal())
+	}
+	header.Set("Origin", strangeOrigin)
+	a, err := h.hello(ctx, r.info.Era, header)
+	if err != nil || a.status/100 != 2 {
+		return
+	}
+	r.add(ruleOrigin, "", "a request with Origin: %s was answered with status %d", strangeOrigin, a.status)
+	if id := a.header.Get(mcp.HeaderSession); id != "" {
+		header.Del("Origin")
+		header.Set(mcp.HeaderSession, id)
+		_, _ = h.send(ctx, http.MethodDelete, h.url, header, "")
+	}
+}
