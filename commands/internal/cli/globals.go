@@ -33,9 +33,11 @@ type Globals struct {
 	color     string
 	output    string
 	reports   []string // formats of a command with AddReports; nil unless its --output was given
-	JSON      bool
-	Quiet     bool
-	demo      bool // value of --demo of a command with AddDemo
+	// reportFiles are the files of a command with AddReports, by format.
+	reportFiles map[string]string
+	JSON        bool
+	Quiet       bool
+	demo        bool // value of --demo of a command with AddDemo
 
 	Format document.Format // output format from --output or --json; set by Resolve
 	level  slog.Level

@@ -1,11 +1,17 @@
 package cli
 
 import (
+	"bytes"
+	"fmt"
 	"io"
+	"maps"
+	"os"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/output/document"
 	"github.com/mcptrack/mcptrack/output/report"
 )
@@ -14,8 +20,10 @@ import (
 func reportFormats() []string { return []string{"sarif", "junit", "markdown"} }
 
 // AddReports adds the formats for CI to --output of a command that prints findings; see WriteReport.
+// Each of them can also be written to a file, with the same findings: --output can be given several
+// times.
 func (g *Globals) AddReports(cmd *cobra.Command) {
-	cmd.Flags().VarP(&reportOutput{g}, "output", "o", "output `FORMAT`: "+document.Choices(reportFormats()...)+" (default table)")
+	cmd.Flags().VarP(&reportOutput{g}, "output", "o", "output `FORMAT`: "+document.Choices(reportFormats()...)+" (default table); sarif=FILE, junit=FILE and markdown=FILE write to a file in addition")
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(document.Formats(reportFormats()...), cobra.ShellCompDirectiveNoFileComp))
 }
 
@@ -30,18 +38,37 @@ func (o *reportOutput) String() string {
 }
 
 func (o *reportOutput) Set(s string) error {
+	if format, file, ok := strings.Cut(s, "="); ok && slices.Contains(reportFormats(), format) {
+		if file == "" {
+			return fmt.Errorf("%s= needs a FILE", format)
+		}
+		if o.g.reportFiles == nil {
+			o.g.reportFiles = map[string]string{}
+		}
+		o.g.reportFiles[format] = file
+		return nil
+	}
 	o.g.output, o.g.reports = s, reportFormats()
 	return nil
 }
 
 func (o *reportOutput) Type() string { return "string" }
 
-// WriteReport writes a report if the output format is one for CI: SARIF, JUnit XML or Markdown.
-// Otherwise it writes nothing and returns false.
+// WriteReport writes a report to the files that --output names, and to w if the output format is one for
+// CI: SARIF, JUnit XML or Markdown. Otherwise it writes nothing to w and returns false.
 func (g *Globals) WriteReport(w io.Writer, r *report.Report) (bool, error) {
+	write := map[string]func(io.Writer, *report.Report) error{"sarif": report.SARIF, "junit": report.JUnit, "markdown": report.Markdown}
+	for _, format := range slices.Sorted(maps.Keys(g.reportFiles)) {
+		var text bytes.Buffer
+		if err := write[format](&text, r); err != nil {
+			return false, err
+		}
+		if err := os.WriteFile(g.reportFiles[format], text.Bytes(), 0o644); err != nil { //nolint:gosec // a report for others, such as a later step of CI
+			return false, fmt.Errorf("--output %s: %s: %w", format, printable.Line(g.reportFiles[format], 200), printable.Unnamed(err))
+		}
+	}
 	if !slices.Contains(reportFormats(), g.Format.Name) {
 		return false, nil
 	}
-	write := map[string]func(io.Writer, *report.Report) error{"sarif": report.SARIF, "junit": report.JUnit, "markdown": report.Markdown}
 	return true, write[g.Format.Name](w, r)
 }
