@@ -39,7 +39,7 @@ func TestScript(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"exits": exits, "json": jsonField, "serves": serves, "shows": shows, "streams": streams},
+			"completes": completes, "exits": exits, "json": jsonField, "serves": serves, "shows": shows, "streams": streams},
 	})
 }
 
@@ -59,6 +59,24 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	if got != want {
 		ts.Fatalf("exit code %d, want %d", got, want)
+	}
+}
+
+// completes wants a completion that only a server can tell: completes PATTERN [ARG...]. Completion waits
+// for servers for less than a second, so it is asked again while the machine is busy.
+func completes(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: completes PATTERN [ARG...]")
+	}
+	want := regexp.MustCompile("(?m)" + args[0])
+	for began := time.Now(); ; {
+		ts.Check(ts.Exec("mcptrack", append([]string{"__complete"}, args[1:]...)...))
+		switch got := ts.ReadFile("stdout"); {
+		case want.MatchString(got):
+			return
+		case time.Since(began) > docsTimeout:
+			ts.Fatalf("no completion matches %s: %s", want, got)
+		}
 	}
 }
 

@@ -111,8 +111,8 @@ func TestProcessThatDies(t *testing.T) {
 func TestTimeoutsShowStderr(t *testing.T) {
 	t.Run("connect", func(t *testing.T) {
 		t.Parallel()
-		_, err := session.Dial(t.Context(), child(t, "hangs"), session.Options{ConnectTimeout: time.Second, OneShot: true})
-		if err == nil || !strings.Contains(err.Error(), "did not answer within 1s; stderr: open https://login.test/device") || strings.Contains(err.Error(), "tok-7f8e9d0c") {
+		_, err := session.Dial(t.Context(), child(t, "hangs"), session.Options{ConnectTimeout: 3 * time.Second, OneShot: true})
+		if err == nil || !strings.Contains(err.Error(), "did not answer within 3s; stderr: open https://login.test/device") || strings.Contains(err.Error(), "tok-7f8e9d0c") {
 			t.Errorf("%v", err)
 		}
 	})
@@ -124,16 +124,16 @@ func TestTimeoutsShowStderr(t *testing.T) {
 			t.Skip(err)
 		}
 		cold.Command = npx
-		_, err := session.Dial(t.Context(), cold, session.Options{ConnectTimeout: time.Second, OneShot: true})
-		if err == nil || !strings.Contains(err.Error(), "did not answer within 1s: npx may still be downloading; raise connectTimeout; stderr: open https://login.test/device") {
+		_, err := session.Dial(t.Context(), cold, session.Options{ConnectTimeout: 3 * time.Second, OneShot: true})
+		if err == nil || !strings.Contains(err.Error(), "did not answer within 3s: npx may still be downloading; raise connectTimeout; stderr: open https://login.test/device") {
 			t.Errorf("%v", err)
 		}
 	})
-	for oneShot, want := range map[bool]string{true: "no response in time (1s); stderr: waiting for the lock of another server", false: "no response in time (1s)"} {
+	for oneShot, want := range map[bool]string{true: "no response in time (3s); stderr: waiting for the lock of another server", false: "no response in time (3s)"} {
 		t.Run(fmt.Sprintf("request, one-shot %t", oneShot), func(t *testing.T) {
 			t.Parallel()
 			entry := child(t, "hangs-later")
-			entry.RequestTimeout = time.Second
+			entry.RequestTimeout = 3 * time.Second
 			s := dial(t, entry, session.Options{OneShot: oneShot})
 			if _, err := s.CallTool(t.Context(), "x", nil); err == nil || !strings.HasSuffix(err.Error(), want) {
 				t.Errorf("%v", err)

@@ -132,12 +132,15 @@ func TestOutcomes(t *testing.T) {
 	defer srv.Close()
 	s := NewSender(local())
 	defer s.Close()
-	s.client.Timeout = 2 * time.Second
 	for path, want := range map[string]result{
 		"/200": {}, "/204": {}, "/299": {}, "/410": {drop: true}, "/413": {drop: true}, "/endless": {},
 		"/400": {err: HTTP4xx, retryAfter: 10 * time.Minute}, "/425": {err: HTTP4xx, retryAfter: 10 * time.Minute}, "/503": {err: HTTP5xx, retryAfter: 10 * time.Minute},
 		"/redirect": {err: HTTP4xx}, "/slow": {err: Timeout}, "/large": {err: ConnectionRefused},
 	} {
+		s.client.Timeout = time.Minute
+		if path == "/slow" {
+			s.client.Timeout = time.Second
+		}
 		got, err := s.post(t.Context(), new(responder), &message{url: srv.URL + path, body: []byte("{}")}, nil)
 		if len(got.answer) > maxAnswer {
 			t.Errorf("%s: %d bytes were read", path, len(got.answer))
@@ -149,6 +152,7 @@ func TestOutcomes(t *testing.T) {
 	if followed {
 		t.Error("a redirect was followed")
 	}
+	s.client.Timeout = time.Minute
 	secure := httptest.NewTLSServer(http.NotFoundHandler())
 	defer secure.Close()
 	if got, err := s.post(t.Context(), new(responder), &message{url: secure.URL, body: []byte("{}")}, nil); err != nil || got.err != TLSError {

@@ -117,10 +117,17 @@ func (p *poller) poll(ctx context.Context) error {
 		p.meet(o.key)
 		return nil
 	}
-	if p.mixed || old {
-		if agreed, err := p.agreed(ctx, o.key); !agreed {
-			return err
-		}
+	further := 0
+	switch {
+	case p.mixed || old:
+		further = agreement
+	case o.key == p.seen:
+		// Each confirming poll sends another number of requests. Otherwise a load balancer that uses its
+		// backends in turn could pass every request for the catalog to the same old backend.
+		further = verifications - p.verify + 1
+	}
+	if agreed, err := p.agreed(ctx, o.key, further); !agreed {
+		return err
 	}
 	if o.catalog != nil {
 		p.adopt(o, o.catalog)
@@ -148,9 +155,9 @@ func (p *poller) poll(ctx context.Context) error {
 	return nil
 }
 
-// agreed sends several more requests to the API and reports whether all responses have the key.
-func (p *poller) agreed(ctx context.Context, key string) (bool, error) {
-	for range agreement {
+// agreed sends further requests to the API and reports whether all responses have the key.
+func (p *poller) agreed(ctx context.Context, key string, requests int) (bool, error) {
+	for range requests {
 		if !backoff.Sleep(ctx, min(500*time.Millisecond, p.u.opts.Interval/10)) {
 			return false, context.Cause(ctx)
 		}
