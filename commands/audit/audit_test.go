@@ -254,7 +254,7 @@ func TestSessionsDiffer(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			r := auditOf(t, func(n int) map[string]script {
 				answers := good()
-				if answers[mcp.MethodListTools] = c.first; n > 1 {
+				if answers[mcp.MethodListTools] = c.first; n == 2 {
 					answers[mcp.MethodListTools] = c.second
 				}
 				return answers
@@ -264,6 +264,23 @@ func TestSessionsDiffer(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A server that changes once is no unstable server.
+func TestServerChanges(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := auditOf(t, func(n int) map[string]script {
+			answers := good()
+			if n > 1 {
+				answers[mcp.MethodListTools] = pages(`{"tools":[]}`)
+			}
+			return answers
+		})
+		if got := r.ids(); got != "A035" {
+			t.Errorf("%s: %+v", got, r.findings)
+		}
+	})
 }
 
 // The second session cannot be opened.
@@ -294,6 +311,20 @@ func TestSilentServer(t *testing.T) {
 			t.Errorf("%v, %v", r.err, r.findings)
 		}
 	})
+}
+
+// A schema that would take the library hours is not compiled.
+func TestLargeSchema(t *testing.T) {
+	t.Parallel()
+	schema := func(values int) json.RawMessage {
+		return json.RawMessage(`{"type":"object","required":"none","allOf":[` + strings.Repeat("{},", values) + `{}]}`)
+	}
+	if got := checkSchema(schema(100)); got == "" {
+		t.Error("a small schema is not checked")
+	}
+	if got := checkSchema(schema(3_000_000)); got != "" {
+		t.Errorf("a large schema: %s", got)
+	}
 }
 
 func TestLargeList(t *testing.T) {
@@ -446,7 +477,7 @@ func FuzzItems(f *testing.F) {
 				return
 			}
 			it, _ := newItem(k, json.RawMessage(text), 0)
-			for _, found := range checkList(k, []item{it, it}) {
+			for _, found := range checkList(t.Context(), k, []item{it, it}) {
 				if _, ok := find(found.rule); !ok {
 					t.Errorf("%+v", found)
 				}

@@ -15,8 +15,8 @@ import (
 	"github.com/mcptrack/mcptrack/core/session"
 )
 
-// strangeOrigin is the origin of a page of another site (RFC 6761 reserves .invalid).
-const strangeOrigin = "http://mcptrack-audit.invalid"
+// strangeHost is the host of a page of another site (RFC 6761 reserves .invalid).
+const strangeHost = "mcptrack-audit.invalid"
 
 // maxBody limits the bytes that are read of one response.
 const maxBody = 1 << 20
@@ -60,6 +60,9 @@ func (h *httpCheck) send(ctx context.Context, method string, to *url.URL, header
 		return httpAnswer{}, err
 	}
 	req.Header = header
+	if header.Get("Origin") != "" {
+		req.Host = strangeHost
+	}
 	resp, err := h.client.Do(req)
 	if err != nil {
 		return httpAnswer{}, err
@@ -165,7 +168,8 @@ func (h *httpCheck) metadata(ctx context.Context, at *url.URL) string {
 	return ""
 }
 
-// origin checks that a server on this machine refuses requests from pages of other sites.
+// origin checks that a server on this machine refuses requests from pages of other sites. It sends what a
+// browser sends after DNS rebinding: the host of the page, in Origin and in Host.
 func (h *httpCheck) origin(ctx context.Context, r *result) {
 	if h.url == nil || !ipscope.Loopback(h.url.Hostname()) {
 		return
@@ -174,12 +178,12 @@ func (h *httpCheck) origin(ctx context.Context, r *result) {
 	for name, value := range h.srv.Headers {
 		header.Set(name, value.Reveal())
 	}
-	header.Set("Origin", strangeOrigin)
+	header.Set("Origin", "http://"+strangeHost)
 	a, err := h.hello(ctx, r.info.Era, header)
 	if err != nil || a.status/100 != 2 {
 		return
 	}
-	r.add(ruleOrigin, "", "a request with Origin: %s was answered with status %d", strangeOrigin, a.status)
+	r.add(ruleOrigin, "", "a request with Origin: http://%s and Host: %[1]s was answered with status %d", strangeHost, a.status)
 	if id := a.header.Get(mcp.HeaderSession); id != "" {
 		header.Del("Origin")
 		header.Set(mcp.HeaderSession, id)

@@ -3,6 +3,7 @@ package audit
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"encoding/json"
 	"fmt"
 	"regexp"
@@ -47,12 +48,15 @@ func newItem(k catalog.Kind, raw json.RawMessage, index int) (it item, problem s
 
 func section(k catalog.Kind) lock.Section { return lock.Section(k) }
 
-// checkList checks the items of one list on their own and among each other.
-func checkList(k catalog.Kind, items []item) findings {
+// checkList checks the items of one list on their own and among each other. It stops when ctx is done.
+func checkList(ctx context.Context, k catalog.Kind, items []item) findings {
 	var found findings
 	var names []string
 	seen := map[string]bool{}
 	for _, it := range items {
+		if ctx.Err() != nil {
+			return found
+		}
 		if it.key != "" && seen[it.key] {
 			found.add(ruleDuplicate, it.name, "%s lists it more than once", k.Method())
 		}

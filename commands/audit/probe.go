@@ -128,6 +128,10 @@ func (p *probe) subscribe(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, 2*maxAnswer)
 	defer cancel()
 	ack, err := p.s.Subscribe(ctx, f)
+	if !p.s.Info().Push {
+		p.r.add(ruleSubscribe, "", "declares subscribe or listChanged, but opens no stream for notifications (GET)")
+		return
+	}
 	for _, uri := range ack.MissingURIs {
 		p.r.add(ruleSubscribe, itemName(catalog.Resources, uri), "declares resources.subscribe, but does not acknowledge a subscription to it")
 	}

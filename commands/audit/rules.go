@@ -60,10 +60,10 @@ const bytesPerToken = 4
 func rules() []report.Rule {
 	return []report.Rule{
 		{ID: "A001", Name: ruleUnstable, Severity: lock.Warning,
-			Text: "Two sessions, one after the other, got different definitions of an item, or only one of them got the item.",
+			Text: "Sessions, one after the other, get different definitions of an item, or only some of them get the item.",
 			Help: "Make lists the same for all sessions of a client; a client that approved or cached an item otherwise asks again and again."},
 		{ID: "A002", Name: ruleOrder, Severity: lock.Note,
-			Text: "Two sessions got the same items in another order.",
+			Text: "Sessions get the same items in another order.",
 			Help: "Sort lists. If the order changes, caches of prompts at model providers do not work."},
 		{ID: "A003", Name: ruleDuplicate, Severity: lock.Error,
 			Text: "A list has two items with the same name or URI.",
@@ -159,8 +159,8 @@ func rules() []report.Rule {
 			Text: "The server requires credentials, but does not say how to get them (RFC 9728).",
 			Help: "Send WWW-Authenticate with status 401, and serve /.well-known/oauth-protected-resource."},
 		{ID: "A034", Name: ruleOrigin, Severity: lock.Error,
-			Text: "A server on this machine accepts requests that come from pages of other sites.",
-			Help: "Answer with 403 if the Origin header is present and not allowed; otherwise any web page can use the server (DNS rebinding)."},
+			Text: "A server on this machine accepts requests of pages of other sites, whose host is in Origin and Host (DNS rebinding).",
+			Help: "Answer with 403 if the Origin header is present and not allowed; otherwise any web page can use the server."},
 		{ID: "A035", Name: ruleVersion, Severity: lock.Note,
 			Text: "The server supports only one era of the protocol, or an old version.",
 			Help: "Update the SDK. Version 2026-07-28 is the newest, and most clients use 2025-11-25."},

@@ -19,6 +19,10 @@ import (
 // schemaURL is the address under which a schema is compiled. Nothing is loaded from it.
 const schemaURL = "schema:///"
 
+// maxSchemaValues limits the values in a schema that is compiled, because the library takes quadratic
+// time. Larger schemas are only checked for their type; they are large items anyway.
+const maxSchemaValues = 5_000
+
 // checkSchema returns why a schema is not a valid JSON Schema of an object, or "" if it is. The dialect
 // is the one that the schema names, or 2020-12. The schema must not be nested too deeply.
 func checkSchema(raw json.RawMessage) (problem string) {
@@ -32,6 +36,8 @@ func checkSchema(raw json.RawMessage) (problem string) {
 		return "is not an object"
 	case root["type"] != "object":
 		return `does not have "type": "object"`
+	case bytes.Count(raw, []byte{','}) > maxSchemaValues:
+		return ""
 	}
 	c := jsonschema.NewCompiler()
 	c.UseLoader(offline{})

@@ -54,7 +54,8 @@ func (a auditor) run(ctx context.Context, srv config.Server) *result {
 	ctx, cancel := context.WithTimeoutCause(ctx, maxAudit, fmt.Errorf("the audit took longer than %s", maxAudit))
 	defer cancel()
 	opts := a.session
-	opts.OneShot = true
+	// Over HTTP, the first session opens the stream of notifications, which a one-shot session does not.
+	opts.OneShot = srv.Transport == config.TransportStdio
 	if opts.Logger != nil {
 		opts.Logger = opts.Logger.With("server", printable.Line(srv.ID, 128))
 	}
@@ -75,7 +76,7 @@ func (a auditor) run(ctx context.Context, srv config.Server) *result {
 			r.sizes[k] += size(it.raw)
 		}
 		r.findings = append(r.findings, l.findings...)
-		r.findings = append(r.findings, checkList(k, l.items)...)
+		r.findings = append(r.findings, checkList(ctx, k, l.items)...)
 	}
 	if n := r.sizes[catalog.Tools]; n > largeList {
 		r.add(ruleListSize, "", "%d tools have %d bytes, about %d tokens", r.counts[catalog.Tools], n, n/bytesPerToken)
@@ -94,17 +95,18 @@ func (a auditor) run(ctx context.Context, srv config.Server) *result {
 	_ = first.Close()
 	noise := first.FirstNoise()
 
-	opts.Era, opts.Grace = r.info.Era, maxExit
+	opts.OneShot, opts.Era, opts.Grace = true, r.info.Era, maxExit
 	if second, err := a.dial(ctx, srv, opts); err != nil {
-		r.add(ruleUnstable, "", "a second session failed: %v", err)
+		r.add(ruleUnstable, "", "a second session failed: %s", reason(err))
 	} else {
-		r.compare(lists, r.lists(ctx, second), second.Info())
+		again, info := r.lists(ctx, second), second.Info()
 		_ = second.Close()
 		if second.Lingered() {
 			r.add(ruleExit, "", "the process still ran %s after its stdin had ended", maxExit)
 		}
-		if noise == "" {
-			noise = second.FirstNoise()
+		noise = cmp.Or(noise, second.FirstNoise())
+		if len(compare(lists, again, r.info, info)) > 0 {
+			r.confirm(ctx, a, srv, opts, again, info)
 		}
 	}
 	if noise != "" {
@@ -213,16 +215,29 @@ func (l *list) fetch(ctx context.Context, s *session.Session, k catalog.Kind, li
 	}
 }
 
-// compare compares the lists of two sessions.
-func (r *result) compare(first, second map[catalog.Kind]*list, info session.Info) {
-	if r.info.Instructions != info.Instructions {
-		r.add(ruleUnstable, "instructions", "differ in a second session")
+// confirm compares the lists of a second session with those of a third. If they are the same, the server
+// has changed between the first two, which is no defect.
+func (r *result) confirm(ctx context.Context, a auditor, srv config.Server, opts session.Options, lists map[catalog.Kind]*list, info session.Info) {
+	opts.Grace = 0
+	third, err := a.dial(ctx, srv, opts)
+	if err != nil {
+		r.add(ruleUnstable, "", "a third session failed: %s", reason(err))
+		return
+	}
+	r.findings = append(r.findings, compare(lists, r.lists(ctx, third), info, third.Info())...)
+	_ = third.Close()
+}
+
+// compare compares what two sessions got.
+func compare(first, second map[catalog.Kind]*list, was, is session.Info) (r findings) {
+	if was.Instructions != is.Instructions {
+		r.add(ruleUnstable, "instructions", "differ from session to session")
 	}
 	for _, k := range catalog.Kinds() {
 		a, b := first[k], second[k]
 		if a.err != nil || b.err != nil {
-			if a.err == nil {
-				r.add(ruleUnstable, "", "%s failed only in a second session: %s", k.Method(), reason(b.err))
+			if a.err == nil || b.err == nil {
+				r.add(ruleUnstable, "", "%s fails only in some sessions: %s", k.Method(), reason(cmp.Or(a.err, b.err)))
 			}
 			continue
 		}
@@ -232,9 +247,9 @@ func (r *result) compare(first, second map[catalog.Kind]*list, info session.Info
 			hash, still := after[it.key]
 			switch {
 			case !still:
-				r.add(ruleUnstable, it.name, "is missing in a second session")
+				r.add(ruleUnstable, it.name, "is only in some sessions")
 			case hash != it.hash && before[it.key] == it.hash: // not a duplicate, which is reported
-				r.add(ruleUnstable, it.name, "has another definition in a second session")
+				r.add(ruleUnstable, it.name, "has another definition from session to session")
 			default:
 				continue
 			}
@@ -242,14 +257,15 @@ func (r *result) compare(first, second map[catalog.Kind]*list, info session.Info
 		}
 		for _, it := range b.items {
 			if _, known := before[it.key]; !known {
-				r.add(ruleUnstable, it.name, "is only in a second session")
+				r.add(ruleUnstable, it.name, "is only in some sessions")
 				same = false
 			}
 		}
 		if same && !slices.EqualFunc(a.items, b.items, func(x, y item) bool { return x.key == y.key }) {
-			r.add(ruleOrder, "", "%s has another order in a second session", k.Method())
+			r.add(ruleOrder, "", "%s has another order from session to session", k.Method())
 		}
 	}
+	return r
 }
 
 // hashes returns the hashes of items by key. The first of several items with a key counts.
