@@ -24,6 +24,7 @@ func TestFlagsAreTheSameEverywhere(t *testing.T) {
 		"insecure":     "of inject: also an endpoint",
 		"output":       "of commands that print findings: formats for CI",
 		"nats":         "of gateway: for its own events",
+		"output":       "of commands that print findings: formats for CI",
 		"timeout":      "the default differs",
 		"token-file":   "of a serve-sse that is read, or of clients of a command that listens",
 		"verbose":      "of commands that print no events: whether the daemon is used, or where versions come from",

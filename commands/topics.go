@@ -13,6 +13,7 @@ import (
 	"github.com/mcptrack/mcptrack/commands/gateway"
 	"github.com/mcptrack/mcptrack/commands/inject"
 	"github.com/mcptrack/mcptrack/commands/internal/cli"
+	"github.com/mcptrack/mcptrack/commands/lock"
 	"github.com/mcptrack/mcptrack/commands/login"
 	"github.com/mcptrack/mcptrack/commands/serve"
 	"github.com/mcptrack/mcptrack/commands/vault"
@@ -65,7 +66,7 @@ func newTopics() []*cobra.Command {
 
 // page returns a page of the manual, either from topics or from the folder of a feature.
 func page(name string) string {
-	for _, pages := range []embed.FS{audit.Manual, daemon.Manual, gateway.Manual, inject.Manual, login.Manual, serve.Manual, vault.Manual} {
+	for _, pages := range []embed.FS{audit.Manual, daemon.Manual, gateway.Manual, inject.Manual, lock.Manual, login.Manual, serve.Manual, vault.Manual} {
 		if text, err := pages.ReadFile(name + ".md"); err == nil {
 			return withTables(string(text))
 		}
@@ -79,7 +80,7 @@ func page(name string) string {
 
 // withTables returns a page with the tables that are made from the program.
 func withTables(page string) string {
-	return strings.NewReplacer("EVENT_TABLE\n", eventTable(), "KEY_TABLE\n", keyTable(), "HOST_TABLE\n", hostTable(), "RULE_TABLE\n", audit.RuleTable()).Replace(page)
+	return strings.NewReplacer("EVENT_TABLE\n", eventTable(), "KEY_TABLE\n", keyTable(), "HOST_TABLE\n", hostTable(), "RULE_TABLE\n", audit.RuleTable(), "CLASS_TABLE\n", lock.ClassTable()).Replace(page)
 }
 
 // setHelp makes the help command wrap flag descriptions, and render manual pages for the output.

@@ -52,6 +52,15 @@ func mistakes() []mistake {
 		{"audit --demo -o sari", cli.ExitUsage, "unknown --output \"sari\"; choose table, wide, json, yaml, name, sarif, junit, markdown or template=GO_TEMPLATE"},
 		{"audit --demo --fail-on warnings", cli.ExitUsage, "--fail-on: there is no rule \"warnings\"\nhint: did you mean warning?"},
 		{"audit --demo --skip L002", cli.ExitUsage, "--skip: there is no rule \"L002\"\nhint: did you mean A002?"},
+		// The lock
+		{"verify --config @DIR/c.json", cli.ExitConfig, "there is no lock @DIR/mcptrack.lock\nhint: mcptrack lock writes what the servers offer now into it"},
+		{"verify --config @DIR/c.json --lock @DIR/syntax.json", cli.ExitConfig, "@DIR/syntax.json: line 1, column 38: invalid character ',' at start of value at /mcpServers/a; it was edited by hand or merged incorrectly; restore it from version control, or delete it and run: mcptrack lock"},
+		{"verify --fail-on words --config @DIR/c.json", cli.ExitUsage, "unknown class \"words\" in --fail-on\nhint: choose from removed, wording, title, optional, added, loosened, narrowed, annotation, suspicious, instructions, launch, output, capability, content, other, promise"},
+		{"verify --against @DIR/none.lock --all-variants --config @DIR/c.json", cli.ExitUsage, "--against compares two locks and lists no servers\nhint: remove --all-variants"},
+		{"lock --class wording --config @DIR/c.json", cli.ExitUsage, "--class selects changes to take over, so it needs --update\nhint: add --update"},
+		{"lock --update --import @DIR/none.lock --config @DIR/c.json", cli.ExitUsage, "--update and --import cannot be used together\nhint: run mcptrack lock --import first, and then mcptrack lock --update"},
+		{"lock --import @DIR/none.lock --config @DIR/c.json", cli.ExitFailed, "--import: @DIR/none.lock: no such file or directory"},
+		{"lock --import @DIR/package.json --config @DIR/c.json", cli.ExitConfig, "--import: @DIR/package.json: it is neither a mcp-pin.lock nor a warden.lock: both lockfileVersion and schema_version are missing"},
 		// The config
 		{"list --config @DIR/none.json", cli.ExitConfig, "@DIR/none.json:1:1: error: config file not found\nhint: check the file name; run mcptrack init FILE to create a config, or mcptrack watch FILE to wait for one"},
 		{"list --config @DIR", cli.ExitConfig, "@DIR:1:1: error: is a directory, not a config file\nhint: mcptrack validate-config @DIR shows all problems"},

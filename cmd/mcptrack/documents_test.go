@@ -246,6 +246,14 @@ func TestDocuments(t *testing.T) {
 		return ""
 	})
 
+	// The lock, and what differs from it.
+	d.follow("servers of lock", d.member(d.prints(4, "lock", "--config", all), "servers"), 5, aboutServer())
+	pinned := filepath.Join(d.dir, "pinned.json")
+	save(t, pinned, config(`"demo": `+demoEntry(t, t.Name(), `, "pinContent": ["vault://note/guide.md"]`)))
+	d.follow("changes of verify", d.member(d.prints(7, "verify", "--config", pinned), "items"), 1, func(m map[string]any) string {
+		return ofServer(map[string]any{"serverId": m["serverId"], "name": m["item"]})
+	})
+
 	// Logins, whose state is not the state of the server, and approvals.
 	d.follow("auth", d.prints(0, "auth", "--config", all), 1, aboutServer("none"))
 	d.follow("logout", d.prints(0, "logout", "locked", "--config", all), 1, server)

@@ -48,7 +48,7 @@ func (e *FileError) Error() string {
 // The advice for the defects of a lock file.
 const (
 	adviseRestore = "restore it from version control, or delete it and run: mcptrack lock"
-	adviseEdited  = "it was edited by hand or merged incorrectly; restore it from version control, or run: mcptrack lock --update"
+	adviseEdited  = "it was edited by hand or merged incorrectly; " + adviseRestore
 	adviseUpgrade = "a newer version of mcptrack may have written it; upgrade mcptrack"
 )
 

@@ -191,6 +191,9 @@ func undetermined(definition []byte) (numbers []string) {
 // determined reports whether the float64 of a number determines its decimal digits. A float64 keeps
 // any 15 digits, unless it is smaller than the normal ones.
 func determined(number string) bool {
+	if len(number) <= 15 && !strings.ContainsAny(number, "eE") {
+		return true // nearly all numbers, and the rest is slower
+	}
 	mantissa, _, _ := strings.Cut(strings.ToLower(number), "e")
 	digits := strings.Trim(strings.NewReplacer("-", "", ".", "").Replace(mantissa), "0")
 	f, err := strconv.ParseFloat(number, 64)

@@ -25,6 +25,9 @@ type ProbeOptions struct {
 	// Tracked makes each report contain the Info that a tracking session would have. Its era
 	// differs from that of the probe if the server pushes notifications only in the other era.
 	Tracked bool
+	// Then is called with the open session after the lists were received without an error. Its error
+	// becomes that of the report. May be nil.
+	Then func(ctx context.Context, s *Session, r Report) error
 	// Progress is called after each server has been probed, never concurrently. May be nil.
 	Progress func(Report)
 }
@@ -146,6 +149,9 @@ func probe(ctx context.Context, srv config.Server, opts ProbeOptions) Report {
 		})
 	}
 	lists.Wait()
+	if opts.Then != nil && r.Err == nil {
+		r.Err = opts.Then(ctx, s, r)
+	}
 	return r
 }
 

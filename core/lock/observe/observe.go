@@ -2,7 +2,7 @@
 //
 // Servers are asked concurrently, and each over one connection at a time, because a program may
 // not tolerate a second copy of itself. Items are hashed as soon as their server has answered, while
-// others are still asked. The bounds on what a server may send are those of [session.Limits]. The results
+// others are still asked. The contents of at most 1,000 resources of a server are read. The other bounds on what a server may send are those of [session.Limits]. The results
 // belong to the caller.
 package observe
 
@@ -23,14 +23,16 @@ import (
 
 // Options configures [Servers].
 type Options struct {
-	// Probe is passed to [session.Probe]. Its Kinds and Progress are not used.
+	// Probe is passed to [session.Probe]. Its Kinds, Then and Progress are not used.
 	Probe session.ProbeOptions
 	// AllVariants lists each server once for each variant that it supports: as a legacy and as a
 	// modern client, both without capabilities and with sampling, elicitation and roots. Otherwise each
 	// server is listed once, as a client without capabilities, in the era that a session would use.
 	AllVariants bool
-	Hashing     lock.Hashing
-	Machine     launch.Machine
+	// Hashing is called when a server has answered, concurrently; it may block, so that a lock can be
+	// read in the meantime. If nil, nothing is excluded from hashes.
+	Hashing func() lock.Hashing
+	Machine launch.Machine
 	// Progress is called after each server has been asked about all variants, never concurrently. May
 	// be nil.
 	Progress func()
@@ -50,7 +52,9 @@ type Result struct {
 // Servers returns one result for each server, in the order of their ids. It has disconnected from all
 // servers when it returns.
 func Servers(ctx context.Context, servers []config.Server, opts Options) []Result {
-	servers = slices.Clone(servers)
+	if opts.Hashing == nil {
+		opts.Hashing = func() lock.Hashing { return lock.Hashing{} }
+	}
 	results := make([]Result, len(servers))
 	var asked sync.WaitGroup
 	var progress sync.Mutex // serializes opts.Progress
@@ -110,6 +114,13 @@ func observe(ctx context.Context, srv config.Server, opts Options) Result {
 		if v.capabilities != "" {
 			probe.Session.Client = &session.ClientSide{Capabilities: json.RawMessage(v.capabilities), Request: answer}
 		}
+		var pinned []lock.Item
+		if len(srv.PinContent) > 0 {
+			probe.Then = func(ctx context.Context, s *session.Session, r session.Report) (err error) {
+				pinned, err = contents(ctx, s, r.Lists[catalog.Resources], srv.PinContent, opts.Hashing())
+				return err
+			}
+		}
 		r := session.Probe(ctx, []config.Server{asked}, probe)[0]
 		if opts.AllVariants && errors.Is(r.Err, session.ErrEra) {
 			otherEra = r.Err
@@ -118,7 +129,11 @@ func observe(ctx context.Context, srv config.Server, opts Options) Result {
 		if r.Err != nil {
 			return Result{Server: srv, Err: r.Err}
 		}
-		result.Observations = append(result.Observations, observation(r, v, opts.Hashing))
+		o := observation(r, v, opts.Hashing())
+		if len(srv.PinContent) > 0 {
+			o.Items[lock.SectionContents] = pinned
+		}
+		result.Observations = append(result.Observations, o)
 	}
 	if len(result.Observations) == 0 {
 		return Result{Server: srv, Err: otherEra}
@@ -129,7 +144,7 @@ func observe(ctx context.Context, srv config.Server, opts Options) Result {
 		return Result{Server: srv, Err: err}
 	}
 	for _, o := range result.Observations {
-		o.Items[lock.SectionLaunch] = []lock.Item{opts.Hashing.Item(lock.SectionLaunch, definition)}
+		o.Items[lock.SectionLaunch] = []lock.Item{opts.Hashing().Item(lock.SectionLaunch, definition)}
 	}
 	result.Unknown = unknown
 	return result

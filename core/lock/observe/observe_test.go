@@ -135,3 +135,40 @@ func TestServersThatFail(t *testing.T) {
 		}
 	}
 }
+
+// The contents of the resources that the config pins belong to what is offered.
+func TestServersContents(t *testing.T) {
+	t.Parallel()
+	var n sessiontest.Net
+	defer n.Wait()
+	docs := n.Serve("docs", session.EraModern)
+	docs.SetQuietly("file:///a/one.md", "one")
+	docs.SetQuietly("file:///b/two.md", "two")
+	docs.SetResource("file:///a/three.png", sessiontest.Resource{MimeType: "image/png", Blob: []byte{1, 2}})
+	docs.SetQuietly("file:///a/gone.md", "")
+	docs.Fail(sessiontest.Fault{Method: "resources/read", URI: "file:///a/gone.md", Code: -32002, Message: "Resource not found"})
+	docs.Fail(sessiontest.Fault{Method: "resources/read", URI: "file:///b/two.md", Code: -32603, Message: "out of cheese"})
+	read := func(globs ...string) observe.Result {
+		entry := sessiontest.Entry("docs", func(s *config.Server) { s.PinContent = globs })
+		return observe.Servers(t.Context(), []config.Server{entry}, observe.Options{Probe: session.ProbeOptions{Dial: n.Dial}})[0]
+	}
+	r := read("file:///a/**")
+	if r.Err != nil {
+		t.Fatal(r.Err)
+	}
+	var got []string
+	for _, it := range r.Observations[0].Items[lock.SectionContents] {
+		got = append(got, it.Key+" "+string(it.Definition))
+	}
+	want := []string{
+		`file:///a/one.md {"uri":"file:///a/one.md","mimeType":"text/plain","size":3,"sha256":"7692c3ad3540bb803c020b3aee66cd8887123234ea0c6e7143c0add73ff431ed","text":"one"}`,
+		`file:///a/three.png {"uri":"file:///a/three.png","mimeType":"image/png","size":2,"sha256":"a12871fee210fb8619291eaea194581cbd2531e4b23759d225f6806923f63222"}`,
+	}
+	slices.Sort(got)
+	if !slices.Equal(got, want) {
+		t.Errorf("contents\n%s", strings.Join(got, "\n"))
+	}
+	if r := read("file:///b/*"); r.Err == nil || !strings.Contains(r.Err.Error(), "file:///b/two.md: ") || r.Observations != nil {
+		t.Errorf("%v, %d observations", r.Err, len(r.Observations))
+	}
+}

@@ -1,0 +1,287 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mcptrack/mcptrack/commands/internal/cli"
+	"github.com/mcptrack/mcptrack/core/lock"
+	"github.com/mcptrack/mcptrack/core/lock/foreign"
+	"github.com/mcptrack/mcptrack/core/lock/observe"
+	"github.com/mcptrack/mcptrack/core/printable"
+)
+
+type lockOptions struct {
+	workFlags
+	servers  []string
+	update   bool
+	classes  []string // names of --class, then ids
+	imported string   // file of --import
+}
+
+// Command returns the command lock.
+func Command(env *cli.Env, g *cli.Globals) *cobra.Command {
+	var opts lockOptions
+	cmd := &cobra.Command{
+		Use:         "lock [SERVER...]",
+		Short:       "Write what servers offer into mcptrack.lock",
+		Annotations: cli.ManualPage("lock"),
+		Example: `  mcptrack lock
+  mcptrack lock docs --all-variants
+  mcptrack lock --update --class wording,title
+  mcptrack lock docs --import warden.lock`,
+		ValidArgsFunction: completeServers(env, g),
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			if err := opts.Parse(); err != nil {
+				return err
+			}
+			opts.servers = args
+			switch {
+			case len(opts.classes) > 0 && !opts.update:
+				return cli.UsageHint("add --update", "--class selects changes to take over, so it needs --update")
+			case opts.update && opts.imported != "":
+				return cli.UsageHint("run mcptrack lock --import first, and then mcptrack lock --update", "--update and --import cannot be used together")
+			}
+			if opts.classes, err = classIDs("class", opts.classes); err != nil {
+				return err
+			}
+			ctx, cancel := opts.Bound(cmd.Context())
+			defer cancel()
+			cmd.SetContext(ctx)
+			return runLock(ctx, env, g, opts)
+		},
+	}
+	opts.add(cmd)
+	f := cmd.Flags()
+	f.BoolVar(&opts.update, "update", false, "take over what has changed since it was approved, except rejected changes")
+	addClasses(cmd, &opts.classes, "class", "only changes whose classes are all in this list of `CLASS,...`")
+	f.StringVar(&opts.imported, "import", "", "begin with what `FILE` approves, a mcp-pin.lock or warden.lock")
+	_ = cmd.MarkFlagFilename("import", "lock")
+	return cmd
+}
+
+// outcome is what lock did for one server, as JSON.
+type outcome struct {
+	ID     string   `json:"id"`
+	Result string   `json:"result"` // added, same, updated, changed, failed or removed
+	Items  int      `json:"items"`  // in the lock now
+	Taken  []change `json:"taken"`  // changes that were taken over
+	Left   []change `json:"left"`   // changes that were not
+	// Unchecked has, for each item that was approved by an imported lock, the members that it does not
+	// cover.
+	Unchecked map[string][]string `json:"unchecked,omitempty"`
+	Error     string              `json:"error,omitempty"`
+}
+
+func runLock(ctx context.Context, env *cli.Env, g *cli.Globals, opts lockOptions) error {
+	w, err := opts.open(ctx, env, g, opts.servers)
+	if err != nil {
+		return err
+	}
+	from, err := opts.readImport()
+	if err != nil {
+		return err
+	}
+	results, was, err := w.observe(ctx, func() (*lock.Lock, error) {
+		l, err := lock.Read(w.path)
+		if errors.Is(err, fs.ErrNotExist) {
+			return lock.New(), nil
+		}
+		return l, invalid(err)
+	})
+	if err != nil {
+		return err
+	}
+	var outcomes []outcome
+	err = lock.Update(ctx, w.path, func(l *lock.Lock) error {
+		if !slices.Equal(l.Hashing.Exclude, was.Hashing.Exclude) {
+			return fmt.Errorf("%s was changed meanwhile; try again", printable.Line(w.path, 200))
+		}
+		outcomes = nil
+		for _, r := range results {
+			outcomes = append(outcomes, opts.take(l, r, from))
+		}
+		if opts.update && len(opts.servers) == 0 && len(opts.classes) == 0 {
+			outcomes = append(outcomes, w.removeUnknown(l)...)
+		}
+		return nil
+	})
+	if err != nil {
+		return invalid(err)
+	}
+	if err := writeOutcomes(w, outcomes); err != nil {
+		return err
+	}
+	var left []change
+	for _, o := range outcomes {
+		left = append(left, o.Left...)
+	}
+	return finish(left, "mcptrack verify shows them; mcptrack lock --update takes them over", failed(results), len(results))
+}
+
+// approvals is what another program's lock approves.
+type approvals struct {
+	pins   *lock.Lock
+	warden *foreign.Warden
+}
+
+// readImport reads the file of --import.
+func (o lockOptions) readImport() (a approvals, err error) {
+	if o.imported == "" {
+		return a, nil
+	}
+	f, err := os.Open(o.imported)
+	if err != nil {
+		return a, fmt.Errorf("--import: %w", err)
+	}
+	defer func() { _ = f.Close() }()
+	data, err := io.ReadAll(io.LimitReader(f, foreign.MaxFile+1))
+	if err == nil {
+		a.pins, a.warden, err = foreign.Parse(data)
+	}
+	switch {
+	case err != nil:
+		return a, &cli.Failure{Exit: cli.ExitConfig, Code: "lock_invalid", Err: fmt.Errorf("--import: %s: %w", printable.Line(o.imported, 200), printable.Unnamed(err))}
+	case a.warden != nil && len(o.servers) != 1:
+		return a, cli.UsageHint("mcptrack lock SERVER --import "+printable.Shell(o.imported), "a warden.lock approves one server; name this server")
+	}
+	return a, nil
+}
+
+// take brings one server of the lock up to date.
+func (o lockOptions) take(l *lock.Lock, r observe.Result, from approvals) outcome {
+	id := r.Server.ID
+	out := outcome{ID: id, Result: "same", Taken: []change{}, Left: []change{}}
+	s := l.Servers[id]
+	if r.Err != nil {
+		out.Result, out.Error = "failed", r.Err.Error()
+		if s != nil {
+			out.Items = items(s)
+		}
+		return out
+	}
+	var left, taken []lock.Drift
+	if s == nil {
+		out.Result = "added"
+		s, left, out.Unchecked = from.begin(id, r)
+		l.Servers[id] = s
+	} else if left = lock.Compare(s, r.Observations...); o.update {
+		chosen, rejected := split(left, func(d lock.Drift) bool { return !d.Rejected })
+		refused := s.Take(chosen, o.classes...)
+		left, taken = append(rejected, refused...), without(chosen, refused)
+		if len(left) == 0 && (o.all || len(s.Variants) <= 1) {
+			replace(s, r.Observations)
+		}
+		if len(taken) > 0 {
+			out.Result = "updated"
+		}
+	}
+	s.Policy = r.Server.Lock.Weaker()
+	out.Items, out.Taken, out.Left = items(s), changesOf(id, taken), changesOf(id, left)
+	if len(out.Left) > 0 && out.Result == "same" {
+		out.Result = "changed"
+	}
+	return out
+}
+
+// begin returns the lock of a server that was not locked before, and the changes since another
+// program's lock approved it.
+func (a approvals) begin(id string, r observe.Result) (s *lock.Server, left []lock.Drift, unchecked map[string][]string) {
+	switch {
+	case a.pins != nil && a.pins.Servers[id] != nil:
+		s = a.pins.Servers[id]
+	case a.warden != nil:
+		s = &lock.Server{Items: map[lock.Section][]lock.Item{}}
+	default:
+		s, _ = lock.Merge(r.Observations...)
+		return s, lock.Compare(s, r.Observations...), nil
+	}
+	s.Variants = nil
+	for _, o := range r.Observations {
+		s.Variants = append(s.Variants, o.Variant)
+	}
+	slices.Sort(s.Variants)
+	unchecked = map[string][]string{}
+	take, left := split(lock.Compare(s, r.Observations...), func(d lock.Drift) bool {
+		if a.warden == nil {
+			return s.Items[d.Section] == nil // the format does not have it
+		}
+		switch d.Section {
+		case lock.SectionTools, lock.SectionPrompts, lock.SectionResources:
+			ok, rest := a.warden.Approves(d.Section, d.New)
+			if len(rest) > 0 {
+				unchecked[d.Name()] = rest
+			}
+			return ok
+		}
+		return true
+	})
+	return s, append(left, s.Take(take)...), unchecked
+}
+
+// replace makes the lock of a server that has no changes cover exactly what was observed.
+func replace(s *lock.Server, observations []lock.Observation) {
+	now, _ := lock.Merge(observations...)
+	s.Variants = now.Variants
+	maps.Copy(s.Items, now.Items)
+}
+
+// without returns the elements of all that are not in some, which has elements of all in their order.
+func without(all, some []lock.Drift) (rest []lock.Drift) {
+	for _, d := range all {
+		if len(some) > 0 && d.Section == some[0].Section && d.Key == some[0].Key && d.Old.Hash == some[0].Old.Hash && d.New.Hash == some[0].New.Hash && d.New.Problem == some[0].New.Problem {
+			some = some[1:]
+			continue
+		}
+		rest = append(rest, d)
+	}
+	return rest
+}
+
+// removeUnknown removes the servers that the config does not have.
+func (w *work) removeUnknown(l *lock.Lock) (removed []outcome) {
+	for id := range l.Servers {
+		if _, known := w.cfg.Server(id); !known {
+			delete(l.Servers, id)
+			removed = append(removed, outcome{ID: id, Result: "removed", Taken: []change{}, Left: []change{}})
+		}
+	}
+	slices.SortFunc(removed, func(a, b outcome) int { return strings.Compare(a.ID, b.ID) })
+	return removed
+}
+
+func writeOutcomes(w *work, outcomes []outcome) error {
+	doc := struct {
+		File    string    `json:"file"`
+		Servers []outcome `json:"servers"`
+	}{w.path, append([]outcome{}, outcomes...)}
+	var ids []string
+	var table [][]string
+	for _, o := range outcomes {
+		ids = append(ids, o.ID)
+		var parts []string
+		if len(o.Taken) > 0 {
+			parts = append(parts, "taken over: "+counted(o.Taken))
+		}
+		if len(o.Left) > 0 {
+			parts = append(parts, "left: "+counted(o.Left))
+		}
+		if n := len(o.Unchecked); n > 0 {
+			parts = append(parts, cli.Plural(n, "item")+" with members that the imported lock does not cover")
+		}
+		table = append(table, []string{o.ID, o.Result, strconv.Itoa(o.Items), strings.Join(parts, "; "), o.Error})
+	}
+	return w.g.Write(w.env.Out, ids, doc, func() error {
+		return w.g.Tables(w.env).Rows(w.env.Out, []string{"Server", "Lock", "Items", "Changes", "Error"}, table)
+	})
+}

@@ -1,0 +1,221 @@
+// Package lock implements the commands that keep what servers offer as it was approved: lock (lock.go)
+// and verify (verify.go). work.go asks the servers and opens the lock for both, and changes.go says what
+// has changed in all output formats. The lock itself is in core/lock.
+package lock
+
+import (
+	"cmp"
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mcptrack/mcptrack/commands/internal/cli"
+	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/lock"
+	"github.com/mcptrack/mcptrack/core/lock/guard"
+	"github.com/mcptrack/mcptrack/core/lock/launch"
+	"github.com/mcptrack/mcptrack/core/lock/observe"
+	"github.com/mcptrack/mcptrack/core/printable"
+	"github.com/mcptrack/mcptrack/core/session"
+)
+
+// Manual contains the help page of this package, as Markdown.
+//
+//go:embed lock.md
+var Manual embed.FS
+
+// ClassTable returns a Markdown table with a row for every class of changes.
+func ClassTable() string {
+	var b strings.Builder
+	b.WriteString("| class | severity | meaning |\n|---|---|---|\n")
+	for _, c := range lock.Classes() {
+		fmt.Fprintf(&b, "| %s `%s` | %s | %s |\n", c.ID, c.Name, c.Severity, c.Text)
+	}
+	return b.String()
+}
+
+// workFlags contains the flags of commands that compare servers with the lock.
+type workFlags struct {
+	cli.ConnectFlags
+	file string
+	all  bool
+}
+
+func (f *workFlags) add(cmd *cobra.Command) {
+	f.Add(cmd)
+	cmd.Flags().StringVar(&f.file, "lock", "", "lock `FILE` (default: mcptrack.lock beside the config)")
+	cmd.Flags().BoolVar(&f.all, "all-variants", false, "list servers as a legacy and as a modern client, both without capabilities and with sampling, elicitation and roots")
+	_ = cmd.MarkFlagFilename("lock", "lock")
+}
+
+// work is one run of a command.
+type work struct {
+	workFlags
+	env     *cli.Env
+	g       *cli.Globals
+	cfg     *config.Config
+	path    string          // of the lock
+	servers []config.Server // that the user selected
+}
+
+// open loads the config and selects servers in it; see [cli.SelectServers].
+func (f workFlags) open(ctx context.Context, env *cli.Env, g *cli.Globals, ids []string) (*work, error) {
+	cfg, err := g.Load(ctx, env, g.Logger(env))
+	if err != nil {
+		return nil, err
+	}
+	servers, err := cli.SelectServers(cfg, ids)
+	return &work{f, env, g, cfg, f.path(cfg), servers}, err
+}
+
+// path returns the path of the lock.
+func (f workFlags) path(cfg *config.Config) string {
+	return cmp.Or(f.file, filepath.Join(filepath.Dir(cfg.Path), guard.FileName))
+}
+
+// largeLock is the size in bytes from which a lock is read while servers are asked.
+const largeLock = 1 << 20
+
+// observe asks the selected servers what they offer. Meanwhile it reads the lock, which takes as long if
+// it is large. An error in a small one costs no connection.
+func (w *work) observe(ctx context.Context, read func() (*lock.Lock, error)) ([]observe.Result, *lock.Lock, error) {
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	read = sync.OnceValues(read)
+	if info, err := os.Stat(w.path); err != nil || info.Size() < largeLock {
+		if _, err := read(); err != nil {
+			return nil, nil, err
+		}
+	}
+	go func() {
+		if _, err := read(); err != nil {
+			end(err)
+		}
+	}()
+	beside, answered, stop := cli.Asking(w.env, w.g, len(w.servers))
+	defer stop()
+	results := observe.Servers(ctx, w.servers, observe.Options{
+		Probe:       session.ProbeOptions{Dial: w.env.Dial, Session: w.SessionOptions(beside, w.g)},
+		AllVariants: w.all, Progress: answered,
+		Machine: launch.Machine{Home: w.env.Getenv("HOME"), Getenv: w.env.Getenv},
+		Hashing: func() lock.Hashing {
+			l, err := read()
+			if err != nil {
+				return lock.Hashing{}
+			}
+			return l.Hashing
+		}})
+	l, err := read()
+	if err == nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	log := w.g.Logger(w.env)
+	for _, r := range results {
+		for _, problem := range r.Unknown {
+			log.Info(problem, "server", r.Server.ID)
+		}
+	}
+	return results, l, nil
+}
+
+// read returns a lock that must exist.
+func read(path string) (*lock.Lock, error) {
+	l, err := lock.Read(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, &cli.Failure{Exit: cli.ExitConfig, Code: "lock_missing", Hint: "mcptrack lock writes what the servers offer now into it",
+			Err: fmt.Errorf("there is no lock %s", printable.Line(path, 200))}
+	}
+	return l, invalid(err)
+}
+
+// invalid returns the failure for a lock that cannot be used.
+func invalid(err error) error {
+	if _, damaged := errors.AsType[*lock.FileError](err); damaged {
+		return &cli.Failure{Exit: cli.ExitConfig, Code: "lock_invalid", Err: err}
+	}
+	return err
+}
+
+// classIDs returns the ids of classes that a flag names.
+func classIDs(flag string, names []string) ([]string, error) {
+	var ids []string
+	for _, name := range cli.SplitList(names) {
+		c, ok := lock.FindClass(name)
+		if !ok {
+			known := classNames()
+			return nil, cli.UsageHint(cli.DidYouMean(name, known, "choose from "+cli.Join(known, len(known))), "unknown class %q in --%s", printable.Line(name, 40), flag)
+		}
+		ids = append(ids, c.ID)
+	}
+	return ids, nil
+}
+
+func classNames() (names []string) {
+	for _, c := range lock.Classes() {
+		names = append(names, c.Name)
+	}
+	return names
+}
+
+// addClasses adds a flag whose value is a list of classes.
+func addClasses(cmd *cobra.Command, value *[]string, flag, usage string) {
+	cmd.Flags().StringSliceVar(value, flag, nil, usage)
+	_ = cmd.RegisterFlagCompletionFunc(flag, func(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+		before := typed[:strings.LastIndexByte(typed, ',')+1]
+		var out []string
+		for _, name := range classNames() {
+			out = append(out, before+name)
+		}
+		return out, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+	})
+}
+
+// completeServers completes the arguments of a command that takes servers.
+func completeServers(env *cli.Env, g *cli.Globals) cobra.CompletionFunc {
+	return func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		return cli.Choices(cli.ServerNames(cli.ConfigForCompletion(env, g)), args)
+	}
+}
+
+// items returns how many items a server has in the lock.
+func items(s *lock.Server) (n int) {
+	for _, list := range s.Items {
+		n += len(list)
+	}
+	return n
+}
+
+// failed returns "server: reason" for each server that could not be listed.
+func failed(results []observe.Result) (all []string) {
+	for _, r := range results {
+		if r.Err != nil {
+			all = append(all, fmt.Sprintf("%s: %v", r.Server.ID, r.Err))
+		}
+	}
+	return all
+}
+
+// split returns the elements for which match returns true, and the others.
+func split(drifts []lock.Drift, match func(lock.Drift) bool) (matching, others []lock.Drift) {
+	others = slices.Clone(drifts)
+	others = slices.DeleteFunc(others, func(d lock.Drift) bool {
+		if match(d) {
+			matching = append(matching, d)
+			return true
+		}
+		return false
+	})
+	return matching, others
+}
