@@ -78,7 +78,7 @@ joined() {
 # that complete, a Prometheus that scrapes.
 programs() {
 	local missing=() name
-	for name in git jq vim curl chromium fish zsh tmux prometheus; do command -v "$name" >/dev/null || missing+=("$name"); done
+	for name in git jq vim curl chromium fish zsh tmux prometheus shellcheck; do command -v "$name" >/dev/null || missing+=("$name"); done
 	[[ -e /usr/share/bash-completion/bash_completion ]] || missing+=(bash-completion)
 	((${#missing[@]} == 0)) && return
 	if ! command -v apt-get >/dev/null || [[ $(id -u) != 0 ]]; then
@@ -105,7 +105,7 @@ nothing() {
 format() {
 	local file
 	nothing 'not formatted, run gofmt -w:' "$(gofmt -l cmd commands core output scripts)"
-	for file in scripts/*.sh .ci/run; do bash -n "$file"; done
+	for file in scripts/*.sh .github/actions/*/*.sh .ci/run; do bash -n "$file"; done
 	# A lockfile that names where packages came from ties everybody to that place.
 	nothing 'package-lock.json has resolved addresses, see .npmrc beside it:' \
 		"$(grep -n '"resolved"' testdata/peers/package-lock.json scripts/bench/servers/package-lock.json || true)"
@@ -212,6 +212,7 @@ others() {
 		run plugin plugin
 		run vulnerabilities vulnerabilities
 	fi
+	run workflows bash scripts/workflows.sh
 	run generated generated
 	run mutants mutants
 }
