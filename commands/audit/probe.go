@@ -6,6 +6,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/mcp"
@@ -68,9 +69,14 @@ func (p *probe) do(ctx context.Context, method string, params map[string]any) (r
 	for name, value := range params {
 		raw[name], _ = json.Marshal(value) // the values are our own texts and maps
 	}
-	result, err = p.s.Do(ctx, session.Request{Method: method, Params: raw, Timeout: maxAnswer})
-	if a = answerOf(err); a != silence {
-		return result, a, err
+	for range 3 {
+		result, err = p.s.Do(ctx, session.Request{Method: method, Params: raw, Timeout: maxAnswer})
+		if a = answerOf(err); a != silence {
+			return result, a, err
+		}
+		if p.over(ctx) || p.prompt(ctx) {
+			break
+		}
 	}
 	if p.over(ctx) && ctx.Err() == nil {
 		p.r.add(ruleEnded, "", "after %s: %s", method, reason(p.s.Err()))
@@ -80,6 +86,15 @@ func (p *probe) do(ctx context.Context, method string, params map[string]any) (r
 		return nil, over, err
 	}
 	return nil, silence, err
+}
+
+// prompt reports whether the server answers ping as fast as ever, or not at all. Otherwise the machine or
+// the server is busy, and silence means nothing.
+func (p *probe) prompt(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, 6*maxAnswer)
+	defer cancel()
+	began := time.Now()
+	return p.s.Ping(ctx) != nil || time.Since(began) < maxAnswer/10
 }
 
 // An answer is how a server answered.
@@ -223,13 +238,13 @@ func (p *probe) unknown(ctx context.Context) {
 	rpc, _ := errors.AsType[*session.RPCError](err)
 	switch {
 	case a == success:
-		p.r.add(ruleUnknownMethod, "", "it was answered with a result")
+		p.r.add(ruleUnknownMethod, "", "%s was answered with a result", noMethod)
 	case a == silence:
-		p.r.add(ruleUnknownMethod, "", "it was not answered within %s", maxAnswer)
+		p.r.add(ruleUnknownMethod, "", "%s was not answered within %s", noMethod, maxAnswer)
 	case a == refusal && rpc == nil:
-		p.r.add(ruleUnknownMethod, "", "it was answered without a JSON-RPC error: %s", reason(err))
+		p.r.add(ruleUnknownMethod, "", "%s was answered without a JSON-RPC error: %s", noMethod, reason(err))
 	case a == refusal && rpc.Code != mcp.CodeMethodNotFound:
-		p.r.add(ruleUnknownMethod, "", "it was answered with error %d: %s", rpc.Code, rpc.Message)
+		p.r.add(ruleUnknownMethod, "", "%s was answered with error %d: %s", noMethod, rpc.Code, rpc.Message)
 	}
 	caps := p.info.Capabilities
 	for _, q := range []struct {

@@ -23,7 +23,7 @@ const (
 	// maxAnswer is how long a request that checks something waits for its answer.
 	maxAnswer = 5 * time.Second
 	// maxExit is how long a process may continue after its stdin has ended.
-	maxExit = 5 * time.Second
+	maxExit = 10 * time.Second
 )
 
 // A result is what the audit of one server found.
