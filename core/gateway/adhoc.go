@@ -255,7 +255,7 @@ func (a *adhocSet) attempted(t target, rejected bool, exists func() bool) (first
 func (g *Gateway) subscribable(uri string) bool {
 	v := g.view.Load()
 	t, ok := v.resource(uri)
-	if !ok || g.httpCatalog(t.server) != nil {
+	if !ok || g.httpCatalog(t.server) != nil || v.servers[t.server].verdict.Hides(catalog.Resources, t.key) {
 		return false
 	}
 	_, listed := v.byKey[catalog.Resources][v.export(t)]

@@ -89,13 +89,15 @@
 //     of prompts.
 //   - Items that could break clients are omitted and reported to Options.Refused; they
 //     affect neither the gateway nor other items.
-//   - With Options.Pins, a tool that differs from the version that its server first listed is
-//     omitted, even after a restart. If a server exceeds the limit on pins, its new tools are
-//     omitted; existing pins are never removed, and other servers are not affected.
+//   - With Options.Guard, an item that differs from what was approved keeps its approved definition in
+//     the lists, an item that was not approved is omitted, and requests for both are refused. A request
+//     is compared with the newest list that the tracker has received, which clients need not have seen
+//     yet. Variants for clients with certain capabilities are compared separately. Clients are notified
+//     when a change was approved, not when it was held. A server that changes an item without announcing it is found when
+//     its lists are next requested.
 //   - Ownership: Run owns every goroutine and stops when its context ends. Close closes the
 //     mcpserver.Server; the owner of the tracker runs it.
 //
-// Libraries: yosida95/uritemplate/v3 (RFC 6570) matches URIs against templates; gofrs/flock
-// prevents processes from adding pins concurrently; golang.org/x/time/rate limits how often
-// servers are probed.
+// Libraries: yosida95/uritemplate/v3 (RFC 6570) matches URIs against templates; golang.org/x/time/rate
+// limits how often servers are probed.
 package gateway

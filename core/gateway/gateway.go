@@ -17,6 +17,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/gateway/upstream"
+	"github.com/mcptrack/mcptrack/core/lock/guard"
 	"github.com/mcptrack/mcptrack/core/mcp"
 	"github.com/mcptrack/mcptrack/core/mcpserver"
 	"github.com/mcptrack/mcptrack/core/session"
@@ -59,9 +60,14 @@ type Options struct {
 	// exported name nor the server's own name for it. A URI is checked in every form in which a
 	// server may interpret it. Results of tools and prompts are not filtered.
 	Allow, Deny []string
-	// Pins, if not nil, hides every tool that has changed since it was first listed, so that a user
-	// cannot be made to approve one tool and call another. See [NewPins].
-	Pins *Pins
+	// Guard, if not nil, decides what may be served of each server, by its exported id, so that a user
+	// cannot be made to approve one tool and call another. Its owner runs it, and the gateway receives
+	// its changes.
+	Guard *guard.Guard
+	// Launch returns how a server is started or reached (see package launch), for Guard; nil if that
+	// cannot be determined. The server has its exported id. It is called from the goroutine of Run when
+	// a server has connected or its config entry has changed. If it is nil, launches are not compared.
+	Launch func(context.Context, config.Server) json.RawMessage
 	// Alias returns the id under which clients know a server, given its id in the config passed to
 	// Apply and in the tracker. It must always return the same id for the same server, and different
 	// ids for the servers of one config. If it is nil, the ids are the same.

@@ -32,6 +32,7 @@ type route struct {
 	modernShared bool           // use the session returned by clientSessions.sharedModern
 	flight       *flight        // what Callers know of a request that uses the shared session, although the server may ask in it
 	used         *clientSession // session of the last request; nil means the shared session
+	item         itemID         // what the request is about, for permitted; zero if that is no item of a server
 }
 
 // route returns a route for a client request. The caller must set its server.
@@ -157,6 +158,11 @@ func (rt *route) send(ctx context.Context, params map[string]json.RawMessage) (j
 			rt.flight = rt.g.opts.Callers.enter(ctx, rt.server, rt.r, rt.state().modern) // before the server wakes, because it may ask then
 		}
 		sleeps, err := rt.wake(ctx)
+		if err == nil {
+			if err = rt.permitted(ctx); err != nil {
+				sleeps()
+			}
+		}
 		if f := rt.flight; f != nil && (err != nil || !rt.g.opts.Callers.proceed(ctx, rt.server, f)) {
 			rt.g.opts.Callers.end(rt.server, f, true) // it was not sent
 			rt.flight = nil
@@ -167,6 +173,8 @@ func (rt *route) send(ctx context.Context, params map[string]json.RawMessage) (j
 			return nil, rt.g.wireError(rt.server, err)
 		}
 		defer sleeps()
+	} else if err := rt.permitted(ctx); err != nil {
+		return nil, rt.g.wireError(rt.server, err)
 	}
 	if rt.r.Method == mcp.MethodCallTool && (rt.r.Client == nil || rt.modern(ctx)) {
 		delete(params, "task") // only legacy servers accept this parameter
@@ -412,7 +420,11 @@ func (g *Gateway) callTool(ctx context.Context, r *mcpserver.Request) (json.RawM
 		return g.opts.Local.call(ctx, r, g.local.lists[catalog.Tools])
 	}
 	params := fields(r.Params)
+	rt.item = itemID{catalog.Tools, t}
 	if a := g.httpCatalog(t.server); a != nil {
+		if err := rt.permitted(ctx); err != nil {
+			return nil, g.wireError(t.server, err)
+		}
 		release, err := g.limits.acquire(ctx, t.server, r.Principal)
 		if err != nil {
 			return nil, err
@@ -436,6 +448,7 @@ func (g *Gateway) getPrompt(ctx context.Context, r *mcpserver.Request) (json.Raw
 		return nil, unknown("prompt", r.Name())
 	}
 	params := fields(r.Params)
+	rt.item = itemID{catalog.Prompts, t}
 	params["name"] = quote(t.key)
 	raw, err := rt.send(ctx, params)
 	return rt.v.rewriteMessages(t.server, raw), err
@@ -453,10 +466,15 @@ func (g *Gateway) readResource(ctx context.Context, r *mcpserver.Request) (json.
 	if g.httpCatalog(t.server) != nil {
 		return nil, mcpserver.ErrNotFound // an HTTP catalog offers only tools
 	}
-	rt.server = t.server
+	rt.server, rt.item = t.server, itemID{catalog.Resources, t}
 	params := fields(r.Params)
 	params["uri"] = quote(t.key)
 	raw, err := rt.send(ctx, params)
+	if err == nil {
+		if changed := rt.state().verdict.Contents(t.key, raw); changed != nil {
+			return nil, g.wireError(t.server, changed)
+		}
+	}
 	if isMissing(err, t.key) {
 		return nil, mcpserver.ErrNotFound // sent with the code for the client's era and the URI used by the client
 	}
@@ -504,7 +522,7 @@ func (g *Gateway) complete(ctx context.Context, r *mcpserver.Request) (json.RawM
 		return nil, &mcpserver.Error{Code: mcp.CodeInvalidParams, Message: `"ref" must be a ref/prompt or a ref/resource`}
 	}
 	params["ref"] = encode(ref)
-	rt.server = t.server
+	rt.server, rt.item = t.server, itemID{of, t}
 	raw, err := rt.send(ctx, params)
 	return rt.v.filterCompletion(of, t, params, raw), err
 }
@@ -545,6 +563,7 @@ func (g *Gateway) extension(ctx context.Context, r *mcpserver.Request) (json.Raw
 		}
 		if rt.server == at.server {
 			params["uri"] = quote(at.key)
+			rt.item = itemID{catalog.Resources, at}
 		}
 	}
 	if rt.server == "" {

@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"context"
-	"slices"
 	"sync"
 	"time"
 
@@ -53,6 +52,7 @@ type loop struct {
 	ready   map[string]bool                         // ids of the connected servers
 	away    map[string]time.Time                    // when the connection to each of the other servers was lost, by id
 	checked map[string]map[catalog.Kind]checkedList // validation results of the last merge, see checkAs
+	locks   lockResults                             // results of the last merges, see compare
 	refused map[Refusal]struct{}                    // refusals found by the last merge
 	broken  []config.Server                         // HTTP catalogs with an invalid config entry that was already logged
 
@@ -88,6 +88,8 @@ func (l *loop) follow(sub *journal.Subscription) error {
 				l.event(e)
 			}
 		case <-l.kicks:
+			l.changed()
+		case <-l.opts.Guard.Changes():
 			l.changed()
 		case <-l.adhocWake:
 			l.syncAdhoc()
@@ -171,6 +173,7 @@ func (l *loop) serverStateChanged() {
 func (l *loop) merge(snap *status.Snapshot) {
 	began := time.Now()
 	l.first, l.last = time.Time{}, time.Time{}
+	l.locks.begin(l.enabled.Load(), l.opts.Guard.Version())
 	enabled := l.servers()
 	l.reconcileHTTPCatalogs(enabled)
 	l.sessions.reconcile(enabled)
@@ -186,13 +189,20 @@ func (l *loop) merge(snap *status.Snapshot) {
 		var known map[catalog.Kind][]catalog.Item
 		known, up[srv.ID] = l.known(srv.ID, st)
 		ready[srv.ID] = st.Connected()
+		result := l.compare(srv.ID, srv, keyOf(l.opts.Capabilities), st, known)
+		unapproved(srv.ID, result.verdict, refused)
+		info := st.Info
+		info.Instructions = result.verdict.Instructions(info.Instructions)
+		if result.verdict.Blocked() != nil {
+			info = session.Info{Era: info.Era}
+		}
 		c := contribution{
-			id: srv.ID, lists: map[catalog.Kind][]item{}, known: map[catalog.Kind]catalog.List{}, info: serverInfoOf(st.Info),
+			id: srv.ID, lists: map[catalog.Kind][]item{}, known: map[catalog.Kind]catalog.List{}, info: serverInfoOf(info),
 			serverState: serverState{tracks: tracks(srv), subscribes: offersUpdates(srv, st.Info), other: l.sessions.otherEra(srv, st.Info),
-				asks: up[srv.ID] && st.Info.Era == session.EraLegacy, modern: st.Info.Era == session.EraModern},
+				asks: up[srv.ID] && st.Info.Era == session.EraLegacy, modern: st.Info.Era == session.EraModern, compared: result},
 		}
 		lists[srv.ID] = map[catalog.Kind]checkedList{}
-		for k, list := range known {
+		for k, list := range result.approved {
 			checked := l.checkAs(srv.ID, srv.ID, k, list)
 			lists[srv.ID][k] = checked
 			c.lists[k] = checked.items
@@ -210,7 +220,7 @@ func (l *loop) merge(snap *status.Snapshot) {
 	}
 	l.ready = ready
 	l.markAway(parts, up, began)
-	v := newView(l.local, parts, l.filter, func(r Refusal) { refused[r] = struct{}{} })
+	v := l.newView(parts, func(r Refusal) { refused[r] = struct{}{} })
 	v.refused = unlisted(refused)
 	d := v.describe(l.opts.Serve.Instructions, parts)
 	if l.opts.Transparent && v.only != "" {
@@ -218,8 +228,9 @@ func (l *loop) merge(snap *status.Snapshot) {
 		describeAs(&d, only.Info)
 	}
 	d.WatchTasks = l.watchTasks
-	v.variants = l.mergeVariants(snap, parts, lists)
+	v.variants = l.mergeVariants(snap, parts, lists, refused)
 	l.checked = lists
+	l.locks.end()
 	for key, other := range v.variants {
 		if v.catalog.Variants == nil {
 			v.catalog.Variants = map[string]mcpserver.Catalog{}
@@ -283,7 +294,6 @@ func (l *loop) notifyChanged() {
 // checkedList is the result of validating the items in a list.
 type checkedList struct {
 	list    []catalog.Item // the list that was validated
-	pins    int            // version of the server's pins that was used
 	items   []item         // items that can be listed
 	refused []Refusal      // items that cannot be listed or are suspicious
 }
@@ -293,9 +303,8 @@ type checkedList struct {
 // (see mergeVariants).
 func (l *loop) checkAs(id, server string, k catalog.Kind, list []catalog.Item) checkedList {
 	was := l.checked[id][k]
-	pins := l.pins(server, k)
-	if len(was.list) == len(list) && (len(list) == 0 || &was.list[0] == &list[0]) && was.pins == pins.current() {
-		return was // lists are immutable, so comparing the slices is enough
+	if sameItems(was.list, list) {
+		return was
 	}
 	c := checkedList{list: list, items: make([]item, 0, len(list))}
 	refuse := func(key string, err error) {
@@ -319,17 +328,6 @@ func (l *loop) checkAs(id, server string, k catalog.Kind, list []catalog.Item) c
 			c.items = append(c.items, checked)
 		}
 	}
-	if pins != nil {
-		pins.pin(l.ctx, c.items, l.opts.Logger)
-		c.pins = pins.version
-		c.items = slices.DeleteFunc(c.items, func(it item) bool {
-			err := pins.refuse(it)
-			if err != nil {
-				refuse(it.key, err)
-			}
-			return err != nil
-		})
-	}
 	for _, it := range c.items {
 		if it.suspicion != "" {
 			c.refused = append(c.refused, Refusal{Server: server, Kind: k, Key: it.key, Reason: it.suspicion, Listed: true})
@@ -338,12 +336,9 @@ func (l *loop) checkAs(id, server string, k catalog.Kind, list []catalog.Item) c
 	return c
 }
 
-// pins returns the pins that apply to a server's list, or nil if none apply.
-func (l *loop) pins(server string, k catalog.Kind) *serverPins {
-	if l.opts.Pins == nil || k != catalog.Tools {
-		return nil
-	}
-	return l.opts.Pins.of(l.alias().of(server))
+// sameItems reports whether two lists are the same slice. Lists are immutable.
+func sameItems(a, b []catalog.Item) bool {
+	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
 }
 
 // Refusal describes a server's item that is not listed or is suspicious.
@@ -353,6 +348,9 @@ type Refusal struct {
 	Key    string // name or URI that the server uses for the item; not sanitized
 	Reason string // user-readable, on one line
 	Listed bool   // the item is listed nevertheless
+	// Unapproved means that the item differs from the lock. Its Kind may also be another section of the
+	// lock, and is empty if nothing of the server can be approved.
+	Unapproved bool
 }
 
 // unlisted returns the refused items that are not listed.
@@ -385,6 +383,9 @@ func (l *loop) report(refused map[Refusal]struct{}) {
 		what := "the gateway does not list an item of a server"
 		if r.Listed {
 			what = "an item of a server looks suspicious"
+		}
+		if r.Unapproved {
+			what = "a server offers what is not approved"
 		}
 		l.opts.Logger.Warn(what, "server", printable.Line(r.Server, 128), "list", string(r.Kind),
 			"item", printable.Line(r.Key, 200), "reason", r.Reason)

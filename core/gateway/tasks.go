@@ -401,6 +401,9 @@ func isTaskMethod(method string) bool { return strings.HasPrefix(method, "tasks/
 func (g *Gateway) forwardNotification(server, method string, params json.RawMessage) {
 	switch method {
 	case mcp.NotificationMessage, mcp.NotificationElicitationComplete:
+		if g.view.Load().servers[server].verdict.Blocked() != nil {
+			return
+		}
 		if client := g.opts.Callers.addressee(server, method, g.base); client != nil {
 			g.notes.notify(client, method, params)
 		}

@@ -173,8 +173,8 @@ func (s *variants) lists(snap *status.Snapshot, seen func(key string) bool) map[
 }
 
 // mergeVariants builds one view for each variant in which a server has different lists, and adds
-// the validation results to lists.
-func (l *loop) mergeVariants(snap *status.Snapshot, parts []contribution, lists map[string]map[catalog.Kind]checkedList) map[string]*view {
+// the validation results to lists. It adds what is not approved to refused.
+func (l *loop) mergeVariants(snap *status.Snapshot, parts []contribution, lists map[string]map[catalog.Kind]checkedList, refused map[Refusal]struct{}) map[string]*view {
 	views := map[string]*view{}
 	for key, servers := range l.variants.lists(snap, l.server.Subscriptions().Seen) {
 		others := slices.Clone(parts)
@@ -184,15 +184,26 @@ func (l *loop) mergeVariants(snap *status.Snapshot, parts []contribution, lists 
 				continue
 			}
 			others[i].lists = maps.Clone(c.lists)
-			id := c.id + "\x00" + key // id under which checkAs caches the result
+			id := c.id + "\x00" + key // id under which checkAs and compare cache the result
 			lists[id] = map[catalog.Kind]checkedList{}
+			offered := map[catalog.Kind][]catalog.Item{}
+			maps.Copy(offered, c.listed)
 			for k, list := range differ {
+				offered[k] = list
+			}
+			st, _ := snap.Server(c.id)
+			others[i].compared = l.compare(id, c.entry, key, st, offered)
+			unapproved(c.id, others[i].verdict, refused)
+			for k, list := range others[i].approved {
+				if _, differs := differ[k]; !differs && sameItems(list, c.approved[k]) {
+					continue
+				}
 				checked := l.checkAs(id, c.id, k, list)
 				lists[id][k] = checked
 				others[i].lists[k] = checked.items
 			}
 		}
-		views[key] = newView(l.local, others, l.filter, func(Refusal) {})
+		views[key] = l.newView(others, func(Refusal) {})
 	}
 	return views
 }
@@ -429,8 +440,8 @@ func (s *variants) listAs(ctx context.Context, srv config.Server, base map[catal
 
 // sameList reports whether a and b contain the same items.
 func sameList(a, b catalog.List) bool {
-	if len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0]) {
-		return true // lists are immutable, so comparing the slices is enough
+	if sameItems(a, b) {
+		return true
 	}
 	return slices.EqualFunc(a, b, equalItems)
 }

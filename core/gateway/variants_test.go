@@ -31,6 +31,12 @@ type capableWorld struct {
 
 func inCapableWorld(t *testing.T, test func(w *capableWorld)) {
 	t.Helper()
+	inCapableWorldWith(t, func(*capableWorld) {}, test)
+}
+
+// inCapableWorldWith calls before when the servers list their tools, and the gateway has not started.
+func inCapableWorldWith(t *testing.T, before, test func(w *capableWorld)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		w := &capableWorld{fixture: newFixture(t), changes: map[*session.Session]int{}}
 		w.docs, w.more = w.Serve("docs", session.EraLegacy), w.Serve("more", session.EraLegacy)
@@ -44,6 +50,7 @@ func inCapableWorld(t *testing.T, test func(w *capableWorld)) {
 			return w.Dial(ctx, srv, opts)
 		}
 		w.tools([]string{"one"}, []string{"one", "sample"})
+		before(w)
 		w.start(sessiontest.Entry("docs"))
 		w.plain, w.capable = w.client(session.EraLegacy), w.capableClient(`{"sampling":{}}`)
 		w.wantKeys(w.plain, catalog.Tools, "one")

@@ -40,6 +40,7 @@ type serverState struct {
 	asks       bool                                  // connected in the legacy era, in which servers can send requests
 	modern     bool                                  // connected in the modern era
 	other      session.Era                           // the other era that the server supports, or may support; empty if none
+	compared                                         // with the lock
 }
 
 // view is the merged catalog, together with the mapping from exported names to targets. It is
@@ -62,6 +63,10 @@ type view struct {
 	extensions map[string][]string // sorted ids of the servers that declare each extension
 	filtered   []exportedItem      // items that the filter hides
 	refused    map[itemID]bool     // items that are invalid
+
+	held    map[string][]template // templates that clients must not use, by server
+	entries *[]config.Server      // the config that the view was made for
+	lock    any                   // the version of the lock that it was made for
 }
 
 // serverView is the part of a view that concerns one server.
@@ -109,7 +114,7 @@ type owner struct {
 func newView(local contribution, parts []contribution, f filter, refuse func(Refusal)) *view {
 	parts = slices.SortedFunc(slices.Values(parts), func(a, b contribution) int { return f.alias.compare(a.id, b.id) })
 	v := &view{filter: f, servers: map[string]serverView{}, byAlias: map[string]string{}, byKey: map[catalog.Kind]map[string]target{}, qualified: map[target]struct{}{},
-		extensions: map[string][]string{}, asTask: map[target]struct{}{}}
+		extensions: map[string][]string{}, asTask: map[target]struct{}{}, held: map[string][]template{}}
 	ids := make([]string, len(parts))
 	for i, c := range parts {
 		ids[i] = c.id
@@ -148,9 +153,13 @@ func newView(local contribution, parts []contribution, f filter, refuse func(Ref
 		for _, it := range local.lists[k] {
 			v.add(k, local, it, it.key, refuse)
 		}
-		for _, c := range parts {
-			for _, it := range c.lists[k] {
-				v.add(k, c, it, export(c.id, it.key), refuse)
+		for _, hidden := range []bool{false, true} { // hidden items take no names from others
+			for _, c := range parts {
+				for _, it := range c.lists[k] {
+					if c.verdict.Hides(k, it.key) == hidden {
+						v.add(k, c, it, export(c.id, it.key), refuse)
+					}
+				}
 			}
 		}
 	}
@@ -185,14 +194,24 @@ func (v *view) add(k catalog.Kind, c contribution, it item, exported string, ref
 		v.filtered = append(v.filtered, exportedItem{itemID{k, t}, exported})
 		return
 	}
+	hidden := c.verdict.Hides(k, it.key)
+	if k == catalog.Templates && c.verdict.Refuse(k, it.key) != nil {
+		v.held[c.id] = append(v.held[c.id], newTemplate(t, it.pattern))
+	}
 	if _, taken := v.byKey[k][exported]; taken {
+		if hidden {
+			return
+		}
 		refuse(Refusal{Server: c.id, Kind: k, Key: it.key, Reason: "another item has the same name in the gateway"})
 		return
+	}
+	v.byKey[k][exported] = t
+	if hidden {
+		return // requests for it are refused
 	}
 	if k == catalog.Templates && exported == it.key {
 		v.addTemplate(t, it.pattern)
 	}
-	v.byKey[k][exported] = t
 	if it.asTask && c.info.tasks != nil {
 		v.asTask[t] = struct{}{}
 	}
@@ -332,7 +351,7 @@ func (g *Gateway) Exports(server string, k catalog.Kind, key, stored string) (ex
 	if !v.filter.admits(k, t, exported) {
 		return "", false
 	}
-	return exported, !v.refused[itemID{k, t}]
+	return exported, !v.refused[itemID{k, t}] && !v.servers[server].verdict.Hides(k, key)
 }
 
 // Capabilities returns the exported items of all servers, for a capability index.

@@ -63,6 +63,11 @@ func (c *Client) List(kind catalog.Kind) catalog.List {
 	return slices.Clone(c.t.store.list(c.server, kind))
 }
 
+// Item returns an item of the last known version of a list, or false if it is not in it.
+func (c *Client) Item(kind catalog.Kind, key string) (catalog.Item, bool) {
+	return c.t.store.list(c.server, kind).Get(key)
+}
+
 // CurrentList requests the list from the server now. It does not affect the result of [Client.List]
 // or the schedule of list requests.
 func (c *Client) CurrentList(ctx context.Context, kind catalog.Kind) (catalog.List, error) {

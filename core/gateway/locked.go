@@ -1,0 +1,197 @@
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"maps"
+	"strings"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/gateway/upstream"
+	"github.com/mcptrack/mcptrack/core/lock/guard"
+	"github.com/mcptrack/mcptrack/core/session"
+	"github.com/mcptrack/mcptrack/core/status"
+)
+
+// compared is the result of comparing a server with the lock, in one variant.
+type compared struct {
+	entry    config.Server
+	verdict  *guard.Verdict                  // nil without a lock
+	listed   map[catalog.Kind][]catalog.Item // what was compared
+	approved map[catalog.Kind][]catalog.Item // the lists to serve
+	api      *upstream.Catalog               // what was compared, if the server is an HTTP catalog
+}
+
+// lockResults caches what depends on the lock. Only the goroutine of Run uses it.
+type lockResults struct {
+	entries  *[]config.Server // the config of this merge
+	version  any              // the version of the lock of this merge
+	last     map[string]lockResult
+	current  map[string]lockResult
+	launches map[string]launched // by server
+}
+
+// lockResult is a result with what it was made from.
+type lockResult struct {
+	compared
+	version any
+	offer   guard.Offer
+}
+
+// launched is how a server was started when it last connected.
+type launched struct {
+	entry      config.Server
+	connected  time.Time // zero if it was not connected
+	definition json.RawMessage
+}
+
+// begin begins a merge.
+func (r *lockResults) begin(entries *[]config.Server, version any) {
+	r.entries, r.version, r.current = entries, version, map[string]lockResult{}
+	if r.launches == nil {
+		r.launches = map[string]launched{}
+	}
+	configured := map[string]bool{}
+	if entries != nil {
+		for _, srv := range *entries {
+			configured[srv.ID] = true
+		}
+	}
+	maps.DeleteFunc(r.launches, func(id string, _ launched) bool { return !configured[id] })
+}
+
+// end ends a merge.
+func (r *lockResults) end() { r.last = r.current }
+
+// newView merges contributions for the config and the lock of the merge.
+func (l *loop) newView(parts []contribution, refuse func(Refusal)) *view {
+	v := newView(l.local, parts, l.filter, refuse)
+	v.entries, v.lock = l.locks.entries, l.locks.version
+	return v
+}
+
+// compare compares a server's lists with the lock. The result is reused until something changes. id is
+// the key of the previous result, as in checkAs, and variant is the result of keyOf for the clients.
+func (l *loop) compare(id string, srv config.Server, variant string, st status.ServerStatus, lists map[catalog.Kind][]catalog.Item) compared {
+	result := compared{entry: srv, listed: lists, approved: lists}
+	api := l.httpCatalog(srv.ID)
+	if api != nil {
+		result.api = api.up.Catalog()
+		result.listed = map[catalog.Kind][]catalog.Item{catalog.Tools: result.api.Tools}
+		result.approved = result.listed
+	}
+	if l.opts.Guard == nil {
+		return result
+	}
+	offer := guard.Offer{Variant: variantName(st.Info.Era, variant), Launch: l.launch(srv, st), Lists: result.listed}
+	if st.Info.Era != "" {
+		offer.Capabilities, offer.Instructions = st.Info.RawCapabilities, &st.Info.Instructions
+	}
+	if was, ok := l.locks.last[id]; ok && was.version == l.locks.version && maps.Equal(was.entry.Lock, srv.Lock) && sameOffer(was.offer, offer) {
+		was.entry, was.api, was.listed, was.offer = srv, result.api, result.listed, offer
+		l.locks.current[id] = was
+		return was.compared
+	}
+	result.verdict = l.opts.Guard.Judge(l.alias().of(srv.ID), srv.Lock, offer)
+	result.approved = make(map[catalog.Kind][]catalog.Item, len(result.listed))
+	for k, list := range result.listed {
+		result.approved[k] = result.verdict.Approved(k, list)
+	}
+	l.locks.current[id] = lockResult{result, l.locks.version, offer}
+	return result
+}
+
+// variantName returns the name of a variant in the lock: see the documentation of package lock.
+func variantName(era session.Era, key string) string {
+	name := string(era)
+	for capability := range strings.FieldsSeq(key) {
+		if !strings.Contains(capability, ".") {
+			name += "+" + capability
+		}
+	}
+	return name
+}
+
+func sameOffer(a, b guard.Offer) bool {
+	return a.Variant == b.Variant && bytes.Equal(a.Launch, b.Launch) && bytes.Equal(a.Capabilities, b.Capabilities) &&
+		(a.Instructions == nil) == (b.Instructions == nil) && (a.Instructions == nil || *a.Instructions == *b.Instructions) &&
+		maps.EqualFunc(a.Lists, b.Lists, sameItems)
+}
+
+// launch returns how a server is started or reached. It is determined when the config entry has changed
+// and, because package managers install when a program starts, when the server has connected.
+func (l *loop) launch(srv config.Server, st status.ServerStatus) json.RawMessage {
+	if l.opts.Launch == nil {
+		return nil
+	}
+	was, known := l.locks.launches[srv.ID]
+	now := launched{entry: srv, connected: was.connected, definition: was.definition}
+	if st.Connected() {
+		now.connected = st.Since
+	}
+	if !known || !now.connected.Equal(was.connected) || !srv.Equal(was.entry) {
+		exported := srv
+		exported.ID = l.alias().of(srv.ID)
+		now.definition = l.opts.Launch(l.ctx, exported)
+	}
+	l.locks.launches[srv.ID] = now
+	return now.definition
+}
+
+// unapproved adds what is not approved of a server to refused.
+func unapproved(server string, verdict *guard.Verdict, refused map[Refusal]struct{}) {
+	for _, c := range verdict.Changes() {
+		refused[Refusal{Server: server, Kind: catalog.Kind(c.Section), Key: c.Key, Reason: c.Reason, Listed: !c.Hidden, Unapproved: true}] = struct{}{}
+	}
+}
+
+// permitted returns why the request must not be sent, or nil if it may be. It first replaces the view
+// if that does not show the newest state of the item, the lock and the config.
+func (rt *route) permitted(ctx context.Context) error {
+	if rt.g.opts.Guard == nil {
+		return nil
+	}
+	if rt.outdated() {
+		if err := rt.g.flush(ctx); err != nil {
+			return err
+		}
+	}
+	rt.v = rt.g.viewOf(rt.r)
+	verdict := rt.state().verdict
+	if err := verdict.Blocked(); err != nil || rt.item.key == "" {
+		return err
+	}
+	if err := verdict.Refuse(rt.item.kind, rt.item.key); err != nil || rt.item.kind == catalog.Tools || rt.item.kind == catalog.Prompts {
+		return err
+	}
+	if _, listed := catalog.List(rt.state().listed[rt.item.kind]).Get(rt.item.key); listed {
+		return nil
+	}
+	for _, t := range rt.v.held[rt.server] {
+		if len(rt.item.key) > maxCompared || t.matches(rt.item.key) {
+			return verdict.Refuse(catalog.Templates, t.key)
+		}
+	}
+	return nil
+}
+
+// outdated reports whether the newest view does not show the newest state of the request's item.
+func (rt *route) outdated() bool {
+	v := rt.g.view.Load()
+	seen := v.servers[rt.server]
+	if v.entries != rt.g.enabled.Load() || v.lock != rt.g.opts.Guard.Version() {
+		return true
+	}
+	if a := rt.g.httpCatalog(rt.server); a != nil {
+		return a.up.Catalog() != seen.api
+	}
+	if rt.item.key == "" {
+		return false
+	}
+	was, _ := catalog.List(seen.listed[rt.item.kind]).Get(rt.item.key)
+	now, listed := rt.g.tracker.Client(rt.server).Item(rt.item.kind, rt.item.key)
+	return listed && now.Digest != was.Digest
+}

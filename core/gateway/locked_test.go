@@ -1,0 +1,636 @@
+package gateway
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/lock"
+	"github.com/mcptrack/mcptrack/core/lock/guard"
+	"github.com/mcptrack/mcptrack/core/lock/observe"
+	"github.com/mcptrack/mcptrack/core/session"
+	"github.com/mcptrack/mcptrack/core/session/sessiontest"
+)
+
+// evil is in everything that the servers of these tests change. Clients never see it before it was
+// approved.
+const evil = "EVIL"
+
+// locked approves what the servers offer now, and lets the gateway, which has not started, enforce it.
+func (w *fixture) locked(entries ...config.Server) (approve func(), path string) {
+	w.Helper()
+	path = filepath.Join(w.TempDir(), guard.FileName)
+	approve = func() {
+		w.Helper()
+		err := lock.Update(w.Context(), path, func(l *lock.Lock) error {
+			for _, r := range observe.Servers(w.Context(), entries, observe.Options{Probe: session.ProbeOptions{Dial: w.dialer()}, AllVariants: true, Hashing: l.Hashing}) {
+				if r.Err != nil {
+					return r.Err
+				}
+				l.Servers[r.Server.ID], _ = lock.Merge(r.Observations...)
+			}
+			return nil
+		})
+		if err != nil {
+			w.Fatal(err)
+		}
+		if w.opts.Guard != nil {
+			w.opts.Guard.Reload()
+			w.advance(time.Second)
+		}
+	}
+	approve()
+	var err error
+	if w.opts.Guard, err = guard.New(guard.Options{Path: path, Required: true}); err != nil {
+		w.Fatal(err)
+	}
+	return approve, path
+}
+
+func (w *fixture) dialer() session.DialFunc {
+	if w.opts.Dial != nil {
+		return w.opts.Dial
+	}
+	return w.Dial
+}
+
+// wantHeld checks that a request is refused with the command to run, and reaches no server.
+func (w *fixture) wantHeld(c *session.Session, method, params, command string) {
+	w.Helper()
+	before := map[string]int{}
+	for _, id := range []string{"docs", "web", "more"} {
+		if srv := w.Server(id); srv != nil {
+			before[id] = srv.Count(method)
+		}
+	}
+	got, err := w.do(c, method, params)
+	if err == nil || !strings.Contains(err.Error(), command) || strings.Contains(err.Error(), evil) {
+		w.Errorf("%s %s: %s, %v; want an error with %q", method, params, got, err, command)
+	}
+	for id, n := range before {
+		if w.Server(id).Count(method) != n {
+			w.Errorf("%s %s reached %s", method, params, id)
+		}
+	}
+}
+
+func (w *fixture) wantServed(c *session.Session, method, params string) {
+	w.Helper()
+	if got, err := w.do(c, method, params); err != nil {
+		w.Errorf("%s %s: %s, %v", method, params, got, err)
+	}
+}
+
+// wantClean checks that a client gets the keys, and nothing that is evil.
+func (w *fixture) wantClean(c *session.Session, k catalog.Kind, keys ...string) {
+	w.Helper()
+	w.wantKeys(c, k, keys...)
+	list, err := c.List(w.Context(), k)
+	if err != nil {
+		w.Fatal(err)
+	}
+	for _, it := range list {
+		if strings.Contains(string(it.Raw), evil) {
+			w.Errorf("%s is served", it.Raw)
+		}
+	}
+}
+
+func described(name, description string) map[string]any {
+	it := tool(name)
+	it["description"] = description
+	return it
+}
+
+// A changed item keeps its approved definition, an added one is hidden, and requests for them are
+// refused. Nobody is notified until they are approved, and then once.
+func TestHeld(t *testing.T) {
+	inEras(t, func(w *fixture, era session.Era) {
+		docs := w.Serve("docs", era)
+		docs.Instructions = "be good"
+		set := func(text string, added ...any) {
+			docs.SetList(catalog.Tools, append(added, described("dig", text), tool("rake"))...)
+			docs.SetList(catalog.Prompts, map[string]any{"name": "plan", "description": text})
+			docs.SetList(catalog.Templates, map[string]any{"name": "t", "uriTemplate": "note://{id}", "description": text})
+			docs.SetResource("file:///a", sessiontest.Resource{Text: "content", MimeType: text})
+			docs.SetResource("file:///b", sessiontest.Resource{Text: "content"})
+		}
+		announce := func() {
+			for _, k := range []catalog.Kind{catalog.Tools, catalog.Prompts, catalog.Resources} {
+				docs.NotifyListChanged(k)
+			}
+			w.advance(time.Minute)
+		}
+		set("good")
+		approve, _ := w.locked(sessiontest.Entry("docs"))
+		w.start(sessiontest.Entry("docs"))
+		c := w.client(era)
+		w.subscribe(c)
+		w.wantServed(c, "tools/call", `{"name":"dig"}`)
+		set(evil, tool("sow"))
+		announce()
+		if got := received(c); got != "" {
+			w.Errorf("notified of %s before it was approved", got)
+		}
+		w.wantClean(c, catalog.Tools, "dig", "rake")
+		w.wantClean(c, catalog.Prompts, "plan")
+		w.wantClean(c, catalog.Templates, "note://{id}")
+		w.wantClean(c, catalog.Resources, "file:///a", "file:///b")
+		const command = "run mcptrack review docs"
+		w.wantHeld(c, "tools/call", `{"name":"dig"}`, command)
+		w.wantHeld(c, "tools/call", `{"name":"sow"}`, command)
+		w.wantHeld(c, "prompts/get", `{"name":"plan"}`, command)
+		w.wantHeld(c, "resources/read", `{"uri":"file:///a"}`, command)
+		w.wantHeld(c, "resources/read", `{"uri":"note://1"}`, command)
+		w.wantHeld(c, "resources/read", `{"uri":"note://`+strings.Repeat("1", maxCompared)+`"}`, command)
+		w.wantHeld(c, "completion/complete", `{"ref":{"type":"ref/prompt","name":"plan"},"argument":{"name":"x","value":""}}`, command)
+		w.wantHeld(c, "completion/complete", `{"ref":{"type":"ref/resource","uri":"note://{id}"},"argument":{"name":"id","value":""}}`, command)
+		w.wantServed(c, "tools/call", `{"name":"rake"}`)
+		w.wantServed(c, "resources/read", `{"uri":"file:///b"}`)
+		if n := len(w.refused); n != 5 {
+			w.Errorf("%d changes were reported: %+v", n, w.refused)
+		}
+		for _, r := range w.refused {
+			if !r.Unapproved || strings.Contains(r.Reason, evil) || !strings.Contains(r.Reason, command) || r.Listed == (r.Key == "sow") {
+				w.Errorf("%+v", r)
+			}
+		}
+		approve()
+		if got := received(c); got != "prompts resources tools" {
+			w.Errorf("notified of %q after the approval", got)
+		}
+		w.wantKeys(c, catalog.Tools, "dig", "rake", "sow")
+		w.wantServed(c, "tools/call", `{"name":"dig"}`)
+		w.wantServed(c, "tools/call", `{"name":"sow"}`)
+		w.wantServed(c, "prompts/get", `{"name":"plan"}`)
+		w.wantServed(c, "resources/read", `{"uri":"file:///a"}`)
+		announce()
+		if got := received(c); got != "" {
+			w.Errorf("notified again: %q", got)
+		}
+	})
+}
+
+// A change that is taken back is not held any longer, and nobody is notified.
+func TestTakenBack(t *testing.T) {
+	inEras(t, func(w *fixture, era session.Era) {
+		docs := w.Serve("docs", era)
+		docs.SetList(catalog.Tools, described("dig", "good"))
+		w.locked(sessiontest.Entry("docs"))
+		w.start(sessiontest.Entry("docs"))
+		c := w.client(era)
+		w.subscribe(c)
+		for _, text := range []string{evil, "good"} {
+			docs.SetList(catalog.Tools, described("dig", text))
+			docs.NotifyListChanged(catalog.Tools)
+			w.advance(time.Second)
+			w.wantClean(c, catalog.Tools, "dig")
+		}
+		w.wantServed(c, "tools/call", `{"name":"dig"}`)
+		if got := received(c); got != "" {
+			w.Errorf("notified of %s", got)
+		}
+	})
+}
+
+// Instructions that changed are replaced by the approved ones.
+func TestHeldInstructions(t *testing.T) {
+	inEras(t, func(w *fixture, era session.Era) {
+		docs := w.Serve("docs", era)
+		docs.Instructions = "be good"
+		approve, _ := w.locked(sessiontest.Entry("docs"))
+		docs.Instructions = evil
+		w.start(sessiontest.Entry("docs"))
+		if got := w.client(era).Info().Instructions; got != "be good" {
+			w.Errorf("instructions %q", got)
+		}
+		approve()
+		if got := w.client(era).Info().Instructions; got != evil {
+			w.Errorf("instructions %q", got)
+		}
+	})
+}
+
+// Attacks of servers: each is held.
+func TestAttacks(t *testing.T) {
+	schema := func(min int) map[string]any {
+		return map[string]any{"name": "dig", "inputSchema": map[string]any{"type": "object", "properties": map[string]any{"a": map[string]any{"$ref": "#/$defs/a"}},
+			"$defs": map[string]any{"a": map[string]any{"type": "integer", "minimum": min}}}}
+	}
+	for name, attack := range map[string]struct {
+		before, after []any
+		call          string
+		hidden        bool
+	}{
+		"a $ref elsewhere":           {[]any{schema(1)}, []any{schema(0)}, "dig", false},
+		"a twin of a name":           {[]any{tool("dig")}, []any{tool("dig"), tool("d\u0456g")}, "d\u0456g", true},
+		"a member that is not known": {[]any{tool("dig")}, []any{map[string]any{"name": "dig", "inputSchema": map[string]any{"type": "object"}, "x-prompt": evil}}, "dig", false},
+		"a hint":                     {[]any{map[string]any{"name": "dig", "inputSchema": map[string]any{"type": "object"}, "annotations": map[string]any{"readOnlyHint": true}}}, []any{tool("dig")}, "dig", false},
+		"only the second page":       {[]any{tool("a"), tool("b"), described("dig", "good")}, []any{tool("a"), tool("b"), described("dig", evil)}, "dig", false},
+		"a case of letters":          {[]any{tool("dig")}, []any{tool("dig"), tool("DIG")}, "DIG", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inEras(t, func(w *fixture, era session.Era) {
+				docs := w.Serve("docs", era)
+				docs.PageSize = 2
+				docs.SetList(catalog.Tools, attack.before...)
+				w.locked(sessiontest.Entry("docs"))
+				w.start(sessiontest.Entry("docs"))
+				c := w.client(era)
+				was := w.keys(c, catalog.Tools)
+				w.wantServed(c, "tools/call", `{"name":"dig"}`)
+				docs.SetList(catalog.Tools, attack.after...)
+				docs.NotifyListChanged(catalog.Tools)
+				w.advance(time.Second)
+				w.wantClean(c, catalog.Tools, strings.Fields(was)...)
+				w.wantHeld(c, "tools/call", fmt.Sprintf(`{"name":%q}`, attack.call), "run mcptrack review docs")
+				if attack.hidden {
+					w.wantServed(c, "tools/call", `{"name":"dig"}`)
+				}
+			})
+		})
+	}
+}
+
+// A call that follows a change immediately is refused, before the lists for clients are merged.
+func TestChangeBetweenListAndCall(t *testing.T) {
+	inEras(t, func(w *fixture, era session.Era) {
+		docs := w.Serve("docs", era)
+		docs.SetList(catalog.Tools, described("dig", "good"))
+		w.locked(sessiontest.Entry("docs"))
+		w.start(sessiontest.Entry("docs"))
+		c := w.client(era)
+		w.wantClean(c, catalog.Tools, "dig")
+		w.advance(time.Minute) // the tracker limits how often it lists
+		docs.SetList(catalog.Tools, described("dig", evil))
+		docs.NotifyListChanged(catalog.Tools)
+		synctest.Wait() // the tracker lists, but no time has passed
+		w.wantHeld(c, "tools/call", `{"name":"dig"}`, "run mcptrack review docs")
+	})
+}
+
+// A change only for clients that declare sampling is held for them only.
+func TestHeldVariant(t *testing.T) {
+	inCapableWorldLocked(t, func(w *capableWorld, approve func()) {
+		w.more.SetList(catalog.Tools, described("one", evil), tool("sample"), tool("new"), tool("two"))
+		w.more.NotifyListChanged(catalog.Tools)
+		w.docs.NotifyListChanged(catalog.Tools)
+		w.docs.SetList(catalog.Tools, tool("one"), tool("two")) // the probe follows a change
+		w.docs.NotifyListChanged(catalog.Tools)
+		w.advance(2 * time.Minute)
+		w.wantClean(w.plain, catalog.Tools, "one")
+		w.wantClean(w.capable, catalog.Tools, "one", "sample")
+		w.wantServed(w.plain, "tools/call", `{"name":"one"}`)
+		w.wantHeld(w.capable, "tools/call", `{"name":"one"}`, "run mcptrack review docs")
+		w.wantHeld(w.capable, "tools/call", `{"name":"new"}`, "run mcptrack review docs")
+		w.wantServed(w.capable, "tools/call", `{"name":"sample"}`)
+		if !strings.Contains(fmt.Sprint(w.refused), "new") {
+			w.Errorf("a change for these clients only is not reported: %+v", w.refused)
+		}
+		approve()
+		w.wantKeys(w.plain, catalog.Tools, "one", "two")
+		w.wantKeys(w.capable, catalog.Tools, "new", "one", "sample", "two")
+		w.wantServed(w.capable, "tools/call", `{"name":"one"}`)
+	})
+}
+
+func inCapableWorldLocked(t *testing.T, test func(w *capableWorld, approve func())) {
+	t.Helper()
+	var approve func()
+	inCapableWorldWith(t, func(w *capableWorld) { approve, _ = w.locked(sessiontest.Entry("docs")) }, func(w *capableWorld) { test(w, approve) })
+}
+
+// A session of a second client in which the server lists something else changes nothing: the client
+// sees what was approved.
+func TestSecondClient(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newFixture(t)
+		docs, more := w.Serve("docs", session.EraLegacy), w.Serve("more", session.EraLegacy)
+		docs.SetList(catalog.Tools, described("dig", "good"))
+		entry := sessiontest.Entry("docs")
+		entry.Sharing = config.NotShared
+		w.locked(entry)
+		more.SetList(catalog.Tools, described("dig", evil), described("new", evil))
+		w.start(entry)
+		w.gateway.opts.Dial = func(ctx context.Context, srv config.Server, opts session.Options) (*session.Session, error) {
+			srv.ID, srv.Command = "more", "more"
+			return w.Dial(ctx, srv, opts)
+		}
+		w.wantClean(w.client(session.EraLegacy), catalog.Tools, "dig")
+		second := w.client(session.EraLegacy)
+		w.wantClean(second, catalog.Tools, "dig")
+		w.wantServed(second, "tools/call", `{"name":"dig"}`) // opens the session
+		more.NotifyListChanged(catalog.Tools)
+		w.advance(time.Minute)
+		w.wantClean(second, catalog.Tools, "dig")
+		if more.Count("tools/call") != 1 {
+			w.Error("the second client has no session of its own")
+		}
+		if _, err := w.do(second, "tools/call", `{"name":"new"}`); err == nil {
+			w.Error("a tool that was never approved was called")
+		}
+	})
+}
+
+// Pinned are the server's own names: the names that clients use depend on the other servers.
+func TestHeldUnderOtherNames(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newFixture(t)
+		for _, id := range []string{"docs", "web"} {
+			w.Serve(id, session.EraModern).SetList(catalog.Tools, described("dig", "good"))
+		}
+		w.locked(sessiontest.Entry("docs"), sessiontest.Entry("web"))
+		w.start(sessiontest.Entry("docs"))
+		c := w.client(session.EraModern)
+		w.wantClean(c, catalog.Tools, "dig")
+		w.apply(sessiontest.Entry("docs"), sessiontest.Entry("web"))
+		w.Server("web").SetList(catalog.Tools, described("dig", evil), tool("sow"))
+		w.advance(time.Minute)
+		w.wantClean(c, catalog.Tools, "docs_dig", "web_dig")
+		w.wantServed(c, "tools/call", `{"name":"docs_dig"}`)
+		w.wantHeld(c, "tools/call", `{"name":"web_dig"}`, "run mcptrack review web")
+		w.wantHeld(c, "tools/call", `{"name":"web_sow"}`, "run mcptrack review web")
+	})
+}
+
+// Nothing of a blocked server is served.
+func TestBlocked(t *testing.T) {
+	entry := func(change ...func(*config.Server)) config.Server { return sessiontest.Entry("docs", change...) }
+	policy := func(s *config.Server) { s.Lock = lock.Policy{"L002": lock.Block} }
+	for name, test := range map[string]struct {
+		entry   config.Server
+		spoil   func(w *fixture, path string)
+		command string
+	}{
+		"by the policy": {entry(policy), func(w *fixture, _ string) {
+			w.Server("docs").SetList(catalog.Tools, described("dig", evil), tool("rake"))
+		}, "run mcptrack review docs"},
+		"another launch": {entry(), func(w *fixture, _ string) {
+			w.opts.Launch = func(context.Context, config.Server) json.RawMessage { return json.RawMessage(`{"command":"` + evil + `"}`) }
+		}, "run mcptrack review docs"},
+		"the lock is damaged": {entry(), func(w *fixture, path string) {
+			if err := os.WriteFile(path, []byte("{"), 0o600); err != nil {
+				w.Fatal(err)
+			}
+		}, "run mcptrack verify"},
+		"not in the lock": {entry(), func(w *fixture, path string) {
+			if err := lock.Update(w.Context(), path, func(l *lock.Lock) error { clear(l.Servers); return nil }); err != nil {
+				w.Fatal(err)
+			}
+		}, "run mcptrack lock docs"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inEras(t, func(w *fixture, era session.Era) {
+				docs := w.Serve("docs", era)
+				docs.Instructions = "be good"
+				docs.SetList(catalog.Tools, described("dig", "good"), tool("rake"))
+				docs.SetQuietly("file:///a", "content")
+				if name == "another launch" { // what was approved
+					w.opts.Launch = func(context.Context, config.Server) json.RawMessage { return json.RawMessage(`{"command":"docs"}`) }
+				}
+				approve, path := w.locked(test.entry)
+				if name == "another launch" {
+					if err := lock.Update(w.Context(), path, func(l *lock.Lock) error {
+						l.Servers["docs"].Items[lock.SectionLaunch] = []lock.Item{l.Hashing.Item(lock.SectionLaunch, json.RawMessage(`{"command":"docs"}`))}
+						return nil
+					}); err != nil {
+						w.Fatal(err)
+					}
+				}
+				test.spoil(w, path)
+				w.opts.Guard.Reload()
+				w.start(test.entry)
+				c := w.client(era)
+				for _, k := range catalog.Kinds() {
+					w.wantClean(c, k)
+				}
+				if got := c.Info().Instructions; got != "" {
+					w.Errorf("instructions %q", got)
+				}
+				w.wantHeld(c, "tools/call", `{"name":"rake"}`, test.command)
+				w.wantHeld(c, "resources/read", `{"uri":"file:///a"}`, test.command)
+				w.wantHeld(c, "resources/read", `{"uri":"file:///unlisted"}`, test.command)
+				if name == "the lock is damaged" {
+					if err := os.Remove(path); err != nil {
+						w.Fatal(err)
+					}
+				}
+				w.subscribe(c)
+				if name == "another launch" {
+					w.opts.Guard.Reload()
+					return // observe lists another command
+				}
+				approve()
+				if got := received(c); got != "resources tools" {
+					w.Errorf("notified of %q after the approval", got)
+				}
+				w.wantServed(c, "tools/call", `{"name":"rake"}`)
+			})
+		})
+	}
+}
+
+// Contents that are in the lock are compared when they are read.
+func TestHeldContents(t *testing.T) {
+	inEras(t, func(w *fixture, era session.Era) {
+		docs := w.Serve("docs", era)
+		docs.SetQuietly("file:///a", "good")
+		_, path := w.locked(sessiontest.Entry("docs"))
+		if err := lock.Update(w.Context(), path, func(l *lock.Lock) error {
+			l.Servers["docs"].Items[lock.SectionContents] = []lock.Item{l.Hashing.Item(lock.SectionContents, lock.Content("file:///a", "text/plain", []byte("good"), true))}
+			return nil
+		}); err != nil {
+			w.Fatal(err)
+		}
+		w.opts.Guard.Reload()
+		w.start(sessiontest.Entry("docs"))
+		c := w.client(era)
+		w.wantServed(c, "resources/read", `{"uri":"file:///a"}`)
+		docs.SetQuietly("file:///a", evil)
+		got, err := w.do(c, "resources/read", `{"uri":"file:///a"}`)
+		if err == nil || strings.Contains(got+err.Error(), evil) || !strings.Contains(err.Error(), "run mcptrack review docs") {
+			w.Errorf("%s, %v", got, err)
+		}
+	})
+}
+
+// With audit everything is served and reported.
+func TestAudited(t *testing.T) {
+	inEras(t, func(w *fixture, era session.Era) {
+		docs := w.Serve("docs", era)
+		docs.SetList(catalog.Tools, described("dig", "good"))
+		_, path := w.locked(sessiontest.Entry("docs"))
+		var err error
+		if w.opts.Guard, err = guard.New(guard.Options{Path: path, Enforce: lock.Audit}); err != nil {
+			w.Fatal(err)
+		}
+		docs.SetList(catalog.Tools, described("dig", "new"), tool("sow"))
+		w.start(sessiontest.Entry("docs"))
+		c := w.client(era)
+		w.wantKeys(c, catalog.Tools, "dig", "sow")
+		w.wantServed(c, "tools/call", `{"name":"dig"}`)
+		if len(w.refused) != 2 || !w.refused[0].Listed || !w.refused[0].Unapproved {
+			w.Errorf("%+v", w.refused)
+		}
+	})
+}
+
+// The launch is determined again when a server connects and when its entry changes, and not for each
+// merge.
+func TestLaunches(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newFixture(t)
+		docs := w.Serve("docs", session.EraLegacy)
+		docs.SetList(catalog.Tools, tool("dig"))
+		w.locked(sessiontest.Entry("docs"))
+		var asked atomic.Int64
+		w.opts.Launch = func(_ context.Context, srv config.Server) json.RawMessage {
+			asked.Add(1)
+			return json.RawMessage(`{"command":"` + srv.Command + `"}`)
+		}
+		w.start(sessiontest.Entry("docs"))
+		expect := func(change string, do func(), again bool) {
+			t.Helper()
+			before := asked.Load()
+			do()
+			w.advance(10 * time.Second)
+			if (asked.Load() > before) != again {
+				t.Errorf("after %s: determined %d times", change, asked.Load()-before)
+			}
+		}
+		expect("nothing", func() { w.advance(time.Minute) }, false)
+		expect("a list", func() { docs.NotifyListChanged(catalog.Tools) }, false)
+		expect("a new session", docs.Disconnect, true)
+		expect("a new entry", func() {
+			entry := sessiontest.Entry("docs")
+			entry.Args = []string{"x"}
+			w.apply(entry)
+		}, true)
+	})
+}
+
+// The tools of an HTTP catalog are compared like those of servers.
+func TestHeldHTTPCatalog(t *testing.T) {
+	var text atomic.Value
+	var build atomic.Int64
+	text.Store("good")
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /api/version", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintf(w, `{"build":"b%d"}`, build.Load()) })
+	mux.HandleFunc("GET /api/mcp/tools", func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprintf(w, `[{"name":"things","description":%q,"method":"GET","path":"/api/things","params":[]}]`, text.Load())
+	})
+	var called atomic.Int64
+	mux.HandleFunc("GET /api/things", func(w http.ResponseWriter, _ *http.Request) {
+		called.Add(1)
+		fmt.Fprint(w, `{"things":3}`)
+	})
+	ts := httptest.NewServer(mux)
+	defer ts.Close()
+	entry := config.Server{ID: "api", Enabled: true, Transport: config.TransportCatalog, URL: config.NewSecret(ts.URL), CatalogInterval: 20 * time.Millisecond}
+	path := filepath.Join(t.TempDir(), guard.FileName)
+	approve := func(lists map[catalog.Kind][]catalog.Item) {
+		t.Helper()
+		if err := lock.Update(t.Context(), path, func(l *lock.Lock) error {
+			seen := lock.Observation{Variant: "legacy", Items: map[lock.Section][]lock.Item{}}
+			for k, list := range lists {
+				for _, it := range list {
+					seen.Items[lock.Section(k)] = append(seen.Items[lock.Section(k)], l.Hashing.Item(lock.Section(k), it.Raw))
+				}
+			}
+			l.Servers["api"], _ = lock.Merge(seen)
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	first := newOutside(t, Options{}, entry)
+	approve(first.gateway.view.Load().servers["api"].listed)
+	g, err := guard.New(guard.Options{Path: path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := newOutside(t, Options{Guard: g}, entry)
+	c := o.client(session.EraModern, nil)
+	shown := func() string {
+		list, err := c.List(t.Context(), catalog.Tools)
+		if err != nil {
+			t.Fatal(err)
+		}
+		it, _ := list.Get("things")
+		return it.Describe().Description
+	}
+	good := shown()
+	if _, err := c.CallTool(t.Context(), "things", nil); err != nil || called.Load() != 1 {
+		t.Fatal(err)
+	}
+	text.Store(evil)
+	build.Add(1)
+	o.eventually("the catalog is read", func() bool {
+		for _, it := range o.gateway.httpCatalog("api").up.Catalog().Tools {
+			if strings.Contains(string(it.Raw), evil) {
+				return true
+			}
+		}
+		return false
+	})
+	if _, err := c.CallTool(t.Context(), "things", nil); err == nil || called.Load() != 1 || !strings.Contains(err.Error(), "run mcptrack review api") {
+		t.Errorf("%v, called %d times", err, called.Load())
+	}
+	if got := shown(); got != good {
+		t.Errorf("%q is served instead of %q", got, good)
+	}
+	approve(maps.Collect(maps.All(o.gateway.view.Load().servers["api"].listed)))
+	g.Reload()
+	if _, err := c.CallTool(t.Context(), "things", nil); err != nil || called.Load() != 2 {
+		t.Errorf("after the approval: %v", err)
+	}
+}
+
+// BenchmarkLocked compares calls with and without a lock: what a call waits for, and what it costs to
+// compare 1,000 tools that have changed.
+func BenchmarkLocked(b *testing.B) {
+	path := filepath.Join(b.TempDir(), guard.FileName)
+	quick := httptest.NewServer(http.HandlerFunc(quickServer))
+	defer quick.Close()
+	entry := config.Server{ID: "quick", Enabled: true, Transport: config.TransportHTTP, Protocol: config.ProtocolLegacy,
+		URL: config.NewSecret(quick.URL), Tracking: config.Tracking{TrackTools: true, PollInterval: time.Hour}}
+	if err := lock.Update(b.Context(), path, func(l *lock.Lock) error {
+		r := observe.Servers(b.Context(), []config.Server{entry}, observe.Options{Hashing: l.Hashing})[0]
+		l.Servers["quick"], _ = lock.Merge(r.Observations...)
+		return r.Err
+	}); err != nil {
+		b.Fatal(err)
+	}
+	g, err := guard.New(guard.Options{Path: path})
+	if err != nil {
+		b.Fatal(err)
+	}
+	for name, opts := range map[string]Options{"without": {}, "with": {Guard: g}} {
+		o := newOutside(b, opts, entry)
+		rt := &route{g: o.gateway, v: o.gateway.view.Load(), server: "quick", item: itemID{catalog.Tools, target{"quick", "dig"}}}
+		if _, listed := rt.v.byKey[catalog.Tools]["dig"]; !listed || cmp.Or(rt.permitted(b.Context())) != nil {
+			b.Fatal("it is not served")
+		}
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if err := rt.permitted(b.Context()); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
