@@ -17,7 +17,7 @@ func TestFlagsAreTheSameEverywhere(t *testing.T) {
 		"arg":          "of a tool or of a prompt",
 		"content":      "of inject: in messages, and up to a limit",
 		"count":        "of inject: messages, not changes",
-		"data-dir":     "of gateway: for its own events and pins",
+		"data-dir":     "of gateway: for its own events",
 		"dry-run":      "says what is not done",
 		"fail-on":      "of audit: severities or rules; of verify: classes of changes",
 		"from":         "of init: hosts; of inject: a feed",

@@ -164,6 +164,10 @@ func flagError(cmd *cobra.Command, err error) error {
 		if group := e.GetSpecifiedShortnames(); group != "" {
 			return cli.UsageHint(see, "unknown flag -%s", printable.Line(string([]rune(name)[:1]), 0))
 		}
+		if cmd.Name() == "gateway" && (name == "pin" || name == "repin") {
+			see = "the lock replaces it: mcptrack lock approves what servers offer, and mcptrack gateway enforces it"
+			return cli.UsageHint(see, "unknown flag --%s", name)
+		}
 		var names []string
 		cmd.Flags().VisitAll(func(f *pflag.Flag) {
 			if !f.Hidden {

@@ -55,27 +55,22 @@ func (o *eventsFlags) add(cmd *cobra.Command) {
 	cli.AddChoice(cmd, &o.dialect, "events-dialect", "", "`DIALECT` of MCP Events, sketch or sep-3415, which sets error numbers and the ids of webhook messages (default: numbers as the client expects, ids as in sketch)", dialectSketch, dialectSEP)
 	f.BoolVar(&o.tools, "change-tools", false, "add tools that report what changed and wait for changes")
 	o.JournalFlags.Add(cmd)
-	f.Lookup("data-dir").Usage = "`DIR` for the events stored for --events and --change-tools, and for the pins of --pin (default of --events: mcptrack/gateway in the XDG state directory)"
+	f.Lookup("data-dir").Usage = "`DIR` for the events stored for --events and --change-tools (default of --events: mcptrack/gateway in the XDG state directory)"
 	f.Lookup("nats").Usage = "`URL` of a NATS cluster to store these events on instead"
 	o.RetentionFlags.Add(cmd)
 	_ = cmd.RegisterFlagCompletionFunc("events-modes", cobra.FixedCompletions([]string{"poll", "push", "webhook"}, cobra.ShellCompDirectiveNoFileComp))
 }
 
-// parse validates the flags. If pins is set, --data-dir may be used without --events, to store
-// pins.
-func (o *eventsFlags) parse(cmd *cobra.Command, pins bool) error {
+// parse validates the flags.
+func (o *eventsFlags) parse(cmd *cobra.Command) error {
 	for _, name := range []string{"events-modes", "events-allow", "events-no-expiry", "events-key-file", "events-dialect"} {
 		if cmd.Flags().Changed(name) && !o.on {
 			return cli.Usage("--%s needs --events", name)
 		}
 	}
 	for _, name := range []string{"data-dir", "nats", "nats-credentials", "durability", "retain", "retain-bytes"} {
-		switch {
-		case !cmd.Flags().Changed(name) || o.on || o.tools:
-		case name != "data-dir":
+		if cmd.Flags().Changed(name) && !o.on && !o.tools {
 			return cli.Usage("--%s needs --events or --change-tools", name)
-		case !pins:
-			return cli.Usage("--data-dir needs --events, --change-tools or --pin")
 		}
 	}
 	switch {

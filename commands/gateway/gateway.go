@@ -1,5 +1,5 @@
 // Package gateway implements the gateway command, which serves all tracked servers through one MCP
-// endpoint. It contains the flags (gateway.go, index.go, pins.go), the log and the delivery of MCP
+// endpoint. It contains the flags (gateway.go, index.go, lock.go), the log and the delivery of MCP
 // Events (events.go), and the help pages. The gateway itself is core/gateway.
 package gateway
 
@@ -43,7 +43,7 @@ type options struct {
 	cli.ConnectFlags
 	indexFlags
 	cli.MCPFlags
-	pinFlags
+	lockFlags
 	events          eventsFlags
 	onDown          string
 	allow, deny     []string
@@ -73,8 +73,8 @@ func Command(env *cli.Env, g *cli.Globals) *cobra.Command {
   mcptrack gateway --all --server github --stdio
   mcptrack gateway --addr :8723 --token-file token
 
-  # Accept that a tool has changed
-  mcptrack gateway --repin docs:search`,
+  # Serve nothing that differs from the lock
+  mcptrack gateway --lock mcptrack.lock --enforce block`,
 		Args: cli.Args(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := opts.MCPFlags.Check(cmd); err != nil {
@@ -83,11 +83,8 @@ func Command(env *cli.Env, g *cli.Globals) *cobra.Command {
 			if err := opts.parse(env, cmd.Flags()); err != nil {
 				return err
 			}
-			if err := opts.events.parse(cmd, opts.pin || len(opts.repin) > 0); err != nil {
+			if err := opts.events.parse(cmd); err != nil {
 				return err
-			}
-			if len(opts.repin) > 0 {
-				return opts.removePins(cmd.Context(), env, g)
 			}
 			return run(cmd.Context(), env, g, opts)
 		},
@@ -100,7 +97,7 @@ func Command(env *cli.Env, g *cli.Globals) *cobra.Command {
 	f.BoolVar(&opts.AllServers, "all", false, "serve all enabled servers, not only tracked ones")
 	opts.AddServers(cmd)
 	_ = cmd.RegisterFlagCompletionFunc("server", cli.CompleteServers(env, g))
-	opts.pinFlags.add(f)
+	opts.lockFlags.add(cmd)
 	f.StringVar(&opts.catalogURL, "catalog-url", "", "`URL` of an HTTP API that describes its tools")
 	f.DurationVar(&opts.catalogInterval, "catalog-interval", config.DefaultCatalogInterval, "`DURATION` between checks for changes at the --catalog-url")
 	opts.indexFlags.add(f)
@@ -114,12 +111,14 @@ func Command(env *cli.Env, g *cli.Globals) *cobra.Command {
 	_ = cmd.Flags().MarkHidden("approved") // only mcptrack-attach uses it, without a daemon
 	opts.AddReload(cmd)
 	opts.AddServing(cmd)
-	_ = cmd.RegisterFlagCompletionFunc("repin", cli.CompleteServers(env, g))
 	return cmd
 }
 
 func (o *options) parse(env *cli.Env, flags *pflag.FlagSet) error {
 	if err := cmp.Or(o.ConnectFlags.Parse(), o.Filter.Parse()); err != nil {
+		return err
+	}
+	if err := o.lockFlags.parse(); err != nil {
 		return err
 	}
 	if err := cli.OneOf("on-down", o.onDown, string(gateway.Keep), string(gateway.Drop)); err != nil {
@@ -194,11 +193,9 @@ func run(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) error 
 	}
 	defer cli.Ballast()()
 	opts.fromConfig(cfg.Index, opts.set)
-	var pins *gateway.Pins // nil without --pin
-	if opts.pin {
-		if pins, err = opts.pins(env, g, cfg); err != nil {
-			return err
-		}
+	guard, err := opts.guard(g, cfg, log, opts.set)
+	if err != nil {
+		return err
 	}
 	var gw *gateway.Gateway
 	index, err := opts.indexFlags.start(func() capindex.View { return gw.Capabilities() })
@@ -238,7 +235,8 @@ func run(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) error 
 	}
 	local, instructions := stored.local(index.Local())
 	gw, err = gateway.New(gateway.Options{
-		Tracker: e.Tracker(), Dial: env.Dial, Session: sessions, OnDown: gateway.OnDown(opts.onDown), CallTimeout: opts.callTimeout, Allow: opts.allow, Deny: opts.deny, Pins: pins, Names: names,
+		Tracker: e.Tracker(), Dial: env.Dial, Session: sessions, OnDown: gateway.OnDown(opts.onDown), CallTimeout: opts.callTimeout, Allow: opts.allow, Deny: opts.deny, Names: names,
+		Guard: guard, Launch: env.Launch,
 		Serve: mcpserver.Options{Name: "mcptrack-gateway", Title: "mcptrack gateway", Version: env.Version, Instructions: instructions, Principal: tokens.Principal, SessionDir: opts.SessionDir(opts.dataDir(env, g)), Events: stored.handlers(), Logger: log},
 		Key:   opts.key(env, g, log), Local: local, Changed: index.Changed, Logger: log,
 	})
@@ -263,7 +261,11 @@ func run(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) error 
 		}
 	}
 	ready := make(chan struct{}) // closed when every server was tried, or after --wait
-	parts := append(stored.readers(), engine.Source(gw.Run), engine.Source(func(ctx context.Context) error {
+	parts := stored.readers()
+	if guard != nil {
+		parts = append(parts, engine.Source(guard.Run))
+	}
+	parts = append(parts, engine.Source(gw.Run), engine.Source(func(ctx context.Context) error {
 		index.Run(ctx, gw.Server())
 		return nil
 	}), engine.Source(func(ctx context.Context) error {

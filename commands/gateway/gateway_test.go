@@ -62,17 +62,6 @@ func TestGatewayKey(t *testing.T) {
 	}
 }
 
-func TestSplitTool(t *testing.T) {
-	cfg := &config.Config{Servers: []config.Server{{ID: "a"}, {ID: "a:b"}}}
-	for name, want := range map[string][2]string{
-		"a": {"a", ""}, "a:c": {"a", "c"}, "a:b": {"a:b", ""}, "a:b:c:d": {"a:b", "c:d"}, "a::": {"a", ":"}, "a:": {}, "b": {}, ":a": {}, "": {}, "ab": {},
-	} {
-		if server, tool := splitTool(cfg, name); server != want[0] || tool != want[1] {
-			t.Errorf("%q: %q %q, want %q", name, server, tool, want)
-		}
-	}
-}
-
 // TestInsteadOfTheDaemon: a gateway that replaces the daemon leaves out entries that run attach, which
 // would start it again.
 func TestInsteadOfTheDaemon(t *testing.T) {

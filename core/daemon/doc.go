@@ -20,6 +20,9 @@
 // (core/gateway) over the tracker. A view follows its config file. It outlives its clients, so that the
 // next client finds the lists of its servers, until maxIdleViews later views have been left.
 //
+// Beside the config of a view may be a lock file (see core/lock/guard). The view follows it, and serves
+// only what it approves.
+//
 // # HTTP
 //
 // [Daemon.MCP] serves MCP over HTTP. Each request counts as a client while it lasts, and a view is kept for

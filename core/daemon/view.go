@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -19,6 +20,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/daemon/wire"
 	"github.com/mcptrack/mcptrack/core/gateway"
+	"github.com/mcptrack/mcptrack/core/lock/guard"
 	"github.com/mcptrack/mcptrack/core/reload"
 )
 
@@ -29,8 +31,10 @@ type View struct {
 	who    party // its first client
 	source Source
 	gw     *gateway.Gateway
-	http   http.Handler    // nil if the daemon serves no HTTP
-	life   context.Context // ends with stop; set by run
+	guard  *guard.Guard                  // nil if the config is no file
+	config atomic.Pointer[config.Config] // as read, before the daemon adapts its servers
+	http   http.Handler                  // nil if the daemon serves no HTTP
+	life   context.Context               // ends with stop; set by run
 	cancel context.CancelFunc
 	tasks  sync.WaitGroup
 	// kicks tells hashLists that the lists may have changed. Capacity 1, because one signal covers
@@ -108,11 +112,25 @@ func (d *Daemon) enter(who party, source Source, env map[string]string) (*View, 
 	}
 	key := viewKey(who, source, env)
 	d.mu.Lock()
-	defer d.mu.Unlock()
+	known := d.views[key] != nil
+	d.mu.Unlock()
+	var locked *guard.Guard
+	if !known {
+		var err error
+		if locked, err = d.guard(source); err != nil { // reads a file, so d.mu must not be held
+			return nil, err
+		}
+	}
+	d.mu.Lock()
 	v := d.views[key]
+	if v == nil && known { // it was dropped meanwhile
+		d.mu.Unlock()
+		return d.enter(who, source, env)
+	}
+	defer d.mu.Unlock()
 	if v == nil {
 		var err error
-		if v, err = d.newView(who, source); err != nil {
+		if v, err = d.newView(who, source, locked); err != nil {
 			return nil, err
 		}
 		d.views[key] = v
@@ -232,12 +250,29 @@ func (v *View) keep() {
 	}
 }
 
+// guard returns a guard with the lock beside a view's config; nil if the config is no file.
+func (d *Daemon) guard(source Source) (*guard.Guard, error) {
+	if source.Config.Path == "" {
+		return nil, nil
+	}
+	return guard.New(guard.Options{Path: filepath.Join(filepath.Dir(source.Config.Path), guard.FileName), Logger: d.opts.Logger})
+}
+
 // newView creates a view that is not running.
-func (d *Daemon) newView(who party, source Source) (*View, error) {
-	v := &View{d: d, who: who, source: source, kept: map[string]func(){}, kicks: make(chan struct{}, 1), listsNext: make(chan struct{})}
+func (d *Daemon) newView(who party, source Source, locked *guard.Guard) (*View, error) {
+	v := &View{d: d, who: who, source: source, guard: locked, kept: map[string]func(){}, kicks: make(chan struct{}, 1), listsNext: make(chan struct{})}
 	opts := d.opts.Gateway
 	opts.Tracker, opts.Alias, opts.Transparent = d.opts.Engine.Tracker(), ExportedID, who.Server != ""
 	opts.Capabilities = who.capabilities
+	opts.Guard = locked
+	if launch := opts.Launch; launch != nil {
+		opts.Launch = func(ctx context.Context, srv config.Server) json.RawMessage {
+			if entry, ok := v.config.Load().Server(srv.ID); ok { // as in the config: with the client's environment and folder
+				srv = entry
+			}
+			return launch(ctx, srv)
+		}
+	}
 	opts.Changed = func() {
 		select {
 		case v.kicks <- struct{}{}:
@@ -261,6 +296,9 @@ func (v *View) run() {
 		})
 	}
 	start(v.gw.Run)
+	if v.guard != nil {
+		start(v.guard.Run)
+	}
 	start(v.hashLists)
 	if v.source.Follow != nil {
 		start(v.follow)
@@ -332,6 +370,7 @@ func (v *View) follow(ctx context.Context) error {
 
 // apply sets the servers of the view to those that entries returned for a config. d.mu must be held.
 func (v *View) apply(cfg *config.Config, entries []config.Server) {
+	v.config.Store(cfg)
 	v.servers = map[string]config.Server{}
 	names := map[string]string{}
 	var exported []config.Server

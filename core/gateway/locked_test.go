@@ -379,7 +379,9 @@ func TestBlocked(t *testing.T) {
 			w.Server("docs").SetList(catalog.Tools, described("dig", evil), tool("rake"))
 		}, "run mcptrack review docs"},
 		"another launch": {entry(), func(w *fixture, _ string) {
-			w.opts.Launch = func(context.Context, config.Server) json.RawMessage { return json.RawMessage(`{"command":"` + evil + `"}`) }
+			w.opts.Launch = func(context.Context, config.Server) json.RawMessage {
+				return json.RawMessage(`{"command":"` + evil + `"}`)
+			}
 		}, "run mcptrack review docs"},
 		"the lock is damaged": {entry(), func(w *fixture, path string) {
 			if err := os.WriteFile(path, []byte("{"), 0o600); err != nil {
