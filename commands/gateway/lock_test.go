@@ -1,0 +1,125 @@
+package gateway_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/mcptrack/mcptrack/commands"
+	"github.com/mcptrack/mcptrack/commands/internal/cli"
+	"github.com/mcptrack/mcptrack/commands/internal/cli/clitest"
+	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/lock"
+	"github.com/mcptrack/mcptrack/core/lock/guard"
+	"github.com/mcptrack/mcptrack/core/lock/observe"
+	"github.com/mcptrack/mcptrack/core/session"
+)
+
+// The gateway enforces the lock beside the config, or the one that --lock names, by the config and as
+// --enforce says.
+func TestGatewayLock(t *testing.T) {
+	b := clitest.New(t, commands.Main)
+	file := b.Getenv("MCPTRACK_CONFIG")
+	set := func(description string) {
+		b.Server.SetList(catalog.Tools,
+			map[string]any{"name": "dig", "description": description, "inputSchema": map[string]any{"type": "object"}},
+			map[string]any{"name": "rake", "inputSchema": map[string]any{"type": "object"}})
+	}
+	approve := func(path string) {
+		t.Helper()
+		cfg, problems := config.Load(file, config.Options{})
+		if cfg == nil {
+			t.Fatal(problems)
+		}
+		if err := lock.Update(t.Context(), path, func(l *lock.Lock) error {
+			r := observe.Servers(t.Context(), cfg.Servers, observe.Options{Probe: session.ProbeOptions{Dial: b.Dial}, Machine: b.Machine(), Hashing: l.Hashing})[0]
+			l.Servers["notes"], _ = lock.Merge(r.Observations...)
+			return r.Err
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// served runs the gateway for one client, which lists the tools and calls dig. It returns the
+	// descriptions of dig, and the end of the error.
+	served := func(more ...string) (text, failed string) {
+		t.Helper()
+		b.In = strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}
+{"jsonrpc":"2.0","method":"notifications/initialized"}
+{"jsonrpc":"2.0","id":2,"method":"tools/list"}
+{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"dig"}}
+`)
+		code, out := b.Run(t, append([]string{"gateway", "--all", "--stdio"}, more...)...)
+		if code != cli.ExitOK || !strings.Contains(out, `"tools":[`) {
+			t.Fatalf("%q: exit %d: %s%s", more, code, out, b.Stderr.String())
+		}
+		for _, known := range []string{"good", "EVIL"} {
+			if strings.Contains(out, `"description":"`+known+`"`) {
+				text += known
+			}
+		}
+		if _, after, found := strings.Cut(out, "run mcptrack "); found {
+			failed, _, _ = strings.Cut(after, `"`)
+		}
+		return text, failed
+	}
+	expect := func(text, failed string, more ...string) {
+		t.Helper()
+		if gotText, gotFailed := served(more...); gotText != text || gotFailed != failed {
+			t.Errorf("%q: served %q, refused %q; want %q, %q\n%s", more, gotText, gotFailed, text, failed, b.Stderr.String())
+		}
+	}
+	beside, elsewhere := filepath.Join(filepath.Dir(file), guard.FileName), filepath.Join(t.TempDir(), "other.lock")
+	set("good")
+	approve(elsewhere)
+	set("EVIL")
+	expect("EVIL", "") // there is no lock
+	expect("good", "review notes", "--lock", elsewhere)
+	if log := b.Stderr.String(); !strings.Contains(log, "item=dig") || strings.Contains(log, "EVIL") || !strings.Contains(log, "run mcptrack review notes") {
+		t.Error(log)
+	}
+	expect("EVIL", "", "--lock", elsewhere, "--enforce", "audit")
+	if log := b.Stderr.String(); !strings.Contains(log, "item=dig") {
+		t.Error(log)
+	}
+	expect("", "review notes", "--lock", elsewhere, "--enforce", "block")
+	if err := os.Rename(elsewhere, beside); err != nil {
+		t.Fatal(err)
+	}
+	expect("good", "review notes")
+	expect("good", "review notes", "--enforce", "hold")
+	entry, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	weaker := strings.Replace(string(entry), `{"url"`, `{"lock": {"wording": "allow"}, "url"`, 1)
+	if err := os.WriteFile(file, []byte(weaker), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	expect("EVIL", "")
+	for _, args := range [][]string{{"--lock", elsewhere}, {"--lock", filepath.Join(t.TempDir(), "none"), "--enforce", "audit"}} {
+		if code, _ := b.Run(t, append([]string{"gateway", "--stdio"}, args...)...); code != cli.ExitConfig || !strings.Contains(b.Stderr.String(), "there is no lock") {
+			t.Errorf("%q: exit %d: %s", args, code, b.Stderr.String())
+		}
+	}
+	if err := os.Remove(beside); err != nil {
+		t.Fatal(err)
+	}
+	if code, _ := b.Run(t, "gateway", "--stdio", "--enforce", "hold"); code != cli.ExitConfig {
+		t.Errorf("--enforce without a lock: exit %d", code)
+	}
+	if code, _ := b.Run(t, "gateway", "--stdio", "--enforce", "allow"); code != cli.ExitUsage || !strings.Contains(b.Stderr.String(), "audit") {
+		t.Errorf("exit %d: %s", code, b.Stderr.String())
+	}
+}
+
+// The error for the flags that the lock replaced says so.
+func TestRemovedPins(t *testing.T) {
+	b := clitest.New(t, commands.Main)
+	for _, flag := range []string{"--pin", "--repin=notes"} {
+		if code, _ := b.Run(t, "gateway", flag); code != cli.ExitUsage || !strings.Contains(b.Stderr.String(), "mcptrack lock") {
+			t.Errorf("%s: exit %d: %s", flag, code, b.Stderr.String())
+		}
+	}
+}
