@@ -150,7 +150,7 @@
 //	a type of MCP Events        core/mcpevents: types.go, occurrence.go, query.go
 //	which clients share a server  core/daemon/share.go; how a connection begins: core/daemon/wire
 //	a method of our MCP server  core/mcp for its name, core/mcpserver for the handler
-//	which items a gateway shows core/gateway: by name or URI filter.go; by content run.go (checkAs), beside pins.go
+//	which items a gateway shows core/gateway: by name or URI filter.go; by content run.go (checkAs); by the lock locked.go
 //	a tool of the vault         core/vault/server.go
 //
 // # Glossary

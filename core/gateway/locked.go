@@ -76,12 +76,14 @@ func (l *loop) newView(parts []contribution, refuse func(Refusal)) *view {
 // compare compares a server's lists with the lock. The result is reused until something changes. id is
 // the key of the previous result, as in checkAs, and variant is the result of keyOf for the clients.
 func (l *loop) compare(id string, srv config.Server, variant string, st status.ServerStatus, lists map[catalog.Kind][]catalog.Item) compared {
-	result := compared{entry: srv, listed: lists, approved: lists}
-	api := l.httpCatalog(srv.ID)
-	if api != nil {
-		result.api = api.up.Catalog()
-		result.listed = map[catalog.Kind][]catalog.Item{catalog.Tools: result.api.Tools}
-		result.approved = result.listed
+	result := compared{entry: srv}
+	if a := l.httpCatalog(srv.ID); a != nil {
+		result.api = a.up.Catalog()
+		lists = map[catalog.Kind][]catalog.Item{catalog.Tools: result.api.Tools}
+	}
+	result.listed, result.approved = lists, lists
+	if result.api != nil && result.api.Build == "" && len(result.api.Tools) <= 1 {
+		result.listed = nil // it has not been read yet
 	}
 	if l.opts.Guard == nil {
 		return result
@@ -96,8 +98,8 @@ func (l *loop) compare(id string, srv config.Server, variant string, st status.S
 		return was.compared
 	}
 	result.verdict = l.opts.Guard.Judge(l.alias().of(srv.ID), srv.Lock, offer)
-	result.approved = make(map[catalog.Kind][]catalog.Item, len(result.listed))
-	for k, list := range result.listed {
+	result.approved = make(map[catalog.Kind][]catalog.Item, len(lists))
+	for k, list := range lists {
 		result.approved[k] = result.verdict.Approved(k, list)
 	}
 	l.locks.current[id] = lockResult{result, l.locks.version, offer}
@@ -106,13 +108,13 @@ func (l *loop) compare(id string, srv config.Server, variant string, st status.S
 
 // variantName returns the name of a variant in the lock: see the documentation of package lock.
 func variantName(era session.Era, key string) string {
-	name := string(era)
+	names := []string{string(era)}
 	for capability := range strings.FieldsSeq(key) {
 		if !strings.Contains(capability, ".") {
-			name += "+" + capability
+			names = append(names, capability)
 		}
 	}
-	return name
+	return strings.Join(names, "+")
 }
 
 func sameOffer(a, b guard.Offer) bool {

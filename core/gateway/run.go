@@ -385,7 +385,7 @@ func (l *loop) report(refused map[Refusal]struct{}) {
 			what = "an item of a server looks suspicious"
 		}
 		if r.Unapproved {
-			what = "a server offers what is not approved"
+			what = "a server differs from the lock"
 		}
 		l.opts.Logger.Warn(what, "server", printable.Line(r.Server, 128), "list", string(r.Kind),
 			"item", printable.Line(r.Key, 200), "reason", r.Reason)

@@ -9,13 +9,13 @@ import (
 )
 
 // Machine tells where package managers of the user store what they have installed.
-func (env *Env) Machine() launch.Machine {
-	return launch.Machine{Home: env.Getenv("HOME"), Getenv: env.Getenv}
+func (e *Env) Machine() launch.Machine {
+	return launch.Machine{Home: e.Getenv("HOME"), Getenv: e.Getenv}
 }
 
 // Launch returns how a server is started or reached, for the lock.
-func (env *Env) Launch(ctx context.Context, srv config.Server) json.RawMessage {
-	l, _ := launch.Of(ctx, srv, env.Machine())
+func (e *Env) Launch(ctx context.Context, srv config.Server) json.RawMessage {
+	l, _ := launch.Of(ctx, srv, e.Machine())
 	definition, _ := json.Marshal(l) // cannot fail: its fields are texts
 	return definition
 }

@@ -87,17 +87,21 @@ func (v *Verdict) judge(d lock.Drift) {
 		return
 	}
 	at := id{d.Section, d.Key}
-	change := Change{Section: d.Section, Key: d.Key, Action: action, Reason: fmt.Sprintf("it differs from the lock (%s); %s", classNames(d.Classes), v.review())}
+	change := Change{Section: d.Section, Key: d.Key, Action: action}
+	meanwhile := "it is served"
 	switch action {
 	case lock.Block:
+		meanwhile = "nothing of the server is served"
 		v.blocked = "the server has changed since it was approved; " + v.review()
 	case lock.Hold:
+		meanwhile = "it is not served"
 		was, again := v.held[at]
 		if !again || was.approved == nil {
 			v.held[at] = held{d.Old.Definition}
 		}
 		change.Hidden = v.held[at].approved == nil
 	}
+	change.Reason = fmt.Sprintf("change of class %s; %s; %s", classNames(d.Classes), meanwhile, v.review())
 	v.changes = append(v.changes, change)
 }
 
