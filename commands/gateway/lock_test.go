@@ -34,7 +34,7 @@ func TestGatewayLock(t *testing.T) {
 			t.Fatal(problems)
 		}
 		if err := lock.Update(t.Context(), path, func(l *lock.Lock) error {
-			r := observe.Servers(t.Context(), cfg.Servers, observe.Options{Probe: session.ProbeOptions{Dial: b.Dial}, Machine: b.Machine(), Hashing: l.Hashing})[0]
+			r := observe.Servers(t.Context(), cfg.Servers, observe.Options{Probe: session.ProbeOptions{Dial: b.Dial}, Machine: b.Machine(), Hashing: func() lock.Hashing { return l.Hashing }})[0]
 			l.Servers["notes"], _ = lock.Merge(r.Observations...)
 			return r.Err
 		}); err != nil {

@@ -22,7 +22,6 @@ import (
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/lock"
 	"github.com/mcptrack/mcptrack/core/lock/guard"
-	"github.com/mcptrack/mcptrack/core/lock/launch"
 	"github.com/mcptrack/mcptrack/core/lock/observe"
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/session"
@@ -106,7 +105,7 @@ func (w *work) observe(ctx context.Context, read func() (*lock.Lock, error)) ([]
 	results := observe.Servers(ctx, w.servers, observe.Options{
 		Probe:       session.ProbeOptions{Dial: w.env.Dial, Session: w.SessionOptions(beside, w.g)},
 		AllVariants: w.all, Progress: answered,
-		Machine: launch.Machine{Home: w.env.Getenv("HOME"), Getenv: w.env.Getenv},
+		Machine: w.env.Machine(),
 		Hashing: func() lock.Hashing {
 			l, err := read()
 			if err != nil {

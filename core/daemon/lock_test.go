@@ -42,7 +42,7 @@ func TestLock(t *testing.T) {
 	}
 	path := filepath.Join(locked, guard.FileName)
 	if err := lock.Update(t.Context(), path, func(l *lock.Lock) error {
-		r := observe.Servers(t.Context(), source.Config.Servers, observe.Options{Hashing: l.Hashing})[0]
+		r := observe.Servers(t.Context(), source.Config.Servers, observe.Options{Hashing: func() lock.Hashing { return l.Hashing }})[0]
 		l.Servers["a"], _ = lock.Merge(r.Observations...)
 		return r.Err
 	}); err != nil {

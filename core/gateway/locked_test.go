@@ -36,7 +36,7 @@ func (w *fixture) locked(entries ...config.Server) (approve func(), path string)
 	approve = func() {
 		w.Helper()
 		err := lock.Update(w.Context(), path, func(l *lock.Lock) error {
-			for _, r := range observe.Servers(w.Context(), entries, observe.Options{Probe: session.ProbeOptions{Dial: w.dialer()}, AllVariants: true, Hashing: l.Hashing}) {
+			for _, r := range observe.Servers(w.Context(), entries, observe.Options{Probe: session.ProbeOptions{Dial: w.dialer()}, AllVariants: true, Hashing: func() lock.Hashing { return l.Hashing }}) {
 				if r.Err != nil {
 					return r.Err
 				}
@@ -610,7 +610,7 @@ func BenchmarkLocked(b *testing.B) {
 	entry := config.Server{ID: "quick", Enabled: true, Transport: config.TransportHTTP, Protocol: config.ProtocolLegacy,
 		URL: config.NewSecret(quick.URL), Tracking: config.Tracking{TrackTools: true, PollInterval: time.Hour}}
 	if err := lock.Update(b.Context(), path, func(l *lock.Lock) error {
-		r := observe.Servers(b.Context(), []config.Server{entry}, observe.Options{Hashing: l.Hashing})[0]
+		r := observe.Servers(b.Context(), []config.Server{entry}, observe.Options{Hashing: func() lock.Hashing { return l.Hashing }})[0]
 		l.Servers["quick"], _ = lock.Merge(r.Observations...)
 		return r.Err
 	}); err != nil {
