@@ -17,6 +17,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/mcp"
 	"github.com/mcptrack/mcptrack/core/session"
+	"github.com/mcptrack/mcptrack/core/session/sessiontest"
 )
 
 // A script answers the requests of one method. It returns a result as JSON, or an error code.
@@ -417,6 +418,22 @@ func TestHTTP(t *testing.T) {
 	newHTTPCheck(r.srv).credentials(t.Context(), r)
 	if got := r.ids(); got != "A032" {
 		t.Errorf("%q", got)
+	}
+}
+
+// A legacy server over HTTP that declares subscribe must open the stream on which it notifies.
+func TestStreamOfNotifications(t *testing.T) {
+	t.Parallel()
+	for _, refuses := range []bool{true, false} {
+		fake := sessiontest.New()
+		fake.Modern, fake.NoGET = false, refuses
+		fake.SetQuietly("test://a", "a")
+		srv := httptest.NewServer(fake)
+		r := auditor{dial: session.Dial}.run(t.Context(), config.HTTP("fake", srv.URL))
+		srv.Close()
+		if got := strings.Contains(r.ids(), "A009"); got != refuses || r.err != nil {
+			t.Errorf("refuses %t: %s, %v", refuses, r.ids(), r.err)
+		}
 	}
 }
 
