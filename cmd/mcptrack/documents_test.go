@@ -250,9 +250,13 @@ func TestDocuments(t *testing.T) {
 	d.follow("servers of lock", d.member(d.prints(4, "lock", "--config", all), "servers"), 5, aboutServer())
 	pinned := filepath.Join(d.dir, "pinned.json")
 	save(t, pinned, config(`"demo": `+demoEntry(t, t.Name(), `, "pinContent": ["vault://note/guide.md"]`)))
-	d.follow("changes of verify", d.member(d.prints(7, "verify", "--config", pinned), "items"), 1, func(m map[string]any) string {
+	anItem := func(m map[string]any) string {
 		return ofServer(map[string]any{"serverId": m["serverId"], "name": m["item"]})
-	})
+	}
+	d.follow("changes of verify", d.member(d.prints(7, "verify", "--config", pinned), "items"), 1, anItem)
+	d.follow("changes of review", d.member(d.prints(7, "review", "--config", pinned), "items"), 1, anItem)
+	d.follow("changes of reject", d.member(d.prints(0, "reject", "demo", "--config", pinned), "items"), 1, anItem)
+	d.follow("changes of approve", d.member(d.prints(0, "approve", "demo:vault://note/guide.md", "--config", pinned), "items"), 1, anItem)
 
 	// Logins, whose state is not the state of the server, and approvals.
 	d.follow("auth", d.prints(0, "auth", "--config", all), 1, aboutServer("none"))

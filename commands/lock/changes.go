@@ -58,6 +58,7 @@ func newChange(server string, d lock.Drift) change {
 		for _, r := range lock.Reasons(d.Old.Definition, d.New.Definition) {
 			c.Reasons = append(c.Reasons, reason{r.Kind, r.Excerpt, r.Pointer})
 		}
+		c.Reasons = slices.Compact(c.Reasons) // several words of one sentence
 	}
 	return c
 }
@@ -79,47 +80,54 @@ func changesOf(server string, drifts []lock.Drift) []change {
 
 // bySeverity returns classes, the most severe first.
 func bySeverity(ids []string) []lock.Class {
-	ranks := []lock.Severity{lock.Error, lock.Warning, lock.Note}
 	var classes []lock.Class
 	for _, id := range ids {
 		c, _ := lock.FindClass(id)
 		classes = append(classes, c)
 	}
-	slices.SortStableFunc(classes, func(a, b lock.Class) int {
-		return slices.Index(ranks, a.Severity) - slices.Index(ranks, b.Severity)
-	})
+	slices.SortStableFunc(classes, func(a, b lock.Class) int { return rank(a.Severity) - rank(b.Severity) })
 	return classes
 }
 
-// what says in a clause what has changed.
-func (c change) what() string {
-	d := c.drift
-	var text string
+// kind says in a word what happened to the item.
+func (c change) kind() string {
 	switch {
-	case c.Item == "":
-		return "the lock does not have this server"
-	case c.Problem != "":
-		return "cannot be approved: " + c.Problem
-	case d.Added():
-		text = "new"
-	case d.Removed():
-		text = "removed"
-	default:
-		text = "changed"
+	case c.Item == "" || c.drift.Added():
+		return "new"
+	case c.drift.Removed():
+		return "removed"
 	}
+	return "changed"
+}
+
+// notes says in a clause each what else matters about the change.
+func (c change) notes() (notes []string) {
+	if c.Problem != "" {
+		notes = append(notes, "cannot be approved: "+c.Problem)
+	}
+	if len(c.Variants) > 0 {
+		notes = append(notes, "for clients that are "+strings.Join(c.Variants, ", "))
+	}
+	if c.Rejected {
+		notes = append(notes, "rejected")
+	}
+	return notes
+}
+
+// what says on one line what has changed.
+func (c change) what() string {
+	if c.Item == "" {
+		return "the lock does not have this server"
+	}
+	parts := []string{c.kind()}
 	if len(c.Reasons) > 0 {
-		text += "; " + c.Reasons[0].Kind + ": " + c.Reasons[0].Text
+		text := c.Reasons[0].Kind + ": " + c.Reasons[0].Text
 		if n := len(c.Reasons) - 1; n > 0 {
 			text += fmt.Sprintf(" (and %d more)", n)
 		}
+		parts = append(parts, text)
 	}
-	if len(c.Variants) > 0 {
-		text += "; for clients that are " + strings.Join(c.Variants, ", ")
-	}
-	if c.Rejected {
-		text += "; rejected"
-	}
-	return text
+	return strings.Join(append(parts, c.notes()...), "; ")
 }
 
 // row returns the row of a table: server, item, severity, class, change.

@@ -126,7 +126,7 @@ func runLock(ctx context.Context, env *cli.Env, g *cli.Globals, opts lockOptions
 	for _, o := range outcomes {
 		left = append(left, o.Left...)
 	}
-	return finish(left, "mcptrack verify shows them; mcptrack lock --update takes them over", failed(results), len(results))
+	return finish(left, "mcptrack review shows them; mcptrack lock --update takes them over", failed(results), len(results))
 }
 
 // approvals is what another program's lock approves.

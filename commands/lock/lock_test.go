@@ -8,12 +8,15 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/mcptrack/mcptrack/commands"
 	"github.com/mcptrack/mcptrack/commands/internal/cli"
 	"github.com/mcptrack/mcptrack/commands/internal/cli/clitest"
 	commandlock "github.com/mcptrack/mcptrack/commands/lock"
 	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/journal/sqlitelog"
 	"github.com/mcptrack/mcptrack/core/lock"
 )
 
@@ -322,4 +325,129 @@ func TestLockImport(t *testing.T) {
 	if got := b.items(cli.ExitFound, "--lock", other); !slices.Equal(got, []string{"tool/draw suspicious"}) {
 		t.Errorf("changes %q", got)
 	}
+}
+
+// On a terminal, review asks about each change, the most severe first, and stores each answer.
+func TestReviewAsks(t *testing.T) {
+	const more = `{"name":"more"}`
+	for answers, want := range map[string]struct {
+		exit int
+		left []string // ITEM CLASS of the changes that verify finds afterwards, and "rejected"
+	}{
+		"a\na\na\n":          {cli.ExitOK, nil},
+		"A\nr\ns\n":          {cli.ExitFound, []string{"instructions instructions rejected", "tool/more added"}},
+		"s\nq\n":             {cli.ExitFound, []string{"instructions instructions", "tool/draw suspicious", "tool/more added"}},
+		"x\nyes\na\na\nq\n":  {cli.ExitFound, []string{"tool/more added"}},
+		"":                   {cli.ExitFound, []string{"instructions instructions", "tool/draw suspicious", "tool/more added"}},
+		"x\nx\nx\na\na\na\n": {cli.ExitFound, []string{"instructions instructions", "tool/draw suspicious", "tool/more added"}},
+	} {
+		b := newBench(t, draw)
+		b.run(cli.ExitOK, "lock")
+		b.serve(drawNew, more)
+		b.Server.Instructions = "Be rude."
+		var tty strings.Builder
+		typed := strings.NewReader(answers)
+		b.OutTTY = true
+		b.Terminal = func() (*cli.Terminal, error) {
+			return &cli.Terminal{Reader: typed, Writer: &tty, Columns: 80, Rows: 40}, nil
+		}
+		if code, _ := b.Run(t, "review"); code != want.exit {
+			t.Errorf("%q: exit %d, want %d: %s", answers, code, want.exit, &b.Stderr)
+		}
+		text := tty.String()
+		if i := strings.Index(text, "notes tool/draw: changed (suspicious, wording)\n  hidden: "); i != 0 || !strings.Contains(text, "1 of 3: approve, reject, skip or quit? [a/r/s/q] ") || strings.Contains(text, "\u200b") {
+			t.Errorf("%q: the terminal shows\n%s", answers, text)
+		}
+		var doc struct {
+			Items []struct {
+				Item, Class string
+				Rejected    bool
+			}
+		}
+		_, out := b.Run(t, "verify", "--json")
+		if err := json.Unmarshal([]byte(out), &doc); err != nil {
+			t.Fatal(err)
+		}
+		var left []string
+		for _, it := range doc.Items {
+			word := ""
+			if it.Rejected {
+				word = " rejected"
+			}
+			left = append(left, it.Item+" "+it.Class+word)
+		}
+		if !slices.Equal(left, want.left) {
+			t.Errorf("%q: %q are left, want %q", answers, left, want.left)
+		}
+	}
+}
+
+// What the server offers while the user reads is not approved: only what was shown.
+func TestReviewApprovesWhatItShowed(t *testing.T) {
+	b := newBench(t, draw)
+	b.run(cli.ExitOK, "lock")
+	b.serve(`{"name":"draw","description":"Draws well."}`)
+	b.OutTTY = true
+	b.Terminal = func() (*cli.Terminal, error) {
+		b.serve(drawNew)
+		return &cli.Terminal{Reader: strings.NewReader("a\n"), Writer: &strings.Builder{}}, nil
+	}
+	b.run(cli.ExitOK, "review")
+	if text := b.file(); !strings.Contains(text, "Draws well.") || strings.Contains(text, "Ignore") {
+		t.Errorf("the lock has\n%s", text)
+	}
+	b.items(cli.ExitFound)
+}
+
+// The changes that the log shows come first, the newest at the top.
+func TestReviewNewestFirst(t *testing.T) {
+	b := newBench(t, draw)
+	b.run(cli.ExitOK, "lock")
+	b.serve(drawNew, `{"name":"first"}`, `{"name":"second"}`)
+	dir := t.TempDir()
+	log, err := sqlitelog.Open(t.Context(), sqlitelog.Options{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, name := range []string{"first", "second"} {
+		at := time.Date(2026, 11, 28, 8, i, 0, 0, time.UTC)
+		if _, err := log.Store(t.Context(), &event.Event{ServerID: "notes", Timestamp: at, Payload: event.ListChanged{List: catalog.Tools, Added: []string{name}}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := log.Close(); err != nil {
+		t.Fatal(err)
+	}
+	out := b.run(cli.ExitFound, "review", "-o", "name", "--data-dir", dir)
+	if out != "notes:tool/second\nnotes:tool/first\nnotes:tool/draw\n" {
+		t.Errorf("review lists\n%s", out)
+	}
+}
+
+func TestApproveAndReject(t *testing.T) {
+	b := newBench(t, draw)
+	b.Server.SetList(catalog.Prompts, json.RawMessage(`{"name":"same"}`))
+	b.run(cli.ExitOK, "lock")
+	b.Server.SetList(catalog.Prompts, json.RawMessage(`{"name":"same","title":"Same"}`))
+	b.serve(drawNew, `{"name":"same"}`, `{"name":"more"}`)
+	if out := b.run(cli.ExitOK, "approve", "notes", "--class", "added,title"); !strings.Contains(out, "tool/more") || !strings.Contains(out, "prompt/same") || strings.Contains(out, "tool/draw") {
+		t.Errorf("approve --class prints\n%s", out)
+	}
+	b.run(cli.ExitOK, "reject", "notes")
+	if out := b.run(cli.ExitOK, "approve", "notes"); out != "no changes\n" {
+		t.Errorf("approve takes what was rejected:\n%s", out)
+	}
+	b.run(cli.ExitRefused, "approve", "notes:tool/more")
+	b.run(cli.ExitOK, "approve", "notes:draw")
+	b.items(cli.ExitOK)
+
+	b.Server.SetList(catalog.Prompts)
+	b.serve(drawNew, `{"name":"more"}`)
+	b.run(cli.ExitUsage, "approve", "notes:same")
+	if text := b.Stderr.String(); !strings.Contains(text, "hint: write notes:tool/same or notes:prompt/same") {
+		t.Errorf("an ambiguous item: %s", text)
+	}
+	b.run(cli.ExitOK, "approve", "notes:tool/same", "notes:prompt/same", "notes")
+	b.items(cli.ExitOK)
+	b.run(cli.ExitUsage, "approve", "nots:tool/same")
 }

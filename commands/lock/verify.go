@@ -112,7 +112,7 @@ func (o verifyOptions) verifyServers(ctx context.Context, env *cli.Env, g *cli.G
 		return verified{}, err
 	}
 	v := verified{servers: len(results), file: w.path, place: report.Location{File: w.cfg.Path, Line: 1},
-		hint: "mcptrack verify -o markdown shows the differences; mcptrack lock --update takes them over"}
+		hint: "mcptrack review shows them; mcptrack lock --update takes them over"}
 	for _, r := range results {
 		s := l.Servers[r.Server.ID]
 		switch {

@@ -1,6 +1,7 @@
-// Package lock implements the commands that keep what servers offer as it was approved: lock (lock.go)
-// and verify (verify.go). work.go asks the servers and opens the lock for both, and changes.go says what
-// has changed in all output formats. The lock itself is in core/lock.
+// Package lock implements the commands that keep what servers offer as it was approved: lock (lock.go),
+// verify (verify.go), review (review.go), approve and reject (approve.go). work.go asks the servers and
+// opens the lock for all of them, and changes.go says what has changed in all output formats. The lock
+// itself is in core/lock.
 package lock
 
 import (

@@ -174,12 +174,51 @@ type Terminal struct {
 // yes, and ErrDeclined for any other answer. Long lines are folded, and each continuation line
 // starts with a bar, so that no part of a line looks like a separate line.
 func (e *Env) Ask(ctx context.Context, text, question string) error {
+	tty, err := e.show(ctx, text, "n means no", "y", "yes")
+	if err != nil {
+		return err
+	}
+	line, err := tty.reply(ctx, "\n"+question+" [y/N] ")
+	if err != nil {
+		return err
+	}
+	if line != "y" && line != "yes" {
+		return ErrDeclined
+	}
+	return nil
+}
+
+// Choose shows a text like Ask, and asks a question until the answer is one of the letters, each of which
+// is the first of a word in the question. It returns the last letter after three other answers. If the
+// user does not read all pages, the error is ErrDeclined.
+func (e *Env) Choose(ctx context.Context, text, question, letters string) (byte, error) {
+	tty, err := e.show(ctx, text, letters[len(letters)-1:]+" skips the rest")
+	if err != nil {
+		return 0, err
+	}
+	prompt := "\n" + question + " [" + strings.Join(strings.Split(letters, ""), "/") + "] "
+	for range 3 {
+		line, err := tty.reply(ctx, prompt)
+		if err != nil {
+			return 0, err
+		}
+		if len(line) == 1 && strings.Contains(letters, line) {
+			return line[0], nil
+		}
+		prompt = "Enter one of " + strings.Join(strings.Split(letters, ""), ", ") + ": "
+	}
+	return letters[len(letters)-1], nil
+}
+
+// show shows a text on the terminal, page by page. The error is ErrDeclined if the user enters
+// something between two pages that is not in goOn.
+func (e *Env) show(ctx context.Context, text, hint string, goOn ...string) (*Terminal, error) {
 	if e.Terminal == nil {
-		return ErrNoTerminal
+		return nil, ErrNoTerminal
 	}
 	tty, err := e.Terminal()
 	if err != nil {
-		return ErrNoTerminal
+		return nil, ErrNoTerminal
 	}
 	width := 80
 	if tty.Columns > 0 {
@@ -187,23 +226,18 @@ func (e *Env) Ask(ctx context.Context, text, question string) error {
 	}
 	lines := folded(strings.TrimSuffix(text, "\n"), width)
 	for page := tty.Rows - 3; tty.Rows > 0 && len(lines) > max(page, 5); lines = lines[max(page, 5):] {
-		more := strings.Join(lines[:max(page, 5)], "\n") + "\n-- Enter shows more, n means no -- "
-		line, err := tty.reply(ctx, more)
+		line, err := tty.reply(ctx, strings.Join(lines[:max(page, 5)], "\n")+"\n-- Enter shows more, "+hint+" -- ")
 		if err != nil {
-			return err
+			return nil, err
 		}
-		if line = strings.ToLower(strings.TrimSpace(line)); line != "" && line != "y" && line != "yes" {
-			return ErrDeclined
+		if line != "" && !slices.Contains(goOn, line) {
+			return nil, ErrDeclined
 		}
 	}
-	line, err := tty.reply(ctx, strings.Join(append(lines, "", question), "\n")+" [y/N] ")
-	if err != nil {
-		return err
+	if _, err := io.WriteString(tty, strings.Join(lines, "\n")+"\n"); err != nil {
+		return nil, ErrNoTerminal
 	}
-	if line = strings.ToLower(strings.TrimSpace(line)); line != "y" && line != "yes" {
-		return ErrDeclined
-	}
-	return nil
+	return tty, nil
 }
 
 // folded returns the lines of a text, wrapped at the given width.
@@ -231,7 +265,8 @@ func folded(text string, width int) (lines []string) {
 	return lines
 }
 
-// reply writes a prompt and returns the line that the user enters. It returns early if ctx ends.
+// reply writes a prompt and returns the line that the user enters, in lower case and without spaces
+// around it. It returns early if ctx ends.
 func (t *Terminal) reply(ctx context.Context, prompt string) (string, error) {
 	if _, err := io.WriteString(t, prompt); err != nil {
 		return "", ErrNoTerminal
@@ -242,7 +277,7 @@ func (t *Terminal) reply(ctx context.Context, prompt string) (string, error) {
 	}()
 	select {
 	case line := <-answer:
-		return line, nil
+		return strings.ToLower(strings.TrimSpace(line)), nil
 	case <-ctx.Done():
 		_, _ = io.WriteString(t, "\n")
 		return "", context.Cause(ctx)

@@ -1,0 +1,286 @@
+package lock
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mcptrack/mcptrack/commands/internal/cli"
+	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/journal"
+	"github.com/mcptrack/mcptrack/core/lock"
+	"github.com/mcptrack/mcptrack/core/printable"
+	"github.com/mcptrack/mcptrack/output/diff"
+)
+
+type reviewOptions struct {
+	workFlags
+	cli.JournalFlags
+	servers []string
+}
+
+// ReviewCommand returns the command review.
+func ReviewCommand(env *cli.Env, g *cli.Globals) *cobra.Command {
+	var opts reviewOptions
+	cmd := &cobra.Command{
+		Use:         "review [SERVER]",
+		Short:       "Show what has changed since it was approved, and ask",
+		Annotations: cli.ManualPage("lock"),
+		Example: `  mcptrack review
+  mcptrack review docs
+  mcptrack review docs --json`,
+		Args:              cli.Args(0, 1),
+		ValidArgsFunction: completeServers(env, g),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := opts.Parse(); err != nil {
+				return err
+			}
+			opts.servers = args
+			ctx, cancel := opts.Bound(cmd.Context())
+			defer cancel()
+			cmd.SetContext(ctx)
+			return runReview(ctx, env, g, opts)
+		},
+	}
+	opts.workFlags.add(cmd)
+	opts.JournalFlags.Add(cmd)
+	return cmd
+}
+
+// shown is a change with everything that a reviewer needs, as JSON.
+type shown struct {
+	change
+	Seen string `json:"seen,omitempty"` // when the log first shows it
+	Diff string `json:"diff,omitempty"`
+	seen time.Time
+}
+
+func runReview(ctx context.Context, env *cli.Env, g *cli.Globals, opts reviewOptions) error {
+	w, err := opts.open(ctx, env, g, opts.servers)
+	if err != nil {
+		return err
+	}
+	changes, missed, err := w.changes(ctx)
+	if err != nil {
+		return err
+	}
+	all, err := opts.newestFirst(ctx, w, changes)
+	if err != nil {
+		return err
+	}
+	var left []change
+	if g.Format.Table() && env.OutTTY && env.Terminal != nil && len(all) > 0 {
+		left, err = w.ask(ctx, all)
+	} else {
+		left, err = changes, w.writeReview(all)
+	}
+	if err != nil {
+		return err
+	}
+	return finish(left, "mcptrack approve "+printable.Shell(hintName(left))+" approves it", missed, len(w.servers))
+}
+
+// hintName returns the argument of approve for the first change.
+func hintName(changes []change) string {
+	if len(changes) == 0 {
+		return ""
+	}
+	return changes[0].name()
+}
+
+// changes asks the selected servers, and returns the changes of those that are in the lock. missed has
+// "server: reason" for each server that could not be listed.
+func (w *work) changes(ctx context.Context) (all []change, missed []string, err error) {
+	results, l, err := w.observe(ctx, func() (*lock.Lock, error) { return read(w.path) })
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, r := range results {
+		switch s := l.Servers[r.Server.ID]; {
+		case r.Err != nil:
+		case s == nil:
+			all = append(all, notLocked(r.Server.ID))
+		default:
+			all = append(all, changesOf(r.Server.ID, lock.Compare(s, r.Observations...))...)
+		}
+	}
+	return all, failed(results), nil
+}
+
+// newestFirst sorts changes by the time at which the log first shows their last change, and those that
+// the log does not show by severity.
+func (o reviewOptions) newestFirst(ctx context.Context, w *work, changes []change) ([]shown, error) {
+	log, err := o.Existing(ctx, w.env, w.g.Logger(w.env))
+	if err != nil {
+		return nil, err
+	}
+	seen := map[string]time.Time{}
+	if log != nil {
+		defer func() { _ = log.Close() }()
+		for _, srv := range w.servers {
+			if err := changeTimes(ctx, log, srv.ID, seen); err != nil {
+				return nil, err
+			}
+		}
+	}
+	all := make([]shown, len(changes))
+	for i, c := range changes {
+		at := seen[c.name()]
+		all[i] = shown{change: c, Seen: cli.Stamp(at), Diff: c.drift.Diff(), seen: at}
+	}
+	slices.SortStableFunc(all, func(a, b shown) int {
+		return cmp.Or(b.seen.Compare(a.seen), rank(a.Severity)-rank(b.Severity))
+	})
+	return all, nil
+}
+
+// changeTimes sets when the items of a server last changed, by the name of the change.
+func changeTimes(ctx context.Context, log journal.Log, server string, seen map[string]time.Time) error {
+	for entry, err := range log.Select(ctx, journal.Selection{ServerID: server}) {
+		if err != nil {
+			return err
+		}
+		e, err := entry.Event()
+		if err != nil {
+			continue // of a newer version
+		}
+		set := func(section lock.Section, key string) {
+			seen[server+":"+lock.Name(section, key)] = e.Timestamp
+		}
+		switch p := e.Payload.(type) {
+		case event.ListChanged:
+			for _, keys := range [][]string{p.Added, p.Removed, p.Changed} {
+				for _, key := range keys {
+					set(lock.Section(p.List), key)
+				}
+			}
+		case event.ResourceAdded, event.ResourceRemoved, event.ResourceChanged:
+			set(lock.SectionResources, e.ResourceURI)
+		}
+	}
+	return nil
+}
+
+// text returns the change for people: a title, the reasons, and the difference.
+func (s shown) text() string {
+	var b strings.Builder
+	title := s.ServerID
+	if s.Item != "" {
+		title += " " + s.Item
+	}
+	fmt.Fprintf(&b, "%s: %s (%s)", printable.Line(title, 0), s.kind(), strings.Join(s.Classes, ", "))
+	if s.Seen != "" {
+		b.WriteString(", seen " + s.Seen)
+	}
+	b.WriteString("\n")
+	for _, note := range s.notes() {
+		b.WriteString("  " + printable.Line(note, 0) + "\n")
+	}
+	for _, r := range s.Reasons {
+		fmt.Fprintf(&b, "  %s: %s\n", r.Kind, printable.Line(r.Text, 0))
+	}
+	switch {
+	case s.Item == "":
+		b.WriteString("  add it with: mcptrack lock " + printable.Shell(s.ServerID) + "\n")
+	case s.Diff == "":
+		b.WriteString("  the definitions are too large to compare, or differ only in their form\n")
+	}
+	return b.String()
+}
+
+// writeReview prints the changes without asking.
+func (w *work) writeReview(all []shown) error {
+	names := make([]string, len(all))
+	for i, s := range all {
+		names[i] = s.name()
+	}
+	doc := struct {
+		Items []shown `json:"items"`
+	}{append([]shown{}, all...)}
+	colours := w.g.Colours(w.env, w.env.OutTTY)
+	return w.g.Write(w.env.Out, names, doc, func() error {
+		if len(all) == 0 {
+			_, err := fmt.Fprintln(w.env.Out, "nothing to review")
+			return err
+		}
+		for i, s := range all {
+			text := s.Diff
+			if colours {
+				text = diff.Colour(text)
+			}
+			if i > 0 {
+				text += "\n"
+			}
+			if _, err := fmt.Fprint(w.env.Out, s.text()+text); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// ask asks about each change, and returns those that are not approved. What was answered is stored
+// immediately.
+func (w *work) ask(ctx context.Context, all []shown) (left []change, err error) {
+	for i, s := range all {
+		if s.Item == "" || s.Problem != "" {
+			if _, err := fmt.Fprintln(w.env.Out, s.text()+s.Diff); err != nil {
+				return nil, err
+			}
+			left = append(left, s.change)
+			continue
+		}
+		question := fmt.Sprintf("%d of %d: approve, reject, skip or quit?", i+1, len(all))
+		answer, err := w.env.Choose(ctx, s.text()+s.Diff, question, "arsq")
+		switch {
+		case errors.Is(err, cli.ErrDeclined):
+			answer = 's'
+		case err != nil:
+			return nil, err
+		}
+		decided := []change{s.change}
+		switch answer {
+		case 'a':
+			decided, err = w.decide(ctx, decided, true)
+		case 'r':
+			_, err = w.decide(ctx, decided, false)
+		case 'q':
+			for _, rest := range all[i:] {
+				left = append(left, rest.change)
+			}
+			return left, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		left = append(left, decided...)
+	}
+	return left, nil
+}
+
+// decide approves or rejects changes that the user has seen, and returns those that could not be
+// approved.
+func (w *work) decide(ctx context.Context, changes []change, approve bool) (left []change, err error) {
+	err = lock.Update(ctx, w.path, func(l *lock.Lock) error {
+		left = nil
+		for _, c := range changes {
+			s := l.Servers[c.ServerID]
+			switch {
+			case s == nil:
+				left = append(left, c)
+			case !approve:
+				s.Reject([]lock.Drift{c.drift})
+			case len(s.Take([]lock.Drift{c.drift})) > 0:
+				left = append(left, c)
+			}
+		}
+		return nil
+	})
+	return left, invalid(err)
+}
