@@ -67,13 +67,13 @@ type work struct {
 	servers []config.Server // that the user selected
 }
 
-// open loads the config and selects servers in it; see [cli.SelectServers].
+// open loads the config and selects servers in it; see [cli.SelectServersAndCatalogs].
 func (f workFlags) open(ctx context.Context, env *cli.Env, g *cli.Globals, ids []string) (*work, error) {
 	cfg, err := g.Load(ctx, env, g.Logger(env))
 	if err != nil {
 		return nil, err
 	}
-	servers, err := cli.SelectServers(cfg, ids)
+	servers, err := cli.SelectServersAndCatalogs(cfg, ids)
 	return &work{f, env, g, cfg, f.path(cfg), servers}, err
 }
 

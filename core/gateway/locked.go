@@ -11,6 +11,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/gateway/upstream"
+	"github.com/mcptrack/mcptrack/core/lock"
 	"github.com/mcptrack/mcptrack/core/lock/guard"
 	"github.com/mcptrack/mcptrack/core/session"
 	"github.com/mcptrack/mcptrack/core/status"
@@ -88,7 +89,11 @@ func (l *loop) compare(id string, srv config.Server, variant string, st status.S
 	if l.opts.Guard == nil {
 		return result
 	}
-	offer := guard.Offer{Variant: variantName(st.Info.Era, variant), Launch: l.launch(srv, st), Lists: result.listed}
+	name := variantName(st.Info.Era, variant)
+	if result.api != nil {
+		name = lock.VariantCatalog
+	}
+	offer := guard.Offer{Variant: name, Launch: l.launch(srv, st), Lists: result.listed}
 	if st.Info.Era != "" {
 		offer.Capabilities, offer.Instructions = st.Info.RawCapabilities, &st.Info.Instructions
 	}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -543,23 +542,17 @@ func TestHeldHTTPCatalog(t *testing.T) {
 	defer ts.Close()
 	entry := config.Server{ID: "api", Enabled: true, Transport: config.TransportCatalog, URL: config.NewSecret(ts.URL), CatalogInterval: 20 * time.Millisecond}
 	path := filepath.Join(t.TempDir(), guard.FileName)
-	approve := func(lists map[catalog.Kind][]catalog.Item) {
+	approve := func() {
 		t.Helper()
 		if err := lock.Update(t.Context(), path, func(l *lock.Lock) error {
-			seen := lock.Observation{Variant: "legacy", Items: map[lock.Section][]lock.Item{}}
-			for k, list := range lists {
-				for _, it := range list {
-					seen.Items[lock.Section(k)] = append(seen.Items[lock.Section(k)], l.Hashing.Item(lock.Section(k), it.Raw))
-				}
-			}
-			l.Servers["api"], _ = lock.Merge(seen)
-			return nil
+			r := observe.Servers(t.Context(), []config.Server{entry}, observe.Options{Hashing: func() lock.Hashing { return l.Hashing }})[0]
+			l.Servers["api"], _ = lock.Merge(r.Observations...)
+			return r.Err
 		}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	first := newOutside(t, Options{}, entry)
-	approve(first.gateway.view.Load().servers["api"].listed)
+	approve()
 	g, err := guard.New(guard.Options{Path: path})
 	if err != nil {
 		t.Fatal(err)
@@ -594,7 +587,7 @@ func TestHeldHTTPCatalog(t *testing.T) {
 	if got := shown(); got != good {
 		t.Errorf("%q is served instead of %q", got, good)
 	}
-	approve(maps.Collect(maps.All(o.gateway.view.Load().servers["api"].listed)))
+	approve()
 	g.Reload()
 	if _, err := c.CallTool(t.Context(), "things", nil); err != nil || called.Load() != 2 {
 		t.Errorf("after the approval: %v", err)

@@ -30,6 +30,9 @@ type Server struct {
 	Rejected []Rejection // sorted
 }
 
+// VariantCatalog is the variant of an HTTP catalog, which offers the same tools to all clients.
+const VariantCatalog = "catalog"
+
 // Item is one approved definition, or one that a server offers.
 type Item struct {
 	Key        string          // the name or URI; empty in sections that have at most one item

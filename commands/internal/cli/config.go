@@ -163,10 +163,19 @@ func invalidConfig(path string, problems config.Problems) error {
 // SelectServers returns the servers in a config with the given ids, or all enabled MCP servers if
 // ids is empty. alternatives are other words that the user may have meant by an unknown id.
 func SelectServers(cfg *config.Config, ids []string, alternatives ...string) ([]config.Server, error) {
+	return selectServers(cfg, ids, false, alternatives)
+}
+
+// SelectServersAndCatalogs is like SelectServers, but includes HTTP catalogs.
+func SelectServersAndCatalogs(cfg *config.Config, ids []string) ([]config.Server, error) {
+	return selectServers(cfg, ids, true, nil)
+}
+
+func selectServers(cfg *config.Config, ids []string, catalogs bool, alternatives []string) ([]config.Server, error) {
 	var chosen []config.Server
 	if len(ids) == 0 {
 		for _, srv := range cfg.Servers {
-			if srv.Enabled && srv.Transport != config.TransportCatalog {
+			if srv.Enabled && (catalogs || srv.Transport != config.TransportCatalog) {
 				chosen = append(chosen, srv)
 			}
 		}
@@ -180,7 +189,7 @@ func SelectServers(cfg *config.Config, ids []string, alternatives ...string) ([]
 			return nil, UnknownServer(cfg, id, alternatives)
 		case !srv.Enabled:
 			return nil, UsageHint("set \"enabled\": true in "+printable.Line(cfg.Path, 200), "server %q is disabled", printable.Line(id, 128))
-		case srv.Transport == config.TransportCatalog:
+		case srv.Transport == config.TransportCatalog && !catalogs:
 			return nil, UsageHint("mcptrack gateway serves the tools of catalogs", "server %q is an HTTP catalog, not an MCP server", printable.Line(id, 128))
 		case !seen[id]:
 			seen[id] = true

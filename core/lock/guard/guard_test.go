@@ -146,6 +146,26 @@ func TestVerdict(t *testing.T) {
 	}
 }
 
+// Lists keep their order, so that clients are not notified of it. A removed item is added where it was
+// if they are sorted.
+func TestOrder(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), FileName)
+	write(t, path, offered(t, "b 1", "a 1", "c 1"))
+	g := guarded(t, Options{Path: path})
+	for want, now := range map[string]Offer{
+		"c=1 b=1! a=1!":  offered(t, "c 1", "b 2", "a 2"),
+		"c=1 a=1! b=1!":  offered(t, "c 1", "a 2"),
+		"a=1! b=1! c=1":  offered(t, "a 2", "c 1"),
+		"a=1! b=1! c=1!": offered(t),
+		"c=1! a=1! b=1!": offered(t, "c 2", "a 2"),
+	} {
+		if got := served(t, g.Judge("docs", lock.Policy{"L001": lock.Hold}, now), now); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+}
+
 // A rejected change stays held, even if its class is allowed.
 func TestRejected(t *testing.T) {
 	t.Parallel()

@@ -3,6 +3,7 @@ package guard
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -149,13 +150,15 @@ func (v *Verdict) Hides(k catalog.Kind, key string) bool {
 }
 
 // Approved returns a list with the approved definitions of the items that are held. Items that are
-// hidden stay in it; see [Verdict.Hides]. The result is list itself if nothing of it is held.
+// hidden stay in it; see [Verdict.Hides]. The order is that of list, which is returned itself if nothing
+// of it is held.
 func (v *Verdict) Approved(k catalog.Kind, list []catalog.Item) []catalog.Item {
 	if v == nil || v.blocked != "" {
 		return list
 	}
 	var out []catalog.Item
-	for at, h := range v.held {
+	for _, at := range slices.SortedFunc(maps.Keys(v.held), func(a, b id) int { return strings.Compare(a.key, b.key) }) {
+		h := v.held[at]
 		if at.section != lock.Section(k) || h.approved == nil {
 			continue
 		}
@@ -172,10 +175,14 @@ func (v *Verdict) Approved(k catalog.Kind, list []catalog.Item) []catalog.Item {
 			out = append(out, it)
 		}
 	}
-	if out == nil {
+	byKey := func(a, b catalog.Item) int { return strings.Compare(a.Key, b.Key) }
+	switch {
+	case out == nil:
 		return list
+	case len(out) > len(list) && slices.IsSortedFunc(list, byKey):
+		slices.SortFunc(out, byKey)
 	}
-	return catalog.NewList(out)
+	return out
 }
 
 // Instructions returns the instructions to serve instead of those of the server.

@@ -27,7 +27,8 @@ type Options struct {
 	Probe session.ProbeOptions
 	// AllVariants lists each server once for each variant that it supports: as a legacy and as a
 	// modern client, both without capabilities and with sampling, elicitation and roots. Otherwise each
-	// server is listed once, as a client without capabilities, in the era that a session would use.
+	// server is listed once, as a client without capabilities, in the era that a session would use. An
+	// HTTP catalog has one variant, [lock.VariantCatalog].
 	AllVariants bool
 	// Hashing is called when a server has answered, concurrently; it may block, so that a lock can be
 	// read in the meantime. If nil, nothing is excluded from hashes.
@@ -104,6 +105,9 @@ func variants(srv config.Server, all bool) []variant {
 
 // observe lists one server.
 func observe(ctx context.Context, srv config.Server, opts Options) Result {
+	if srv.Transport == config.TransportCatalog {
+		return observeCatalog(ctx, srv, opts)
+	}
 	result := Result{Server: srv}
 	var otherEra error
 	for _, v := range variants(srv, opts.AllVariants) {
@@ -138,16 +142,22 @@ func observe(ctx context.Context, srv config.Server, opts Options) Result {
 	if len(result.Observations) == 0 {
 		return Result{Server: srv, Err: otherEra}
 	}
-	l, unknown := launch.Of(ctx, srv, opts.Machine) // now, because npx and uvx install when they start
+	return result.launched(ctx, opts)
+}
+
+// launched adds how the server is started or reached. It is determined after the server was asked,
+// because npx and uvx install when they start.
+func (r Result) launched(ctx context.Context, opts Options) Result {
+	l, unknown := launch.Of(ctx, r.Server, opts.Machine)
 	definition, err := json.Marshal(l)
 	if err != nil {
-		return Result{Server: srv, Err: err}
+		return Result{Server: r.Server, Err: err}
 	}
-	for _, o := range result.Observations {
+	for _, o := range r.Observations {
 		o.Items[lock.SectionLaunch] = []lock.Item{opts.Hashing().Item(lock.SectionLaunch, definition)}
 	}
-	result.Unknown = unknown
-	return result
+	r.Unknown = unknown
+	return r
 }
 
 // observation returns what a server offered to one client.
