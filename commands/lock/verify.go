@@ -226,8 +226,10 @@ func (o verifyOptions) write(env *cli.Env, g *cli.Globals, v verified) error {
 	for _, c := range v.changes {
 		names = append(names, c.name())
 	}
-	if written, err := g.WriteReport(env.Out, o.report(env, v)); written || err != nil {
-		return err
+	if g.WantsReport() {
+		if written, err := g.WriteReport(env.Out, o.report(env, v)); written || err != nil {
+			return err
+		}
 	}
 	return g.Write(env.Out, names, doc, func() error {
 		if len(v.changes) == 0 {

@@ -54,6 +54,11 @@ func (o *reportOutput) Set(s string) error {
 
 func (o *reportOutput) Type() string { return "string" }
 
+// WantsReport reports whether WriteReport writes something, for a command whose report takes time.
+func (g *Globals) WantsReport() bool {
+	return len(g.reportFiles) > 0 || slices.Contains(reportFormats(), g.Format.Name)
+}
+
 // WriteReport writes a report to the files that --output names, and to w if the output format is one for
 // CI: SARIF, JUnit XML or Markdown. Otherwise it writes nothing to w and returns false.
 func (g *Globals) WriteReport(w io.Writer, r *report.Report) (bool, error) {
