@@ -247,7 +247,11 @@ func (o verifyOptions) write(env *cli.Env, g *cli.Globals, v verified) error {
 func (o verifyOptions) report(env *cli.Env, v verified) *report.Report {
 	root, _ := os.Getwd() // without it, absolute paths become names
 	r := &report.Report{Command: "verify", Version: env.Version, Checks: v.checks(), Failures: v.failures, Root: root, Place: v.place}
-	if len(v.changes) > 0 {
+	switch {
+	case len(v.changes) == 0:
+	case o.against != "":
+		r.Advice = "Approve these changes only if they are right: " + printable.Line(v.file, 200) + " has them already."
+	default:
 		r.Advice = "Run mcptrack lock --update and commit " + printable.Line(v.file, 200) + " if these changes are right."
 	}
 	for _, c := range lock.Classes() {
