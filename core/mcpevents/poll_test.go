@@ -184,7 +184,7 @@ func TestList(t *testing.T) {
 			}
 			NextCursor *string
 		}
-		if err := json.Unmarshal(raw, &got); err != nil || len(got.Events) != 3 || got.NextCursor != nil {
+		if err := json.Unmarshal(raw, &got); err != nil || len(got.Events) != 4 || got.NextCursor != nil {
 			t.Fatalf("%v: %s", err, raw)
 		}
 		for i, e := range got.Events {

@@ -155,6 +155,8 @@ func (c *changes) event(e *event.Event, tracks func(server, uri string) bool) {
 		c.add(resource, removed, nil, nil)
 	case event.ListChanged:
 		c.list(e.ServerID, p, tracks)
+	case event.LockDrift:
+		c.add(changeKey{e.ServerID, "lock of", p.Item}, map[event.DriftState]string{event.DriftChanged: "differs", event.DriftApproved: "approved", event.DriftResolved: "no longer differs"}[p.Change], nil, nil)
 	case event.ConfigReloaded:
 		for verb, ids := range map[string][]string{added: p.Added, removed: p.Removed, changed: p.Changed} {
 			for _, id := range ids {
