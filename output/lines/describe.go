@@ -62,7 +62,7 @@ func (w *Writer) drift(server string, p event.LockDrift) string {
 	case p.Change == event.DriftApproved:
 		return w.word(termtext.Green, "lock") + "  " + item + " is approved now"
 	case p.Change == event.DriftResolved:
-		return w.word(termtext.Green, "lock") + "  " + item + " is no longer a change"
+		return w.word(termtext.Green, "lock") + "  " + item + " no longer differs from the lock"
 	case p.Reason != "":
 		return w.word(termtext.Red, "lock") + "  " + printable.Line(p.Reason, 500)
 	}

@@ -108,7 +108,7 @@ func slackText(o *mcpevents.Occurrence) string {
 		case event.DriftApproved:
 			return server + ": " + item + " is approved now"
 		case event.DriftResolved:
-			return server + ": " + item + " is no longer a change"
+			return server + ": " + item + " no longer differs from the lock"
 		}
 		if d.Reason != "" {
 			return server + ": " + printable.Line(d.Reason, maxSlack)
