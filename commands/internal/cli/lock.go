@@ -1,8 +1,6 @@
 package cli
 
 import (
-	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -15,7 +13,6 @@ import (
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/engine"
 	"github.com/mcptrack/mcptrack/core/lock/guard"
-	"github.com/mcptrack/mcptrack/core/lock/launch"
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
@@ -26,7 +23,7 @@ type LockFlags struct {
 
 // Add adds the flag to a command.
 func (o *LockFlags) Add(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&o.file, "lock", "", "lock `FILE` that servers are compared with (default: mcptrack.lock beside the config)")
+	cmd.Flags().StringVar(&o.file, "lock", "", "lock `FILE` (default: mcptrack.lock beside the config)")
 	_ = cmd.MarkFlagFilename("lock", "lock")
 }
 
@@ -62,9 +59,5 @@ func (o *LockFlags) Open(env *Env, g *Globals, cfg *config.Config, log *slog.Log
 	if err != nil {
 		return nil, err
 	}
-	return &engine.Lock{Guard: guarded, Launch: func(ctx context.Context, srv config.Server) json.RawMessage {
-		l, _ := launch.Of(ctx, srv, launch.Machine{Home: env.Getenv("HOME"), Getenv: env.Getenv})
-		definition, _ := json.Marshal(l) // cannot fail: its fields are texts
-		return definition
-	}}, nil
+	return &engine.Lock{Guard: guarded, Launch: env.Launch}, nil
 }
