@@ -54,7 +54,7 @@ func (o *agentFlags) parse(cmd *cobra.Command, g *cli.Globals) error {
 	if g.JSON || cmd.Flag("output").Changed {
 		return cli.UsageHint("omit --agent to print events as JSON", "--agent cannot be used with --output or --json")
 	}
-	for _, name := range []string{"content", "diff", "verbose"} {
+	for _, name := range []string{"content", "diff", "verbose", "lock"} {
 		if f := cmd.Flag(name); f != nil && f.Changed {
 			return cli.Usage("--agent cannot be used with --%s", name)
 		}
@@ -120,7 +120,7 @@ func runWatchAgent(ctx context.Context, env *cli.Env, g *cli.Globals, opts watch
 	}
 	sessions := opts.SessionOptions(env, g)
 	sessions.OneShot = opts.once
-	e, err := cli.NewUnstoredEngine(ctx, desired, tracker.Options{Dial: env.Dial, Session: sessions, Logger: log, Texts: true, Baseline: cursor.Baseline, BaselineList: cursor.BaselineList})
+	e, err := cli.NewUnstoredEngine(ctx, desired, tracker.Options{Dial: env.Dial, Session: sessions, Logger: log, Texts: true, Baseline: cursor.Baseline, BaselineList: cursor.BaselineList}, nil)
 	if err != nil {
 		return err
 	}

@@ -117,7 +117,7 @@ func runSubscribe(ctx context.Context, env *cli.Env, g *cli.Globals, opts subscr
 		srv.Include, srv.Exclude = opts.uris, nil
 	}
 	desired := engine.Desired{Config: cfg.With([]config.Server{srv})}
-	e, err := cli.NewUnstoredEngine(ctx, desired, opts.trackerOptions(env, g))
+	e, err := cli.NewUnstoredEngine(ctx, desired, opts.trackerOptions(env, g), nil)
 	if err != nil {
 		return err
 	}

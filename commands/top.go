@@ -139,7 +139,7 @@ func runTop(ctx context.Context, env *cli.Env, g *cli.Globals, opts topOptions) 
 	log := serverlog.New()
 	sessions := opts.SessionOptions(env, g)
 	sessions.Logger = slog.New(log)
-	e, err := cli.NewUnstoredEngine(ctx, desired, tracker.Options{Dial: env.Dial, Session: sessions, Logger: sessions.Logger, Texts: true})
+	e, err := cli.NewUnstoredEngine(ctx, desired, tracker.Options{Dial: env.Dial, Session: sessions, Logger: sessions.Logger, Texts: true}, nil)
 	if err != nil {
 		return err
 	}

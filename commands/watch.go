@@ -31,6 +31,7 @@ type watchOptions struct {
 	agentFlags
 	cli.Filter
 	cli.TrackFlags
+	cli.LockFlags
 	cli.JournalFlags
 	cli.RemoteFlags
 	name   string   // of the command: watch, tail or replay
@@ -58,8 +59,12 @@ An argument is a FILE if it exists, contains a path separator or ends in .json, 
 follows only the named servers: all their resources, tools and prompts, whether the config
 tracks them or not.
 
-If a running daemon follows the same config, watch shows its events and connects to no
-server; -v says so. See mcptrack help daemon.
+If a running daemon follows the same config, and there is no lock, watch shows its events
+and connects to no server; -v says so. See mcptrack help daemon.
+
+If mcptrack.lock is beside the config, or --lock names a lock file, watch also reports what
+differs from it, once for each change, and when the change was approved or taken back.
+Compared are how a server starts, its instructions, and the lists that watch follows.
 
 Events are printed as readable lines, or with --json as one JSON object per line; see
 mcptrack help events. Lines omit transient states and repeated failures; on a terminal
@@ -98,6 +103,9 @@ Exit codes: 0 stopped (interrupted, --count, --timeout or a closed pipe); 1 fail
   # The same of a serve-sse on another machine
   mcptrack watch --url https://mcp.example --since 10m
 
+  # The next change that nobody has approved
+  mcptrack watch --lock mcptrack.lock --type lock.drift --count 1
+
   # For an agent's monitor, and for a hook
   mcptrack watch --agent
   mcptrack watch --agent --once --timeout 5s`,
@@ -112,7 +120,7 @@ Exit codes: 0 stopped (interrupted, --count, --timeout or a closed pipe); 1 fail
 
 // serverFlags returns the flags of watch that only concern the servers in a config.
 func serverFlags() []string {
-	return []string{"all", "demo", "once", "no-follow-config", "no-exec-on-reload", "connect-timeout", "limit"}
+	return []string{"all", "demo", "once", "no-follow-config", "no-exec-on-reload", "lock", "connect-timeout", "limit"}
 }
 
 // watching makes cmd run watch, and adds the flags of watch. parse sets the options that depend on the
@@ -147,6 +155,7 @@ func watching(env *cli.Env, g *cli.Globals, cmd *cobra.Command, parse func(*watc
 	opts.AddChangedOnly(cmd)
 	cli.AddSince(cmd, &opts.since)
 	f.BoolVar(&opts.stored, "no-follow", false, "with --since or --url: print what is stored, and exit")
+	opts.LockFlags.Add(cmd)
 	opts.JournalFlags.Add(cmd)
 	opts.RemoteFlags.Add(cmd)
 	opts.AddReload(cmd)
@@ -361,7 +370,11 @@ func runWatch(ctx context.Context, env *cli.Env, g *cli.Globals, opts watchOptio
 			return s.outcome(ctx, err)
 		}
 	}
-	e, err := cli.NewUnstoredEngine(ctx, desired, opts.trackerOptions(env, g))
+	lock, err := opts.LockFlags.Open(env, g, cfg, log)
+	if err != nil {
+		return err
+	}
+	e, err := cli.NewUnstoredEngine(ctx, desired, opts.trackerOptions(env, g), lock)
 	if err != nil {
 		return err
 	}

@@ -43,13 +43,16 @@ func ownWatch(connect cli.ConnectFlags, journal cli.JournalFlags, cfg, picked *c
 	return ""
 }
 
-// own returns why watch must connect to the servers itself, or "".
-func (o *watchOptions) own(cfg, picked *config.Config) string {
+// own returns why watch must connect to the servers itself, or "". locked means that it compares them with
+// a lock.
+func (o *watchOptions) own(cfg, picked *config.Config, locked bool) string {
 	switch {
 	case o.NoFollow:
 		return "--no-follow-config is set"
 	case o.HoldCommands:
 		return "--no-exec-on-reload is set"
+	case locked:
+		return "servers are compared with a lock"
 	}
 	for _, about := range []event.Payload{event.ConfigReloaded{}, event.ConfigRejected{}} {
 		if len(o.Types) > 0 && o.Keep(&event.Event{Payload: about}) {
@@ -62,7 +65,7 @@ func (o *watchOptions) own(cfg, picked *config.Config) string {
 // ofDaemon prints the events of a running daemon: first the newest states of the servers, and then
 // what happens. done is false if the command must follow the servers itself.
 func (o *watchOptions) ofDaemon(ctx context.Context, env *cli.Env, g *cli.Globals, log *slog.Logger, s *stream, desired engine.Desired) (done bool, err error) {
-	own := o.own(desired.Config, o.selection().Of(desired.Config))
+	own := o.own(desired.Config, o.selection().Of(desired.Config), o.Compares(g, desired.Config))
 	following, daemon := g.OpenDaemon(ctx, env, log, cli.DaemonUse{Verbose: o.verbose, Own: own})
 	if daemon == nil {
 		return false, nil
@@ -194,7 +197,7 @@ func (w *daemonWatch) adopt(named []string) error {
 			return err
 		}
 	}
-	if picked := w.picked(); len(picked.Servers) > 0 && w.own(cfg, picked) != "" {
+	if picked := w.picked(); len(picked.Servers) > 0 && w.own(cfg, picked, false) != "" {
 		return errNotThere
 	}
 	if now := w.named(); named != nil && (now == nil || !subset(now, named)) {

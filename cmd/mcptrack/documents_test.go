@@ -144,7 +144,11 @@ func anEvent(m map[string]any) string {
 	if uri, _ := m["resourceUri"].(string); strings.HasPrefix(typ, "resource.") && uri == "" {
 		return "has no resourceUri"
 	}
-	if state, has := m["state"]; has && state != "Pending" && !slices.Contains(states(), fmt.Sprint(state)) {
+	allowed := append(states(), "Pending")
+	if typ == "lock.drift" { // the state of an item
+		allowed = []string{"changed", "approved", "resolved"}
+	}
+	if state, has := m["state"]; has && !slices.Contains(allowed, fmt.Sprint(state)) {
 		return fmt.Sprintf("has the state %v", state)
 	}
 	return ""

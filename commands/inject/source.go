@@ -126,7 +126,7 @@ func (o *options) track(ctx context.Context, env *cli.Env, g *cli.Globals, cfg *
 	if err != nil {
 		return err
 	}
-	e, err := cli.NewUnstoredEngine(ctx, desired, tracker.Options{Dial: env.Dial, Session: o.ConnectFlags.SessionOptions(env, g), Logger: log, Texts: o.content, Window: o.window()})
+	e, err := cli.NewUnstoredEngine(ctx, desired, tracker.Options{Dial: env.Dial, Session: o.ConnectFlags.SessionOptions(env, g), Logger: log, Texts: o.content, Window: o.window()}, nil)
 	if err != nil {
 		return err
 	}

@@ -51,6 +51,7 @@ type options struct {
 	noContent   bool
 	maxClients  int
 	cli.TrackFlags
+	cli.LockFlags
 	follow    bool
 	publicURL string
 }
@@ -77,6 +78,9 @@ followed resources are also kept, for the dashboard, history and diff, unless th
 a secret from the config. On a terminal, the address of the dashboard and the number of
 followed servers are printed. The address must be a loopback address unless a token protects it.
 
+If mcptrack.lock is beside the config, or --lock names a lock file, what differs from it is
+an event too, once for each change; see mcptrack help events.
+
 With --nats several processes serve one feed with the same ids and share the servers: one
 process follows each server, and another takes over within 10 s if that process dies.
 Clients can reconnect to any of them. With --follow a process reads no config and connects
@@ -97,6 +101,9 @@ usage; 3 config invalid or missing.`,
 			if opts.noContent && cmd.Flags().Changed("keep-content") {
 				return cli.Usage("--keep-content cannot be used with --no-content")
 			}
+			if opts.follow && cmd.Flags().Changed("lock") {
+				return cli.Usage("--lock cannot be used with --follow, which follows no server")
+			}
 			if err := opts.parse(g); err != nil {
 				return err
 			}
@@ -108,6 +115,7 @@ usage; 3 config invalid or missing.`,
 	opts.access.Add(cmd, "clients", "read from here")
 	opts.JournalFlags.Add(cmd)
 	opts.RetentionFlags.Add(cmd)
+	opts.LockFlags.Add(cmd)
 	f.StringVar(&opts.keepContent, "keep-content", "256MiB", "`BYTES` of text versions that are kept for history and diff; the oldest are removed first")
 	f.BoolVar(&opts.noContent, "no-content", false, "keep no text versions, and remove those in the data directory")
 	f.IntVar(&opts.maxClients, "max-clients", 2000, "maximum `NUMBER` of open event streams; further clients must retry later")
@@ -225,7 +233,13 @@ func run(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) error 
 	if err != nil {
 		return err
 	}
-	f, err = openServer(ctx, env, g, log, opts, desired, tracker.Options{Dial: env.Dial, Session: opts.SessionOptions(env, g), Logger: log, Texts: true, Webhooks: receiver})
+	var lock *engine.Lock
+	if !opts.follow {
+		if lock, err = opts.LockFlags.Open(env, g, cfg, log); err != nil {
+			return err
+		}
+	}
+	f, err = openServer(ctx, env, g, log, opts, desired, lock, tracker.Options{Dial: env.Dial, Session: opts.SessionOptions(env, g), Logger: log, Texts: true, Webhooks: receiver})
 	if err != nil {
 		return err
 	}
@@ -268,7 +282,7 @@ type feedServer struct {
 }
 
 // openServer opens the log that the options specify, or a log in memory for a demo.
-func openServer(ctx context.Context, env *cli.Env, g *cli.Globals, logger *slog.Logger, opts options, desired engine.Desired, t tracker.Options) (*feedServer, error) {
+func openServer(ctx context.Context, env *cli.Env, g *cli.Globals, logger *slog.Logger, opts options, desired engine.Desired, lock *engine.Lock, t tracker.Options) (*feedServer, error) {
 	f := &feedServer{logger: logger}
 	if g.Demo() && opts.Dir == "" && opts.NATS == "" {
 		f.log = journal.NewMemory(cli.MemoryLog(opts.Keep.Content))
@@ -280,7 +294,7 @@ func openServer(ctx context.Context, env *cli.Env, g *cli.Globals, logger *slog.
 	}
 	var err error
 	f.engine, err = engine.New(ctx, desired, f.log, engine.Options{
-		Tracker: t, Shared: opts.NATS != "" && !opts.follow, Replica: opts.follow, Logger: logger,
+		Tracker: t, Lock: lock, Shared: opts.NATS != "" && !opts.follow, Replica: opts.follow, Logger: logger,
 		Applied: func(cfg *config.Config) {
 			if f.hooks != nil {
 				f.hooks.Apply(cfg.Webhooks)
@@ -320,7 +334,7 @@ func (f *feedServer) routes(s *web.Server, version string, maxClients int) []eng
 		}
 	}
 	counts := metrics.New(metrics.Options{
-		Version: version, Snapshot: t.Snapshot, Journal: f.log.Stats, Reloads: f.engine.Reloads, Cluster: f.engine.Cluster, Webhooks: delivered, Deliveries: deliveries,
+		Version: version, Snapshot: t.Snapshot, Journal: f.log.Stats, Reloads: f.engine.Reloads, LockChanges: f.engine.LockChanges, Cluster: f.engine.Cluster, Webhooks: delivered, Deliveries: deliveries,
 		Clients: func() metrics.Clients {
 			st := served.Hub().Stats()
 			return metrics.Clients{Connected: st.Clients, Served: st.Accepted, Slow: st.Closed["slow"] + st.Closed["overrun"], Refused: st.Refused, Gaps: st.Gaps}

@@ -31,7 +31,7 @@ func TestNoRouteStartsOrChangesAnything(t *testing.T) {
 	off := server
 	off.ID, off.Enabled = "off", false
 	desired := engine.Desired{Config: &config.Config{Servers: []config.Server{server, off}}}
-	f, err := openServer(t.Context(), &cli.Env{}, &cli.Globals{}, slog.New(slog.DiscardHandler), options{JournalFlags: cli.JournalFlags{Dir: t.TempDir()}}, desired, tracker.Options{
+	f, err := openServer(t.Context(), &cli.Env{}, &cli.Globals{}, slog.New(slog.DiscardHandler), options{JournalFlags: cli.JournalFlags{Dir: t.TempDir()}}, desired, nil, tracker.Options{
 		Dial: func(ctx context.Context, _ config.Server, _ session.Options) (*session.Session, error) {
 			dials.Add(1)
 			<-ctx.Done()

@@ -49,7 +49,9 @@ const (
 )
 
 // WebhookTypes returns the event types that can be sent to webhooks.
-func WebhookTypes() []string { return []string{"list.changed", "resource.updated", "server.state"} }
+func WebhookTypes() []string {
+	return []string{"list.changed", "lock.drift", "resource.updated", "server.state"}
+}
 
 // DefaultSettle is the default value of Webhook.Settle.
 const DefaultSettle = time.Minute

@@ -57,6 +57,9 @@ type Options struct {
 	// Replica makes this process observe the servers that other processes share, without following
 	// any. It cannot be combined with Shared.
 	Replica bool
+	// Lock compares what the followed servers offer with a lock file, and publishes differences as
+	// lock.drift. If it is nil, nothing is compared.
+	Lock *Lock
 	// Logger receives records intended for operators; nil discards them.
 	Logger *slog.Logger
 }
@@ -72,6 +75,7 @@ type Engine struct {
 	recorder *recorder // nil if the tracker publishes directly to the log
 	sharing  *sharing  // nil if this process follows all servers
 	cluster  *cluster  // nil if there are no other processes
+	locked   *locked   // nil without a lock
 	first    uint64
 
 	settled atomic.Bool // true once every server has been tried
@@ -89,6 +93,9 @@ func New(ctx context.Context, desired Desired, log journal.Log, opts Options) (*
 		return nil, fmt.Errorf("read the event log: %w", err)
 	}
 	e.tracker = tracker.New(e.opts.Tracker)
+	if opts.Lock != nil {
+		e.locked = newLocked(e, *opts.Lock)
+	}
 	shared, ok := log.(*natslog.Log)
 	switch {
 	case !opts.Shared && !opts.Replica:
@@ -148,6 +155,9 @@ func (e *Engine) Apply(cfg *config.Config) {
 	if e.desired.Select != nil {
 		cfg = e.desired.Select(cfg)
 	}
+	if e.locked != nil {
+		e.locked.apply(cfg)
+	}
 	if e.sharing != nil {
 		e.sharing.apply(cfg)
 	}
@@ -162,6 +172,15 @@ func (e *Engine) Reloads() status.Reloads {
 		return status.Reloads{}
 	}
 	return e.recorder.reloads()
+}
+
+// LockChanges returns how many items of each server differ from the lock file, for the servers that
+// were compared. It is nil without [Options.Lock].
+func (e *Engine) LockChanges() map[string]int {
+	if e.locked == nil {
+		return nil
+	}
+	return e.locked.counts()
 }
 
 // Ready returns nil if this process is ready to serve readers: every server has been tried once,
@@ -253,6 +272,10 @@ func (e *Engine) Run(ctx context.Context, parts ...Part) error {
 	}
 	if e.desired.Follow != nil {
 		source(e.follow)
+	}
+	if e.locked != nil {
+		start(ctx, e.locked.lock.Guard.Run)
+		source(e.locked.run)
 	}
 	start(ctx, func(ctx context.Context) error {
 		_, err := e.tracker.Settled(ctx)

@@ -30,6 +30,7 @@ const (
 	TypeConfigReloaded       Type = "config.reloaded"
 	TypeConfigRejected       Type = "config.rejected"
 	TypeServerEvent          Type = "server.event"
+	TypeLockDrift            Type = "lock.drift"
 	TypeResourceContent      Type = "resource.content"
 	TypePromptContent        Type = "prompt.content"
 	TypeToolResult           Type = "tool.result"
@@ -64,6 +65,7 @@ func Definitions() []Definition {
 		{TypePromptsListChanged, "The list of prompts changed or could not be loaded.", true, decodeList(catalog.Prompts), ListChanged{}},
 		{TypeToolsListChanged, "The list of tools changed or could not be loaded.", true, decodeList(catalog.Tools), ListChanged{}},
 		{TypeServerEvent, "A server that offers MCP Events reported an event that does not concern a resource.", true, decode[ServerEvent], ServerEvent{}},
+		{TypeLockDrift, "An item of a server differs from the lock file, or no longer does.", true, decode[LockDrift], LockDrift{}},
 		{TypeConfigReloaded, "A new config was applied.", true, decode[ConfigReloaded], ConfigReloaded{}},
 		{TypeConfigRejected, "A new config is invalid; the previous config stays in use.", true, decode[ConfigRejected], ConfigRejected{}},
 		{TypeResourceContent, "A client of mcptrack read the content of a resource.", false, decode[ResourceContent], ResourceContent{}},

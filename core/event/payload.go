@@ -169,6 +169,44 @@ type ServerEvent struct {
 	Size    int    `json:"size" about:"size of the event's data in bytes"`
 }
 
+// DriftState is the state of a difference from the lock file.
+type DriftState string
+
+// The states of a difference from the lock file.
+const (
+	DriftChanged  DriftState = "changed"  // the item differs from what was approved
+	DriftApproved DriftState = "approved" // the user approved what was changed
+	DriftResolved DriftState = "resolved" // the server took the change back, or the config or the lock permits it now
+)
+
+// LockDrift is published when an item of a server begins to differ from the lock file, when it
+// differs in another way than before, and when it no longer differs. The last event about an item
+// tells whether it differs. The event contains nothing of the item's definition.
+type LockDrift struct {
+	Change  DriftState `json:"state" about:"changed; approved by the user; or resolved: taken back, or allowed now"`
+	Section string     `json:"section,omitempty" about:"such as tools; absent if the event concerns the whole server"`
+	Item    string     `json:"item,omitempty" about:"as mcptrack approve takes it, such as tool/search"`
+	// Classes has the classes of a change; empty if it is over or concerns the whole server.
+	Classes  []DriftClass `json:"classes,omitempty" about:"classes of the change: id, name"`
+	Severity string       `json:"severity,omitempty" about:"of the most severe class: note, warning or error"`
+	Action   string       `json:"action,omitempty" about:"what a gateway does: audit, hold or block"`
+	OldHash  string       `json:"oldHash,omitempty" about:"of the approved definition; absent if there is none"`
+	NewHash  string       `json:"newHash,omitempty" about:"of the changed definition; absent if there is none"`
+	Reason   string       `json:"reason,omitempty" about:"why the whole server differs"`
+}
+
+// Key returns the name or URI of the item, or an empty string if it has none.
+func (d LockDrift) Key() string {
+	_, key, _ := strings.Cut(d.Item, "/")
+	return key
+}
+
+// DriftClass names a class of changes; see package lock.
+type DriftClass struct {
+	ID   string `json:"id"`
+	Name string `json:"name"`
+}
+
 // ConfigReloaded is published when a new config is applied. It contains the ids of the servers
 // whose entries differ; events about the effects follow. Duration is the time since the file change
 // was first detected.
@@ -293,6 +331,7 @@ func (ResourceRemoved) Type() Type      { return TypeResourceRemoved }
 func (ResourceChanged) Type() Type      { return TypeResourceChanged }
 func (l ListChanged) Type() Type        { return Type(l.List) + ".list_changed" }
 func (ServerEvent) Type() Type          { return TypeServerEvent }
+func (LockDrift) Type() Type            { return TypeLockDrift }
 func (ConfigReloaded) Type() Type       { return TypeConfigReloaded }
 func (ConfigRejected) Type() Type       { return TypeConfigRejected }
 func (Gap) Type() Type                  { return TypeGap }

@@ -131,6 +131,20 @@ func prefixed(n int, word string) string {
 // String returns the name and ID of the server's event.
 func (s ServerEvent) String() string { return details("event", s.Name, s.EventID) }
 
+// String returns the item and the names of the classes of the change.
+func (d LockDrift) String() string {
+	return details("lock "+string(d.Change), d.Item, d.ClassNames(), d.Reason)
+}
+
+// ClassNames returns the names of the classes, separated by commas.
+func (d LockDrift) ClassNames() string {
+	var names []string
+	for _, c := range d.Classes {
+		names = append(names, c.Name)
+	}
+	return strings.Join(names, ", ")
+}
+
 // String describes the reload as numbers.
 func (c ConfigReloaded) String() string {
 	return details("config reloaded", prefixed(len(c.Added), " added"), prefixed(len(c.Removed), " removed"), prefixed(len(c.Changed), " changed"))

@@ -22,6 +22,7 @@ func TestString(t *testing.T) {
 		"2026-11-24T10:00:00.005Z docs following (14 tools)":                             {ServerID: "docs", Payload: SubscriptionActive{Tools: 14}},
 		"2026-11-24T10:00:00.005Z docs tools changed (2 added, 1 removed)":               {ServerID: "docs", Payload: ListChanged{List: catalog.Tools, Added: []string{"a", "b"}, Removed: []string{"c"}, Items: &catalog.List{}}},
 		"2026-11-24T10:00:00.005Z docs tool (deploy, not allowed)":                       {ServerID: "docs", Payload: ToolResult{Name: "deploy", Error: "not allowed", Result: &cache.ToolResult{}}},
+		"2026-11-24T10:00:00.005Z docs lock changed (tool/add, wording, title)":          {ServerID: "docs", Payload: LockDrift{Change: DriftChanged, Section: "tools", Item: "tool/add", Classes: []DriftClass{{"L002", "wording"}, {"L003", "title"}}}},
 		"2026-11-24T10:00:00.005Z config reloaded (1 changed)":                           {Payload: ConfigReloaded{Changed: []string{"a"}}},
 		`2026-11-24T10:00:00.005Z a\x1b[2J\nb file:///\x1b added`:                        {ServerID: "a\x1b[2J\nb", ResourceURI: "file:///\x1b", Payload: ResourceAdded{}},
 		"2026-11-24T10:00:00.005Z no payload":                                            {},

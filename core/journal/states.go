@@ -110,6 +110,10 @@ func OwedList(uris []string) catalog.List {
 // subscription (MCP Events) of a server, with the cursor from which it resumes.
 const Cursors catalog.Kind = "cursors"
 
+// Drifts is the kind of an internal list that stores which differences from the lock file were
+// published for a server, in a form that their publisher defines. The items have no digests.
+const Drifts catalog.Kind = "drifts"
+
 // CursorList encodes cursors, keyed by subscription, as a list of kind [Cursors].
 func CursorList(cursors map[string]string) catalog.List {
 	var list catalog.List

@@ -27,12 +27,13 @@ type Occurrence struct {
 	Server string
 	Time   time.Time // when the event occurred
 
-	uri, exported string  // a resource's URI at its server and at this endpoint; otherwise empty
-	changed       *bool   // whether a resource's content changed; nil if unknown
-	word          string  // the list that changed, or the server's new state; empty for resources
-	items         []named // the list items that data mentions
-	data          []byte  // returned by Data
-	body          []byte  // the event as JSON without the closing brace
+	uri, exported string       // a resource's URI at its server and at this endpoint; otherwise empty
+	changed       *bool        // whether a resource's content changed; nil if unknown
+	word          string       // the list that changed, or the new state of a server or of a lock's item; empty for resources
+	items         []named      // the list items that data mentions
+	kind          catalog.Kind // of items
+	data          []byte       // returned by Data
+	body          []byte       // the event as JSON without the closing brace
 }
 
 // named is a list item: its key at its server, and its name or URI at this endpoint.
@@ -59,8 +60,8 @@ func (o *Occurrence) Exported() string { return o.exported }
 // unchanged.
 func (o *Occurrence) MayHaveChanged() bool { return o.changed == nil || *o.changed }
 
-// ListOrState returns the list that changed or the server's new state. It returns an empty string
-// for resource events.
+// ListOrState returns the list that changed, or the new state of a server or of an item of the lock. It
+// returns an empty string for resource events.
 func (o *Occurrence) ListOrState() string { return o.word }
 
 // Scope determines which servers and items the clients of this endpoint may see. The zero value
@@ -109,9 +110,9 @@ func (s Scope) Shows(o *Occurrence) bool {
 	case ResourceUpdated:
 		_, ok := s.item(o.Server, catalog.Resources, o.uri, o.exported)
 		return ok
-	case ListChanged:
+	case ListChanged, LockDrift:
 		return !slices.ContainsFunc(o.items, func(it named) bool {
-			_, ok := s.item(o.Server, catalog.Kind(o.word), it.key, it.exported)
+			_, ok := s.item(o.Server, o.kind, it.key, it.exported)
 			return !ok
 		})
 	}
@@ -141,6 +142,8 @@ func (s Scope) occurrence(e *journal.Entry) (o *Occurrence, gap bool) {
 		data = s.updated(o, &ev, p)
 	case event.ListChanged:
 		data = s.list(o, &ev, p)
+	case event.LockDrift:
+		data = s.drift(o, &ev, p)
 	case event.ServerState:
 		o.Name, o.word = ServerState, string(p.State)
 		data = struct {
@@ -210,7 +213,7 @@ func (s Scope) list(o *Occurrence, ev *event.Event, p event.ListChanged) any {
 		slices.Sort(out)
 		return out
 	}
-	o.Name, o.word = ListChanged, string(p.List)
+	o.Name, o.word, o.kind = ListChanged, string(p.List), p.List
 	data := struct {
 		Server  string         `json:"server"`
 		List    string         `json:"list"`
@@ -223,6 +226,50 @@ func (s Scope) list(o *Occurrence, ev *event.Event, p event.ListChanged) any {
 		return nil // only hidden items changed
 	}
 	return data
+}
+
+// drift returns the data of a difference from the lock, or nil if its item is hidden.
+func (s Scope) drift(o *Occurrence, ev *event.Event, p event.LockDrift) any {
+	key := p.Key()
+	name := key
+	if o.kind = kindOf(p.Section); o.kind != "" {
+		exported, ok := s.item(o.Server, o.kind, key, stored(ev, key))
+		switch {
+		case ok:
+			name, o.items = exported, []named{{key, exported}}
+		case s.Item != nil:
+			return nil
+		}
+	}
+	o.Name, o.word = LockDrift, string(p.Change)
+	var classes []string
+	for _, c := range p.Classes {
+		classes = append(classes, printable.Line(c.Name, maxText))
+	}
+	return struct {
+		Server   string   `json:"server"`
+		State    string   `json:"state"`
+		Section  string   `json:"section,omitempty"`
+		Name     string   `json:"name,omitempty"`
+		Classes  []string `json:"classes,omitempty"`
+		Severity string   `json:"severity,omitempty"`
+		Action   string   `json:"action,omitempty"`
+		OldHash  string   `json:"oldHash,omitempty"`
+		NewHash  string   `json:"newHash,omitempty"`
+		Reason   string   `json:"reason,omitempty"`
+	}{o.Server, o.word, printable.Line(p.Section, maxText), printable.Line(name, maxText), classes, printable.Line(p.Severity, maxText), printable.Line(p.Action, maxText),
+		printable.Line(p.OldHash, maxText), printable.Line(p.NewHash, maxText), printable.Line(p.Reason, maxText)}
+}
+
+// kindOf returns the kind of list that a section of a lock corresponds to, or "" if there is none.
+func kindOf(section string) catalog.Kind {
+	if section == "contents" {
+		return catalog.Resources
+	}
+	if k := catalog.Kind(section); slices.Contains(catalog.Kinds(), k) {
+		return k
+	}
+	return ""
 }
 
 // reason returns the reason for a server's state in a form suitable for clients, without process

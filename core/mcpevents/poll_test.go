@@ -184,7 +184,7 @@ func TestList(t *testing.T) {
 			}
 			NextCursor *string
 		}
-		if err := json.Unmarshal(raw, &got); err != nil || len(got.Events) != 3 || got.NextCursor != nil {
+		if err := json.Unmarshal(raw, &got); err != nil || len(got.Events) != 4 || got.NextCursor != nil {
 			t.Fatalf("%v: %s", err, raw)
 		}
 		for i, e := range got.Events {
@@ -329,6 +329,55 @@ func TestScope(t *testing.T) {
 			t.Errorf("%+v", data)
 		}
 	})
+}
+
+// What differs from the lock is told under the names of the endpoint, and not of hidden items. Without
+// names of its own the endpoint shows every item, escaped.
+func TestLockDrift(t *testing.T) {
+	t.Parallel()
+	drifts := []event.LockDrift{
+		{Change: event.DriftChanged, Section: "tools", Item: "tool/dig", Classes: []event.DriftClass{{ID: "L002", Name: "wording"}}, Severity: "warning", Action: "hold", OldHash: "a", NewHash: "b"},
+		{Change: event.DriftChanged, Section: "tools", Item: "tool/denied"},
+		{Change: event.DriftChanged, Section: "contents", Item: "content/denied"},
+		{Change: event.DriftChanged, Section: "prompts", Item: "prompt/a\u202eb"},
+		{Change: event.DriftApproved, Section: "instructions", Item: "instructions"},
+		{Change: event.DriftResolved},
+	}
+	named := mcpevents.Scope{Item: func(server string, k catalog.Kind, key, _ string) (string, bool) {
+		return server + "_" + key, key != "denied"
+	}}
+	for name, test := range map[string]struct {
+		scope mcpevents.Scope
+		want  string
+	}{
+		"own names": {named, "changed tools docs_dig; approved instructions ; resolved  ; "},
+		"no names":  {mcpevents.Scope{}, `changed tools dig; changed tools denied; changed contents denied; changed prompts a\u202eb; approved instructions ; resolved  ; `},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorldOn(t, journal.MemoryOptions{}, mcpevents.Options{}, test.scope)
+			start := w.now()
+			last := ""
+			for _, d := range drifts {
+				last = w.store(event.Event{ServerID: "docs", Payload: d})
+			}
+			w.pollFor(last, start, mcpevents.LockDrift, "{}")
+			got := ""
+			events := w.poll(`{"name":"lock.drift","cursor":%q}`, start).Events
+			for _, e := range events {
+				text := func(member string) string { s, _ := e.Data[member].(string); return s }
+				got += text("state") + " " + text("section") + " " + text("name") + "; "
+			}
+			if got != test.want {
+				t.Errorf("%s: %q, want %q", name, got, test.want)
+			}
+			if d := events[0].Data; !cmp.Equal(d["classes"], []any{"wording"}) || d["severity"] != "warning" || d["action"] != "hold" || d["oldHash"] != "a" || d["newHash"] != "b" {
+				t.Errorf("%s: %v", name, d)
+			}
+			if p := w.poll(`{"name":"lock.drift","arguments":{"states":["approved"]},"cursor":%q}`, start); len(p.Events) != 1 {
+				t.Errorf("%s: approved: %+v", name, p.Events)
+			}
+		})
+	}
 }
 
 // An item that was hidden after its list changed is no longer named; the others are.

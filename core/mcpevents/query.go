@@ -136,7 +136,7 @@ func (f *Filter) Name() string { return f.name }
 // wrote them.
 func ParseFilter(name string, arguments json.RawMessage) (f Filter, canonicalForm []byte, err error) {
 	f = Filter{name: name}
-	known := map[string][]string{ResourceUpdated: {"server", "uri", "changedOnly"}, ListChanged: {"server", "lists"}, ServerState: {"server", "states"}}[name]
+	known := map[string][]string{ResourceUpdated: {"server", "uri", "changedOnly"}, ListChanged: {"server", "lists"}, LockDrift: {"server", "states"}, ServerState: {"server", "states"}}[name]
 	if known == nil {
 		return f, nil, errUnknownType
 	}

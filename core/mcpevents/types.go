@@ -22,6 +22,7 @@ const (
 const (
 	ResourceUpdated = "resource.updated"
 	ListChanged     = "list.changed"
+	LockDrift       = "lock.drift"
 	ServerState     = "server.state"
 )
 
@@ -42,6 +43,14 @@ func Types(modes []Mode) []Type {
 				`,"lists":{"type":"array","items":{"type":"string","enum":["resources","templates","prompts","tools"]},"description":"Which lists; default: all"}}}`),
 			PayloadSchema: json.RawMessage(`{"type":"object","required":["server","list"],"properties":{"server":{"type":"string"},"list":{"type":"string"},"added":` + namesSchema +
 				`,"removed":` + namesSchema + `,"changed":` + namesSchema + `,"more":{"type":"object","description":"How many names were omitted from added, removed and changed","additionalProperties":{"type":"integer"}}}}`),
+		},
+		{
+			Name: LockDrift, Description: "An item of a tracked MCP server differs from what the user approved in the lock file, or no longer does. Filter by server and state; only the user can approve changes.",
+			Delivery: modes,
+			InputSchema: json.RawMessage(`{"type":"object","additionalProperties":false,"properties":{"server":` + serverSchema +
+				`,"states":{"type":"array","items":{"type":"string","enum":["changed","approved","resolved"]},"description":"Which states; default: all"}}}`),
+			PayloadSchema: json.RawMessage(`{"type":"object","required":["server","state"],"properties":{"server":{"type":"string"},"state":{"type":"string"},"section":{"type":"string"},"name":{"type":"string","description":"Name or URI of the item; absent for the server itself"},"classes":` + namesSchema +
+				`,"severity":{"type":"string"},"action":{"type":"string","description":"What gateways do: audit, hold or block"},"oldHash":{"type":"string"},"newHash":{"type":"string"},"reason":{"type":"string"}}}`),
 		},
 		{
 			Name: ResourceUpdated, Description: "A resource of a tracked MCP server has new content. Filter by server and URI; read the resource to see it.",

@@ -386,8 +386,8 @@ func (t *Tracker) signal(server string, to func(*worker) chan<- struct{}) {
 	}
 }
 
-// Publish publishes an event that does not concern a server, in order with the other events. It is
-// used by the source of the configs, such as a config reloader.
+// Publish publishes an event that changes no state, in order with the other events. It is used by the
+// source of the configs, such as a config reloader, and by whoever compares servers with a lock file.
 func (t *Tracker) Publish(e event.Event) { t.store.publish(e) }
 
 // Settled waits until every server in the last applied config has been tried once, or only the given

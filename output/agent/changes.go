@@ -155,6 +155,8 @@ func (c *changes) event(e *event.Event, tracks func(server, uri string) bool) {
 		c.add(resource, removed, nil, nil)
 	case event.ListChanged:
 		c.list(e.ServerID, p, tracks)
+	case event.LockDrift:
+		c.drift(e.ServerID, p)
 	case event.ConfigReloaded:
 		for verb, ids := range map[string][]string{added: p.Added, removed: p.Removed, changed: p.Changed} {
 			for _, id := range ids {
@@ -166,6 +168,21 @@ func (c *changes) event(e *event.Event, tracks func(server, uri string) bool) {
 	case event.Gap:
 		c.add(changeKey{"", "gap", ""}, gapVerb, nil, nil)
 	}
+}
+
+// drift adds a difference from the lock, or its end.
+func (c *changes) drift(server string, p event.LockDrift) {
+	verb := "approved"
+	switch p.Change {
+	case event.DriftChanged:
+		verb = "differs"
+	case event.DriftResolved:
+		verb = "no longer differs"
+	}
+	if p.Item == "" && p.Change != event.DriftApproved {
+		verb += " from the lock"
+	}
+	c.add(changeKey{server, "lock of", p.Item}, verb, nil, nil)
 }
 
 // list adds the changes of a list. Other events may report the same resources.

@@ -44,6 +44,10 @@ func TestLine(t *testing.T) {
 			{ServerID: "a", ResourceURI: "x:1", Payload: event.ResourceUpdated{Changed: &yes}},
 			{ServerID: "a", ResourceURI: "x:2", Payload: event.ResourceRemoved{}},
 		}, "a: x:1 added, x:2 removed, description of x:3 changed"},
+		{"the lock", []*event.Event{
+			{ServerID: "a", Payload: event.LockDrift{Change: event.DriftChanged, Item: "tool/find"}}, {ServerID: "a", Payload: event.LockDrift{Change: event.DriftApproved, Item: "tool/find"}},
+			{ServerID: "a", Payload: event.LockDrift{Change: event.DriftChanged, Item: "tool/\x1b"}}, {ServerID: "b", Payload: event.LockDrift{Change: event.DriftChanged}},
+		}, `a: lock of tool/find approved, lock of "tool/\u001b" differs; b: differs from the lock`},
 		{"the config", []*event.Event{{Payload: event.ConfigReloaded{Added: []string{"wiki"}}}, {Payload: event.ConfigRejected{}}, {Payload: event.Gap{Reason: "\n"}}},
 			"mcptrack: server wiki added, config invalid, the last valid one stays in use, some changes are no longer known"},
 		{"names with unusual characters", []*event.Event{updated("a b", "x:\n<b> \"q\" ü", "", ""), updated("a b", "", "", "")}, `"a b": "x:\u000a\u003cb\u003e \u0022q\u0022 ü" changed, "" changed`},

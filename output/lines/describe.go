@@ -41,6 +41,8 @@ func (w *Writer) describe(e *event.Event, used int) string {
 		return w.word(termtext.Cyan, string(p.List)) + "  " + w.listChange(p)
 	case event.ServerEvent:
 		return w.word(termtext.Cyan, "event") + "  " + printable.Line(p.Name, 200) + "  " + w.paint(termtext.Grey, Size(int64(p.Size))+", "+printable.Line(p.EventID, 100))
+	case event.LockDrift:
+		return w.drift(e.ServerID, p)
 	case event.ResourceContent, event.PromptContent, event.ToolResult, event.SubscriptionsChanged:
 		return w.client(e)
 	case event.ConfigReloaded:
@@ -51,6 +53,24 @@ func (w *Writer) describe(e *event.Event, used int) string {
 		return w.paint(termtext.Red, "gap") + "  " + printable.Line(p.Reason, 200)
 	}
 	return string(e.Type())
+}
+
+// drift describes a difference from the lock, with the command that shows it.
+func (w *Writer) drift(server string, p event.LockDrift) string {
+	item := cmp.Or(printable.Line(p.Item, 200), "the server")
+	switch {
+	case p.Change == event.DriftApproved:
+		return w.word(termtext.Green, "lock") + "  " + item + " is approved now"
+	case p.Change == event.DriftResolved:
+		return w.word(termtext.Green, "lock") + "  " + item + " no longer differs from the lock"
+	case p.Reason != "":
+		return w.word(termtext.Red, "lock") + "  " + printable.Line(p.Reason, 500)
+	}
+	colour := termtext.Red
+	if p.Severity == "note" {
+		colour = termtext.Yellow
+	}
+	return w.word(colour, "lock") + "  " + item + " changed: " + printable.Line(p.ClassNames(), 200) + "; " + w.paint(termtext.Grey, "run mcptrack review "+printable.Shell(server))
 }
 
 // following says what is followed of a server. Resources are omitted if only lists are followed.

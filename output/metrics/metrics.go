@@ -38,6 +38,8 @@ type Options struct {
 	Journal  func() journal.StoreStats
 	Clients  func() Clients
 	Reloads  func() status.Reloads
+	// LockChanges returns the number of items that differ from the lock file, by server.
+	LockChanges func() map[string]int
 	// Webhooks returns the delivery statistics of each source of webhooks.
 	Webhooks func() map[webhook.Source]webhook.Stats
 	// Deliveries returns which process of a cluster delivers to webhooks. If nil, this process
@@ -132,6 +134,11 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 			s.gauge("mcptrack_processes", "Processes that share the servers.", float64(cl.Processes))
 			s.gauge("mcptrack_servers_unfollowed", "Servers that no process follows.", float64(len(cl.Unfollowed)))
 			s.gauge("mcptrack_waiting_for_leases", "1 while this process cannot renew leases and will stop following servers.", truth(cl.Waiting != ""))
+		}
+	}
+	if c.opts.LockChanges != nil {
+		for server, n := range c.opts.LockChanges() {
+			s.gauge("mcptrack_lock_changes", "Items of a server that differ from the lock file.", float64(n), "server", server)
 		}
 	}
 	if c.opts.Reloads != nil {

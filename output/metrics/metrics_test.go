@@ -40,8 +40,9 @@ func example() *Metrics {
 		Webhooks: func() map[webhook.Source]webhook.Stats {
 			return map[webhook.Source]webhook.Stats{webhook.FromConfig: {Active: 2, Taken: 8, Failed: 1, Lag: 2 * time.Second}}
 		},
-		Streams: func() int { return 6 },
-		Reloads: func() status.Reloads { return status.Reloads{Reloaded: 2, Rejected: 1, Good: true} },
+		Streams:     func() int { return 6 },
+		LockChanges: func() map[string]int { return map[string]int{"docs": 3, "web": 0} },
+		Reloads:     func() status.Reloads { return status.Reloads{Reloaded: 2, Rejected: 1, Good: true} },
 	})
 }
 
@@ -63,7 +64,7 @@ func TestScrape(t *testing.T) {
 		`mcptrack_info{version="1.2.3"} 1`, `mcptrack_server_state{server="docs",state="Ready"} 1`, `mcptrack_server_state{server="docs",state="Backoff"} 0`,
 		`mcptrack_server_resources{server="docs"} 10000`, `mcptrack_notifications_total{server="docs"} 7`, `mcptrack_missed_changes_total{server="docs"} 2`, `mcptrack_dropped_total{reason="foreign",server="docs"} 2`,
 		`mcptrack_dropped_total{reason="not_followed",server="docs"} 1`, `mcptrack_journal_stored_total 5`, `mcptrack_journal_sync_seconds_total 1`,
-		`mcptrack_servers_unfollowed 1`, `mcptrack_waiting_for_leases 0`, `mcptrack_clients 3`, `mcptrack_clients_closed_total{reason="slow"} 1`, `mcptrack_config_last_reload_successful 1`,
+		`mcptrack_servers_unfollowed 1`, `mcptrack_waiting_for_leases 0`, `mcptrack_clients 3`, `mcptrack_clients_closed_total{reason="slow"} 1`, `mcptrack_config_last_reload_successful 1`, `mcptrack_lock_changes{server="docs"} 3`, `mcptrack_lock_changes{server="web"} 0`,
 		`mcptrack_webhook_lease{source="config"} 1`, `mcptrack_webhook_lease{source="subscription"} 0`,
 		`mcptrack_webhooks{source="config",state="active"} 2`, `mcptrack_webhook_attempts_total{outcome="taken",source="config"} 8`,
 		`mcptrack_webhook_attempts_total{outcome="failed",source="config"} 1`, `mcptrack_webhook_lag_seconds{source="config"} 2`, `mcptrack_event_streams 6`,

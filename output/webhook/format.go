@@ -74,6 +74,8 @@ func slackText(o *mcpevents.Occurrence) string {
 	var d struct {
 		List, State, Previous, Reason string
 		Added, Removed, Changed       []string
+		Section, Name                 string
+		Classes                       []string
 		More                          map[string]int
 	}
 	_ = json.Unmarshal(o.Data(), &d) // cannot fail: mcptrack encoded the data
@@ -100,11 +102,32 @@ func slackText(o *mcpevents.Occurrence) string {
 		}
 		return server + ": " + printable.Line(d.List, maxSlackName) + " " + strings.Join(parts, "; ")
 	}
+	if o.Name == mcpevents.LockDrift {
+		item := cmp.Or(printable.Line(lockItem(d.Section, d.Name), maxSlackName), "the server")
+		switch event.DriftState(d.State) {
+		case event.DriftApproved:
+			return server + ": " + item + " is approved now"
+		case event.DriftResolved:
+			return server + ": " + item + " no longer differs from the lock"
+		}
+		if d.Reason != "" {
+			return server + ": " + printable.Line(d.Reason, maxSlack)
+		}
+		return server + ": " + item + " changed: " + printable.Line(strings.Join(d.Classes, ", "), maxSlackName) + "; run mcptrack review " + printable.Line(printable.Shell(o.Server), maxSlackName)
+	}
 	text := server + " is " + printable.Line(event.State(d.State).Words(), maxSlackName)
 	if d.Reason != "" {
 		text += ": " + printable.Line(d.Reason, maxSlackName)
 	}
 	return text
+}
+
+// lockItem returns the name of an item of a lock, such as "tool/search".
+func lockItem(section, name string) string {
+	if name == "" {
+		return section
+	}
+	return strings.TrimSuffix(section, "s") + "/" + name
 }
 
 // slackMessage returns a plain-text Slack message. Only &, < and > are special to Slack (for links

@@ -166,7 +166,7 @@ func (o *TrackFlags) Reloads(env *Env, g *Globals) <-chan struct{} {
 }
 
 // NewUnstoredEngine creates an engine for a command that prints events as they happen and does not
-// store them.
-func NewUnstoredEngine(ctx context.Context, d engine.Desired, opts tracker.Options) (*engine.Engine, error) {
-	return engine.New(ctx, d, journal.NewMemory(journal.MemoryOptions{}), engine.Options{Tracker: opts, Logger: opts.Logger})
+// store them. lock may be nil.
+func NewUnstoredEngine(ctx context.Context, d engine.Desired, opts tracker.Options, lock *engine.Lock) (*engine.Engine, error) {
+	return engine.New(ctx, d, journal.NewMemory(journal.MemoryOptions{}), engine.Options{Tracker: opts, Lock: lock, Logger: opts.Logger})
 }

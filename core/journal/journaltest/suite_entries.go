@@ -41,6 +41,7 @@ func entriesAreEvents(t *testing.T, o *Opened) {
 		event.ListChanged{List: catalog.Resources, Added: []string{"a"}}, event.ListChanged{List: catalog.Templates, Error: "timeout"},
 		event.ListChanged{List: catalog.Prompts, Removed: []string{"a"}}, event.ListChanged{List: catalog.Tools, Changed: []string{"a"}},
 		event.ServerEvent{Name: "n", EventID: "e", Size: 2},
+		event.LockDrift{Change: event.DriftChanged, Section: "tools", Item: "tool/n", Classes: []event.DriftClass{{ID: "L002", Name: "wording"}}, OldHash: "a", NewHash: "b"},
 		event.ConfigReloaded{Added: []string{"a"}, Duration: event.Milliseconds(time.Second)},
 		event.ConfigRejected{Problems: []event.Problem{{Message: "m"}}},
 		event.ResourceContent{Size: 1, Digest: Digest(3)}, event.PromptContent{Name: "n", Size: 4},

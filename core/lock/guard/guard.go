@@ -30,6 +30,7 @@ import (
 	"errors"
 	"io/fs"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -137,6 +138,20 @@ func (g *Guard) Version() any {
 		return nil
 	}
 	return g.state.Load()
+}
+
+// Approves reports whether the lock has an item with this key and hash or, if the hash is empty, no
+// item with this key. If the section is empty, it reports whether the lock has the server.
+func (g *Guard) Approves(server string, section lock.Section, key, hash string) bool {
+	s := g.state.Load()
+	if s.lock == nil || s.lock.Servers[server] == nil {
+		return false
+	}
+	if section == "" {
+		return true
+	}
+	has := func(it lock.Item) bool { return it.Key == key && (hash == "" || it.Hash == hash) }
+	return slices.ContainsFunc(s.lock.Servers[server].Items[section], has) == (hash != "")
 }
 
 // Offer is what a server offers in one variant; see Variants in the documentation of package lock.

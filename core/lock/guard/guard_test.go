@@ -166,6 +166,36 @@ func TestOrder(t *testing.T) {
 	}
 }
 
+func TestApproves(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), FileName)
+	first := offered(t, "dig digs")
+	write(t, path, first)
+	g := guarded(t, Options{Path: path})
+	hash := first.observation(lock.DefaultHashing()).Items[lock.SectionTools][0].Hash
+	for _, test := range []struct {
+		server    string
+		section   lock.Section
+		key, hash string
+		want      bool
+	}{
+		{"docs", "", "", "", true}, {"web", "", "", "", false},
+		{"docs", lock.SectionTools, "dig", hash, true}, {"docs", lock.SectionTools, "dig", "other", false},
+		{"docs", lock.SectionTools, "dig", "", false}, {"docs", lock.SectionTools, "sow", "", true},
+		{"docs", lock.SectionPrompts, "dig", hash, false}, {"web", lock.SectionTools, "dig", hash, false},
+	} {
+		if got := g.Approves(test.server, test.section, test.key, test.hash); got != test.want {
+			t.Errorf("%+v: %t", test, got)
+		}
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if g.Reload(); g.Approves("docs", "", "", "") {
+		t.Error("a lock that was removed approves")
+	}
+}
+
 // A rejected change stays held, even if its class is allowed.
 func TestRejected(t *testing.T) {
 	t.Parallel()

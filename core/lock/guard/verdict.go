@@ -43,8 +43,9 @@ type Change struct {
 	Section lock.Section
 	Key     string // as the server sent it
 	Action  lock.Action
-	Hidden  bool   // the item is not listed
-	Reason  string // for the user; contains nothing of the change
+	Hidden  bool       // the item is not listed
+	Reason  string     // for the user; contains nothing of the change
+	Drift   lock.Drift // the zero Drift if Section is empty
 }
 
 // Changes returns what is not approved, sorted by section and key.
@@ -88,7 +89,7 @@ func (v *Verdict) judge(d lock.Drift) {
 		return
 	}
 	at := id{d.Section, d.Key}
-	change := Change{Section: d.Section, Key: d.Key, Action: action}
+	change := Change{Section: d.Section, Key: d.Key, Action: action, Drift: d}
 	meanwhile := "it is served"
 	switch action {
 	case lock.Block:

@@ -24,8 +24,7 @@ function listChange(e) {
 	}).join('  ');
 }
 
-// describe returns what the feed says about an event: a verb with a tone, what it is about,
-// and details.
+// describe returns the verb, tone, subject and details of an event.
 export function describe(e) {
 	switch (e.type) {
 		case 'resource.updated': {
@@ -38,6 +37,7 @@ export function describe(e) {
 		case 'server.state': return { verb: stateWords(e.state), tone: e.state === 'Ready' ? 'quiet' : tone(e.state) || 'quiet', text: [e.reason, e.error].filter(Boolean).join(', '), more: [e.retryInMs && `next attempt in ${(e.retryInMs / 1000).toFixed(1)} s`] };
 		case 'subscription.active': return { verb: 'following', tone: 'quiet', text: [['resources', 'resource'], ['tools', 'tool'], ['prompts', 'prompt']].filter(([k]) => typeof e[k] === 'number' && e[k]).map(([k, what]) => `${e[k]} ${what}${e[k] === 1 ? '' : 's'}`).join(', ') + (e.mode ? ` (${e.mode})` : ''), more: [] };
 		case 'server.event': return { verb: 'event', tone: 'accent', text: e.name, more: [] };
+		case 'lock.drift': return { verb: 'lock', tone: 'warn', text: e.reason || [e.item, e.state, ...(e.classes || []).map((c) => c.name)].join(' '), more: [] };
 		case 'config.reloaded': return { verb: 'config', tone: 'accent', text: 'reloaded', more: [] };
 		case 'config.rejected': return { verb: 'config', tone: 'bad', text: 'rejected' + (e.error ? ': ' + e.error : ''), more: [] };
 		case 'gap': return { verb: 'gap', tone: 'bad', text: e.reason || 'events are missing', more: [] };

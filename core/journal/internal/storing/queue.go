@@ -46,7 +46,7 @@ func (i *Item[N]) Finish(e journal.Entry, err error) {
 type foldKey struct {
 	server, uri string
 	what        event.Type
-	name        string // name of a prompt or tool, which has no URI
+	name        string // name of a prompt, tool or locked item, which has no URI
 }
 
 func (i *Item[N]) key() foldKey {
@@ -59,6 +59,8 @@ func (i *Item[N]) key() foldKey {
 		k.name = p.Name
 	case event.ToolResult:
 		k.name = p.Name
+	case event.LockDrift:
+		k.name = p.Item
 	}
 	return k
 }

@@ -1,0 +1,166 @@
+package engine_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/engine"
+	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/journal"
+	"github.com/mcptrack/mcptrack/core/journal/journaltest"
+	"github.com/mcptrack/mcptrack/core/lock"
+	"github.com/mcptrack/mcptrack/core/lock/guard"
+)
+
+// described returns tools from texts such as "dig digs".
+func described(texts ...string) (tools []any) {
+	for _, text := range texts {
+		name, description, _ := strings.Cut(text, " ")
+		tools = append(tools, map[string]any{"name": name, "description": description, "inputSchema": map[string]any{"type": "object"}})
+	}
+	return tools
+}
+
+// approve writes tools of a server into a lock file.
+func approve(t *testing.T, path, server string, texts ...string) {
+	t.Helper()
+	err := lock.Update(t.Context(), path, func(l *lock.Lock) error {
+		var items []lock.Item
+		for _, tool := range described(texts...) {
+			definition, err := json.Marshal(tool)
+			if err != nil {
+				return err
+			}
+			items = append(items, l.Hashing.Item(lock.SectionTools, definition))
+		}
+		sections := map[lock.Section][]lock.Item{lock.SectionTools: items}
+		l.Servers[server], _ = lock.Merge(lock.Observation{Variant: "legacy", Items: sections}, lock.Observation{Variant: "modern", Items: sections})
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// locking returns the options of an engine that compares servers with a lock file.
+func locking(t *testing.T, path string) engine.Options {
+	t.Helper()
+	g, err := guard.New(guard.Options{Path: path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return engine.Options{Lock: &engine.Lock{Guard: g}}
+}
+
+// drifts returns the published differences of tools and of whole servers from the lock.
+func (r *run) drifts() (out []string) {
+	r.Helper()
+	for entry, err := range r.events.Read(r.Context(), 0) {
+		if err != nil {
+			r.Fatal(err)
+		}
+		e, err := entry.Event()
+		if err != nil {
+			r.Fatal(err)
+		}
+		if p, ok := e.Payload.(event.LockDrift); ok && (p.Section == "tools" || p.Section == "") {
+			out = append(out, strings.TrimSpace(fmt.Sprint(p.Change, " ", p.Item, " ", p.ClassNames())))
+			if data := entry.Data(); strings.Contains(string(data), "EVIL") {
+				r.Errorf("the event has the changed text: %s", data)
+			}
+			if p.Change == event.DriftChanged && p.Section != "" && (p.NewHash == "" || p.Severity == "" || p.Action == "") {
+				r.Errorf("incomplete: %+v", p)
+			}
+		}
+	}
+	return out
+}
+
+func (r *run) publishes(want ...string) {
+	r.Helper()
+	eventually(r.T, fmt.Sprintf("%q was published, but %q", want, r.drifts()), publishedWithin, func() bool { return slices.Equal(r.drifts(), want) })
+}
+
+// Each change is published once, also if the process restarts meanwhile, and its end as well.
+func TestLockDrift(t *testing.T) {
+	t.Parallel()
+	for name, at := range map[string]place{"memory": local(), "file": {dir: t.TempDir()}, "nats": {url: journaltest.Store(t), replicas: 1, stream: "drift" + journal.NewEpoch()}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			path := filepath.Join(t.TempDir(), guard.FileName)
+			approve(t, path, "docs", "dig digs", "rake rakes")
+			w := newWorld(t, "docs")
+			docs := w.servers["docs"]
+			offers := func(texts ...string) {
+				docs.SetList(catalog.Tools, described(texts...)...)
+				docs.NotifyListChanged(catalog.Tools)
+			}
+			offers("dig digs", "rake rakes")
+			with := func() engine.Options {
+				out := locking(t, path)
+				out.Shared = at.url != ""
+				return out
+			}
+			one := w.engine(at, with(), w.config())
+			one.knows()
+			offers("dig EVIL", "rake rakes")
+			want := []string{"changed tool/dig wording"}
+			one.publishes(want...)
+			offers("dig EVIL2", "rake rakes") // changed again
+			want = append(want, "changed tool/dig wording")
+			one.publishes(want...)
+			one.stop()
+
+			two := w.engine(at, with(), w.config())
+			eventually(t, "the second process has compared", time.Minute, func() bool { return two.LockChanges()["docs"] > 0 })
+			offers("dig EVIL2", "rake rakes", "sow sows")
+			want = append(want, "changed tool/sow added") // and nothing again
+			two.publishes(want...)
+			approve(t, path, "docs", "dig EVIL2", "rake rakes")
+			want = append(want, "approved tool/dig")
+			two.publishes(want...)
+			offers("dig EVIL2", "rake rakes")
+			want = append(want, "resolved tool/sow")
+			two.publishes(want...)
+			offers("dig EVIL3", "rake rakes")
+			want = append(want, "changed tool/dig wording")
+			two.publishes(want...)
+			two.stop()
+
+			offers("dig EVIL2", "rake rakes") // taken back while nobody looks
+			three := w.engine(at, with(), w.config())
+			want = append(want, "resolved tool/dig")
+			three.publishes(want...)
+		})
+	}
+}
+
+// A server that is not in the lock differs as a whole, until it is in it. Without a lock file nothing
+// differs.
+func TestLockOfServers(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), guard.FileName)
+	w := newWorld(t, "docs", "web")
+	for _, srv := range w.servers {
+		srv.SetList(catalog.Tools, described("dig digs")...)
+	}
+	r := w.engine(local(), locking(t, path), w.config())
+	r.knows()
+	if counts := r.LockChanges(); len(counts) > 0 {
+		t.Errorf("without a lock: %v", counts)
+	}
+	approve(t, path, "docs", "dig digs")
+	r.publishes("changed")
+	eventually(t, "both are compared", publishedWithin, func() bool {
+		return slices.Equal(slices.Sorted(maps.Keys(r.LockChanges())), []string{"docs", "web"})
+	})
+	approve(t, path, "web", "dig digs")
+	r.publishes("changed", "approved")
+}
