@@ -22,8 +22,10 @@ type Bench struct {
 	main           func(context.Context, *cli.Env, []string) int
 	Server         *sessiontest.Fake
 	Stdout, Stderr Buffer
-	Dials          int
 	serving        sync.WaitGroup
+
+	mu    sync.Mutex // held while Dials changes: commands may connect to several servers concurrently
+	Dials int        // sessions that were opened; read it after Run
 }
 
 func New(t *testing.T, main func(context.Context, *cli.Env, []string) int, vars ...string) *Bench {
@@ -45,7 +47,9 @@ func New(t *testing.T, main func(context.Context, *cli.Env, []string) int, vars 
 			return "", false
 		},
 		Dial: func(ctx context.Context, srv config.Server, opts session.Options) (*session.Session, error) {
+			b.mu.Lock()
 			b.Dials++
+			b.mu.Unlock()
 			r, w, wait := b.Server.Pipe()
 			b.serving.Go(wait)
 			return session.OverIO(ctx, r, w, srv, opts)
