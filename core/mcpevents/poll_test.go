@@ -361,14 +361,14 @@ func TestLockDrift(t *testing.T) {
 				last = w.store(event.Event{ServerID: "docs", Payload: d})
 			}
 			w.pollFor(last, start, mcpevents.LockDrift, "{}")
-			got := ""
+			var got strings.Builder
 			events := w.poll(`{"name":"lock.drift","cursor":%q}`, start).Events
 			for _, e := range events {
 				text := func(member string) string { s, _ := e.Data[member].(string); return s }
-				got += text("state") + " " + text("section") + " " + text("name") + "; "
+				got.WriteString(text("state") + " " + text("section") + " " + text("name") + "; ")
 			}
-			if got != test.want {
-				t.Errorf("%s: %q, want %q", name, got, test.want)
+			if got.String() != test.want {
+				t.Errorf("%s: %q, want %q", name, got.String(), test.want)
 			}
 			if d := events[0].Data; !cmp.Equal(d["classes"], []any{"wording"}) || d["severity"] != "warning" || d["action"] != "hold" || d["oldHash"] != "a" || d["newHash"] != "b" {
 				t.Errorf("%s: %v", name, d)
