@@ -63,11 +63,24 @@ func Store(t testing.TB) (url string) {
 // empty, the server runs without JetStream. It is stopped when the test ends.
 func Start(t testing.TB, dir string) *NATSServer {
 	t.Helper()
-	ports := freePorts(t, 2)
-	s := newServer(t, program(t), serverConfig{name: "n", dir: dir, client: ports[0], monitor: ports[1]})
-	t.Cleanup(s.Stop)
-	s.Start()
-	return s
+	program := program(t)
+	for {
+		ports := freePorts(t, 2)
+		s := newServer(t, program, serverConfig{name: "n", dir: dir, client: ports[0], monitor: ports[1]})
+		err := s.start()
+		if err == nil {
+			err = s.ready(t.Context())
+		}
+		if err != nil && strings.Contains(err.Error(), "address already in use") { // another test was faster
+			s.Stop()
+			continue
+		}
+		t.Cleanup(s.Stop)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
 }
 
 // serverConfig contains the settings that differ between servers. The ports must be unused.
