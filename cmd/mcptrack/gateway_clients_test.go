@@ -407,7 +407,7 @@ func TestGatewayEventsTypeScript(t *testing.T) {
 					t.Errorf("%s: %s", era, line)
 				}
 			case "list":
-				if len(v.Events) != 3 || v.Events[1].Name != "resource.updated" {
+				if len(v.Events) != 4 || v.Events[2].Name != "resource.updated" {
 					t.Errorf("%s: %s", era, line)
 				}
 			case "poll":
