@@ -151,13 +151,13 @@ func located(cfg *config.Config, text []byte, id string) report.Location {
 
 // verifyLocks compares two locks.
 func (o verifyOptions) verifyLocks(_ context.Context, env *cli.Env, g *cli.Globals) (verified, error) {
-	path := o.file
+	path := o.File
 	if path == "" {
 		cfg, err := g.Read(env, g.Logger(env))
 		if err != nil {
 			return verified{}, err
 		}
-		path = o.path(cfg)
+		path = o.path(g, cfg)
 	}
 	now, err := read(path)
 	if err != nil {

@@ -12,7 +12,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -46,15 +45,14 @@ func ClassTable() string {
 // workFlags contains the flags of commands that compare servers with the lock.
 type workFlags struct {
 	cli.ConnectFlags
-	file string
-	all  bool
+	cli.LockFlags
+	all bool
 }
 
 func (f *workFlags) add(cmd *cobra.Command) {
-	f.Add(cmd)
-	cmd.Flags().StringVar(&f.file, "lock", "", "lock `FILE` (default: mcptrack.lock beside the config)")
+	f.ConnectFlags.Add(cmd)
+	f.LockFlags.Add(cmd)
 	cmd.Flags().BoolVar(&f.all, "all-variants", false, "list servers as a legacy and as a modern client, both without capabilities and with sampling, elicitation and roots")
-	_ = cmd.MarkFlagFilename("lock", "lock")
 }
 
 // work is one run of a command.
@@ -74,12 +72,12 @@ func (f workFlags) open(ctx context.Context, env *cli.Env, g *cli.Globals, ids [
 		return nil, err
 	}
 	servers, err := cli.SelectServersAndCatalogs(cfg, ids)
-	return &work{f, env, g, cfg, f.path(cfg), servers}, err
+	return &work{f, env, g, cfg, f.path(g, cfg), servers}, err
 }
 
-// path returns the path of the lock.
-func (f workFlags) path(cfg *config.Config) string {
-	return cmp.Or(f.file, filepath.Join(filepath.Dir(cfg.Path), guard.FileName))
+// path returns the path of the lock: in the working directory if there is no config file.
+func (f workFlags) path(g *cli.Globals, cfg *config.Config) string {
+	return cmp.Or(f.LockFlags.Path(g, cfg), guard.FileName)
 }
 
 // largeLock is the size in bytes from which a lock is read while servers are asked.
@@ -134,8 +132,7 @@ func (w *work) observe(ctx context.Context, read func() (*lock.Lock, error)) ([]
 func read(path string) (*lock.Lock, error) {
 	l, err := lock.Read(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, &cli.Failure{Exit: cli.ExitConfig, Code: "lock_missing", Hint: "mcptrack lock writes what the servers offer now into it",
-			Err: fmt.Errorf("there is no lock %s", printable.Line(path, 200))}
+		return nil, cli.LockMissing(path)
 	}
 	return l, invalid(err)
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -16,48 +17,61 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// LockFlags contains the flag of commands that publish what differs from a lock file.
+// LockFlags contains the flag of all commands that use a lock file.
 type LockFlags struct {
-	file string
+	File string // of the flag; empty by default
 }
 
 // Add adds the flag to a command.
 func (o *LockFlags) Add(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&o.file, "lock", "", "lock `FILE` (default: mcptrack.lock beside the config)")
+	cmd.Flags().StringVar(&o.File, "lock", "", "lock `FILE` (default: mcptrack.lock beside the config)")
 	_ = cmd.MarkFlagFilename("lock", "lock")
 }
 
-// path returns the path of the lock file, or an empty string if there is no config beside which it could be.
-func (o *LockFlags) path(g *Globals, cfg *config.Config) string {
-	if o.file != "" || g.Demo() || cfg.Path == "" {
-		return o.file
+// Path returns the path of the lock file, or an empty string if the flag is not set and there is no config
+// file beside which the lock could be.
+func (o *LockFlags) Path(g *Globals, cfg *config.Config) string {
+	if o.File != "" || g.Demo() || cfg.Path == "" {
+		return o.File
 	}
 	return filepath.Join(filepath.Dir(cfg.Path), guard.FileName)
 }
 
 // Compares reports whether there is a lock file, or the flag names one.
 func (o *LockFlags) Compares(g *Globals, cfg *config.Config) bool {
-	if o.file != "" {
+	if o.File != "" {
 		return true
 	}
-	_, err := os.Lstat(o.path(g, cfg))
+	_, err := os.Lstat(o.Path(g, cfg))
 	return err == nil
 }
 
-// Open returns what an engine compares servers with, or nil if there cannot be a lock file. The file that
-// the flag names must exist. Otherwise the engine waits for the file.
-func (o *LockFlags) Open(env *Env, g *Globals, cfg *config.Config, log *slog.Logger) (*engine.Lock, error) {
-	path := o.path(g, cfg)
-	if path == "" {
+// Guard returns a guard with the lock file; nil if there cannot be one. The file that the flag names must
+// exist. opts.Path is set.
+func (o *LockFlags) Guard(g *Globals, cfg *config.Config, opts guard.Options) (*guard.Guard, error) {
+	if opts.Path = o.Path(g, cfg); opts.Path == "" && !opts.Required {
 		return nil, nil
 	}
-	guarded, err := guard.New(guard.Options{Path: path, Required: o.file != "", Logger: log})
+	opts.Required = opts.Required || o.File != ""
+	guarded, err := guard.New(opts)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, &Failure{Exit: ExitConfig, Code: "lock_missing", Hint: "mcptrack lock writes what the servers offer now into it",
-			Err: fmt.Errorf("there is no lock %s", printable.Line(path, 200))}
+		return nil, LockMissing(opts.Path)
 	}
-	if err != nil {
+	return guarded, err
+}
+
+// Open returns what an engine compares servers with, or nil if there cannot be a lock file. Unless the flag
+// names the file, the engine waits for it.
+func (o *LockFlags) Open(env *Env, g *Globals, cfg *config.Config, log *slog.Logger) (*engine.Lock, error) {
+	guarded, err := o.Guard(g, cfg, guard.Options{Logger: log})
+	if guarded == nil || err != nil {
 		return nil, err
 	}
 	return &engine.Lock{Guard: guarded, Launch: env.Launch}, nil
+}
+
+// LockMissing is the error if there is no lock file, but a command needs one.
+func LockMissing(path string) error {
+	return &Failure{Exit: ExitConfig, Code: "lock_missing", Hint: "mcptrack lock writes what the servers offer now into it",
+		Err: fmt.Errorf("there is no lock %s", printable.Line(cmp.Or(path, guard.FileName), 200))}
 }
