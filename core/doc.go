@@ -133,7 +133,7 @@
 //	a column of list            output/table; JSON: commands/list.go
 //	a new -o format             output/document; for events, commands/stream.go
 //	a format of findings for CI  output/report
-//	a rule of audit             commands/audit: rules.go, and the check beside those of its kind
+//	a rule of audit             commands/audit: rules.go, and the check beside similar checks
 //	a new way to show events    a package in output; wired in commands/stream.go (watch, subscribe) or
 //	                            commands/serve/serve.go (serve-sse)
 //	a filter of /events         output/feed/query.go and frame.go; commands/serve/serving.md

@@ -183,7 +183,7 @@ func severities() []string {
 }
 
 // selection returns the ids of the rules that the values of a flag select. A severity, if the flag
-// accepts any, selects its rules and those of worse ones.
+// accepts any, selects its rules and the rules of worse ones.
 func selection(flag string, values, severe []string) (map[string]bool, error) {
 	selected := map[string]bool{}
 	for _, value := range values {
@@ -208,7 +208,7 @@ func selection(flag string, values, severe []string) (map[string]bool, error) {
 	return selected, nil
 }
 
-// newReport returns the report on all servers. Findings of rules in skips are omitted; those of rules
+// newReport returns the report on all servers. Findings of rules in skips are omitted; findings of rules
 // that are not in fails are accepted.
 func newReport(env *cli.Env, cfg *config.Config, results []*result, fails, skips map[string]bool) *report.Report {
 	rep := &report.Report{Command: "audit", Version: env.Version, Rules: rules(), Place: report.Location{File: cfg.Path, Line: 1},

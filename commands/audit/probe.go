@@ -151,7 +151,7 @@ func (p *probe) subscribe(ctx context.Context) {
 		p.r.add(ruleSubscribe, itemName(catalog.Resources, uri), "declares resources.subscribe, but does not acknowledge a subscription to it")
 	}
 	for _, k := range ack.MissingLists {
-		if k != catalog.Templates { // is that of resources
+		if k != catalog.Templates { // belongs to resources
 			p.r.add(ruleSubscribe, "", "declares %s.listChanged, but does not acknowledge a subscription to it", k)
 		}
 	}
@@ -271,7 +271,7 @@ func (p *probe) unknown(ctx context.Context) {
 	}
 }
 
-// matchesTemplate reports whether a URI may be that of a resource after all.
+// matchesTemplate reports whether a URI may identify a resource after all.
 func (p *probe) matchesTemplate(uri any) bool {
 	text, ok := uri.(string)
 	return ok && slices.ContainsFunc(p.lists[catalog.Templates].items, func(it item) bool {

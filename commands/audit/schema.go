@@ -79,7 +79,7 @@ func (offline) Load(url string) (any, error) {
 	return nil, fmt.Errorf("it refers to %s, which clients do not load", printable.Line(strings.TrimPrefix(url, schemaURL), 100))
 }
 
-// anyPattern accepts every regular expression: JSON Schema has those of ECMA-262, which Go has not.
+// anyPattern accepts every regular expression: JSON Schema uses the syntax of ECMA-262, which Go does not support.
 func anyPattern(pattern string) (jsonschema.Regexp, error) { return anything(pattern), nil }
 
 type anything string

@@ -215,7 +215,7 @@ func (l *list) fetch(ctx context.Context, s *session.Session, k catalog.Kind, li
 	}
 }
 
-// confirm compares the lists of a second session with those of a third. If they are the same, the server
+// confirm compares the lists of a second session with the lists of a third. If they are the same, the server
 // has changed between the first two, which is no defect.
 func (r *result) confirm(ctx context.Context, a auditor, srv config.Server, opts session.Options, lists map[catalog.Kind]*list, info session.Info) {
 	opts.Grace = 0

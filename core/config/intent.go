@@ -28,7 +28,7 @@ type Intent struct {
 	// ${file:…} in the project, because everyone who can change the config can also change these
 	// files.
 	Digest string
-	// Line and Column are the position of the entry in the file, like those of a [Problem]. They are
+	// Line and Column are the position of the entry in the file, as in a [Problem]. They are
 	// not part of what is approved.
 	Line, Column int
 }

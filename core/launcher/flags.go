@@ -80,7 +80,7 @@ func envFlags() grammar {
 	return grammar{values: []string{"-u", "--unset", "-C", "--chdir"}, groups: true}
 }
 
-// npmFlags are those of npx. They include the shorthands of npm that stand for a flag with its value.
+// npmFlags are the flags of npx. They include the shorthands of npm that stand for a flag with its value.
 func npmFlags() grammar {
 	return grammar{lenient: true, bools: strings.Fields(`-y --yes -n --no -q --quiet -s --silent -d -dd -ddd --verbose -v --version -h -H -? --help --usage
 		-a --all -f --force -g --global -l --long -S --save -B -D -E -O -P --ws --workspaces --iwr --include-workspace-root --local --desc --porcelain --readonly

@@ -209,7 +209,7 @@ func packages(tool string, g grammar, args []string, from ...string) Command {
 
 // jsManager parses the arguments of npm, pnpm and yarn.
 func jsManager(tool string, plain Command, depth int) Command {
-	g, names := npmFlags(), []string{"--package"} // "-p" of npm, unlike that of npx, is "--parseable"
+	g, names := npmFlags(), []string{"--package"} // "-p" is "--parseable" for npm, but "--package" for npx
 	switch tool {
 	case "npm":
 		g.bools = append(g.bools, "-p")

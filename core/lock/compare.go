@@ -119,7 +119,7 @@ func (d *Drift) classify() {
 }
 
 // CompareLocks returns what differs from lock a to lock b, by server id. A server without differences
-// is absent. If the exclusions of the locks differ, those of a apply.
+// is absent. If the exclusions of the locks differ, the exclusions of a apply.
 func CompareLocks(a, b *Lock) map[string][]Drift {
 	all := map[string][]Drift{}
 	for id := range allKeys(a.Servers, b.Servers) {

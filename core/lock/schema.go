@@ -201,7 +201,7 @@ func (s *schemas) follow(p pair) (a, b *node) {
 }
 
 // resolve returns a schema without its $ref, followed by the schemas to which that led. Members
-// beside $ref replace those of the schema that it refers to. A reference stays where it is if it does
+// beside $ref replace the keywords of the schema that it refers to. A reference stays where it is if it does
 // not lead to a schema in the document, is part of a circle, or if members beside it restrict the
 // values in another way.
 func (s *schemas) resolve(doc *document, n *node) []*node {

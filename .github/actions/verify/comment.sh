@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Posts the changes as a comment on the pull request, or updates the comment of an earlier run. A
 # pull request that never had changes gets no comment. A comment that cannot be posted is a warning:
-# the result of the job is that of verify.
+# verify decides the result of the job.
 set -euo pipefail
 
 if [[ -z $PULL_REQUEST ]]; then
@@ -26,7 +26,7 @@ body=$(mktemp "$RUNNER_TEMP/comment.XXXXXX")
 } >"$body"
 
 # Only a comment of this token's own: anybody can write the mark into a comment.
-# shellcheck disable=SC2016 # the variables are those of the query
+# shellcheck disable=SC2016 # the query has its own variables
 query='query($owner: String!, $name: String!, $number: Int!, $endCursor: String) {
   repository(owner: $owner, name: $name) {
     pullRequest(number: $number) {

@@ -151,7 +151,7 @@ func (v *Verdict) Hides(k catalog.Kind, key string) bool {
 }
 
 // Approved returns a list with the approved definitions of the items that are held. Items that are
-// hidden stay in it; see [Verdict.Hides]. The order is that of list, which is returned itself if nothing
+// hidden stay in it; see [Verdict.Hides]. The order of list is kept, and list is returned itself if nothing
 // of it is held.
 func (v *Verdict) Approved(k catalog.Kind, list []catalog.Item) []catalog.Item {
 	if v == nil || v.blocked != "" {
@@ -186,7 +186,7 @@ func (v *Verdict) Approved(k catalog.Kind, list []catalog.Item) []catalog.Item {
 	return out
 }
 
-// Instructions returns the instructions to serve instead of those of the server.
+// Instructions returns the instructions to serve instead of the server's own.
 func (v *Verdict) Instructions(text string) string {
 	if v == nil {
 		return text

@@ -45,7 +45,7 @@ func (r *resolver) script(l *Launch) {
 	r.problem("the script %s was not found, so its content is not known", filepath.Base(c.Name))
 }
 
-// scriptArgument hashes the first argument that names an existing script, such as that of mcp run
+// scriptArgument hashes the first argument that names an existing script, such as the script of mcp run
 // server.py and fastmcp run server.py:app.
 func (r *resolver) scriptArgument(l *Launch) {
 	for _, a := range r.command.Args {

@@ -64,7 +64,7 @@ type Package struct {
 // A Type is a kind of package.
 type Type string
 
-// The types, which are those of package URLs (purl).
+// The types, as in package URLs (purl).
 const (
 	NPM  Type = "npm"
 	PyPI Type = "pypi"

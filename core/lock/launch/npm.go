@@ -213,7 +213,7 @@ func (r *resolver) npmCache() string {
 	return filepath.Join(r.home(), ".npm")
 }
 
-// dependencies returns those of a manifest in dir.
+// dependencies returns the dependencies in the manifest of dir.
 func dependencies(dir string) map[string]string {
 	var manifest struct{ Dependencies map[string]string }
 	text, err := readFile(filepath.Join(dir, "package.json"))

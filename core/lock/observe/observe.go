@@ -2,8 +2,8 @@
 //
 // Servers are asked concurrently, and each over one connection at a time, because a program may
 // not tolerate a second copy of itself. Items are hashed as soon as their server has answered, while
-// others are still asked. The contents of at most 1,000 resources of a server are read. The other bounds on what a server may send are those of [session.Limits]. The results
-// belong to the caller.
+// others are still asked. The contents of at most 1,000 resources of a server are read;
+// [session.Limits] bounds everything else that a server may send. The results belong to the caller.
 package observe
 
 import (
