@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -255,7 +254,7 @@ func (d *Daemon) guard(source Source) (*guard.Guard, error) {
 	if source.Config.Path == "" {
 		return nil, nil
 	}
-	return guard.New(guard.Options{Path: filepath.Join(filepath.Dir(source.Config.Path), guard.FileName), Logger: d.opts.Logger})
+	return guard.New(guard.Options{Path: guard.Beside(source.Config.Path), Logger: d.opts.Logger})
 }
 
 // newView creates a view that is not running.

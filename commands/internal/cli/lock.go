@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
-	"path/filepath"
 
 	"github.com/spf13/cobra"
 
@@ -34,7 +33,7 @@ func (o *LockFlags) Path(g *Globals, cfg *config.Config) string {
 	if o.File != "" || g.Demo() || cfg.Path == "" {
 		return o.File
 	}
-	return filepath.Join(filepath.Dir(cfg.Path), guard.FileName)
+	return guard.Beside(cfg.Path)
 }
 
 // Compares reports whether there is a lock file, or the flag names one.

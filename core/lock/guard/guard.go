@@ -30,6 +30,7 @@ import (
 	"errors"
 	"io/fs"
 	"log/slog"
+	"path/filepath"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -42,6 +43,9 @@ import (
 
 // FileName is the name of the lock file beside a config.
 const FileName = "mcptrack.lock"
+
+// Beside returns the path of the lock file beside a config file.
+func Beside(config string) string { return filepath.Join(filepath.Dir(config), FileName) }
 
 // Options configure [New]. Path is required.
 type Options struct {
