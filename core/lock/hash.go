@@ -273,7 +273,7 @@ func keyOf(section Section, definition jsontext.Value) (string, error) {
 // member returns a member of an object that is a string, the last one of several; empty if there is
 // none.
 func member(object jsontext.Value, name string) (text string) {
-	dec := jsontext.NewDecoder(bytes.NewReader(object), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+	dec := jsontext.NewDecoder(bytes.NewBuffer(object), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 	if _, err := dec.ReadToken(); err != nil {
 		return ""
 	}

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/mcptrack/mcptrack/core/launcher"
 	"github.com/mcptrack/mcptrack/core/printable"
@@ -90,7 +91,7 @@ func (r *resolver) hash(l *Launch, path string) {
 			return // it covers the file
 		}
 	}
-	sum, err := hashFile(path)
+	sum, err := r.machine.hashes.of(path)
 	if err != nil {
 		r.problem("the content of %s is not known: %s", filepath.Base(path), printable.Reason(printable.Unnamed(err), 200))
 		return
@@ -117,6 +118,36 @@ func open(path string) (*os.File, error) {
 		return nil, fmt.Errorf("it is larger than %d MiB", MaxFile>>20)
 	}
 	return os.Open(path)
+}
+
+// hashes remembers the hashes of files, because many servers may run the same program. It is safe for
+// concurrent use. A nil *hashes remembers nothing.
+type hashes struct {
+	mu    sync.Mutex // guards files; not held while a file is read
+	files map[string]hashed
+}
+
+// hashed is a file whose hash is known or is being determined.
+type hashed struct {
+	info fs.FileInfo // before the file was read
+	sum  func() (string, error)
+}
+
+// of returns the hash of a file. It reads the file unless it did so before and the file has not been
+// replaced or modified since.
+func (h *hashes) of(path string) (string, error) {
+	info, err := os.Stat(path)
+	if h == nil || err != nil {
+		return hashFile(path)
+	}
+	h.mu.Lock()
+	f, known := h.files[path]
+	if !known || !os.SameFile(f.info, info) || f.info.Size() != info.Size() || !f.info.ModTime().Equal(info.ModTime()) {
+		f = hashed{info, sync.OnceValues(func() (string, error) { return hashFile(path) })}
+		h.files[path] = f
+	}
+	h.mu.Unlock()
+	return f.sum()
 }
 
 func hashFile(path string) (string, error) {

@@ -84,6 +84,15 @@ type Machine struct {
 	// Getenv returns the environment variables that servers inherit (see package process), such as
 	// XDG_CACHE_HOME; nil means that there are none.
 	Getenv func(string) string
+
+	hashes *hashes
+}
+
+// Remembering returns the machine with a memory for hashes, for one run of a command: if several
+// servers run the same file, Of reads it again only if it was replaced or modified in the meantime.
+func (m Machine) Remembering() Machine {
+	m.hashes = &hashes{files: map[string]hashed{}}
+	return m
 }
 
 // Of describes how a server is started or reached. The problems say in a clause each what could not

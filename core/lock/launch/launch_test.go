@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -448,4 +449,62 @@ func FuzzCaches(f *testing.F) {
 			}
 		}
 	})
+}
+
+// A machine that remembers hashes reads a program only once, and again when it was replaced or modified.
+func TestRemembering(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t, map[string]string{"project/server": "a"})
+	machine := launch.Machine{Home: m.path("home")}.Remembering()
+	hash := func() string {
+		srv := config.Server{Transport: config.TransportStdio, Program: config.Program{Command: "./server", Dir: m.path("project")}}
+		l, problems := launch.Of(t.Context(), srv, machine)
+		if l.File == nil || len(problems) > 0 {
+			t.Fatalf("%+v, %q", l, problems)
+		}
+		return l.File.SHA256
+	}
+	write := func(name, text string, modified time.Time) {
+		if err := os.WriteFile(m.path(name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chtimes(m.path(name), modified, modified); err != nil {
+			t.Fatal(err)
+		}
+	}
+	at := time.Now().Add(-time.Hour)
+	write("project/server", "a", at)
+	first := hash()
+	write("project/server", "b", at) // which shows that it is not read again
+	if hash() != first || first != hashOfA {
+		t.Errorf("the hash of the same file is %s, then %s", first, hash())
+	}
+	write("project/server", "b", at.Add(time.Second))
+	modified := hash()
+	write("project/server", "bc", at.Add(time.Second))
+	longer := hash()
+	write("project/new", "cd", at.Add(time.Second))
+	if err := os.Rename(m.path("project/new"), m.path("project/server")); err != nil {
+		t.Fatal(err)
+	}
+	if replaced := hash(); modified == first || longer == modified || replaced == longer {
+		t.Errorf("modified %s, longer %s, replaced %s", modified, longer, replaced)
+	}
+	if err := os.Remove(m.path("project/server")); err != nil {
+		t.Fatal(err)
+	}
+	srv := config.Server{Transport: config.TransportStdio, Program: config.Program{Command: "./server", Dir: m.path("project")}}
+	if l, problems := launch.Of(t.Context(), srv, machine); l.File != nil || len(problems) != 1 {
+		t.Errorf("%+v, %q", l, problems)
+	}
+	var both sync.WaitGroup
+	write("project/server", "a", at)
+	for range 20 {
+		both.Go(func() {
+			if got, _ := launch.Of(t.Context(), srv, machine); got.File == nil || got.File.SHA256 != hashOfA {
+				t.Errorf("%+v", got)
+			}
+		})
+	}
+	both.Wait()
 }

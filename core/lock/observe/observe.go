@@ -56,6 +56,7 @@ func Servers(ctx context.Context, servers []config.Server, opts Options) []Resul
 	if opts.Hashing == nil {
 		opts.Hashing = func() lock.Hashing { return lock.Hashing{} }
 	}
+	opts.Machine = opts.Machine.Remembering()
 	results := make([]Result, len(servers))
 	var asked sync.WaitGroup
 	var progress sync.Mutex // serializes opts.Progress
