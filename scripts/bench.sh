@@ -3,7 +3,7 @@
 # duration of the run. The machine should be idle; then the run takes less than 10 minutes.
 # usage: scripts/bench.sh [-runs N] [-only NAME,NAME]
 # NAME is one of version, first, list, ready, latency, cpu, isolation, sse, journal, inject,
-# gateway, webhooks, top, attach, history, vault, share.
+# gateway, lock, webhooks, top, attach, history, vault, share.
 # The numbers are also written to .cache/bench.json. To measure the frame rate of the dashboard, run
 # MCPTRACK_MEASURE=1 go test -run TestSmooth -v ./output/dashboard
 set -euo pipefail

@@ -148,14 +148,14 @@ func (b *bench) gatewayLists(ctx context.Context) error {
 	return nil
 }
 
-// startGateway starts a gateway over the servers and returns its endpoint once it
-// has their tools.
-func (b *bench) startGateway(ctx context.Context, servers map[string]any) (*running, string, error) {
+// startGateway starts a gateway over the servers, with more flags, and returns its endpoint once it has
+// their tools.
+func (b *bench) startGateway(ctx context.Context, servers map[string]any, more ...string) (*running, string, error) {
 	file, err := b.writeConfig(servers)
 	if err != nil {
 		return nil, "", err
 	}
-	return startServer(ctx, b.mcptrack, "gateway", "--config", file, "--addr", "127.0.0.1:0", "--wait", "60s")
+	return startServer(ctx, append([]string{b.mcptrack, "gateway", "--config", file, "--addr", "127.0.0.1:0", "--wait", "60s"}, more...)...)
 }
 
 // startServer starts a program that prints "listening on URL", and returns the URL.

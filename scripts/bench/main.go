@@ -67,6 +67,7 @@ func (b *bench) scenarios() []scenario {
 		{"journal", b.journal, nil},
 		{"inject", b.inject, nil},
 		{"gateway", b.gateway, nil},
+		{"lock", b.lock, nil},
 		{"webhooks", b.webhooks, nil},
 		{"top", b.top, nil},
 		{"attach", b.attached, nil},

@@ -37,6 +37,13 @@ func adoptOrphans() error {
 // oneShot runs a command to its end and returns how long it took until it and
 // all its descendants were gone. No other child may run meanwhile.
 func oneShot(ctx context.Context, argv []string) (time.Duration, error) {
+	took, _, err := measured(ctx, argv)
+	return took, err
+}
+
+// measured runs a command like oneShot, and also returns its user and system time without that of its
+// descendants.
+func measured(ctx context.Context, argv []string) (took, cpu time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(ctx, oneShotLimit)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
@@ -44,18 +51,36 @@ func oneShot(ctx context.Context, argv []string) (time.Duration, error) {
 	// A file and not a pipe: Wait is not to wait for servers that hold it.
 	sink, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	defer sink.Close()
 	cmd.Stdout, cmd.Stderr = sink, sink
 	began := time.Now()
-	if err := cmd.Run(); err != nil {
-		return 0, fmt.Errorf("%s: %w", strings.Join(argv, " "), err)
+	err = cmd.Start()
+	if err == nil {
+		err = ended(cmd.Process.Pid)
+		var ofStat error
+		cpu, ofStat = cpuTime(cmd.Process.Pid)
+		err = errors.Join(err, ofStat, cmd.Wait(), reapOrphans(began))
 	}
-	if err := reapOrphans(began); err != nil {
-		return 0, fmt.Errorf("%s: %w", strings.Join(argv, " "), err)
+	if err != nil {
+		return 0, 0, fmt.Errorf("%s: %w", strings.Join(argv, " "), err)
 	}
-	return time.Since(began), nil
+	return time.Since(began), cpu, nil
+}
+
+// ended waits until a child has ended, and leaves it to be waited for, so that /proc still has its times.
+func ended(pid int) error {
+	const idPID, exited, noWait = 1, 0x4, 0x1000000 // waitid(2)
+	for {
+		_, _, errno := syscall.Syscall6(syscall.SYS_WAITID, idPID, uintptr(pid), 0, exited|noWait, 0, 0)
+		if errno == 0 {
+			return nil
+		}
+		if errno != syscall.EINTR {
+			return fmt.Errorf("wait for process %d: %w", pid, errno)
+		}
+	}
 }
 
 // reapOrphans waits until this process has no child left.
