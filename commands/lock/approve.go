@@ -10,7 +10,6 @@ import (
 
 	"github.com/mcptrack/mcptrack/commands/internal/cli"
 	"github.com/mcptrack/mcptrack/core/config"
-	"github.com/mcptrack/mcptrack/core/lock"
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
@@ -88,7 +87,7 @@ func targets(cfg *config.Config, args []string) (all []target) {
 // matches reports whether a target means a change. An item may be given by its name, such as
 // tool/search, or by its key alone.
 func (t target) matches(c change) bool {
-	return t.server == c.ServerID && (t.item == "" || t.item == c.Item || t.item == printable.Line(c.Item, 0) || t.item == c.drift.Key)
+	return t.server == c.ServerID && (t.item == "" || t.item == c.Item || t.item == printable.Line(c.Item, 0) || t.item == c.Drift.Key)
 }
 
 func runDecide(ctx context.Context, env *cli.Env, g *cli.Globals, opts decideOptions) error {
@@ -153,7 +152,7 @@ func (o decideOptions) choose(t target, found []change) (chosen []change, err er
 		if t.item == "" && c.Rejected {
 			continue // named items can be approved all the same
 		}
-		chosen, sections = append(chosen, c), append(sections, string(c.drift.Section))
+		chosen, sections = append(chosen, c), append(sections, string(c.Drift.Section))
 	}
 	slices.Sort(sections)
 	switch {
@@ -169,7 +168,7 @@ func (o decideOptions) choose(t target, found []change) (chosen []change, err er
 
 // selects reports whether --class selects a change.
 func (o decideOptions) selects(c change) bool {
-	return len(o.classes) == 0 || !slices.ContainsFunc(c.drift.Classes, func(id string) bool { return !slices.Contains(o.classes, id) })
+	return len(o.classes) == 0 || !slices.ContainsFunc(c.Drift.Classes, func(id string) bool { return !slices.Contains(o.classes, id) })
 }
 
 func (o decideOptions) write(w *work, chosen, left []change) error {
@@ -199,9 +198,4 @@ func (o decideOptions) write(w *work, chosen, left []change) error {
 		}
 		return w.g.Tables(w.env).Rows(w.env.Out, []string{"Server", "Item", "Result", "Class", "Change"}, table)
 	})
-}
-
-// rank returns the position of a severity, the most severe first.
-func rank(s lock.Severity) int {
-	return slices.Index([]lock.Severity{lock.Error, lock.Warning, lock.Note}, s)
 }

@@ -105,7 +105,7 @@ func (w *work) changes(ctx context.Context) (all []change, missed []string, err 
 		switch s := l.Servers[r.Server.ID]; {
 		case r.Err != nil:
 		case s == nil:
-			all = append(all, notLocked(r.Server.ID))
+			all = append(all, change{lock.NotLocked(r.Server.ID)})
 		default:
 			all = append(all, changesOf(r.Server.ID, lock.Compare(s, r.Observations...))...)
 		}
@@ -132,10 +132,10 @@ func (o reviewOptions) newestFirst(ctx context.Context, w *work, changes []chang
 	all := make([]shown, len(changes))
 	for i, c := range changes {
 		at := seen[c.name()]
-		all[i] = shown{change: c, Seen: cli.Stamp(at), Diff: c.drift.Diff(), seen: at}
+		all[i] = shown{change: c, Seen: cli.Stamp(at), Diff: c.Drift.Diff(), seen: at}
 	}
 	slices.SortStableFunc(all, func(a, b shown) int {
-		return cmp.Or(b.seen.Compare(a.seen), rank(a.Severity)-rank(b.Severity))
+		return cmp.Or(b.seen.Compare(a.seen), a.Severity.Rank()-b.Severity.Rank())
 	})
 	return all, nil
 }
@@ -174,16 +174,16 @@ func (s shown) text() string {
 	if s.Item != "" {
 		title += " " + s.Item
 	}
-	fmt.Fprintf(&b, "%s: %s (%s)", printable.Line(title, 0), s.kind(), strings.Join(s.Classes, ", "))
+	fmt.Fprintf(&b, "%s: %s (%s)", printable.Line(title, 0), s.Kind(), strings.Join(s.Classes, ", "))
 	if s.Seen != "" {
 		b.WriteString(", seen " + s.Seen)
 	}
 	b.WriteString("\n")
-	for _, note := range s.notes() {
+	for _, note := range s.Notes() {
 		b.WriteString("  " + printable.Line(note, 0) + "\n")
 	}
 	for _, r := range s.Reasons {
-		fmt.Fprintf(&b, "  %s: %s\n", r.Kind, printable.Line(r.Text, 0))
+		fmt.Fprintf(&b, "  %s: %s\n", r.Kind, printable.Line(r.Excerpt, 0))
 	}
 	switch {
 	case s.Item == "":
@@ -267,20 +267,13 @@ func (w *work) ask(ctx context.Context, all []shown) (left []change, err error) 
 // decide approves or rejects changes that the user has seen, and returns those that could not be
 // approved.
 func (w *work) decide(ctx context.Context, changes []change, approve bool) (left []change, err error) {
-	err = lock.Update(ctx, w.path, func(l *lock.Lock) error {
-		left = nil
-		for _, c := range changes {
-			s := l.Servers[c.ServerID]
-			switch {
-			case s == nil:
-				left = append(left, c)
-			case !approve:
-				s.Reject([]lock.Drift{c.drift})
-			case len(s.Take([]lock.Drift{c.drift})) > 0:
-				left = append(left, c)
-			}
-		}
-		return nil
-	})
+	chosen := make([]lock.Change, len(changes))
+	for i, c := range changes {
+		chosen[i] = c.Change
+	}
+	refused, err := lock.Decide(ctx, w.path, approve, chosen)
+	for _, c := range refused {
+		left = append(left, change{c})
+	}
 	return left, invalid(err)
 }

@@ -119,7 +119,7 @@ func (o verifyOptions) verifyServers(ctx context.Context, env *cli.Env, g *cli.G
 		case r.Err != nil:
 			v.failures = append(v.failures, report.Failure{Server: r.Server.ID, Reason: r.Err.Error()})
 		case s == nil:
-			v.changes = append(v.changes, notLocked(r.Server.ID))
+			v.changes = append(v.changes, change{lock.NotLocked(r.Server.ID)})
 		default:
 			v.changes = append(v.changes, changesOf(r.Server.ID, lock.Compare(s, r.Observations...))...)
 		}
@@ -191,7 +191,7 @@ func (o verifyOptions) verifyLocks(_ context.Context, env *cli.Env, g *cli.Globa
 		}
 		v.servers++
 		if was.Servers[id] == nil {
-			v.changes = append(v.changes, notLocked(id))
+			v.changes = append(v.changes, change{lock.NotLocked(id)})
 			continue
 		}
 		v.changes = append(v.changes, changesOf(id, drifts[id])...)
@@ -263,7 +263,7 @@ func (o verifyOptions) report(env *cli.Env, v verified) *report.Report {
 			message += " (" + strings.Join(c.Classes, ", ") + ")"
 		}
 		r.Findings = append(r.Findings, report.Finding{Check: report.Check{Server: c.ServerID, Item: c.Item}, Rule: c.ID, Severity: c.Severity,
-			Message: message + ".", Location: v.located(c.ServerID), Diff: c.drift.Diff(), Accepted: o.accepts(c)})
+			Message: message + ".", Location: v.located(c.ServerID), Diff: c.Drift.Diff(), Accepted: o.accepts(c)})
 	}
 	return r
 }

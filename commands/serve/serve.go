@@ -279,6 +279,7 @@ type feedServer struct {
 	engine *engine.Engine
 	lines  func(server string) []serverlog.Line // returns the log lines for a server
 	hooks  *webhook.Hooks                       // nil with --follow
+	review *dashboard.Review                    // nil if there cannot be a lock file
 }
 
 // openServer opens the log that the options specify, or a log in memory for a demo.
@@ -301,6 +302,9 @@ func openServer(ctx context.Context, env *cli.Env, g *cli.Globals, logger *slog.
 			}
 		},
 	})
+	if err == nil && lock != nil {
+		f.review = &dashboard.Review{Guard: lock.Guard, Changes: f.engine.LockChanges}
+	}
 	if err == nil && !opts.follow {
 		f.hooks = webhook.NewHooks(webhook.HookOptions{
 			Log: f.log, Reader: mcpevents.NewReader(f.log, mcpevents.Scope{}), Sender: webhook.NewSender(nil), Follow: true, Logger: logger,
@@ -350,10 +354,13 @@ func (f *feedServer) routes(s *web.Server, version string, maxClients int) []eng
 			Read: func(ctx context.Context, server, uri string, digest catalog.Digest) (cache.Resource, error) {
 				return t.Client(server).CurrentResource(ctx, uri, digest)
 			},
-			Log: f.lines, Webhooks: hooks, Deliveries: deliveries, Login: slices.Contains(s.Routes(), "/login")},
+			Review: f.review, Logger: f.logger, Log: f.lines, Webhooks: hooks, Deliveries: deliveries, Login: slices.Contains(s.Routes(), "/login")},
 	})
 	for pattern, h := range served.Routes() {
 		s.Handle(pattern, h)
+	}
+	for pattern, h := range served.Writes() {
+		s.Handle(pattern, web.Write{Handler: h})
 	}
 	s.Handle("GET /metrics", counts.Handler())
 	s.OnShutdown(served.Hub().Shutdown)

@@ -18,6 +18,8 @@ import (
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/engine"
 	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/lock"
+	"github.com/mcptrack/mcptrack/core/lock/guard"
 	"github.com/mcptrack/mcptrack/core/session"
 	"github.com/mcptrack/mcptrack/core/tracker"
 	"github.com/mcptrack/mcptrack/output/web"
@@ -30,8 +32,20 @@ func TestNoRouteStartsOrChangesAnything(t *testing.T) {
 	server := config.Server{ID: "live", Enabled: true, Tracking: config.Tracking{TrackResources: true}, Transport: config.TransportStdio, Program: config.Program{Command: "live"}}
 	off := server
 	off.ID, off.Enabled = "off", false
+	path := filepath.Join(t.TempDir(), guard.FileName)
+	if err := lock.Update(t.Context(), path, func(l *lock.Lock) error { l.Servers["live"] = &lock.Server{}; return nil }); err != nil {
+		t.Fatal(err)
+	}
+	locked, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	guarded, err := guard.New(guard.Options{Path: path})
+	if err != nil {
+		t.Fatal(err)
+	}
 	desired := engine.Desired{Config: &config.Config{Servers: []config.Server{server, off}}}
-	f, err := openServer(t.Context(), &cli.Env{}, &cli.Globals{}, slog.New(slog.DiscardHandler), options{JournalFlags: cli.JournalFlags{Dir: t.TempDir()}}, desired, nil, tracker.Options{
+	f, err := openServer(t.Context(), &cli.Env{}, &cli.Globals{}, slog.New(slog.DiscardHandler), options{JournalFlags: cli.JournalFlags{Dir: t.TempDir()}}, desired, &engine.Lock{Guard: guarded}, tracker.Options{
 		Dial: func(ctx context.Context, _ config.Server, _ session.Options) (*session.Session, error) {
 			dials.Add(1)
 			<-ctx.Done()
@@ -46,7 +60,7 @@ func TestNoRouteStartsOrChangesAnything(t *testing.T) {
 		t.Fatal(err)
 	}
 	// All routes of serve-sse. Whoever adds a route confirms here that it only shows something, and
-	// starts, stops and changes nothing.
+	// starts, stops and changes nothing, unless it is in writes.
 	routes := []string{
 		"/api/mcp/resource-events",
 		"/events",
@@ -54,6 +68,7 @@ func TestNoRouteStartsOrChangesAnything(t *testing.T) {
 		"/readyz",
 		"GET /api/activity",
 		"GET /api/history",
+		"GET /api/lock",
 		"GET /api/servers",
 		"GET /api/servers/{id}",
 		"GET /api/servers/{id}/content",
@@ -64,7 +79,10 @@ func TestNoRouteStartsOrChangesAnything(t *testing.T) {
 		"GET /assets/",
 		"GET /metrics",
 		"GET /{$}",
+		"POST /api/lock/approve",
+		"POST /api/lock/reject",
 	}
+	writes := []string{"/api/lock/approve", "/api/lock/reject"} // what the user decides about shown changes
 	parts := f.routes(s, "test", 10)
 	if got := s.Routes(); !slices.Equal(got, routes) {
 		t.Errorf("the routes are %q", got)
@@ -115,7 +133,10 @@ func TestNoRouteStartsOrChangesAnything(t *testing.T) {
 				for _, order := range orders {
 					status := order.send(t, method, s.URL()+strings.ReplaceAll(path, "{id}", id))
 					asked++
-					switch look := method == "GET" || method == "HEAD"; {
+					switch look, write := method == "GET" || method == "HEAD", method == "POST" && slices.Contains(writes, path); {
+					case write && status != http.StatusForbidden: // not from the page
+						t.Errorf("%s %s: %d", method, path, status)
+					case write:
 					case look && order.body != "" && status != http.StatusBadRequest:
 						t.Errorf("%s %s with a body: %d", method, path, status)
 					case !look && status != http.StatusMethodNotAllowed && status != http.StatusNotFound:
@@ -133,6 +154,9 @@ func TestNoRouteStartsOrChangesAnything(t *testing.T) {
 	}
 	if n := dials.Load(); n != 1 {
 		t.Errorf("%d connections were tried", n)
+	}
+	if now, err := os.ReadFile(path); err != nil || string(now) != string(locked) {
+		t.Errorf("the lock was changed: %v", err)
 	}
 	if _, err := os.Stat(touched); err == nil {
 		t.Error("a command was run")

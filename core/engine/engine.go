@@ -17,6 +17,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/journal/natslog"
+	"github.com/mcptrack/mcptrack/core/lock/guard"
 	"github.com/mcptrack/mcptrack/core/reload"
 	"github.com/mcptrack/mcptrack/core/status"
 	"github.com/mcptrack/mcptrack/core/tracker"
@@ -174,13 +175,14 @@ func (e *Engine) Reloads() status.Reloads {
 	return e.recorder.reloads()
 }
 
-// LockChanges returns how many items of each server differ from the lock file, for the servers that
-// were compared. It is nil without [Options.Lock].
-func (e *Engine) LockChanges() map[string]int {
+// LockChanges returns what differs from the lock file, by server, for the servers that this process
+// has compared; a server without differences has an empty list. It is empty if there is no lock file,
+// and nil without [Options.Lock]. Do not modify the lists.
+func (e *Engine) LockChanges() map[string][]guard.Change {
 	if e.locked == nil {
 		return nil
 	}
-	return e.locked.counts()
+	return e.locked.changes()
 }
 
 // Ready returns nil if this process is ready to serve readers: every server has been tried once,

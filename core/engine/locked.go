@@ -49,9 +49,9 @@ type locked struct {
 	last map[string]compared     // by server
 	own  map[string]catalog.List // what was published, by server, if the log does not store it
 
-	mu   sync.Mutex     // guards the fields below
-	cfg  *config.Config // the servers to follow
-	open map[string]int // number of changes by server
+	mu   sync.Mutex                // guards the fields below
+	cfg  *config.Config            // the servers to follow
+	open map[string][]guard.Change // by server
 }
 
 // compared is what a server was last compared with, and as what.
@@ -64,7 +64,7 @@ type compared struct {
 
 func newLocked(e *Engine, l Lock) *locked {
 	return &locked{lock: l, engine: e, dirty: make(chan struct{}, 1), last: map[string]compared{}, own: map[string]catalog.List{},
-		cfg: &config.Config{}, open: map[string]int{}}
+		cfg: &config.Config{}, open: map[string][]guard.Change{}}
 }
 
 // mark makes run compare the servers again. It never blocks.
@@ -83,7 +83,7 @@ func (l *locked) apply(cfg *config.Config) {
 	l.mark()
 }
 
-func (l *locked) counts() map[string]int {
+func (l *locked) changes() map[string][]guard.Change {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return maps.Clone(l.open)
@@ -138,7 +138,7 @@ func (l *locked) compareAll(ctx context.Context) {
 	maps.DeleteFunc(l.own, func(id string, _ catalog.List) bool { return gone(id) })
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	maps.DeleteFunc(l.open, func(id string, _ int) bool { return gone(id) })
+	maps.DeleteFunc(l.open, func(id string, _ []guard.Change) bool { return gone(id) })
 }
 
 // compare compares a server with the lock, unless nothing has changed since that was last done.
@@ -147,10 +147,10 @@ func (l *locked) compare(ctx context.Context, srv config.Server, st *status.Serv
 		delete(l.last, st.ID)
 		return
 	}
-	if !st.Connected() || ctx.Err() != nil {
+	was, again := l.last[st.ID]
+	if !st.Connected() && !again || ctx.Err() != nil {
 		return
 	}
-	was, again := l.last[st.ID]
 	now := compared{version: l.lock.Guard.Version(), entry: srv, connected: st.Since, offer: guard.Offer{
 		Variant: string(st.Info.Era), Capabilities: st.Info.RawCapabilities, Instructions: &st.Info.Instructions, Lists: map[catalog.Kind][]catalog.Item{},
 	}}
@@ -158,6 +158,8 @@ func (l *locked) compare(ctx context.Context, srv config.Server, st *status.Serv
 		now.offer.Lists[k] = list
 	}
 	switch sameLaunch := again && was.connected.Equal(now.connected) && was.entry.Equal(now.entry); {
+	case !st.Connected(): // the lock may have changed, and what the server last offered stays open until it is approved
+		now.connected, now.offer = was.connected, was.offer
 	case sameLaunch:
 		now.offer.Launch = was.offer.Launch
 	case l.lock.Launch != nil:
@@ -174,7 +176,7 @@ func (l *locked) compare(ctx context.Context, srv config.Server, st *status.Serv
 	if verdict == nil {
 		delete(l.open, st.ID)
 	} else {
-		l.open[st.ID] = len(verdict.Changes())
+		l.open[st.ID] = verdict.Changes()
 	}
 }
 

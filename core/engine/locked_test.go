@@ -119,7 +119,7 @@ func TestLockDrift(t *testing.T) {
 			one.stop()
 
 			two := w.engine(at, with(), w.config())
-			eventually(t, "the second process has compared", time.Minute, func() bool { return two.LockChanges()["docs"] > 0 })
+			eventually(t, "the second process has compared", time.Minute, func() bool { return len(two.LockChanges()["docs"]) > 0 })
 			offers("dig EVIL2", "rake rakes", "sow sows")
 			want = append(want, "changed tool/sow added") // and nothing again
 			two.publishes(want...)
@@ -163,4 +163,28 @@ func TestLockOfServers(t *testing.T) {
 	})
 	approve(t, path, "web", "dig digs")
 	r.publishes("changed", "approved")
+}
+
+// What a server offered before it was lost stays open until it is approved.
+func TestLockOfLostServer(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), guard.FileName)
+	approve(t, path, "docs", "dig digs")
+	w := newWorld(t, "docs")
+	w.servers["docs"].SetList(catalog.Tools, described("dig EVIL")...)
+	r := w.engine(local(), locking(t, path), w.config())
+	r.publishes("changed tool/dig wording")
+	w.mu.Lock()
+	w.away = true
+	w.mu.Unlock()
+	w.servers["docs"].Disconnect()
+	eventually(t, "the server is lost", publishedWithin, func() bool {
+		st, _ := r.Tracker().Snapshot().Server("docs")
+		return st.State == event.Backoff
+	})
+	if open := r.LockChanges()["docs"]; len(open) == 0 {
+		t.Error("the change of a lost server is not open")
+	}
+	approve(t, path, "docs", "dig EVIL")
+	r.publishes("changed tool/dig wording", "approved tool/dig")
 }

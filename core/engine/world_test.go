@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -23,6 +24,7 @@ type world struct {
 	*testing.T
 	faults  bool // processes may end while the store is unavailable
 	mu      sync.Mutex
+	away    bool // servers cannot be reached
 	servers map[string]*sessiontest.Fake
 	serving sync.WaitGroup
 }
@@ -41,6 +43,9 @@ func newWorld(t *testing.T, ids ...string) *world {
 func (w *world) dial(ctx context.Context, srv config.Server, opts session.Options) (*session.Session, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.away {
+		return nil, errors.New("nobody is there")
+	}
 	r, wr, wait := w.servers[srv.ID].Pipe()
 	w.serving.Go(wait)
 	return session.OverIO(ctx, r, wr, srv, opts)

@@ -1,5 +1,7 @@
 package lock
 
+import "slices"
+
 // A Section is a part of what a server offers that the lock contains.
 type Section string
 
@@ -34,6 +36,9 @@ const (
 	Warning Severity = "warning"
 	Error   Severity = "error"
 )
+
+// Rank returns the position of a severity if the most severe is first.
+func (s Severity) Rank() int { return slices.Index([]Severity{Error, Warning, Note}, s) }
 
 // Action is what a gateway does about a change.
 type Action string

@@ -16,9 +16,9 @@ import (
 
 // A Reason is something suspicious in a new definition that the old one did not contain.
 type Reason struct {
-	Kind    string // one of [Link], [Secret], [Phrase], [Hidden] and [Script]
-	Excerpt string // the place in the text with what is around it, on one line, hidden characters as <U+200B>
-	Pointer string // JSON Pointer (RFC 6901) to the text, in the new definition; a name of a member stands for itself
+	Kind    string `json:"kind"`    // one of [Link], [Secret], [Phrase], [Hidden] and [Script]
+	Excerpt string `json:"text"`    // the place in the text with what is around it, on one line, hidden characters as <U+200B>
+	Pointer string `json:"pointer"` // JSON Pointer (RFC 6901) to the text, in the new definition; a name of a member stands for itself
 }
 
 // The kinds of reasons.

@@ -40,6 +40,7 @@ type API struct {
 	opts   Options
 	hub    *feed.Hub
 	routes map[string]http.Handler
+	writes map[string]http.Handler
 }
 
 // New creates an API.
@@ -49,7 +50,8 @@ func New(opts Options) *API {
 	page := opts.Dashboard
 	page.Last, page.Clients, page.Storing = a.hub.Last, func() int { return a.hub.Stats().Clients }, log.Err
 	page.Select, page.Contents, page.Stored = log.Select, log.Contents(), log.States
-	a.routes = dashboard.New(page).Routes()
+	d := dashboard.New(page)
+	a.routes, a.writes = d.Routes(), d.Writes()
 	a.routes["/events"] = a.hub.Events()
 	a.routes["/api/mcp/resource-events"] = a.hub.Feed()
 	return a
@@ -64,7 +66,10 @@ func (a *API) Run(ctx context.Context) error { return a.hub.Run(ctx) }
 // Routes returns the handlers of the feeds and of the dashboard by pattern; see [http.ServeMux].
 func (a *API) Routes() map[string]http.Handler { return maps.Clone(a.routes) }
 
-// Handler returns the handler for the clients of a daemon. It has no page, and needs no rules about
+// Writes returns the handlers of requests that change the lock file; see [dashboard.Dashboard.Writes].
+func (a *API) Writes() map[string]http.Handler { return maps.Clone(a.writes) }
+
+// Handler returns the handler for the clients of a daemon. It has no writes: a client may be a model. It has no page, and needs no rules about
 // origins and hosts, because browsers cannot reach it. Requests have no body.
 func (a *API) Handler() http.Handler {
 	mux := http.NewServeMux()

@@ -39,6 +39,9 @@ type overview struct {
 	MoreWebhooks int                      `json:"moreWebhooks,omitempty"`
 	// Deliveries reports which process of a cluster delivers webhooks.
 	Deliveries []webhook.Deliverer `json:"webhookDeliveries,omitempty"`
+	// Undecided is the number of changes that the user has neither approved nor rejected; absent if there
+	// is no lock file.
+	Undecided *int `json:"undecided,omitempty"`
 	// Unstored is the reason why events cannot be stored; empty if they can.
 	Unstored string `json:"unstored,omitempty"`
 	*cluster
@@ -115,6 +118,7 @@ func (d *Dashboard) status(w http.ResponseWriter, r *http.Request) {
 		out.Updates += srv.Updates
 		out.Failures += srv.Failures
 	}
+	out.Undecided = d.opts.Review.undecided()
 	if d.opts.Cluster != nil {
 		if c, ok := d.opts.Cluster(); ok {
 			out.cluster = &cluster{c.Process, c.Processes, c.Unfollowed, c.Waiting}

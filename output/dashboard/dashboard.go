@@ -8,7 +8,8 @@
 // text. All tabs of a browser share one event stream. When the tab that owns the stream is closed,
 // another tab resumes the stream; a rejected stream is retried.
 //
-// All routes are GET and change nothing. /content and /image read a followed resource from its
+// Requests change nothing, except POST /api/lock/approve and POST /api/lock/reject, which write the
+// user's decision about shown changes to the lock file ([Dashboard.Writes]). /content and /image read a followed resource from its
 // server if its content is unknown, at most 4 concurrently. /api/history and /api/activity read the
 // log, at most 2 concurrently. Old versions of texts are available as long as the log keeps them.
 //
@@ -20,6 +21,7 @@ import (
 	"embed"
 	"io/fs"
 	"iter"
+	"log/slog"
 	"net/http"
 	"sync"
 	"time"
@@ -67,6 +69,11 @@ type Options struct {
 	Webhooks func(*http.Request) []webhook.EndpointStatus
 	// Deliveries reports which process of a cluster delivers webhooks. If nil, this process does.
 	Deliveries func() []webhook.Deliverer
+	// Review adds the review of what differs from the lock file. It is the only part of the API that
+	// changes something: the lock, with the routes in [Dashboard.Writes]. Nil if nothing is compared.
+	Review *Review
+	// Logger receives records about decisions; nil discards them.
+	Logger *slog.Logger
 	// Login adds a logout button to the page, because users log in.
 	Login bool
 }
@@ -85,6 +92,9 @@ type Dashboard struct {
 
 // New creates a Dashboard.
 func New(opts Options) *Dashboard {
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.DiscardHandler)
+	}
 	if opts.Servers == nil {
 		opts.Servers = func() (servers []status.Summary) {
 			snap := opts.Snapshot()
@@ -100,7 +110,17 @@ func New(opts Options) *Dashboard {
 	}
 }
 
-// Routes returns the handlers by pattern; see [http.ServeMux].
+// Writes returns the handlers of the requests that change the lock file, by pattern; none without
+// Options.Review. The caller must make sure that only the user's own pages and programs send them.
+func (d *Dashboard) Writes() map[string]http.Handler {
+	if d.opts.Review == nil {
+		return nil
+	}
+	return map[string]http.Handler{"POST /api/lock/approve": d.decide(true), "POST /api/lock/reject": d.decide(false)}
+}
+
+// Routes returns the handlers of the page and of the requests that change nothing, by pattern; see
+// [http.ServeMux].
 func (d *Dashboard) Routes() map[string]http.Handler {
 	assets, err := fs.Sub(files, "assets")
 	if err != nil {
@@ -113,6 +133,7 @@ func (d *Dashboard) Routes() map[string]http.Handler {
 		"GET /api/servers":                http.HandlerFunc(d.servers),
 		"GET /api/servers/{id}":           http.HandlerFunc(d.server),
 		"GET /api/history":                http.HandlerFunc(d.history),
+		"GET /api/lock":                   http.HandlerFunc(d.review),
 		"GET /api/activity":               http.HandlerFunc(d.activity),
 		"GET /api/servers/{id}/log":       http.HandlerFunc(d.log),
 		"GET /api/servers/{id}/resources": http.HandlerFunc(d.resources),

@@ -3,9 +3,11 @@ package dashboard
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -147,27 +149,49 @@ func TestStatusCanBeResumed(t *testing.T) {
 	}
 }
 
-// TestNothingIsChanged: all routes are read-only.
+// TestNothingIsChanged: all routes are read-only, except two that write what the user decides about the lock.
 func TestNothingIsChanged(t *testing.T) {
-	d := New(Options{Snapshot: fixed(world(12, 60))})
-	s := serve(t, d, nil)
+	l := newLocked(t, map[string][]string{"docs": {"dig digs"}})
+	l.offer("docs", "dig EVIL")
+	l.look()
+	d := New(Options{Snapshot: fixed(world(12, 60)), Review: l.review()})
+	s := writable(t, d)
 	for pattern := range d.Routes() {
 		if !strings.HasPrefix(pattern, "GET ") {
 			t.Errorf("%s is not read-only", pattern)
 		}
 	}
-	for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodDelete, http.MethodPatch} {
-		q, err := http.NewRequestWithContext(t.Context(), method, s.URL+"/api/servers?command=touch", strings.NewReader(`{"command":"touch"}`))
-		if err != nil {
-			t.Fatal(err)
+	if writes := slices.Sorted(maps.Keys(d.Writes())); !slices.Equal(writes, []string{"POST /api/lock/approve", "POST /api/lock/reject"}) {
+		t.Errorf("writes: %q", writes)
+	}
+	before, err := os.ReadFile(l.path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{"/api/servers", "/api/lock", "/api/lock/approve", "/api/lock/reject"} {
+		for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodDelete, http.MethodPatch} {
+			q, err := http.NewRequestWithContext(t.Context(), method, s.URL+path+"?command=touch&serverId=docs&changes=all", strings.NewReader(`{"command":"touch"}`))
+			if err != nil {
+				t.Fatal(err)
+			}
+			r, err := http.DefaultClient.Do(q)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = r.Body.Close()
+			want := http.StatusMethodNotAllowed
+			switch write := strings.HasPrefix(path, "/api/lock/"); {
+			case write && method == http.MethodPost:
+				want = http.StatusBadRequest
+			case !write && method == http.MethodGet:
+				want = http.StatusOK
+			}
+			if r.StatusCode != want {
+				t.Errorf("%s %s: %s", method, path, r.Status)
+			}
 		}
-		r, err := http.DefaultClient.Do(q)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_ = r.Body.Close()
-		if r.StatusCode != http.StatusMethodNotAllowed {
-			t.Errorf("%s: %s", method, r.Status)
-		}
+	}
+	if after, err := os.ReadFile(l.path); err != nil || string(after) != string(before) {
+		t.Errorf("the lock was changed: %v", err)
 	}
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/journal"
+	"github.com/mcptrack/mcptrack/core/lock/guard"
 	"github.com/mcptrack/mcptrack/core/status"
 	"github.com/mcptrack/mcptrack/output/webhook"
 )
@@ -38,8 +39,8 @@ type Options struct {
 	Journal  func() journal.StoreStats
 	Clients  func() Clients
 	Reloads  func() status.Reloads
-	// LockChanges returns the number of items that differ from the lock file, by server.
-	LockChanges func() map[string]int
+	// LockChanges returns what differs from the lock file, by server.
+	LockChanges func() map[string][]guard.Change
 	// Webhooks returns the delivery statistics of each source of webhooks.
 	Webhooks func() map[webhook.Source]webhook.Stats
 	// Deliveries returns which process of a cluster delivers to webhooks. If nil, this process
@@ -137,8 +138,8 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 		}
 	}
 	if c.opts.LockChanges != nil {
-		for server, n := range c.opts.LockChanges() {
-			s.gauge("mcptrack_lock_changes", "Items of a server that differ from the lock file.", float64(n), "server", server)
+		for server, changes := range c.opts.LockChanges() {
+			s.gauge("mcptrack_lock_changes", "Items of a server that differ from the lock file.", float64(len(changes)), "server", server)
 		}
 	}
 	if c.opts.Reloads != nil {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/journal"
+	"github.com/mcptrack/mcptrack/core/lock/guard"
 	"github.com/mcptrack/mcptrack/core/status"
 	"github.com/mcptrack/mcptrack/output/webhook"
 )
@@ -40,9 +41,11 @@ func example() *Metrics {
 		Webhooks: func() map[webhook.Source]webhook.Stats {
 			return map[webhook.Source]webhook.Stats{webhook.FromConfig: {Active: 2, Taken: 8, Failed: 1, Lag: 2 * time.Second}}
 		},
-		Streams:     func() int { return 6 },
-		LockChanges: func() map[string]int { return map[string]int{"docs": 3, "web": 0} },
-		Reloads:     func() status.Reloads { return status.Reloads{Reloaded: 2, Rejected: 1, Good: true} },
+		Streams: func() int { return 6 },
+		LockChanges: func() map[string][]guard.Change {
+			return map[string][]guard.Change{"docs": make([]guard.Change, 3), "web": nil}
+		},
+		Reloads: func() status.Reloads { return status.Reloads{Reloaded: 2, Rejected: 1, Good: true} },
 	})
 }
 

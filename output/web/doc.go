@@ -14,6 +14,8 @@
 //     /login, its style sheet and [Open] handlers are exempt. A token in a query is ignored,
 //     since URLs end up in logs.
 //  4. The route and its method: 404, 405. No path is redirected to its canonical form.
+//  5. If the handler is a [Write]: the request comes from a page of this server itself, or from a
+//     program with a token in a header (403), and its body is JSON (415).
 //
 // No path is logged or repeated in a response, since it may contain a token or most of one.
 // Logs contain the pattern of the route instead.

@@ -2,6 +2,7 @@ package web
 
 import (
 	"fmt"
+	"mime"
 	"net"
 	"net/http"
 	"net/netip"
@@ -335,6 +336,41 @@ func isHeaderName(s string) bool {
 type Open struct {
 	http.Handler
 	MaxBody int64 // bytes of a request's body; less than 64 KiB means 64 KiB
+}
+
+// Write is a handler for [Server.Handle] whose requests change something for the user. In addition to
+// the checks of all requests, the body must be JSON, and the request must come from a page of this
+// server, which its Origin says. Pages of other origins are refused, also of Options.Origins. A request
+// that has no header of a browser must have a token in its Authorization header: a login is not enough.
+type Write struct{ http.Handler }
+
+func (h Write) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	switch {
+	case !ownPage(r) && !ownProgram(r):
+		plain(w, http.StatusForbidden, "only the dashboard can do this; a program must send the address of the dashboard as Origin, or a token as Authorization: Bearer TOKEN")
+	case err != nil || kind != "application/json":
+		plain(w, http.StatusUnsupportedMediaType, "the body must be JSON, with Content-Type: application/json")
+	default:
+		h.Handler.ServeHTTP(w, r)
+	}
+}
+
+// ownPage reports whether a request, which has passed originAllowed, comes from a page of this server. A
+// browser says so itself, except for pages without HTTPS on other machines: their host must be the
+// host of the request, which it is unless a reverse proxy changes it.
+func ownPage(r *http.Request) bool {
+	o, err := parseOrigin(r.Header.Get("Origin"))
+	if site := r.Header.Values("Sec-Fetch-Site"); err != nil || len(site) > 0 {
+		return err == nil && len(site) == 1 && site[0] == "same-origin"
+	}
+	return o.host == strings.TrimSuffix(strings.ToLower(r.Host), o.defaultPort())
+}
+
+// ownProgram reports whether a request comes from a program that is no browser, and has a token.
+func ownProgram(r *http.Request) bool {
+	_, ok := bearer(r)
+	return ok && len(r.Header.Values("Origin"))+len(r.Header.Values("Sec-Fetch-Site")) == 0
 }
 
 // openFor returns the handler of a request if it is an Open, else nil. It asks the mux that will

@@ -144,6 +144,15 @@ func (g *Guard) Version() any {
 	return g.state.Load()
 }
 
+// Path returns the path of the lock file.
+func (g *Guard) Path() string { return g.opts.Path }
+
+// Exists reports whether there is a lock file, even if it cannot be read.
+func (g *Guard) Exists() bool {
+	s := g.state.Load()
+	return s.lock != nil || s.problem != ""
+}
+
 // Approves reports whether the lock has an item with this key and hash or, if the hash is empty, no
 // item with this key. If the section is empty, it reports whether the lock has the server.
 func (g *Guard) Approves(server string, section lock.Section, key, hash string) bool {

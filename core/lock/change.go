@@ -1,0 +1,144 @@
+package lock
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+)
+
+// Change is a drift of a server as it is shown to the user. Its JSON is part of the output of commands
+// and of the API of serve-sse.
+type Change struct {
+	ServerID string   `json:"serverId"`
+	Item     string   `json:"item"`  // such as tool/draw; empty for the server itself
+	Class    string   `json:"class"` // the most severe one
+	ID       string   `json:"id"`    // of Class
+	Severity Severity `json:"severity"`
+	Classes  []string `json:"classes"`            // names, the most severe first
+	Was      string   `json:"was,omitempty"`      // "sha256:" and the hash of the approved definition
+	Now      string   `json:"now,omitempty"`      // "sha256:" and the hash of the offered definition
+	Variants []string `json:"variants,omitempty"` // in which it was observed, if there are several
+	Reasons  []Reason `json:"reasons,omitempty"`  // why a text is suspicious
+	Problem  string   `json:"problem,omitempty"`  // why the definition cannot be approved
+	Rejected bool     `json:"rejected,omitempty"`
+
+	Drift Drift `json:"-"` // the zero Drift for a server that is not in the lock
+}
+
+// NewChange returns the change of one item.
+func NewChange(server string, d Drift) Change {
+	classes := bySeverity(d.Classes)
+	c := Change{ServerID: server, Item: d.Name(), Class: classes[0].Name, ID: classes[0].ID, Severity: classes[0].Severity,
+		Problem: d.New.Problem, Rejected: d.Rejected, Drift: d}
+	for _, class := range classes {
+		c.Classes = append(c.Classes, class.Name)
+	}
+	if d.Old.Hash != "" {
+		c.Was = "sha256:" + d.Old.Hash
+	}
+	if d.New.Hash != "" {
+		c.Now = "sha256:" + d.New.Hash
+	}
+	if len(d.Variants) > 1 || len(d.Kept) > 0 {
+		c.Variants = d.Variants
+	}
+	if slices.Contains(c.Classes, "suspicious") {
+		c.Reasons = slices.Compact(Reasons(d.Old.Definition, d.New.Definition)) // several words of one sentence
+	}
+	return c
+}
+
+// NotLocked returns the change of a server that the lock does not contain.
+func NotLocked(server string) Change {
+	c, _ := FindClass("added")
+	return Change{ServerID: server, Class: c.Name, ID: c.ID, Severity: c.Severity, Classes: []string{c.Name}}
+}
+
+// bySeverity returns classes, the most severe first.
+func bySeverity(ids []string) []Class {
+	var classes []Class
+	for _, id := range ids {
+		c, _ := FindClass(id)
+		classes = append(classes, c)
+	}
+	slices.SortStableFunc(classes, func(a, b Class) int { return a.Severity.Rank() - b.Severity.Rank() })
+	return classes
+}
+
+// Kind says in a word what happened to the item: new, removed or changed.
+func (c Change) Kind() string {
+	switch {
+	case c.Item == "" || c.Drift.Added():
+		return "new"
+	case c.Drift.Removed():
+		return "removed"
+	}
+	return "changed"
+}
+
+// Notes says in a clause each what else matters about the change. The clauses may contain hidden
+// characters.
+func (c Change) Notes() (notes []string) {
+	if c.Problem != "" {
+		notes = append(notes, "cannot be approved: "+c.Problem)
+	}
+	if len(c.Variants) > 0 {
+		notes = append(notes, "for clients that are "+strings.Join(c.Variants, ", "))
+	}
+	if c.Rejected {
+		notes = append(notes, "rejected")
+	}
+	return notes
+}
+
+// Fingerprint identifies what a user decides about if the change is shown: the item, the approved
+// definition, and each byte of the new definition. It is a SHA-256 in base64url, of 43 characters.
+func (c Change) Fingerprint() string {
+	d := c.Drift
+	data, _ := json.Marshal([]any{c.ServerID, d.Section, []byte(d.Key), d.Old.id(), d.New.id(), []byte(d.New.Definition), d.New.Problem}) // cannot fail
+	sum := sha256.Sum256(data)
+	return base64.RawURLEncoding.EncodeToString(sum[:])
+}
+
+// errNothing makes Update leave a file as it is.
+var errNothing = errors.New("nothing was decided")
+
+// Decide approves or rejects changes in a lock file; see [Update]. left has the changes that could not
+// be approved: those of servers that the lock does not have, those with a problem, and those whose
+// approved definition is another one now.
+func Decide(ctx context.Context, path string, approve bool, changes []Change) (left []Change, err error) {
+	err = Update(ctx, path, func(l *Lock) error {
+		left = nil
+		chosen := map[string][]Drift{}
+		for _, c := range changes {
+			s := l.Servers[c.ServerID]
+			known := func(it Item) bool { return it.Key == c.Drift.Key }
+			if s == nil || c.Item == "" || approve && c.Drift.Added() && slices.ContainsFunc(s.Items[c.Drift.Section], known) {
+				left = append(left, c)
+				continue
+			}
+			chosen[c.ServerID] = append(chosen[c.ServerID], c.Drift)
+		}
+		for id, drifts := range chosen {
+			if !approve {
+				l.Servers[id].Reject(drifts)
+				continue
+			}
+			for _, d := range l.Servers[id].Take(drifts) {
+				left = append(left, NewChange(id, d))
+			}
+		}
+		if len(left) == len(changes) {
+			return errNothing
+		}
+		return nil
+	})
+	if errors.Is(err, errNothing) {
+		err = nil
+	}
+	return left, err
+}
