@@ -170,6 +170,9 @@ func (o *eventsFlags) open(ctx context.Context, env *cli.Env, logger *slog.Logge
 		Item: func(server string, k catalog.Kind, key, stored string) (string, bool) {
 			return shown().Exports(server, k, key, stored)
 		},
+		Unapproved: func(server string, k catalog.Kind, key, stored string) (string, bool) {
+			return shown().Unapproved(server, k, key, stored)
+		},
 	}
 	reader := mcpevents.NewReader(e.log, scope)
 	e.reader = reader
@@ -260,7 +263,7 @@ func (e *eventLog) routes(version string, from *engine.Engine) map[string]http.H
 		streams = e.service.Streams
 	}
 	counts := metrics.New(metrics.Options{
-		Version: version, Snapshot: t.Snapshot, Journal: e.log.Stats, Reloads: from.Reloads, Cluster: from.Cluster,
+		Version: version, Snapshot: t.Snapshot, Journal: e.log.Stats, Reloads: from.Reloads, LockChanges: from.LockChanges, Cluster: from.Cluster,
 		Webhooks: e.delivered, Deliveries: e.deliveries, Streams: streams,
 	})
 	page := dashboard.New(dashboard.Options{Version: version, Snapshot: t.Snapshot, Servers: from.Servers, Cluster: from.Cluster,

@@ -1,8 +1,11 @@
 package gateway_test
 
 import (
+	"cmp"
+	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -111,6 +114,81 @@ func TestGatewayLock(t *testing.T) {
 	}
 	if code, _ := b.Run(t, "gateway", "--stdio", "--enforce", "allow"); code != cli.ExitUsage || !strings.Contains(b.Stderr.String(), "audit") {
 		t.Errorf("exit %d: %s", code, b.Stderr.String())
+	}
+}
+
+// The gateway publishes what differs from the lock once, also after a restart, and when it was approved
+// or taken back. Clients of MCP Events never receive the name of an added item that nobody approved.
+func TestGatewayLockDrift(t *testing.T) {
+	b := clitest.New(t, commands.Main)
+	file, dir := b.Getenv("MCPTRACK_CONFIG"), t.TempDir()
+	path := filepath.Join(filepath.Dir(file), guard.FileName)
+	offer := func(description string, added ...any) {
+		b.Server.SetList(catalog.Tools, append(added, map[string]any{"name": "dig", "description": description, "inputSchema": map[string]any{"type": "object"}})...)
+	}
+	approve := func() {
+		t.Helper()
+		cfg, problems := config.Load(file, config.Options{})
+		if cfg == nil {
+			t.Fatal(problems)
+		}
+		if err := lock.Update(t.Context(), path, func(l *lock.Lock) error {
+			r := observe.Servers(t.Context(), cfg.Servers, observe.Options{Probe: session.ProbeOptions{Dial: b.Dial}, Machine: b.Machine(), Hashing: func() lock.Hashing { return l.Hashing }})[0]
+			l.Servers["notes"], _ = lock.Merge(r.Observations...)
+			return r.Err
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// serve runs the gateway for one client, which polls for events after a cursor.
+	serve := func(cursor string) string {
+		t.Helper()
+		b.In = strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}
+{"jsonrpc":"2.0","method":"notifications/initialized"}
+{"jsonrpc":"2.0","id":2,"method":"tools/list"}
+{"jsonrpc":"2.0","id":3,"method":"events/poll","params":{"subscriptions":[{"id":"s","name":"lock.drift","cursor":"` + cursor + `"}],"name":"lock.drift","cursor":"` + cursor + `"}}
+`)
+		code, out := b.Run(t, "gateway", "--all", "--stdio", "--events", "--data-dir", dir)
+		if code != cli.ExitOK || !strings.Contains(out, `"tools":[`) {
+			t.Fatalf("exit %d: %s%s", code, out, b.Stderr.String())
+		}
+		return out
+	}
+	first := "" // id of the first event
+	stored := func(want ...string) {
+		t.Helper()
+		var got []string
+		_, out := b.Run(t, "replay", "--data-dir", dir, "--type", "lock.drift", "--json")
+		for line := range strings.Lines(out) {
+			var e struct{ ID, State, Section, Item string }
+			if err := json.Unmarshal([]byte(line), &e); err != nil {
+				t.Fatalf("%v: %s", err, line)
+			}
+			if e.Section == "tools" {
+				got = append(got, e.State+" "+e.Item)
+			}
+			first = cmp.Or(first, e.ID)
+		}
+		if !slices.Equal(got, want) || strings.Contains(out, "EVIL") {
+			t.Fatalf("%q, want %q: %s", got, want, out)
+		}
+	}
+	offer("good")
+	approve()
+	offer("EVIL")
+	serve("")
+	stored("changed tool/dig")
+	offer("EVIL", map[string]any{"name": "sow_UNSEEN", "inputSchema": map[string]any{"type": "object"}})
+	serve("")
+	stored("changed tool/dig", "changed tool/sow_UNSEEN")
+	offer("EVIL")
+	approve()
+	serve("")
+	stored("changed tool/dig", "changed tool/sow_UNSEEN", "approved tool/dig", "resolved tool/sow_UNSEEN")
+	out := serve(first)
+	_, events, found := strings.Cut(out, `"events":[`)
+	if !found || strings.Count(events, `"eventId"`) != 3 || strings.Count(events, `"name":"dig"`) != 1 || strings.Contains(out, "UNSEEN") {
+		t.Errorf("polled: %s", out)
 	}
 }
 

@@ -77,6 +77,13 @@
 // stored. A change that was announced, but not stored before a process was killed, may be published
 // again.
 //
+// # Lock
+//
+// What differs from the lock file is published as lock.drift, once for each change. The verdicts of package
+// guard decide what differs: those of the engine with [Options.Lock], or those that a gateway, which
+// compares before it serves, passes to [Engine.Verdicts]. What was published is stored with the log, so a
+// restart repeats nothing.
+//
 // # Sharing
 //
 // With [Options.Shared], all processes on one NATS cluster divide the servers in their configs

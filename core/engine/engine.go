@@ -59,7 +59,8 @@ type Options struct {
 	// any. It cannot be combined with Shared.
 	Replica bool
 	// Lock compares what the followed servers offer with a lock file, and publishes differences as
-	// lock.drift. If it is nil, nothing is compared.
+	// lock.drift. If it is nil, the engine compares nothing. A gateway, which compares anyway, passes
+	// its results to [Engine.Verdicts] instead.
 	Lock *Lock
 	// Logger receives records intended for operators; nil discards them.
 	Logger *slog.Logger
@@ -76,7 +77,8 @@ type Engine struct {
 	recorder *recorder // nil if the tracker publishes directly to the log
 	sharing  *sharing  // nil if this process follows all servers
 	cluster  *cluster  // nil if there are no other processes
-	locked   *locked   // nil without a lock
+	drifts   *drifts
+	locked   *locked // nil without Options.Lock
 	first    uint64
 
 	settled atomic.Bool // true once every server has been tried
@@ -94,6 +96,7 @@ func New(ctx context.Context, desired Desired, log journal.Log, opts Options) (*
 		return nil, fmt.Errorf("read the event log: %w", err)
 	}
 	e.tracker = tracker.New(e.opts.Tracker)
+	e.drifts = newDrifts(e)
 	if opts.Lock != nil {
 		e.locked = newLocked(e, *opts.Lock)
 	}
@@ -175,15 +178,10 @@ func (e *Engine) Reloads() status.Reloads {
 	return e.recorder.reloads()
 }
 
-// LockChanges returns what differs from the lock file, by server, for the servers that this process
-// has compared; a server without differences has an empty list. It is empty if there is no lock file,
-// and nil without [Options.Lock]. Do not modify the lists.
-func (e *Engine) LockChanges() map[string][]guard.Change {
-	if e.locked == nil {
-		return nil
-	}
-	return e.locked.changes()
-}
+// LockChanges returns what differs from the lock file, by server, for the servers that were compared; a
+// server without differences has an empty list. It is empty if there is no lock file. Do not modify the
+// lists. See [Options.Lock] and [Engine.Verdicts].
+func (e *Engine) LockChanges() map[string][]guard.Change { return e.drifts.changesNow() }
 
 // Ready returns nil if this process is ready to serve readers: every server has been tried once,
 // events can be stored and, with [Options.Shared], every server is followed by some process.
@@ -275,6 +273,7 @@ func (e *Engine) Run(ctx context.Context, parts ...Part) error {
 	if e.desired.Follow != nil {
 		source(e.follow)
 	}
+	source(e.drifts.run)
 	if e.locked != nil {
 		start(ctx, e.locked.lock.Guard.Run)
 		source(e.locked.run)

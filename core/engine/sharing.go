@@ -39,8 +39,8 @@ type sharing struct {
 	tracker *tracker.Tracker
 	memory  *memory
 	logger  *slog.Logger
-	all     bool    // also follow servers whose lease is held by another process
-	locked  *locked // nil without a lock
+	all     bool // also follow servers whose lease is held by another process
+	drifts  *drifts
 
 	mu      sync.Mutex      // guards the fields below, up to leasesMu
 	ctx     context.Context // context of run; nil while run is not active
@@ -63,7 +63,7 @@ type share struct {
 }
 
 func newSharing(log *natslog.Log, e *Engine) *sharing {
-	return &sharing{log: log, tracker: e.tracker, memory: e.memory, logger: e.opts.Logger, all: e.opts.FollowAll, locked: e.locked, cfg: &config.Config{},
+	return &sharing{log: log, tracker: e.tracker, memory: e.memory, logger: e.opts.Logger, all: e.opts.FollowAll, drifts: e.drifts, cfg: &config.Config{},
 		shares: map[string]*share{}, leases: map[string]*natslog.Lease{}, orphans: map[string]time.Time{}}
 }
 
@@ -174,9 +174,7 @@ func (s *sharing) hold(ctx context.Context, id string, sh *share) {
 		s.set(id, sh, lease, giveUp)
 		if s.all { // the server may already be connected
 			s.tracker.Republish(id)
-			if s.locked != nil {
-				s.locked.mark()
-			}
+			s.drifts.mark(id)
 		}
 		select {
 		case <-lease.Lost():

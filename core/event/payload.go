@@ -193,6 +193,7 @@ type LockDrift struct {
 	OldHash  string       `json:"oldHash,omitempty" about:"of the approved definition; absent if there is none"`
 	NewHash  string       `json:"newHash,omitempty" about:"of the changed definition; absent if there is none"`
 	Reason   string       `json:"reason,omitempty" about:"why the whole server differs"`
+	Lock     string       `json:"lock,omitempty" about:"the lock file, in events of the daemon"`
 }
 
 // Key returns the name or URI of the item, or an empty string if it has none.

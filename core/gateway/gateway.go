@@ -68,6 +68,11 @@ type Options struct {
 	// cannot be determined. The server has its exported id. It is called from the goroutine of Run when
 	// a server has connected or its config entry has changed. If it is nil, launches are not compared.
 	Launch func(context.Context, config.Server) json.RawMessage
+	// Judged, if not nil, receives the verdicts of Guard after every merge, by server: first about what
+	// the tracker's session offers, then about the variants for clients with more capabilities, if they
+	// differ. Servers that have not been reached are absent. It is called from the goroutine of Run, and
+	// must not block.
+	Judged func(map[string][]*guard.Verdict)
 	// Alias returns the id under which clients know a server, given its id in the config passed to
 	// Apply and in the tracker. It must always return the same id for the same server, and different
 	// ids for the servers of one config. If it is nil, the ids are the same.

@@ -32,7 +32,8 @@ type lockResults struct {
 	version  any              // the version of the lock of this merge
 	last     map[string]lockResult
 	current  map[string]lockResult
-	launches map[string]launched // by server
+	launches map[string]launched         // by server
+	judged   map[string][]*guard.Verdict // see Options.Judged; of this merge
 }
 
 // lockResult is a result with what it was made from.
@@ -51,7 +52,7 @@ type launched struct {
 
 // begin begins a merge.
 func (r *lockResults) begin(entries *[]config.Server, version any) {
-	r.entries, r.version, r.current = entries, version, map[string]lockResult{}
+	r.entries, r.version, r.current, r.judged = entries, version, map[string]lockResult{}, map[string][]*guard.Verdict{}
 	if r.launches == nil {
 		r.launches = map[string]launched{}
 	}

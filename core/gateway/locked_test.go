@@ -299,6 +299,18 @@ func TestHeldVariant(t *testing.T) {
 		if !strings.Contains(fmt.Sprint(w.refused), "new") {
 			w.Errorf("a change for these clients only is not reported: %+v", w.refused)
 		}
+		found := map[string]int{} // how many verdicts find it
+		for i, v := range w.judged["docs"] {
+			for _, c := range v.Changes() {
+				found[c.Key]++
+			}
+			if (i == 0) == strings.Contains(v.Variant(), "sampling") {
+				w.Errorf("verdict %d is about %s", i, v.Variant())
+			}
+		}
+		if len(w.judged) != 1 || found["new"] != len(w.judged["docs"])-1 || found["two"] != len(w.judged["docs"]) {
+			w.Errorf("judged: %v", found)
+		}
 		approve()
 		w.wantKeys(w.plain, catalog.Tools, "one", "two")
 		w.wantKeys(w.capable, catalog.Tools, "new", "one", "sample", "two")
@@ -557,7 +569,14 @@ func TestHeldHTTPCatalog(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := newOutside(t, Options{Guard: g}, entry)
+	var judged atomic.Int64 // changes that were found last; -1 if the catalog was not compared
+	o := newOutside(t, Options{Guard: g, Judged: func(all map[string][]*guard.Verdict) {
+		n := -1
+		if of, known := all["api"]; known {
+			n = len(of[0].Changes())
+		}
+		judged.Store(int64(n))
+	}}, entry)
 	c := o.client(session.EraModern, nil)
 	shown := func() string {
 		list, err := c.List(t.Context(), catalog.Tools)
@@ -587,8 +606,12 @@ func TestHeldHTTPCatalog(t *testing.T) {
 	if got := shown(); got != good {
 		t.Errorf("%q is served instead of %q", got, good)
 	}
+	if n := judged.Load(); n != 1 {
+		t.Errorf("%d changes", n)
+	}
 	approve()
 	g.Reload()
+	o.eventually("nothing differs", func() bool { return judged.Load() == 0 })
 	if _, err := c.CallTool(t.Context(), "things", nil); err != nil || called.Load() != 2 {
 		t.Errorf("after the approval: %v", err)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/journal"
+	"github.com/mcptrack/mcptrack/core/lock/guard"
 	"github.com/mcptrack/mcptrack/core/mcpserver"
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/session"
@@ -191,6 +192,9 @@ func (l *loop) merge(snap *status.Snapshot) {
 		ready[srv.ID] = st.Connected()
 		result := l.compare(srv.ID, srv, keyOf(l.opts.Capabilities), st, known)
 		unapproved(srv.ID, result.verdict, refused)
+		if result.api == nil && st.Info.Era != "" || result.api != nil && result.listed != nil {
+			l.locks.judged[srv.ID] = []*guard.Verdict{result.verdict}
+		}
 		info := st.Info
 		info.Instructions = result.verdict.Instructions(info.Instructions)
 		if result.verdict.Blocked() != nil {
@@ -245,6 +249,9 @@ func (l *loop) merge(snap *status.Snapshot) {
 	}
 	l.stateChanged = false
 	l.report(refused)
+	if l.opts.Guard != nil && l.opts.Judged != nil {
+		l.opts.Judged(l.locks.judged)
+	}
 	l.syncAdhoc()
 	l.done = time.Now()
 	l.cost = l.done.Sub(began)
@@ -353,12 +360,13 @@ type Refusal struct {
 	Unapproved bool
 }
 
-// unlisted returns the refused items that are not listed.
+// unlisted returns the refused items that are not listed, and whether they are invalid.
 func unlisted(refused map[Refusal]struct{}) map[itemID]bool {
 	out := map[itemID]bool{}
 	for r := range refused {
 		if !r.Listed {
-			out[itemID{r.Kind, target{r.Server, r.Key}}] = true
+			id := itemID{r.Kind, target{r.Server, r.Key}}
+			out[id] = out[id] || !r.Unapproved
 		}
 	}
 	return out

@@ -176,8 +176,9 @@ func (s *variants) lists(snap *status.Snapshot, seen func(key string) bool) map[
 // the validation results to lists. It adds what is not approved to refused.
 func (l *loop) mergeVariants(snap *status.Snapshot, parts []contribution, lists map[string]map[catalog.Kind]checkedList, refused map[Refusal]struct{}) map[string]*view {
 	views := map[string]*view{}
-	for key, servers := range l.variants.lists(snap, l.server.Subscriptions().Seen) {
-		others := slices.Clone(parts)
+	variants := l.variants.lists(snap, l.server.Subscriptions().Seen)
+	for _, key := range slices.Sorted(maps.Keys(variants)) { // in an order that stays, for Options.Judged
+		servers, others := variants[key], slices.Clone(parts)
 		for i, c := range others {
 			differ := servers[c.id]
 			if differ == nil || l.httpCatalog(c.id) != nil {
@@ -194,6 +195,9 @@ func (l *loop) mergeVariants(snap *status.Snapshot, parts []contribution, lists 
 			st, _ := snap.Server(c.id)
 			others[i].compared = l.compare(id, c.entry, key, st, offered)
 			unapproved(c.id, others[i].verdict, refused)
+			if judged, known := l.locks.judged[c.id]; known {
+				l.locks.judged[c.id] = append(judged, others[i].verdict)
+			}
 			for k, list := range others[i].approved {
 				if _, differs := differ[k]; !differs && sameItems(list, c.approved[k]) {
 					continue

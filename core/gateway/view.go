@@ -62,7 +62,7 @@ type view struct {
 	listsTasks []string            // ids of the servers that support tasks/list, sorted
 	extensions map[string][]string // sorted ids of the servers that declare each extension
 	filtered   []exportedItem      // items that the filter hides
-	refused    map[itemID]bool     // items that are invalid
+	refused    map[itemID]bool     // items that are not listed; true if they are invalid, false if they are only not approved
 
 	held    map[string][]template // templates that clients must not use, by server
 	entries *[]config.Server      // the config that the view was made for
@@ -335,12 +335,25 @@ func (g *Gateway) ExportsServer(id string) bool {
 }
 
 // Exports reports whether clients may receive events about an item of a server, which is specified by
-// its id in the tracker, and returns the
-// exported name or URI of the item: stored if it is not empty, otherwise the current one. The item
-// need not be listed any longer. Clients may receive the events if the config tracks the item, the
-// filter admits it, and it was not refused as invalid.
+// its id in the tracker, and returns the exported name or URI of the item: stored if it is not empty,
+// otherwise the current one. The item need not be listed any longer. Clients may receive the events if
+// the config tracks the item, the filter admits it, it was not refused as invalid, and it is approved.
 func (g *Gateway) Exports(server string, k catalog.Kind, key, stored string) (exported string, ok bool) {
 	v := g.view.Load()
+	exported, ok = g.admits(v, server, k, key, stored)
+	_, refused := v.refused[itemID{k, target{server, key}}]
+	return exported, ok && !refused && !v.servers[server].verdict.Hides(k, key)
+}
+
+// Unapproved is like Exports, but the item need not be approved.
+func (g *Gateway) Unapproved(server string, k catalog.Kind, key, stored string) (exported string, ok bool) {
+	v := g.view.Load()
+	exported, ok = g.admits(v, server, k, key, stored)
+	return exported, ok && !v.refused[itemID{k, target{server, key}}]
+}
+
+// admits reports whether the config tracks an item and the filter admits it; see Exports.
+func (g *Gateway) admits(v *view, server string, k catalog.Kind, key, stored string) (exported string, ok bool) {
 	if srv, known := v.servers[server]; !known || srv.tracks == nil || !srv.tracks(k, key) {
 		return "", false
 	}
@@ -351,7 +364,7 @@ func (g *Gateway) Exports(server string, k catalog.Kind, key, stored string) (ex
 	if !v.filter.admits(k, t, exported) {
 		return "", false
 	}
-	return exported, !v.refused[itemID{k, t}] && !v.servers[server].verdict.Hides(k, key)
+	return exported, true
 }
 
 // Capabilities returns the exported items of all servers, for a capability index.

@@ -73,18 +73,33 @@ type Scope struct {
 	// endpoint. stored is that name or URI as recorded in the event; it takes precedence unless it
 	// is empty. The item may no longer be listed.
 	Item func(server string, k catalog.Kind, key, stored string) (exported string, ok bool)
+	// Unapproved is like Item, but the user need not have approved the item. If it is not nil, models may
+	// see only what the user approved, so no event names an item that was not in the lock.
+	Unapproved func(server string, k catalog.Kind, key, stored string) (exported string, ok bool)
 }
 
 func (s Scope) server(id string) bool { return s.Server == nil || s.Server(id) }
 
 func (s Scope) item(server string, k catalog.Kind, key, stored string) (string, bool) {
+	return s.itemOf(s.Item, server, k, key, stored)
+}
+
+// unapproved is like item, for events about items that the user need not have approved.
+func (s Scope) unapproved(server string, k catalog.Kind, key, stored string) (string, bool) {
+	if s.Unapproved == nil {
+		return s.item(server, k, key, stored)
+	}
+	return s.itemOf(s.Unapproved, server, k, key, stored)
+}
+
+func (s Scope) itemOf(of func(string, catalog.Kind, string, string) (string, bool), server string, k catalog.Kind, key, stored string) (string, bool) {
 	if len(key) > maxURI || printable.Line(key, 0) != key {
 		return "", false
 	}
-	if s.Item == nil {
+	if of == nil {
 		return key, true
 	}
-	return s.Item(server, k, key, stored)
+	return of(server, k, key, stored)
 }
 
 // stored returns the exported name or URI of an item as recorded in the event, or an empty string
@@ -110,9 +125,14 @@ func (s Scope) Shows(o *Occurrence) bool {
 	case ResourceUpdated:
 		_, ok := s.item(o.Server, catalog.Resources, o.uri, o.exported)
 		return ok
-	case ListChanged, LockDrift:
+	case ListChanged:
 		return !slices.ContainsFunc(o.items, func(it named) bool {
 			_, ok := s.item(o.Server, o.kind, it.key, it.exported)
+			return !ok
+		})
+	case LockDrift:
+		return !slices.ContainsFunc(o.items, func(it named) bool {
+			_, ok := s.unapproved(o.Server, o.kind, it.key, it.exported)
 			return !ok
 		})
 	}
@@ -228,17 +248,20 @@ func (s Scope) list(o *Occurrence, ev *event.Event, p event.ListChanged) any {
 	return data
 }
 
-// drift returns the data of a difference from the lock, or nil if its item is hidden.
+// drift returns the data of a difference from the lock, or nil if clients may not receive it.
 func (s Scope) drift(o *Occurrence, ev *event.Event, p event.LockDrift) any {
 	key := p.Key()
 	name := key
 	if o.kind = kindOf(p.Section); o.kind != "" {
-		exported, ok := s.item(o.Server, o.kind, key, stored(ev, key))
+		exported, ok := s.unapproved(o.Server, o.kind, key, stored(ev, key))
 		switch {
 		case ok:
 			name, o.items = exported, []named{{key, exported}}
 		case s.Item != nil:
 			return nil
+		}
+		if s.Unapproved != nil && p.OldHash == "" && p.Change != event.DriftApproved {
+			name = ""
 		}
 	}
 	o.Name, o.word = LockDrift, string(p.Change)

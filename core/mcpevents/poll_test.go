@@ -338,20 +338,27 @@ func TestLockDrift(t *testing.T) {
 	drifts := []event.LockDrift{
 		{Change: event.DriftChanged, Section: "tools", Item: "tool/dig", Classes: []event.DriftClass{{ID: "L002", Name: "wording"}}, Severity: "warning", Action: "hold", OldHash: "a", NewHash: "b"},
 		{Change: event.DriftChanged, Section: "tools", Item: "tool/denied"},
+		{Change: event.DriftChanged, Section: "tools", Item: "tool/added"}, {Change: event.DriftChanged, Section: "tools", Item: "tool/held", OldHash: "a"},
+		{Change: event.DriftResolved, Section: "tools", Item: "tool/added"},
 		{Change: event.DriftChanged, Section: "contents", Item: "content/denied"},
 		{Change: event.DriftChanged, Section: "prompts", Item: "prompt/a\u202eb"},
 		{Change: event.DriftApproved, Section: "instructions", Item: "instructions"},
 		{Change: event.DriftResolved},
 	}
 	named := mcpevents.Scope{Item: func(server string, k catalog.Kind, key, _ string) (string, bool) {
-		return server + "_" + key, key != "denied"
+		return server + "_" + key, key == "dig"
 	}}
+	unapproved := named
+	unapproved.Unapproved = func(server string, k catalog.Kind, key, _ string) (string, bool) {
+		return server + "_" + key, key != "denied"
+	}
 	for name, test := range map[string]struct {
 		scope mcpevents.Scope
 		want  string
 	}{
-		"own names": {named, "changed tools docs_dig; approved instructions ; resolved  ; "},
-		"no names":  {mcpevents.Scope{}, `changed tools dig; changed tools denied; changed contents denied; changed prompts a\u202eb; approved instructions ; resolved  ; `},
+		"own names":  {named, "changed tools docs_dig; approved instructions ; resolved  ; "},
+		"unapproved": {unapproved, "changed tools docs_dig; changed tools ; changed tools docs_held; resolved tools ; approved instructions ; resolved  ; "},
+		"no names":   {mcpevents.Scope{}, `changed tools dig; changed tools denied; changed tools added; changed tools held; resolved tools added; changed contents denied; changed prompts a\u202eb; approved instructions ; resolved  ; `},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorldOn(t, journal.MemoryOptions{}, mcpevents.Options{}, test.scope)

@@ -49,7 +49,7 @@ func Types(modes []Mode) []Type {
 			Delivery: modes,
 			InputSchema: json.RawMessage(`{"type":"object","additionalProperties":false,"properties":{"server":` + serverSchema +
 				`,"states":{"type":"array","items":{"type":"string","enum":["changed","approved","resolved"]},"description":"Which states; default: all"}}}`),
-			PayloadSchema: json.RawMessage(`{"type":"object","required":["server","state"],"properties":{"server":{"type":"string"},"state":{"type":"string"},"section":{"type":"string"},"name":{"type":"string","description":"Name or URI of the item; absent for the server itself"},"classes":` + namesSchema +
+			PayloadSchema: json.RawMessage(`{"type":"object","required":["server","state"],"properties":{"server":{"type":"string"},"state":{"type":"string"},"section":{"type":"string"},"name":{"type":"string","description":"Name or URI of the item; absent for the server itself, and for an item that is not in the lock"},"classes":` + namesSchema +
 				`,"severity":{"type":"string"},"action":{"type":"string","description":"What gateways do: audit, hold or block"},"oldHash":{"type":"string"},"newHash":{"type":"string"},"reason":{"type":"string"}}}`),
 		},
 		{

@@ -31,7 +31,6 @@ import (
 	"io/fs"
 	"log/slog"
 	"path/filepath"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -153,20 +152,6 @@ func (g *Guard) Exists() bool {
 	return s.lock != nil || s.problem != ""
 }
 
-// Approves reports whether the lock has an item with this key and hash or, if the hash is empty, no
-// item with this key. If the section is empty, it reports whether the lock has the server.
-func (g *Guard) Approves(server string, section lock.Section, key, hash string) bool {
-	s := g.state.Load()
-	if s.lock == nil || s.lock.Servers[server] == nil {
-		return false
-	}
-	if section == "" {
-		return true
-	}
-	has := func(it lock.Item) bool { return it.Key == key && (hash == "" || it.Hash == hash) }
-	return slices.ContainsFunc(s.lock.Servers[server].Items[section], has) == (hash != "")
-}
-
 // Offer is what a server offers in one variant; see Variants in the documentation of package lock.
 type Offer struct {
 	Variant string
@@ -214,7 +199,7 @@ func (g *Guard) Judge(server string, policy lock.Policy, o Offer) *Verdict {
 	if s.lock == nil && s.problem == "" {
 		return nil
 	}
-	v := &Verdict{server: printable.Shell(server), policy: policy, enforce: g.opts.Enforce, held: map[id]held{}}
+	v := &Verdict{server: printable.Shell(server), variant: o.Variant, policy: policy, enforce: g.opts.Enforce, held: map[id]held{}}
 	if s.lock == nil {
 		v.block("the lock file cannot be read; run mcptrack verify")
 		return v
@@ -225,6 +210,9 @@ func (g *Guard) Judge(server string, policy lock.Policy, o Offer) *Verdict {
 	}
 	v.hashing = s.lock.Hashing
 	seen := o.observation(v.hashing)
+	for section := range seen.Items {
+		v.compared = append(v.compared, section)
+	}
 	for _, section := range []lock.Section{lock.SectionLaunch, lock.SectionCapabilities} {
 		if len(v.approved.Items[section]) == 0 { // the lock was imported from another program
 			delete(seen.Items, section)

@@ -184,14 +184,14 @@ func TestApproves(t *testing.T) {
 		{"docs", lock.SectionTools, "dig", "", false}, {"docs", lock.SectionTools, "sow", "", true},
 		{"docs", lock.SectionPrompts, "dig", hash, false}, {"web", lock.SectionTools, "dig", hash, false},
 	} {
-		if got := g.Approves(test.server, test.section, test.key, test.hash); got != test.want {
+		if got := g.Judge(test.server, nil, Offer{}).Approves(test.section, test.key, test.hash); got != test.want {
 			t.Errorf("%+v: %t", test, got)
 		}
 	}
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
-	if g.Reload(); g.Approves("docs", "", "", "") {
+	if g.Reload(); g.Judge("docs", nil, Offer{}).Approves("", "", "") {
 		t.Error("a lock that was removed approves")
 	}
 }

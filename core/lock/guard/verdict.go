@@ -16,10 +16,12 @@ import (
 // Verdict is what may be served of a server. A nil Verdict serves everything.
 type Verdict struct {
 	server   string // as a word for a shell
+	variant  string // that was compared
 	policy   lock.Policy
 	enforce  lock.Action
 	approved *lock.Server // nil if the server is not in the lock
 	hashing  lock.Hashing
+	compared []lock.Section // what the server offers of them was known
 
 	blocked string // why nothing is served; empty if something is
 	held    map[id]held
@@ -54,6 +56,42 @@ func (v *Verdict) Changes() []Change {
 		return nil
 	}
 	return v.changes
+}
+
+// Variant returns the variant of the server that was compared; see [Offer].
+func (v *Verdict) Variant() string {
+	if v == nil {
+		return ""
+	}
+	return v.variant
+}
+
+// Compared reports whether a section of the server was compared with the lock, or there is no lock.
+func (v *Verdict) Compared(section lock.Section) bool {
+	return v == nil || slices.Contains(v.compared, section)
+}
+
+// Approves reports whether the lock has an item with this key and hash or, if the hash is empty, no
+// item with this key. If the section is empty, it reports whether the lock has the server.
+func (v *Verdict) Approves(section lock.Section, key, hash string) bool {
+	if v == nil || v.approved == nil || section == "" {
+		return v != nil && v.approved != nil
+	}
+	has := func(it lock.Item) bool { return it.Key == key && (hash == "" || it.Hash == hash) }
+	return slices.ContainsFunc(v.approved.Items[section], has) == (hash != "")
+}
+
+// ApprovedHash returns the hash of the approved definition of an item, or an empty string if the lock has
+// no such item. If variants have different definitions, it returns that of one of them.
+func (v *Verdict) ApprovedHash(section lock.Section, key string) string {
+	if v == nil || v.approved == nil {
+		return ""
+	}
+	items := v.approved.Items[section]
+	if i := slices.IndexFunc(items, func(it lock.Item) bool { return it.Key == key }); i >= 0 {
+		return items[i].Hash
+	}
+	return ""
 }
 
 // block lets nothing of the server be served, unless everything is served.

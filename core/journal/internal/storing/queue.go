@@ -60,7 +60,7 @@ func (i *Item[N]) key() foldKey {
 	case event.ToolResult:
 		k.name = p.Name
 	case event.LockDrift:
-		k.name = p.Item
+		k.name = p.Item + "\x00" + p.Lock
 	}
 	return k
 }

@@ -1,0 +1,392 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/journal"
+	"github.com/mcptrack/mcptrack/core/lock"
+	"github.com/mcptrack/mcptrack/core/lock/guard"
+)
+
+const (
+	// maxOpen limits the changes of one server that are published for one lock.
+	maxOpen = 1000
+	// maxRemembered limits the published changes of one server that are stored for all locks.
+	maxRemembered = 4 * maxOpen
+	// maxItem limits the name of an item in an event, in bytes.
+	maxItem = 2 << 10
+)
+
+// drifts publishes which items of servers begin and cease to differ from a lock, according to verdicts.
+// What it has published is stored with the log as a list of kind [journal.Drifts], after the events. So
+// an event may be repeated only if the process was killed in between.
+type drifts struct {
+	engine *Engine
+	// wake tells run that there is something in pending. Capacity 1, because one signal covers any
+	// number of servers; never closed.
+	wake chan struct{}
+
+	own map[string]catalog.List // what was published, by server, if the log does not store it; only run uses it
+
+	mu      sync.Mutex // guards the fields below and those of all Verdicts
+	all     []*Verdicts
+	changes uint64 // counts changed verdicts
+	pending map[subject]struct{}
+	open    map[subject][]guard.Change // what differs; absent if there is no lock
+}
+
+// subject is what events are published about: a server as compared with a lock.
+type subject struct{ server, lock string }
+
+// Verdicts are the latest verdicts of somebody who compares servers of an engine with a lock: the
+// engine, or a gateway. The engine publishes what begins and ceases to differ, once for each lock, even
+// if several compare a server with it. Its methods are safe for concurrent use.
+type Verdicts struct {
+	drifts *drifts
+	lock   string
+	of     map[string]judged // by server
+}
+
+// judged contains the latest verdicts about a server.
+type judged struct {
+	verdicts []*guard.Verdict
+	changed  uint64 // value of drifts.changes when they last changed; 0 if they never did
+}
+
+// Verdicts returns new Verdicts. The caller closes them when it compares no longer. lock is empty, or
+// names the lock in the events if the servers of the engine are compared with several locks.
+func (e *Engine) Verdicts(lock string) *Verdicts {
+	v := &Verdicts{drifts: e.drifts, lock: lock, of: map[string]judged{}}
+	e.drifts.mu.Lock()
+	defer e.drifts.mu.Unlock()
+	e.drifts.all = append(e.drifts.all, v)
+	return v
+}
+
+// Set replaces the verdicts of all servers. A server may have several, which differ in the variant that
+// was compared; a nil verdict means that there is no lock. Servers of which nothing is known are absent.
+// Set never blocks. The engine does not modify the map.
+func (v *Verdicts) Set(verdicts map[string][]*guard.Verdict) {
+	d := v.drifts
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	maps.DeleteFunc(v.of, func(server string, _ judged) bool {
+		_, known := verdicts[server]
+		if !known {
+			d.markLocked(subject{server, v.lock})
+		}
+		return !known
+	})
+	for server, now := range verdicts {
+		was, known := v.of[server]
+		if known && slices.Equal(was.verdicts, now) {
+			continue
+		}
+		next := judged{verdicts: now}
+		if known {
+			d.changes++
+			next.changed = d.changes
+		}
+		v.of[server] = next
+		d.markLocked(subject{server, v.lock})
+	}
+}
+
+// Close discards the verdicts. What was published stays published.
+func (v *Verdicts) Close() {
+	v.Set(nil)
+	v.drifts.mu.Lock()
+	defer v.drifts.mu.Unlock()
+	v.drifts.all = slices.DeleteFunc(v.drifts.all, func(o *Verdicts) bool { return o == v })
+}
+
+func newDrifts(e *Engine) *drifts {
+	return &drifts{engine: e, wake: make(chan struct{}, 1), own: map[string]catalog.List{}, pending: map[subject]struct{}{}, open: map[subject][]guard.Change{}}
+}
+
+func (d *drifts) markLocked(s subject) {
+	d.pending[s] = struct{}{}
+	select {
+	case d.wake <- struct{}{}:
+	default:
+	}
+}
+
+// mark makes run compare a server with what was published about it. It never blocks.
+func (d *drifts) mark(server string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, v := range d.all {
+		d.markLocked(subject{server, v.lock})
+	}
+}
+
+// changesNow returns what differs, by server.
+func (d *drifts) changesNow() map[string][]guard.Change {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	out := map[string][]guard.Change{}
+	for s, changes := range d.open {
+		out[s.server] = append(out[s.server][:len(out[s.server]):len(out[s.server])], changes...)
+	}
+	return out
+}
+
+// run publishes until ctx ends, and then what is pending.
+func (d *drifts) run(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			d.publishPending()
+			return context.Cause(ctx)
+		case <-d.wake:
+		}
+		d.publishPending()
+	}
+}
+
+func (d *drifts) publishPending() {
+	d.mu.Lock()
+	pending := slices.SortedFunc(maps.Keys(d.pending), func(a, b subject) int {
+		return cmp.Or(cmp.Compare(a.server, b.server), cmp.Compare(a.lock, b.lock))
+	})
+	clear(d.pending)
+	d.mu.Unlock()
+	for _, s := range pending {
+		d.publish(s)
+	}
+}
+
+// verdicts returns the verdicts about a subject: of those who compare it, first the one whose verdicts
+// changed last. It is empty if nobody knows anything.
+func (d *drifts) verdicts(s subject) (of [][]*guard.Verdict) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var all []judged
+	for _, v := range d.all {
+		if j, known := v.of[s.server]; known && v.lock == s.lock {
+			all = append(all, j)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b judged) int { return cmp.Compare(b.changed, a.changed) })
+	for _, j := range all {
+		of = append(of, j.verdicts)
+	}
+	return of
+}
+
+// item identifies what differs.
+type item struct{ lock, section, key string }
+
+// difference is what is stored of one published change.
+type difference struct {
+	hash    string // of the new definition, or what else tells two changes of the item apart
+	variant string // in which it was found, if it was not found in what the tracker's session offers
+}
+
+// publish publishes how what differs now is different from what was published last.
+func (d *drifts) publish(s subject) {
+	if r := d.engine.recorder; r != nil && r.to(s.server) == nil {
+		return // another process publishes it; sharing marks the server when that changes
+	}
+	verdicts := d.verdicts(s)
+	now, next := map[item]difference{}, map[item]difference{}
+	found := map[item]*guard.Verdict{} // the first verdict that has a change of an item
+	var open []guard.Change
+	var events []event.LockDrift
+	stored := d.published(s.server)
+	before := differencesIn(stored)
+	none := true // there is no lock
+	for _, of := range verdicts {
+		var changes []guard.Change
+		for _, v := range of {
+			changes, none = append(changes, v.Changes()...), none && v == nil
+		}
+		for i, v := range of {
+			for _, c := range v.Changes() {
+				it := item{s.lock, string(c.Section), c.Key}
+				if by, again := found[it]; !again {
+					found[it] = v
+				} else if by != v {
+					continue
+				}
+				open = append(open, c)
+				if _, again := now[it]; again || len(now) == maxOpen {
+					continue
+				}
+				is := difference{hash: identity(c)}
+				if i > 0 {
+					is.variant = v.Variant()
+				}
+				now[it], next[it] = is, is
+				if was, published := before[it]; !published || was.hash != is.hash {
+					events = append(events, driftOf(changes, c))
+				}
+			}
+		}
+	}
+	d.setOpen(s, open, none)
+	if len(verdicts) == 0 {
+		return
+	}
+	for _, it := range slices.SortedFunc(maps.Keys(before), compareItems) {
+		_, still := now[it]
+		switch {
+		case still:
+		case it.lock == s.lock && isOver(verdicts, it, before[it]):
+			events = append(events, overOf(verdicts[0], it, before[it].hash))
+		case len(next) < maxRemembered:
+			next[it] = before[it]
+		}
+	}
+	for _, e := range events {
+		e.Lock = s.lock
+		d.engine.tracker.Publish(event.Event{ServerID: s.server, Payload: e})
+	}
+	if list := listOf(next); !slices.EqualFunc(list, stored, func(a, b catalog.Item) bool { return a.Key == b.Key }) {
+		d.remember(s.server, list)
+	}
+}
+
+func (d *drifts) setOpen(s subject, changes []guard.Change, none bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if none {
+		delete(d.open, s)
+	} else {
+		d.open[s] = changes
+	}
+}
+
+func compareItems(a, b item) int {
+	return cmp.Or(cmp.Compare(a.lock, b.lock), cmp.Compare(a.section, b.section), cmp.Compare(a.key, b.key))
+}
+
+// isOver reports whether a published change, which nobody finds any longer, is over: it was approved, or
+// somebody has looked for it.
+func isOver(verdicts [][]*guard.Verdict, it item, was difference) bool {
+	section := lock.Section(it.section)
+	for _, of := range verdicts {
+		for _, v := range of {
+			if v == nil || section == "" || v.Approves(section, it.key, was.hash) || v.Compared(section) && (was.variant == "" || was.variant == v.Variant()) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// overOf returns the event for a published change that is over.
+func overOf(verdicts []*guard.Verdict, it item, hash string) event.LockDrift {
+	section := lock.Section(it.section)
+	e := event.LockDrift{Change: event.DriftResolved, Section: it.section, Item: itemName(section, it.key)}
+	if it.section == "" {
+		hash = ""
+	}
+	for _, v := range verdicts {
+		if v.Approves(section, it.key, hash) {
+			e.Change = event.DriftApproved
+		}
+		e.OldHash = cmp.Or(e.OldHash, v.ApprovedHash(section, it.key))
+	}
+	return e
+}
+
+// identity returns what tells two changes of an item apart.
+func identity(c guard.Change) string {
+	switch {
+	case c.Section == "":
+		return c.Reason
+	case c.Drift.New.Problem != "":
+		return "problem: " + c.Drift.New.Problem
+	}
+	return c.Drift.New.Hash
+}
+
+// driftOf returns the event for a change. An item may have several changes; the event has the classes of
+// all of them.
+func driftOf(changes []guard.Change, c guard.Change) event.LockDrift {
+	e := event.LockDrift{Change: event.DriftChanged, Section: string(c.Section), Item: itemName(c.Section, c.Key), Action: string(c.Action),
+		OldHash: c.Drift.Old.Hash, NewHash: c.Drift.New.Hash}
+	if c.Section == "" {
+		e.Reason = c.Reason
+		return e
+	}
+	var ids []string
+	for _, other := range changes {
+		if other.Section == c.Section && other.Key == c.Key {
+			ids = append(ids, other.Drift.Classes...)
+		}
+	}
+	severities := []lock.Severity{lock.Note, lock.Warning, lock.Error}
+	worst := -1
+	for _, class := range lock.Classes() {
+		if slices.Contains(ids, class.ID) {
+			e.Classes = append(e.Classes, event.DriftClass{ID: class.ID, Name: class.Name})
+			worst = max(worst, slices.Index(severities, class.Severity))
+		}
+	}
+	if worst >= 0 {
+		e.Severity = string(severities[worst])
+	}
+	return e
+}
+
+func itemName(section lock.Section, key string) string {
+	if section == "" {
+		return ""
+	}
+	name := lock.Name(section, key)
+	return name[:min(len(name), maxItem)]
+}
+
+// published returns what was published about a server, as stored.
+func (d *drifts) published(server string) catalog.List {
+	if d.engine.memory == nil {
+		return d.own[server]
+	}
+	list, _ := d.engine.memory.baselineList(server, journal.Drifts)
+	return list
+}
+
+func (d *drifts) remember(server string, list catalog.List) {
+	if d.engine.recorder == nil {
+		d.own[server] = list
+		return
+	}
+	_ = d.engine.recorder.RememberList(journal.ListName{ServerID: server, Kind: journal.Drifts}, list) // fails only once the log is closed
+}
+
+// listOf encodes what was published, each change as a JSON array of texts.
+func listOf(all map[item]difference) catalog.List {
+	var items []catalog.Item
+	for it, found := range all {
+		texts := []string{it.section, it.key, found.hash, it.lock, found.variant}
+		for texts[len(texts)-1] == "" && len(texts) > 3 {
+			texts = texts[:len(texts)-1]
+		}
+		if key, err := json.Marshal(texts); err == nil { // strings can always be encoded
+			items = append(items, catalog.Item{Key: string(key)})
+		}
+	}
+	return catalog.NewList(items)
+}
+
+// differencesIn decodes a list from listOf. It ignores malformed items.
+func differencesIn(list catalog.List) map[item]difference {
+	all := map[item]difference{}
+	for _, it := range list {
+		var texts [5]string
+		if json.Unmarshal([]byte(it.Key), &texts) == nil {
+			all[item{lock: texts[3], section: texts[0], key: texts[1]}] = difference{texts[2], texts[4]}
+		}
+	}
+	return all
+}
