@@ -50,30 +50,33 @@ type scenario struct {
 	// prepare makes what run needs; nil: nothing. As nothing is measured meanwhile, those of
 	// all scenarios run together.
 	prepare func(context.Context) error
+	// long scenarios are measured only if -only names them.
+	long bool
 }
 
 // scenarios are all of them, in the order in which they are measured. Those that prepare
 // something come last, so that it is made after most of the measuring.
 func (b *bench) scenarios() []scenario {
 	return []scenario{
-		{"version", b.version, nil},
-		{"first", b.first, nil},
-		{"list", b.list, nil},
-		{"ready", b.ready, nil},
-		{"latency", b.latency, nil},
-		{"cpu", b.cpu, nil},
-		{"isolation", b.isolation, nil},
-		{"sse", b.sse, nil},
-		{"journal", b.journal, nil},
-		{"inject", b.inject, nil},
-		{"gateway", b.gateway, nil},
-		{"lock", b.lock, nil},
-		{"webhooks", b.webhooks, nil},
-		{"top", b.top, nil},
-		{"attach", b.attached, nil},
-		{"history", b.history, b.prepareHistory},
-		{"vault", b.vault, b.prepareVault},
-		{"share", b.share, b.prepareShare},
+		{name: "version", run: b.version},
+		{name: "first", run: b.first},
+		{name: "list", run: b.list},
+		{name: "ready", run: b.ready},
+		{name: "latency", run: b.latency},
+		{name: "cpu", run: b.cpu},
+		{name: "isolation", run: b.isolation},
+		{name: "sse", run: b.sse},
+		{name: "journal", run: b.journal},
+		{name: "inject", run: b.inject},
+		{name: "gateway", run: b.gateway},
+		{name: "lock", run: b.lock},
+		{name: "webhooks", run: b.webhooks},
+		{name: "top", run: b.top},
+		{name: "attach", run: b.attached},
+		{name: "history", run: b.history, prepare: b.prepareHistory},
+		{name: "vault", run: b.vault, prepare: b.prepareVault},
+		{name: "share", run: b.share, prepare: b.prepareShare},
+		{name: "drift", run: b.drift, prepare: b.prepareDrift, long: true},
 	}
 }
 
@@ -124,7 +127,7 @@ func runBench(args []string) error {
 	flags.StringVar(&b.published, "published", "scripts/bench/servers", "the lockfile of the published servers is here")
 	flags.StringVar(&b.servers, "servers", ".cache/bench/servers", "where they are to be installed")
 	flags.IntVar(&b.runs, "runs", 3, "how often to measure, at least; cheap things are measured more often")
-	only := flags.String("only", "", "scenarios, comma-separated: "+strings.Join(names, ", ")+" (default all)")
+	only := flags.String("only", "", "scenarios, comma-separated: "+strings.Join(names, ", ")+" (default all but drift)")
 	out := flags.String("out", "", "JSON file to write")
 	began := flags.Int64("began", time.Now().Unix(), "when the whole run began, in seconds since 1970")
 	if err := flags.Parse(args); err != nil {
@@ -155,7 +158,7 @@ func runBench(args []string) error {
 	return b.verdict()
 }
 
-// selected returns the scenarios that the list names, all if it is empty, and notes the
+// selected returns the scenarios that the list names, all but the long ones if it is empty, and notes the
 // others as left out.
 func (b *bench) selected(list string) (wanted []scenario, err error) {
 	names := strings.FieldsFunc(list, func(r rune) bool { return r == ',' })
@@ -164,7 +167,7 @@ func (b *bench) selected(list string) (wanted []scenario, err error) {
 		case i >= 0:
 			names = slices.Delete(names, i, i+1)
 			wanted = append(wanted, s)
-		case list == "":
+		case list == "" && !s.long:
 			wanted = append(wanted, s)
 		default:
 			b.report.LeftOut = append(b.report.LeftOut, s.name)

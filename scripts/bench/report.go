@@ -186,7 +186,7 @@ func (r *report) print(w io.Writer) error {
 		fmt.Fprintf(table, "not measured: %s\n", name)
 	}
 	if len(r.LeftOut) > 0 {
-		fmt.Fprintf(table, "not measured: %s (left out by -only)\n", strings.Join(r.LeftOut, ", "))
+		fmt.Fprintf(table, "not measured: %s (left out)\n", strings.Join(r.LeftOut, ", "))
 	}
 	if r.Seconds > 0 {
 		fmt.Fprintf(table, "the whole run took %v\n", time.Duration(r.Seconds*float64(time.Second)).Round(time.Second))

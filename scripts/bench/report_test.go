@@ -50,7 +50,11 @@ func TestOnly(t *testing.T) {
 			t.Errorf("%q: %d scenarios, %v", list, len(wanted), err)
 		}
 	}
-	if wanted, err := (&bench{report: newReport()}).selected(""); err != nil || len(wanted) != len(b.scenarios()) {
-		t.Errorf("all: %d scenarios, %v", len(wanted), err)
+	all := &bench{report: newReport()}
+	if wanted, err := all.selected(""); err != nil || len(wanted) != len(b.scenarios())-1 || !slices.Equal(all.report.LeftOut, []string{"drift"}) {
+		t.Errorf("all: %d scenarios, left out %q, %v", len(wanted), all.report.LeftOut, err)
+	}
+	if wanted, err := (&bench{report: newReport()}).selected("drift"); err != nil || len(wanted) != 1 {
+		t.Errorf("drift: %d scenarios, %v", len(wanted), err)
 	}
 }

@@ -31,54 +31,58 @@ const (
 	settled = time.Second
 )
 
-// A published server is a program of scripts/bench/servers. All of them start without credentials and
-// without a network.
+// A published server is a program of scripts/bench/servers or scripts/bench/drift. All of them start
+// without a network and, unless env names variables, without credentials.
 type published struct {
 	name, program string
 	args          []string
+	env           []string // variables that must be set
 }
 
 func publishedServers(folder string) []published {
 	return []published{
-		{"commands", "mcp-server-commands", nil},
-		{"context7", "context7-mcp", nil},
-		{"eslint", "mcp", nil},
-		{"everything", "mcp-server-everything", nil},
-		{"fetch", "mcp-fetch-server", nil},
-		{"filesystem", "mcp-server-filesystem", []string{folder}},
-		{"git", "git-mcp-server", nil},
-		{"memory", "mcp-server-memory", nil},
-		{"playwright", "playwright-mcp", []string{"--headless"}},
-		{"thinking", "mcp-server-sequential-thinking", nil},
+		{name: "commands", program: "mcp-server-commands"},
+		{name: "context7", program: "context7-mcp"},
+		{name: "eslint", program: "mcp"},
+		{name: "everything", program: "mcp-server-everything"},
+		{name: "fetch", program: "mcp-fetch-server"},
+		{name: "filesystem", program: "mcp-server-filesystem", args: []string{folder}},
+		{name: "git", program: "git-mcp-server"},
+		{name: "memory", program: "mcp-server-memory"},
+		{name: "playwright", program: "playwright-mcp", args: []string{"--headless"}},
+		{name: "thinking", program: "mcp-server-sequential-thinking"},
 	}
 }
 
-// prepareShare installs the published servers by their lockfile, unless they are installed.
-func (b *bench) prepareShare(ctx context.Context) error {
-	lock, err := os.ReadFile(filepath.Join(b.published, "package-lock.json"))
+// prepareShare installs the published servers.
+func (b *bench) prepareShare(ctx context.Context) error { return install(ctx, b.published, b.servers) }
+
+// install installs the packages of a folder by its lockfile into another folder, unless they are installed.
+func install(ctx context.Context, from, into string) error {
+	lock, err := os.ReadFile(filepath.Join(from, "package-lock.json"))
 	if err != nil {
 		return err
 	}
-	stamp := filepath.Join(b.servers, "installed.json")
+	stamp := filepath.Join(into, "installed.json")
 	if have, err := os.ReadFile(stamp); err == nil && bytes.Equal(have, lock) {
 		return nil
 	}
-	if err := os.MkdirAll(b.servers, 0o755); err != nil {
+	if err := os.MkdirAll(into, 0o755); err != nil {
 		return err
 	}
 	for _, name := range []string{".npmrc", "package.json", "package-lock.json"} {
-		data, err := os.ReadFile(filepath.Join(b.published, name))
+		data, err := os.ReadFile(filepath.Join(from, name))
 		if err == nil {
-			err = os.WriteFile(filepath.Join(b.servers, name), data, 0o644)
+			err = os.WriteFile(filepath.Join(into, name), data, 0o644)
 		}
 		if err != nil {
 			return err
 		}
 	}
 	cmd := exec.CommandContext(ctx, "npm", "ci", "--ignore-scripts", "--loglevel=error")
-	cmd.Dir = b.servers
+	cmd.Dir = into
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("npm ci in %s: %w: %s", b.servers, err, bytes.TrimSpace(out))
+		return fmt.Errorf("npm ci in %s: %w: %s", into, err, bytes.TrimSpace(out))
 	}
 	return os.WriteFile(stamp, lock, 0o644)
 }
@@ -383,8 +387,11 @@ func (p *place) command(ctx context.Context, argv []string) *exec.Cmd {
 	return cmd
 }
 
-func (b *bench) serverProgram(s published) string {
-	return filepath.Join(b.servers, "node_modules", ".bin", s.program)
+func (b *bench) serverProgram(s published) string { return programOf(b.servers, s) }
+
+// programOf returns the path of a program that is installed in a folder.
+func programOf(folder string, s published) string {
+	return filepath.Join(folder, "node_modules", ".bin", s.program)
 }
 
 // openSessions opens sessions one after another, and adds how long the first, the second and the last
