@@ -21,7 +21,7 @@ const (
 	// maxChanges limits the changes in one response, and in one decision.
 	maxChanges = 200
 	// maxChangeBytes limits the size of the changes in one response, as JSON.
-	maxChangeBytes = 2 << 20
+	maxChangeBytes = 1 << 20
 	// maxDefinition limits the old and the new definition of a change whose difference is shown, together.
 	maxDefinition = 256 << 10
 	// maxDecision limits the body of a decision.

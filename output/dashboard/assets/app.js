@@ -6,6 +6,7 @@ import { startKeys } from './keys.js';
 import { allServers, link, reload, reveal, serverOf, setServers, showRail } from './rail.js';
 import { copyText, loadResource, resourceTabs, showResource } from './resource.js';
 import { loadLog, loadServer, serverTabs, showServer } from './server.js';
+import { loadReview, showReview, whenDecided } from './review.js';
 import { get, go, reason, select, show, start, state } from './state.js';
 import { follow } from './stream.js';
 import { whenCounted } from './texts.js';
@@ -32,12 +33,18 @@ async function loadServers() {
 	} catch (err) { $('tiles').replaceChildren(el('li', 'bad', visible(reason(err)))); }
 }
 
-function showTiles({ states = {}, servers, resources, unstored }) {
+let waiting; // changes to review
+function showTiles({ states = {}, servers, resources, unstored, undecided }) {
 	const tile = (n, what, mood) => el('li', mood, el('b', '', n), ' ' + what);
 	const ready = states.Ready || 0, wanted = servers - (states.Disabled || 0);
 	$('tiles').replaceChildren(tile(ready.toLocaleString(), `of ${wanted.toLocaleString()} ready`, ready < wanted ? 'bad' : ''), tile(resources.toLocaleString(), resources === 1 ? 'resource' : 'resources'),
 		tile(updatesPerMinute(), 'updates/min'), ...(unstored ? [el('li', 'bad', 'events are not stored')] : []));
 	if (unstored) $('tiles').lastChild.title = unstored;
+	$('review').hidden = undecided === undefined;
+	if (undecided === waiting) return;
+	waiting = undecided;
+	$('review').replaceChildren(el('b', undecided ? 'warn' : '', undecided || 'None'), ' to review');
+	if (state.review) reloadDetail();
 }
 
 // followNewest shows the newest change until somebody selects something. While text is selected
@@ -67,7 +74,8 @@ function showDetail() {
 	$('follow').ariaPressed = state.following;
 	$('follow').textContent = state.following ? 'Following newest' : 'Follow newest';
 	const event = state.event && eventOf(state.event);
-	if (state.event && !event) {
+	if (state.review) body = showReview();
+	else if (state.event && !event) {
 		$('detail-title').textContent = 'Event';
 		$('detail-meta').replaceChildren(line('', state.event));
 		body = [para('This event is not among the newest ones.'), el('p', 'quiet', 'Older events: mcptrack replay, or the history of a resource.')];
@@ -82,7 +90,7 @@ function showDetail() {
 		body = state.uri ? showResource(tab) : showServer(tab, serverOf(state.server));
 	} else body = welcome();
 	showTabs(tabs, tab);
-	const root = $('detail-body'), page = [state.server, state.uri, tab, state.event, state.to].join('\n');
+	const root = $('detail-body'), page = [state.review, state.server, state.uri, state.item, tab, state.event, state.to].join('\n');
 	const opened = page === shownPage ? [...root.querySelectorAll('details[open] > summary')].map((s) => s.textContent) : [];
 	const { scrollTop } = root, atEnd = tab === 'log' && (page !== shownPage || root.scrollHeight - scrollTop - root.clientHeight < 8);
 	const same = body.length === root.childNodes.length && body.every((e, i) => e === root.childNodes[i]);
@@ -150,9 +158,10 @@ async function loadSpan() {
 // loadDetail loads what is shown if it is new. reloadDetail loads it again, once at a time.
 let loaded = '', reloading = false, stale = false;
 function loadDetail() {
-	const what = state.server + '\n' + state.uri;
-	if (!state.server || loaded === what) return undefined;
+	const what = [state.review, state.server, state.uri, state.item].join('\n');
+	if (!state.server && !state.review || loaded === what) return undefined;
 	loaded = what;
+	if (state.review) return loadReview(showDetail);
 	return state.uri ? loadResource(showDetail) : loadServer(showDetail);
 }
 
@@ -181,6 +190,7 @@ $('follow').onclick = () => {
 	$('detail-body').scrollTop = 0;
 	go(state.following ? { server: state.server, uri: state.uri } : select({}), true);
 };
+$('review').onclick = () => go(select({ review: '1' }), true);
 $('copy').onclick = async () => {
 	const text = copyText(tab);
 	try { await navigator.clipboard.writeText(text ?? ''); } catch { // without TLS there is no clipboard
@@ -195,6 +205,7 @@ $('copy').onclick = async () => {
 startFeed();
 startDrawer();
 startKeys();
+whenDecided(() => { reloadDetail(); look(); });
 whenCounted(() => { counted = true; drawSoon(); });
 let counted = false;
 start(render);
@@ -209,7 +220,7 @@ follow((e) => {
 	if (e.serverId) touched.add(e.serverId);
 	drawSoon();
 	look();
-	if (e.serverId === state.server && (state.uri ? e.resourceUri === state.uri : !e.resourceUri)) outdated = true;
+	if (state.review ? e.type === 'lock.drift' : e.serverId === state.server && (state.uri ? e.resourceUri === state.uri : !e.resourceUri)) outdated = true;
 }, (status) => {
 	$('link').textContent = status;
 	$('link').className = 'badge ' + (status === 'live' ? 'good' : 'bad');

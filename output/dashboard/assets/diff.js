@@ -85,7 +85,7 @@ function fold(all, context) {
 const maxWords = 300;
 
 // words marks the words that differ, where as many lines were removed as added after them.
-function words(all) {
+export function words(all) {
 	for (let i = 0; i < all.length;) {
 		let mid = i;
 		while (all[mid]?.sign === '-') mid++;

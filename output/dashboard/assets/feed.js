@@ -41,6 +41,7 @@ function pageOf({ e, oldest, n }) {
 	if (isChange(e)) return { server: e.serverId, uri: e.resourceUri, to: e.id, from: n > 1 ? oldest.previousDigest || '' : '', tab: 'diff' };
 	if (e.resourceUri && e.serverId) return { server: e.serverId, uri: e.resourceUri };
 	if (e.type === 'server.state') return { server: e.serverId, tab: 'timeline' };
+	if (e.type === 'lock.drift') return { review: '1', server: e.serverId, item: e.item || '' };
 	const tab = { 'tools.list_changed': 'tools', 'prompts.list_changed': 'prompts', 'templates.list_changed': 'templates' }[e.type];
 	return tab ? { server: e.serverId, tab } : { event: e.id, server: e.serverId || '' };
 }

@@ -13,6 +13,7 @@ const keys = {
 	']': () => $('newer').click(),
 	f: () => go(select({}), true),
 	p: pause,
+	r: () => $('review').click(),
 	'?': openHelp,
 };
 

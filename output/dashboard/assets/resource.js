@@ -160,7 +160,7 @@ function showDiff(p, { from, to }) {
 }
 
 const kinds = { '+': 'add', '-': 'del', '…': 'skip' };
-function diffLine({ sign, text: t, number, parts }) {
+export function diffLine({ sign, text: t, number, parts }) {
 	const code = el('span', 'code', ...(parts ? parts.map(([word, differs]) => differs ? el('mark', '', shown(word)) : shown(word)) : [shown(t)]));
 	const gutter = el('span', 'gutter');
 	gutter.dataset.number = number; // not text, so that it is not copied
