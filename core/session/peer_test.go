@@ -123,8 +123,12 @@ func TestErasOfPublishedServers(t *testing.T) {
 			t.Parallel()
 			entry := tt.entry(t)
 			s := dial(t, entry, session.Options{})
-			info := s.Info()
-			if info.Era != tt.want || !info.Push || info.Transport != entry.Transport {
+			info, want := s.Info(), tt.want
+			if info.Other == want && entry.Transport == config.TransportStdio {
+				// On a busy machine, the process may start so slowly that Dial tried the legacy era, too.
+				want = session.EraLegacy
+			}
+			if info.Era != want || !info.Push || info.Transport != entry.Transport {
 				t.Fatalf("%+v", info)
 			}
 			if list, err := s.List(t.Context(), catalog.Tools); err != nil || len(list) == 0 {

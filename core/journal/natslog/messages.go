@@ -345,16 +345,42 @@ func (s *store) each(ctx context.Context, stream string, cfg jetstream.ConsumerC
 	return nil
 }
 
-// retried calls f until it succeeds, at most maxEmptyConsumers times. A consumer fails permanently
-// when its node goes down, but a new consumer works.
+// retried calls f until it succeeds: at least maxEmptyConsumers times and, while the store may only be
+// unavailable, for callTimeout after the first failure. A consumer fails permanently when its node goes
+// down, but a new consumer works. While the cluster elects a leader, no consumer can be created.
 func retried(ctx context.Context, f func() error) error {
-	var err error
-	for range maxEmptyConsumers {
-		if err = f(); err == nil || ctx.Err() != nil || !backoff.Sleep(ctx, 100*time.Millisecond) {
-			break
+	retry := newPatience()
+	for {
+		err := f()
+		if err == nil || ctx.Err() != nil {
+			return err
+		}
+		if wait, more := retry.next(err); !more || !backoff.Sleep(ctx, wait) {
+			return err
 		}
 	}
-	return err
+}
+
+// patience decides how often a read that fails is repeated.
+type patience struct {
+	waits *backoff.Backoff
+	since time.Time // the first failure after the last success
+}
+
+func newPatience() *patience {
+	return &patience{waits: backoff.New(50*time.Millisecond, 1600*time.Millisecond)}
+}
+
+// next records a failure. err is nil if the store responded without delivering anything. more is
+// false if the read should not be repeated.
+func (p *patience) next(err error) (wait time.Duration, more bool) {
+	wait = p.waits.Next()
+	if p.waits.Failures() == 1 {
+		p.since = time.Now()
+	}
+	refused, _ := errors.AsType[*jetstream.APIError](err)
+	passing := (refused == nil || refused.Code >= 500) && !errors.Is(err, nats.ErrConnectionClosed)
+	return wait, p.waits.Failures() <= maxEmptyConsumers || passing && time.Since(p.since) < callTimeout
 }
 
 // entryOf converts a message to an entry. ok is false if the message is not an event. Any client of

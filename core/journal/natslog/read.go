@@ -18,8 +18,8 @@ import (
 // held in memory, so this limits the memory that a slow reader uses.
 const prefetch = 4096
 
-// maxEmptyConsumers is the number of consecutive consumers that may deliver nothing before reading
-// fails.
+// maxEmptyConsumers is the number of consecutive consumers that may fail or deliver nothing before
+// reading fails. While the store may only be unavailable, reading is tried for longer; see [retried].
 const maxEmptyConsumers = 3
 
 func (l *Log) Read(ctx context.Context, from uint64) iter.Seq2[journal.Entry, error] {
@@ -74,7 +74,7 @@ func (r *reader) run(ctx context.Context) error {
 			return err
 		}
 	}
-	retry := backoff.New(50*time.Millisecond, 1600*time.Millisecond)
+	retry := newPatience()
 	for r.to == 0 || r.next <= r.to {
 		before := r.next
 		err := r.consume(ctx)
@@ -82,11 +82,11 @@ func (r *reader) run(ctx context.Context) error {
 			return err
 		}
 		if r.next > before {
-			retry.Reset()
+			retry.waits.Reset()
 		}
-		wait := retry.Next()
+		wait, more := retry.next(err)
 		switch {
-		case r.to == 0 || retry.Failures() <= maxEmptyConsumers:
+		case r.to == 0 || more:
 			backoff.Sleep(ctx, wait) // the store may be unreachable
 		case err != nil:
 			return err
