@@ -8,6 +8,12 @@ db=${1-${MCPTRACK_VULNDB-}}
 [[ -z $db ]] || db=$(cd "$db" && pwd)
 cd "$(dirname "$0")/.."
 
+# Without the database, govulncheck need not be built.
+if [[ -z $db$(go env GOVULNDB 2>/dev/null) ]] && command -v curl >/dev/null &&
+	! curl -fsS --max-time 60 --retry 2 -o /dev/null https://vuln.go.dev/index/db.json; then
+	echo 'the vulnerability database could not be reached'
+	exit 4
+fi
 mkdir -p .cache/bin
 go build -modfile=scripts/tools.mod -o .cache/bin/ golang.org/x/vuln/cmd/govulncheck
 args=()
