@@ -130,7 +130,7 @@ func failingStore(t *testing.T, o *Opened) {
 	followed := make(chan error, 1)
 	following, stop := context.WithCancel(ctx)
 	defer stop()
-	const resources, rounds = 60, 300
+	const resources, rounds = 60, 100
 	go func() {
 		next := uint64(1)
 		for e, err := range o.Log.Follow(following, 1) {

@@ -76,7 +76,7 @@ func TestEveryByteOfTheLogsRow(t *testing.T) {
 	}
 	dir := t.TempDir()
 	step := 1
-	if testing.Short() {
+	if raced || testing.Short() {
 		step = 7
 	}
 	for at := from; at < to; at += step {
@@ -116,6 +116,9 @@ func TestEveryByteOfTheLogsRow(t *testing.T) {
 // Nobody sees numbers that never existed. The next number follows the last one, even if the lock
 // does not name it.
 func TestAbsurdNumbers(t *testing.T) {
+	if raced {
+		t.Skip("takes long, in one goroutine")
+	}
 	t.Parallel()
 	const n = 6000 // more than a transaction has
 	for name, change := range map[string]string{

@@ -1,0 +1,5 @@
+//go:build !race
+
+package sqlitelog
+
+const raced = false
