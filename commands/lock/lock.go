@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mcptrack/mcptrack/commands/internal/cli"
+	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/lock"
 	"github.com/mcptrack/mcptrack/core/lock/foreign"
 	"github.com/mcptrack/mcptrack/core/lock/observe"
@@ -80,7 +81,9 @@ type outcome struct {
 	// Unchecked has, for each item that was approved by an imported lock, the members that it does not
 	// cover.
 	Unchecked map[string][]string `json:"unchecked,omitempty"`
-	Error     string              `json:"error,omitempty"`
+	// Unstable names the items of a server that was added which a second session did not offer alike.
+	Unstable []string `json:"unstable,omitempty"`
+	Error    string   `json:"error,omitempty"`
 }
 
 func runLock(ctx context.Context, env *cli.Env, g *cli.Globals, opts lockOptions) error {
@@ -102,6 +105,10 @@ func runLock(ctx context.Context, env *cli.Env, g *cli.Globals, opts lockOptions
 	if err != nil {
 		return err
 	}
+	unstable := w.unstable(ctx, results, was)
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
 	var outcomes []outcome
 	err = lock.Update(ctx, w.path, func(l *lock.Lock) error {
 		if !slices.Equal(l.Hashing.Exclude, was.Hashing.Exclude) {
@@ -109,7 +116,9 @@ func runLock(ctx context.Context, env *cli.Env, g *cli.Globals, opts lockOptions
 		}
 		outcomes = nil
 		for _, r := range results {
-			outcomes = append(outcomes, opts.take(l, r, from))
+			out := opts.take(l, r, from)
+			out.Unstable = unstable[out.ID]
+			outcomes = append(outcomes, out)
 		}
 		if opts.update && len(opts.servers) == 0 && len(opts.classes) == 0 {
 			outcomes = append(outcomes, w.removeUnknown(l)...)
@@ -127,6 +136,31 @@ func runLock(ctx context.Context, env *cli.Env, g *cli.Globals, opts lockOptions
 		left = append(left, o.Left...)
 	}
 	return finish(left, "mcptrack review shows them; mcptrack lock --update takes them over", failed(results), len(results))
+}
+
+// unstable lists the servers that are not in the lock once more, and returns by server the items that
+// differ from what it offered before. The user should know of them before the lock is in use, because they
+// are changes whenever the server starts.
+func (w *work) unstable(ctx context.Context, results []observe.Result, l *lock.Lock) map[string][]string {
+	var added []config.Server
+	before := map[string]*lock.Server{}
+	for _, r := range results {
+		if r.Err == nil && l.Servers[r.Server.ID] == nil {
+			added = append(added, r.Server)
+			before[r.Server.ID], _ = lock.Merge(r.Observations...)
+		}
+	}
+	unstable := map[string][]string{}
+	for _, r := range w.list(ctx, added, false, func() lock.Hashing { return l.Hashing }) {
+		id := r.Server.ID // if it does not answer now, there is nothing to compare
+		for _, d := range lock.Compare(before[id], r.Observations...) {
+			if d.New.Problem == "" { // otherwise, it is not in the lock
+				unstable[id] = append(unstable[id], d.Name())
+			}
+		}
+		unstable[id] = slices.Compact(unstable[id])
+	}
+	return unstable
 }
 
 // approvals is what another program's lock approves.
@@ -278,6 +312,9 @@ func writeOutcomes(w *work, outcomes []outcome) error {
 		}
 		if n := len(o.Unchecked); n > 0 {
 			parts = append(parts, cli.Plural(n, "item")+" with members that the imported lock does not cover")
+		}
+		if len(o.Unstable) > 0 {
+			parts = append(parts, "differs from session to session: "+printable.Line(cli.Join(o.Unstable, 5), 300))
 		}
 		table = append(table, []string{o.ID, o.Result, strconv.Itoa(o.Items), strings.Join(parts, "; "), o.Error})
 	}

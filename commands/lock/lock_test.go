@@ -1,8 +1,11 @@
 package lock_test
 
 import (
+	"context"
 	"encoding/json"
 	"encoding/xml"
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,9 +18,11 @@ import (
 	"github.com/mcptrack/mcptrack/commands/internal/cli/clitest"
 	commandlock "github.com/mcptrack/mcptrack/commands/lock"
 	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/journal/sqlitelog"
 	"github.com/mcptrack/mcptrack/core/lock"
+	"github.com/mcptrack/mcptrack/core/session"
 )
 
 const (
@@ -128,6 +133,50 @@ func (b bench) file() string {
 		b.t.Fatal(err)
 	}
 	return string(data)
+}
+
+// A server that says something else in each session is a change after each start, so lock says it when it
+// adds the server, and not later.
+func TestLockUnstable(t *testing.T) {
+	b := newBench(t)
+	dial, sessions := b.Dial, 0
+	b.Dial = func(ctx context.Context, srv config.Server, opts session.Options) (*session.Session, error) {
+		sessions++
+		b.serve(`{"name":"copy"}`, fmt.Sprintf(`{"name":"report","inputSchema":{"properties":{"to":{"default":"%d"}}}}`, sessions), twice)
+		return dial(ctx, srv, opts)
+	}
+	out := b.run(cli.ExitFound, "lock") // because of the tool that cannot be approved
+	if !strings.Contains(out, "differs from session to session: tool/report\n") || sessions != 2 {
+		t.Errorf("%d sessions: %s", sessions, out)
+	}
+	if !strings.Contains(b.file(), `"default": "1"`) {
+		t.Errorf("the first session is not what was approved:\n%s", b.file())
+	}
+	if out := b.run(cli.ExitFound, "lock"); strings.Contains(out, "session") || sessions != 3 {
+		t.Errorf("%d sessions: %s", sessions, out)
+	}
+	if err := os.Remove(b.lock); err != nil {
+		t.Fatal(err)
+	}
+	var doc struct{ Servers []struct{ Unstable []string } }
+	if err := json.Unmarshal([]byte(b.run(cli.ExitFound, "lock", "--json", "--all-variants")), &doc); err != nil || len(doc.Servers) != 1 || !slices.Equal(doc.Servers[0].Unstable, []string{"tool/report"}) {
+		t.Errorf("%+v, %v", doc, err)
+	}
+}
+
+// A server that does not answer the second time is locked as it was the first time.
+func TestLockSecondSessionFails(t *testing.T) {
+	b := newBench(t, draw)
+	dial, sessions := b.Dial, 0
+	b.Dial = func(ctx context.Context, srv config.Server, opts session.Options) (*session.Session, error) {
+		if sessions++; sessions > 1 {
+			return nil, errors.New("out of cheese")
+		}
+		return dial(ctx, srv, opts)
+	}
+	if out := b.run(cli.ExitOK, "lock"); !strings.Contains(out, "notes   added  4") || strings.Contains(out, "cheese") || sessions != 2 {
+		t.Errorf("%d sessions: %s", sessions, out)
+	}
 }
 
 // A definition that cannot be hashed is never approved.

@@ -99,19 +99,13 @@ func (w *work) observe(ctx context.Context, read func() (*lock.Lock, error)) ([]
 			end(err)
 		}
 	}()
-	beside, answered, stop := cli.Asking(w.env, w.g, len(w.servers))
-	defer stop()
-	results := observe.Servers(ctx, w.servers, observe.Options{
-		Probe:       session.ProbeOptions{Dial: w.env.Dial, Session: w.SessionOptions(beside, w.g)},
-		AllVariants: w.all, Progress: answered,
-		Machine: w.env.Machine(),
-		Hashing: func() lock.Hashing {
-			l, err := read()
-			if err != nil {
-				return lock.Hashing{}
-			}
-			return l.Hashing
-		}})
+	results := w.list(ctx, w.servers, w.all, func() lock.Hashing {
+		l, err := read()
+		if err != nil {
+			return lock.Hashing{}
+		}
+		return l.Hashing
+	})
 	l, err := read()
 	if err == nil && ctx.Err() != nil {
 		err = context.Cause(ctx)
@@ -126,6 +120,15 @@ func (w *work) observe(ctx context.Context, read func() (*lock.Lock, error)) ([]
 		}
 	}
 	return results, l, nil
+}
+
+// list lists servers once, or once for each variant.
+func (w *work) list(ctx context.Context, servers []config.Server, all bool, hashing func() lock.Hashing) []observe.Result {
+	beside, answered, stop := cli.Asking(w.env, w.g, len(servers))
+	defer stop()
+	return observe.Servers(ctx, servers, observe.Options{
+		Probe:       session.ProbeOptions{Dial: w.env.Dial, Session: w.SessionOptions(beside, w.g)},
+		AllVariants: all, Progress: answered, Machine: w.env.Machine(), Hashing: hashing})
 }
 
 // read returns a lock that must exist.
