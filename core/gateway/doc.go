@@ -93,8 +93,9 @@
 //     the lists, an item that was not approved is omitted, and requests for both are refused. A request
 //     is compared with the newest list that the tracker has received, which clients need not have seen
 //     yet. Variants for clients with certain capabilities are compared separately. Clients are notified
-//     when a change was approved, not when it was held. A server that changes an item without announcing it is found when
-//     its lists are next requested.
+//     when a change was approved, not when it was held. A change that a server does not announce is found
+//     when the tracker requests its lists again: see tracker.Options.Resync and Tracking.PollInterval. A
+//     URI that a server may take for another spelling of a held one is refused as well.
 //   - Ownership: Run owns every goroutine and stops when its context ends. Close closes the
 //     mcpserver.Server; the owner of the tracker runs it.
 //

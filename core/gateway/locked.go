@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -175,15 +176,63 @@ func (rt *route) permitted(ctx context.Context) error {
 	if err := verdict.Refuse(rt.item.kind, rt.item.key); err != nil || rt.item.kind == catalog.Tools || rt.item.kind == catalog.Prompts {
 		return err
 	}
-	if _, listed := catalog.List(rt.state().listed[rt.item.kind]).Get(rt.item.key); listed {
+	if rt.listed() {
 		return nil
 	}
+	if key, is := spelled(verdict.Held(catalog.Resources), rt.item.key); is {
+		return verdict.Refuse(catalog.Resources, key)
+	}
+	if len(rt.v.held[rt.server]) == 0 {
+		return nil
+	}
+	forms, ok := formsOf(rt.item.key)
 	for _, t := range rt.v.held[rt.server] {
-		if len(rt.item.key) > maxCompared || t.matches(rt.item.key) {
+		if !ok || len(rt.item.key) > maxCompared || t.matches(rt.item.key) || slices.ContainsFunc(slices.Concat(forms.normal, forms.more), t.matches) {
 			return verdict.Refuse(catalog.Templates, t.key)
 		}
 	}
 	return nil
+}
+
+// listed reports whether the server lists the request's item.
+func (rt *route) listed() bool {
+	_, listed := catalog.List(rt.state().listed[rt.item.kind]).Get(rt.item.key)
+	return listed
+}
+
+// readable returns why the result of resources/read must not be served, or nil if it may be.
+func (rt *route) readable(result json.RawMessage) error {
+	verdict, uri := rt.state().verdict, rt.item.key
+	if pinned := verdict.Pinned(); len(pinned) > 0 && !slices.Contains(pinned, uri) && !rt.listed() {
+		if key, is := spelled(pinned, uri); is {
+			uri = key
+		}
+	}
+	return verdict.Contents(uri, result)
+}
+
+// spelled returns the first of several URIs of which a server may take another URI for a spelling: see
+// forms. A URI without a normal form may be a spelling of each of them.
+func spelled(uris []string, uri string) (of string, is bool) {
+	if len(uris) == 0 {
+		return "", false
+	}
+	asked, ok := formsOf(uri)
+	if !ok || len(uri) > maxCompared {
+		return uris[0], true
+	}
+	for _, of := range uris {
+		known, ok := formsOf(of)
+		if ok && (meet(asked.normal, known.normal) || meet(asked.more, known.more) || meet(asked.normal, known.more) || meet(asked.more, known.normal)) {
+			return of, true
+		}
+	}
+	return "", false
+}
+
+// meet reports whether two lists have a common element.
+func meet(a, b []string) bool {
+	return slices.ContainsFunc(a, func(s string) bool { return slices.Contains(b, s) })
 }
 
 // outdated reports whether the newest view does not show the newest state of the request's item.

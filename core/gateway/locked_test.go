@@ -240,6 +240,8 @@ func TestAttacks(t *testing.T) {
 		"a hint":                     {[]any{map[string]any{"name": "dig", "inputSchema": map[string]any{"type": "object"}, "annotations": map[string]any{"readOnlyHint": true}}}, []any{tool("dig")}, "dig", false},
 		"only the second page":       {[]any{tool("a"), tool("b"), described("dig", "good")}, []any{tool("a"), tool("b"), described("dig", evil)}, "dig", false},
 		"a case of letters":          {[]any{tool("dig")}, []any{tool("dig"), tool("DIG")}, "DIG", true},
+		"a name in another form":     {[]any{tool("dig"), tool("caf\u00e9")}, []any{tool("dig"), tool("caf\u00e9"), tool("cafe\u0301")}, "cafe\u0301", true},
+		"a wide letter":              {[]any{tool("dig")}, []any{tool("dig"), tool("d\uff49g")}, "d\uff49g", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inEras(t, func(w *fixture, era session.Era) {

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -142,11 +143,31 @@ func (s *Session) Ping(ctx context.Context) error {
 	if s.Info().Era == EraModern {
 		method = mcp.MethodDiscover
 	}
-	_, err := s.request(ctx, method, nil)
+	raw, err := s.request(ctx, method, nil)
 	if err != nil && !isAnswer(err) {
 		return fmt.Errorf("ping: %w", err)
 	}
+	if err == nil && method == mcp.MethodDiscover {
+		if info, err := (handshake{s: s}).discovered(raw); err == nil {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.pinged = &info
+		}
+	}
 	return nil
+}
+
+// Redescribe makes Info return the capabilities and instructions in the response to the last Ping, and
+// reports whether they differ from what it returned before. A modern server over HTTP can be replaced
+// by another version while the session lasts; other servers describe themselves once.
+func (s *Session) Redescribe() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.pinged == nil || bytes.Equal(s.pinged.RawCapabilities, s.info.RawCapabilities) && s.pinged.Instructions == s.info.Instructions {
+		return false
+	}
+	s.info.Capabilities, s.info.RawCapabilities, s.info.Instructions = s.pinged.Capabilities, s.pinged.RawCapabilities, s.pinged.Instructions
+	return true
 }
 
 // Reference identifies the prompt or resource template whose argument is to be completed. Exactly

@@ -206,6 +206,11 @@ func (h handshake) discover(ctx context.Context) (info Info, err error) {
 	if err != nil {
 		return Info{}, err
 	}
+	return h.discovered(raw)
+}
+
+// discovered returns what a response to server/discover says.
+func (h handshake) discovered(raw json.RawMessage) (info Info, err error) {
 	var r struct {
 		SupportedVersions []string        `json:"supportedVersions"`
 		Capabilities      json.RawMessage `json:"capabilities"`

@@ -49,9 +49,10 @@ type Session struct {
 	// done is closed when err is set, while mu is held.
 	done chan struct{}
 
-	mu   sync.Mutex // guards the fields below; never held during I/O
-	err  error
-	info Info
+	mu     sync.Mutex // guards the fields below; never held during I/O
+	err    error
+	info   Info
+	pinged *Info // from the last response to a ping; nil in the legacy era
 }
 
 // newSession returns a session without a connection.

@@ -39,6 +39,8 @@ type sessionFollower struct {
 
 	ready        bool                      // the first sync of the session is done
 	reason       string                    // reason in the state that was published last
+	redescribed  time.Time                 // when the server's capabilities or instructions were last replaced
+	renewed      bool                      // they were replaced since the state was published last
 	onConnect    bool                      // the tool calls in the config's onConnect were started
 	pushed       bool                      // at least one resource update was announced
 	unsubscribed bool                      // a resubscription was not answered; the next ping decides whether the server is dead

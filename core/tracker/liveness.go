@@ -84,6 +84,7 @@ func (f *sessionFollower) pinged(r pingResult) error {
 	switch {
 	case r.err == nil:
 		f.conn.requests.alive()
+		f.redescribe(time.Now())
 	case errors.Is(r.err, session.ErrAuth):
 		return r.err
 	case r.late && f.conn.requests.excuse(r.since):
@@ -100,6 +101,19 @@ func (f *sessionFollower) pinged(r pingResult) error {
 		f.planPolls(time.Now())
 	}
 	return nil
+}
+
+// redescribeEvery limits how often a session applies other capabilities or instructions of its
+// server, because some servers have the time in their instructions.
+const redescribeEvery = 5 * time.Minute
+
+// redescribe applies the capabilities and instructions that the server has sent in response to a ping.
+func (f *sessionFollower) redescribe(now time.Time) {
+	if !f.ready || now.Before(f.redescribed.Add(redescribeEvery)) || !f.s.Redescribe() {
+		return
+	}
+	f.redescribed, f.renewed = now, true // the next sync publishes it
+	f.gap("the server describes itself differently", now)
 }
 
 // requests tracks the requests in flight in a session that were made by clients or by the config.

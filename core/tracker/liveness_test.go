@@ -178,6 +178,43 @@ func TestSuspension(t *testing.T) {
 	})
 }
 
+// A modern server that describes itself differently is not connected again, and at most one change in
+// 5 minutes is published.
+func TestServerDescribesItselfDifferently(t *testing.T) {
+	inWorld(t, func(w *world, docs *sessiontest.Fake) {
+		if docs.Legacy {
+			return // it describes itself once
+		}
+		settledOn(w, docs, "file:///a.md")
+		say := func(text string) {
+			docs.Heal()
+			docs.Fail(sessiontest.Fault{Method: "server/discover", Result: map[string]any{"resultType": "complete",
+				"supportedVersions": []string{"2026-07-28"}, "capabilities": docs.Capabilities, "instructions": text}})
+			w.pass(time.Minute)
+		}
+		said := func(want string) {
+			w.Helper()
+			if st, _ := w.tracker.Snapshot().Server("docs"); st.Info.Instructions != want {
+				w.Errorf("instructions %q, want %q", st.Info.Instructions, want)
+			}
+		}
+		before := len(w.published(event.TypeServerState))
+		for _, text := range []string{"one", "two", "three"} {
+			say(text)
+			said("one")
+		}
+		w.pass(5 * time.Minute)
+		said("three")
+		if n := len(w.published(event.TypeServerState)) - before; n != 2 {
+			w.Errorf("%d states:\n%s", n, w.log())
+		}
+		w.wantState("docs", event.Ready)
+		if n := len(w.Dialled("docs")); n != 1 {
+			w.Errorf("dialled %d times", n)
+		}
+	})
+}
+
 // A ping that was in flight during the suspension does not count against the server, and does not
 // keep the session from ending.
 func TestSuspensionDuringAPing(t *testing.T) {

@@ -532,7 +532,8 @@ func (f *sessionFollower) track(r syncResult, before coverage, unlisted []string
 }
 
 // becomeReady publishes the state that the server's capabilities allow. It is called after the
-// first sync, and when a new config entry results in a different state. A server without resources
+// first sync, when a new config entry results in a different state, and when the server describes
+// itself differently. A server without resources
 // is Ready if any of its other lists is tracked; if the user asked for its resources, the reason of
 // the state says that there are none, and a warning does so once.
 func (f *sessionFollower) becomeReady() {
@@ -557,13 +558,13 @@ func (f *sessionFollower) becomeReady() {
 	if srv.Superseded {
 		st.State, st.StillConnected, st.Reason, st.Error = event.Unapproved, true, "still connected, as approved before", errorLine(&config.UnapprovedError{Hint: srv.Unapproved})
 	}
-	if f.ready && st.State == f.w.state && st.Error == f.w.waits.Error && st.Reason == f.reason {
+	if f.ready && !f.renewed && st.State == f.w.state && st.Error == f.w.waits.Error && st.Reason == f.reason {
 		return
 	}
 	if !f.ready && st.State == event.Ready {
 		st.ConnectedIn = event.Milliseconds(time.Since(f.w.began))
 	}
-	f.ready, f.reason = true, st.Reason
+	f.ready, f.renewed, f.reason = true, false, st.Reason
 	f.w.publishConnected(st, info)
 	f.w.retries.attempt = 0
 }

@@ -323,6 +323,30 @@ func TestFollows(t *testing.T) {
 	}
 }
 
+// One change among 10,000 tools is held, and one tool more than a lock may have is refused, not ignored.
+func TestManyTools(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), FileName)
+	tools := make([]string, lock.MaxItems)
+	for i := range tools {
+		tools[i] = fmt.Sprintf("tool%05d digs", i)
+	}
+	write(t, path, offered(t, tools...))
+	tools[lock.MaxItems-1] = fmt.Sprintf("tool%05d EVIL", lock.MaxItems-1)
+	v := guarded(t, Options{Path: path}).Judge("docs", nil, offered(t, tools...))
+	if n := len(v.Changes()); n != 1 || v.Refuse(catalog.Tools, "tool09999") == nil || v.Refuse(catalog.Tools, "tool09998") != nil {
+		t.Errorf("%d changes", n)
+	}
+	o := offered(t, append(tools, "more digs")...)
+	err := lock.Update(t.Context(), path, func(l *lock.Lock) error {
+		l.Servers["docs"], _ = lock.Merge(o.observation(l.Hashing))
+		return nil
+	})
+	if err == nil || !strings.Contains(err.Error(), "more than 10000 elements") {
+		t.Error(err)
+	}
+}
+
 func TestContents(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), FileName)
@@ -346,6 +370,10 @@ func TestContents(t *testing.T) {
 		{"a://1", `{"contents":[{"uri":"a://1","mimeType":"text/plain","text":"good"},{"uri":"a://3","text":"EVIL"}]}`, false},
 		{"a://1", `{"contents":[{"uri":"a://1","uri":"a://3","mimeType":"text/plain","text":"good"}]}`, false},
 		{"a://1", `{"contents":[{"URI":"a://1","mimeType":"text/plain","text":"good"}]}`, false},
+		{"a://1", `{"contents":[{"uri":"A://1","mimeType":"text/plain","text":"good"}]}`, true},
+		{"a://1", `{"contents":[{"uri":"A://1","mimeType":"text/plain","text":"EVIL"}]}`, false},
+		{"a://1", `{"contents":[{"uri":"a://3","mimeType":"text/plain","text":"good"},{"uri":"a://3","blob":""}]}`, false},
+		{"a://1", `{"contents":[]}`, false},
 		{"a://2", `{"contents":[{"uri":"a://2","blob":"AQI="}]}`, true},
 		{"a://2", `{"contents":[{"uri":"a://2","blob":"AQM="}]}`, false},
 		{"a://2", `{"contents":[{"uri":"a://2","blob":5}]}`, false},

@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -239,15 +240,39 @@ func (v *Verdict) Instructions(text string) string {
 	return text
 }
 
+// Pinned returns the URIs of the contents that are in the lock.
+func (v *Verdict) Pinned() (uris []string) {
+	if v == nil || v.approved == nil {
+		return nil
+	}
+	for _, it := range v.approved.Items[lock.SectionContents] {
+		uris = append(uris, it.Key)
+	}
+	return uris
+}
+
+// Held returns the keys of the items of a list that must not be used, in no order.
+func (v *Verdict) Held(k catalog.Kind) (keys []string) {
+	if v == nil {
+		return nil
+	}
+	for at := range v.held {
+		if at.section == lock.Section(k) {
+			keys = append(keys, at.key)
+		}
+	}
+	return keys
+}
+
 // Contents returns why the result of resources/read for a URI must not be served, or nil if it may
 // be. Only contents that are in the lock are compared.
 func (v *Verdict) Contents(uri string, result json.RawMessage) error {
-	if v == nil || v.approved == nil || len(v.approved.Items[lock.SectionContents]) == 0 {
-		return nil
-	}
 	pinned := map[string]bool{}
-	for _, it := range v.approved.Items[lock.SectionContents] {
-		pinned[it.Key] = true
+	for _, key := range v.Pinned() {
+		pinned[key] = true
+	}
+	if len(pinned) == 0 {
+		return nil
 	}
 	var read struct {
 		Contents []struct {
@@ -263,15 +288,29 @@ func (v *Verdict) Contents(uri string, result json.RawMessage) error {
 		return v.changedContent()
 	}
 	var contents []lock.Item
+	add := func(uri, mimeType string, data []byte, text bool) {
+		contents = append(contents, v.hashing.Item(lock.SectionContents, lock.Content(uri, mimeType, data, text)))
+	}
+	// The result for a pinned URI is one content, as for the lock: servers may write its URI in another
+	// way, and a directory has several entries.
+	var mimeType string
+	var whole []byte
+	text := true
 	for _, c := range read.Contents {
-		if !pinned[uri] && !pinned[c.URI] {
-			continue
-		}
 		data := c.Blob
 		if c.Text != nil {
 			data = []byte(*c.Text)
 		}
-		contents = append(contents, v.hashing.Item(lock.SectionContents, lock.Content(c.URI, c.MIMEType, data, c.Text != nil)))
+		mimeType, whole, text = cmp.Or(mimeType, c.MIMEType), append(whole, data...), text && c.Text != nil
+		if c.URI == "" && pinned[uri] && v.enforce != lock.Audit {
+			return v.changedContent() // some clients may find its URI in another member
+		}
+		if c.URI != uri && pinned[c.URI] {
+			add(c.URI, c.MIMEType, data, c.Text != nil)
+		}
+	}
+	if pinned[uri] {
+		add(uri, mimeType, whole, text)
 	}
 	approved := &lock.Server{Items: map[lock.Section][]lock.Item{lock.SectionContents: v.approved.Items[lock.SectionContents]}, Rejected: v.approved.Rejected}
 	for _, d := range lock.Compare(approved, lock.Observation{Items: map[lock.Section][]lock.Item{lock.SectionContents: contents}}) {

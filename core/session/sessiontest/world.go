@@ -63,8 +63,9 @@ func (w *world) resource(uri string) (Resource, bool) {
 	return r, ok
 }
 
-// SetList replaces the tools, prompts or templates without sending a notification. Items are maps
-// or raw JSON and must contain their key member.
+// SetList replaces the items of a list without sending a notification. Items are maps or raw JSON and
+// must contain their key member. Resources that are set so are listed instead of those with a content,
+// which can still be read.
 func (w *world) SetList(k catalog.Kind, items ...any) {
 	list := keyed(k, items)
 	w.mu.Lock()
@@ -120,7 +121,7 @@ func (w *world) list(k catalog.Kind, capable bool) []json.RawMessage {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	items := []json.RawMessage{}
-	if k == catalog.Resources {
+	if k == catalog.Resources && w.items[k] == nil {
 		for _, uri := range slices.Sorted(maps.Keys(w.resources)) {
 			raw, _ := json.Marshal(map[string]any{"uri": uri, "name": uri, "mimeType": w.resources[uri].MimeType})
 			items = append(items, raw)
