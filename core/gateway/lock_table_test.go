@@ -274,18 +274,7 @@ func (w *lockTable) mark(section lock.Section, classes []string, column int, ok 
 
 func (w *lockTable) run() {
 	changes := locktest.Changes()
-	docs := w.replace("docs", func(f *sessiontest.Fake) {
-		for _, c := range changes {
-			if c.Section == lock.SectionTemplates {
-				_, params := c.Call()
-				f.SetQuietly(strings.Split(params, `"`)[3], "content")
-			}
-			if c.Section == lock.SectionResources {
-				f.SetQuietly(c.Key, "content")
-			}
-		}
-		offer(f, changes, false)
-	})
+	docs := w.replace("docs", func(f *sessiontest.Fake) { offer(f, false) })
 	for _, server := range []string{"able", "said", "started"} {
 		w.replace(server, func(f *sessiontest.Fake) { f.Instructions = "Be good." })
 	}
@@ -325,30 +314,14 @@ func (w *lockTable) run() {
 	w.launches(entries)
 }
 
-// offer makes a server offer all items before or after their changes.
-func offer(f *sessiontest.Fake, changes []locktest.Change, changed bool) {
-	lists := map[catalog.Kind][]any{}
-	for _, c := range changes {
-		definition := c.Old
-		if changed {
-			definition = c.New
-		}
-		if definition != nil {
-			lists[catalog.Kind(c.Section)] = append(lists[catalog.Kind(c.Section)], definition)
-		}
-	}
-	lists[catalog.Resources] = append(lists[catalog.Resources], map[string]any{"uri": "docs://content", "name": "content"})
-	for k, list := range lists {
-		f.SetList(k, list...)
-	}
-	for _, k := range []catalog.Kind{catalog.Tools, catalog.Prompts, catalog.Resources} {
-		f.NotifyListChanged(k)
-	}
+// offer makes a server offer the items before or after their changes, and a resource whose content is pinned.
+func offer(f *sessiontest.Fake, changed bool) {
+	locktest.Offer(f, changed, map[string]any{"uri": "docs://content", "name": "content"})
 }
 
 // items makes the changes of items: all of them, back, and again, and then approves one after the other.
 func (w *lockTable) items(docs *sessiontest.Fake, changes []locktest.Change, entries []config.Server) {
-	offer(docs, changes, true)
+	offer(docs, true)
 	w.advance(time.Minute)
 	drifts := map[id]lock.Drift{}
 	for server, all := range w.verify(entries) {
@@ -376,7 +349,7 @@ func (w *lockTable) items(docs *sessiontest.Fake, changes []locktest.Change, ent
 	}
 	w.told.want(w.fixture, "after all changes", audited)
 
-	offer(docs, changes, false)
+	offer(docs, false)
 	w.advance(time.Minute)
 	w.told.want(w.fixture, "after all changes were taken back", audited)
 	drifted, open := w.verify(entries), w.open("docs")
@@ -386,7 +359,7 @@ func (w *lockTable) items(docs *sessiontest.Fake, changes []locktest.Change, ent
 		w.mark(c.Section, c.Classes, back, len(drifted) == 0 && !still && problem == "", "%s: %s, open %t", c.Key, problem, still)
 	}
 
-	offer(docs, changes, true)
+	offer(docs, true)
 	w.advance(time.Minute)
 	w.told.want(w.fixture, "after all changes again", audited)
 	for i, c := range changes {

@@ -69,6 +69,7 @@ func (w *fixture) dialer() session.DialFunc {
 // wantHeld checks that a request is refused with the command to run, and reaches no server.
 func (w *fixture) wantHeld(c *session.Session, method, params, command string) {
 	w.Helper()
+	synctest.Wait() // the tracker has read what it reads
 	before := map[string]int{}
 	for _, id := range []string{"docs", "web", "more"} {
 		if srv := w.Server(id); srv != nil {

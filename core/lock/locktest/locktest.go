@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/lock"
+	"github.com/mcptrack/mcptrack/core/session/sessiontest"
 )
 
 // Evil is in every text of a changed definition. Clients must not see it before it was approved.
@@ -128,6 +130,30 @@ func Changes() (all []Change) {
 		item("other", ``, `"annotations":{"audience":["assistant"]}`, "L015")
 	}
 	return all
+}
+
+// Offer makes a server offer all items, before or after their changes, and announce its lists. more are
+// further resources. Every URI of an item can be read.
+func Offer(server *sessiontest.Fake, changed bool, more ...any) {
+	lists := map[catalog.Kind][]any{catalog.Resources: more}
+	for _, c := range Changes() {
+		if method, params := c.Call(); method == "resources/read" {
+			server.SetQuietly(strings.Split(params, `"`)[3], "content")
+		}
+		definition := c.Old
+		if changed {
+			definition = c.New
+		}
+		if definition != nil {
+			lists[catalog.Kind(c.Section)] = append(lists[catalog.Kind(c.Section)], definition)
+		}
+	}
+	for k, list := range lists {
+		server.SetList(k, list...)
+	}
+	for _, k := range []catalog.Kind{catalog.Tools, catalog.Prompts, catalog.Resources} {
+		server.NotifyListChanged(k)
+	}
 }
 
 // gone stands for no definition.
