@@ -73,12 +73,14 @@ func TestGatewayLock(t *testing.T) {
 			t.Errorf("%q: served %q, refused %q; want %q, %q\n%s", more, gotText, gotFailed, text, failed, b.Stderr.String())
 		}
 	}
-	beside, elsewhere := filepath.Join(filepath.Dir(file), guard.FileName), filepath.Join(t.TempDir(), "other.lock")
+	beside, elsewhere := filepath.Join(filepath.Dir(file), guard.FileName), filepath.Join(t.TempDir(), "the other.lock")
+	config := "review notes --config " + file // of MCPTRACK_CONFIG, which another shell may not have
 	set("good")
 	approve(elsewhere)
 	set("EVIL")
 	expect("EVIL", "") // there is no lock
-	expect("good", "review notes", "--lock", elsewhere)
+	other := "review notes --lock '" + elsewhere + "' --config " + file
+	expect("good", other, "--lock", elsewhere)
 	if log := b.Stderr.String(); !strings.Contains(log, "item=dig") || strings.Contains(log, "EVIL") || !strings.Contains(log, "run mcptrack review notes") {
 		t.Error(log)
 	}
@@ -86,12 +88,12 @@ func TestGatewayLock(t *testing.T) {
 	if log := b.Stderr.String(); !strings.Contains(log, "item=dig") {
 		t.Error(log)
 	}
-	expect("", "review notes", "--lock", elsewhere, "--enforce", "block")
+	expect("", other, "--lock", elsewhere, "--enforce", "block")
 	if err := os.Rename(elsewhere, beside); err != nil {
 		t.Fatal(err)
 	}
-	expect("good", "review notes")
-	expect("good", "review notes", "--enforce", "hold")
+	expect("good", config)
+	expect("good", config, "--enforce", "hold")
 	entry, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)

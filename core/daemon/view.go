@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -20,6 +21,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/daemon/wire"
 	"github.com/mcptrack/mcptrack/core/gateway"
 	"github.com/mcptrack/mcptrack/core/lock/guard"
+	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/reload"
 )
 
@@ -254,7 +256,11 @@ func (d *Daemon) guard(source Source) (*guard.Guard, error) {
 	if source.Config.Path == "" {
 		return nil, nil
 	}
-	return guard.New(guard.Options{Path: guard.Beside(source.Config.Path), Logger: d.opts.Logger})
+	path, err := filepath.Abs(source.Config.Path)
+	if err != nil {
+		return nil, err
+	}
+	return guard.New(guard.Options{Path: guard.Beside(path), Flags: "--config " + printable.Shell(path), Logger: d.opts.Logger})
 }
 
 // newView creates a view that is not running.

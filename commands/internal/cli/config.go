@@ -88,6 +88,30 @@ func (g *Globals) OfHost() []string {
 	return []string{"--host", g.Host}
 }
 
+// configWords returns the flags with which another command line reads the same config, in whatever folder
+// it runs, quoted for a shell; they are nil if the config was found without flags.
+func (g *Globals) configWords() []string {
+	words := g.OfHost()
+	if g.Config != "" {
+		words = append(words, "--config", absoluteWord(g.Config))
+	}
+	if g.formatOf != "" {
+		words = append(words, "--format", g.formatOf)
+	}
+	if g.insecure {
+		words = append(words, "--insecure-config")
+	}
+	return words
+}
+
+// absoluteWord returns the absolute path of a file, quoted for a shell.
+func absoluteWord(path string) string {
+	if absolute, err := filepath.Abs(path); err == nil {
+		path = absolute
+	}
+	return printable.Shell(path)
+}
+
 // Hints for a missing config.
 const (
 	initHint    = "run mcptrack init, or try mcptrack watch --demo; --config FILE names another config"

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -46,12 +47,13 @@ func (o *LockFlags) Compares(g *Globals, cfg *config.Config) bool {
 }
 
 // Guard returns a guard with the lock file; nil if there cannot be one. The file that the flag names must
-// exist. opts.Path is set.
+// exist. opts.Path and opts.Flags are set.
 func (o *LockFlags) Guard(g *Globals, cfg *config.Config, opts guard.Options) (*guard.Guard, error) {
 	if opts.Path = o.Path(g, cfg); opts.Path == "" && !opts.Required {
 		return nil, nil
 	}
 	opts.Required = opts.Required || o.File != ""
+	opts.Flags = strings.Join(append(o.words(), g.configWords()...), " ")
 	guarded, err := guard.New(opts)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, LockMissing(opts.Path)
@@ -59,10 +61,18 @@ func (o *LockFlags) Guard(g *Globals, cfg *config.Config, opts guard.Options) (*
 	return guarded, err
 }
 
+// words returns the flag for another command line, or nil if it is not set.
+func (o *LockFlags) words() []string {
+	if o.File == "" {
+		return nil
+	}
+	return []string{"--lock", absoluteWord(o.File)}
+}
+
 // Open returns what an engine compares servers with, or nil if there cannot be a lock file. Unless the flag
 // names the file, the engine waits for it.
 func (o *LockFlags) Open(env *Env, g *Globals, cfg *config.Config, log *slog.Logger) (*engine.Lock, error) {
-	guarded, err := o.Guard(g, cfg, guard.Options{Logger: log})
+	guarded, err := o.Guard(g, cfg, guard.Options{ReportOnly: true, Logger: log})
 	if guarded == nil || err != nil {
 		return nil, err
 	}

@@ -31,6 +31,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -55,6 +56,11 @@ type Options struct {
 	// [lock.Audit] everything is served, and with [lock.Block] a server is blocked by each change that
 	// its policy holds.
 	Enforce lock.Action
+	// ReportOnly means that nothing is served by the verdicts, so that warnings do not say so.
+	ReportOnly bool
+	// Flags are the flags with which mcptrack uses the same lock and config, such as "--lock FILE", quoted
+	// for a shell. The commands that errors and warnings name have them.
+	Flags string
 	// Logger receives warnings about the file; nil discards them.
 	Logger *slog.Logger
 }
@@ -116,13 +122,25 @@ func (g *Guard) Reload() {
 	}
 	was := g.state.Swap(next)
 	if next.problem != "" && (was == nil || was.problem != next.problem) {
-		g.opts.Logger.Warn("the lock cannot be read; nothing of its servers is served until it can", "err", next.problem,
-			"hint", "run mcptrack verify to see the problem")
+		meanwhile := "nothing of its servers is served"
+		if g.opts.ReportOnly || g.opts.Enforce == lock.Audit {
+			meanwhile = "servers are not compared with it"
+		}
+		g.opts.Logger.Warn("the lock cannot be read; "+meanwhile+" until it can", "err", next.problem,
+			"hint", g.run("verify")+" to see the problem")
 	}
 	select {
 	case g.changes <- struct{}{}:
 	default:
 	}
+}
+
+// run tells the user to run a command of mcptrack. Arguments must be quoted for a shell.
+func (g *Guard) run(command ...string) string {
+	if g.opts.Flags != "" {
+		command = append(command, g.opts.Flags)
+	}
+	return "run mcptrack " + strings.Join(command, " ")
 }
 
 // Changes returns a channel that receives after the file was read. It is never closed, has one receiver,
@@ -199,13 +217,13 @@ func (g *Guard) Judge(server string, policy lock.Policy, o Offer) *Verdict {
 	if s.lock == nil && s.problem == "" {
 		return nil
 	}
-	v := &Verdict{server: printable.Shell(server), variant: o.Variant, policy: policy, enforce: g.opts.Enforce, held: map[id]held{}}
+	v := &Verdict{review: g.run("review", printable.Shell(server)), variant: o.Variant, policy: policy, enforce: g.opts.Enforce, held: map[id]held{}}
 	if s.lock == nil {
-		v.block("the lock file cannot be read; run mcptrack verify")
+		v.block("the lock file cannot be read; " + g.run("verify"))
 		return v
 	}
 	if v.approved = s.lock.Servers[server]; v.approved == nil {
-		v.block("the server is not in the lock; run mcptrack lock " + v.server)
+		v.block("the server is not in the lock; " + g.run("lock", printable.Shell(server)))
 		return v
 	}
 	v.hashing = s.lock.Hashing

@@ -392,3 +392,31 @@ func TestContents(t *testing.T) {
 		}
 	}
 }
+
+// A warning says what happens meanwhile, and the command that it names uses the same lock.
+func TestWarnings(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), FileName)
+	if err := os.WriteFile(path, []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		opts Options
+		want string
+	}{
+		{Options{}, "nothing of its servers is served until it can"},
+		{Options{Enforce: lock.Block}, "nothing of its servers is served until it can"},
+		{Options{Enforce: lock.Audit}, "servers are not compared with it until it can"},
+		{Options{ReportOnly: true}, "servers are not compared with it until it can"},
+	} {
+		var log bytes.Buffer
+		test.opts.Path, test.opts.Flags, test.opts.Logger = path, "--lock 'my lock'", slog.New(slog.NewTextHandler(&log, nil))
+		v := guarded(t, test.opts).Judge("docs", nil, offered(t))
+		if text := log.String(); !strings.Contains(text, test.want) || !strings.Contains(text, "run mcptrack verify --lock 'my lock' to see") {
+			t.Errorf("%+v: %s", test.opts, text)
+		}
+		if got, want := v.Changes()[0].Reason, "the lock file cannot be read; run mcptrack verify --lock 'my lock'"; got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}

@@ -16,7 +16,7 @@ import (
 
 // Verdict is what may be served of a server. A nil Verdict serves everything.
 type Verdict struct {
-	server   string // as a word for a shell
+	review   string // tells the user to run the command that shows the changes
 	variant  string // that was compared
 	policy   lock.Policy
 	enforce  lock.Action
@@ -106,9 +106,6 @@ func (v *Verdict) block(why string) {
 	v.changes = append(v.changes, Change{Action: action, Hidden: action == lock.Block, Reason: why})
 }
 
-// review says how the user can see a change.
-func (v *Verdict) review() string { return "run mcptrack review " + v.server }
-
 // action returns what to do about a change.
 func (v *Verdict) action(d lock.Drift) lock.Action {
 	action := v.policy.Action(d)
@@ -133,7 +130,7 @@ func (v *Verdict) judge(d lock.Drift) {
 	switch action {
 	case lock.Block:
 		meanwhile = "nothing of the server is served"
-		v.blocked = "the server has changed since it was approved; " + v.review()
+		v.blocked = "the server has changed since it was approved; " + v.review
 	case lock.Hold:
 		meanwhile = "it is not served"
 		was, again := v.held[at]
@@ -142,7 +139,7 @@ func (v *Verdict) judge(d lock.Drift) {
 		}
 		change.Hidden = v.held[at].approved == nil
 	}
-	change.Reason = fmt.Sprintf("change of class %s; %s; %s", classNames(d.Classes), meanwhile, v.review())
+	change.Reason = fmt.Sprintf("change of class %s; %s; %s", classNames(d.Classes), meanwhile, v.review)
 	v.changes = append(v.changes, change)
 }
 
@@ -175,7 +172,7 @@ func (v *Verdict) Refuse(k catalog.Kind, key string) error {
 		return err
 	}
 	if _, is := v.held[id{lock.Section(k), key}]; is {
-		return &Refusal{"it differs from what was approved; " + v.review()}
+		return &Refusal{"it differs from what was approved; " + v.review}
 	}
 	return nil
 }
@@ -322,5 +319,5 @@ func (v *Verdict) Contents(uri string, result json.RawMessage) error {
 }
 
 func (v *Verdict) changedContent() error {
-	return &Refusal{"its content differs from what was approved; " + v.review()}
+	return &Refusal{"its content differs from what was approved; " + v.review}
 }
