@@ -252,6 +252,45 @@ func TestVerifyAgainst(t *testing.T) {
 	}
 }
 
+// Settings of the config that became weaker are a change in each format.
+func TestVerifyAgainstSettings(t *testing.T) {
+	b := newBench(t, draw)
+	old := filepath.Join(t.TempDir(), "old.lock")
+	b.run(cli.ExitOK, "lock", "--lock", old)
+	config := b.Getenv("MCPTRACK_CONFIG")
+	set := func(settings string) {
+		t.Helper()
+		if err := os.WriteFile(config, []byte(`{"mcpServers": {"notes": {"url": "http://127.0.0.1:1/mcp", "headers": {"X-Key": "${KEY:-one}"}, "lock": `+settings+`}}}`), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		b.run(cli.ExitOK, "lock")
+	}
+	set(`{"wording": "allow", "annotation": "block"}`)
+	if got := b.items(cli.ExitFound, "--against", old); !slices.Equal(got, []string{"policy policy"}) {
+		t.Errorf("changes %q", got)
+	}
+	for format, want := range map[string]string{"table": "notes   policy  error     policy  new", "name": "notes:policy\n", "sarif": `"ruleId": "L017"`,
+		"junit": `<failure type="L017 policy"`, "markdown": `+wording: "allow"`, "json": `"severity": "error"`} {
+		if out := b.run(cli.ExitFound, "verify", "--against", old, "-o", format); !strings.Contains(out, want) || strings.Contains(out, "block") {
+			t.Errorf("-o %s prints\n%s", format, out)
+		}
+	}
+	b.items(cli.ExitFound, "--against", old, "--fail-on", "policy")
+	b.items(cli.ExitOK, "--against", old, "--fail-on", "wording")
+
+	// The settings of a new server are shown too.
+	if err := os.WriteFile(old, []byte(`{"lockVersion": 1, "hash": {"algorithm": "sha256-jcs", "exclude": []}, "servers": {}}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := b.items(cli.ExitFound, "--against", old); !slices.Equal(got, []string{"added", "policy policy"}) {
+		t.Errorf("changes %q", got)
+	}
+	set(`{"annotation": "block"}`)
+	if got := b.items(cli.ExitFound, "--against", old); !slices.Equal(got, []string{"added"}) {
+		t.Errorf("changes %q", got)
+	}
+}
+
 // Each server that is not in the lock is one change, and a server that cannot be reached does not hide
 // the changes of others.
 func TestVerifyOtherServers(t *testing.T) {

@@ -191,7 +191,8 @@ func (o verifyOptions) verifyLocks(_ context.Context, env *cli.Env, g *cli.Globa
 		}
 		v.servers++
 		if was.Servers[id] == nil {
-			v.changes = append(v.changes, change{lock.NotLocked(id)})
+			settings, _ := split(drifts[id], func(d lock.Drift) bool { return d.Section == lock.SectionPolicy })
+			v.changes = append(append(v.changes, change{lock.NotLocked(id)}), changesOf(id, settings)...)
 			continue
 		}
 		v.changes = append(v.changes, changesOf(id, drifts[id])...)

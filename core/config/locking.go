@@ -58,9 +58,12 @@ func (e *entry) lockPolicy(spellings []string, s *Server) {
 	}
 }
 
-// classNames returns the names of all classes of changes; with ids, both names and ids.
+// classNames returns the names of all classes of changes that a policy may have; with ids, both names and ids.
 func classNames(ids bool) (all []string) {
 	for _, c := range lock.Classes() {
+		if c.Default == "" {
+			continue
+		}
 		all = append(all, c.Name)
 		if ids {
 			all = append(all, c.ID)

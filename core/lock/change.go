@@ -46,9 +46,7 @@ func NewChange(server string, d Drift) Change {
 	if len(d.Variants) > 1 || len(d.Kept) > 0 {
 		c.Variants = d.Variants
 	}
-	if slices.Contains(c.Classes, "suspicious") {
-		c.Reasons = slices.Compact(Reasons(d.Old.Definition, d.New.Definition)) // several words of one sentence
-	}
+	c.Reasons = slices.Compact(d.Reasons()) // several words of one sentence
 	return c
 }
 

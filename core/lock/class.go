@@ -17,13 +17,18 @@ const (
 	SectionContents     Section = "contents" // contents of resources, by URI
 )
 
+// SectionPolicy is not part of what a server offers: it stands for the settings of the config that a lock
+// has. Only [CompareLocks] returns drift of it.
+const SectionPolicy Section = "policy"
+
 // A Class is a kind of change. Its id never changes; ids of removed classes are not reused.
 type Class struct {
 	ID       string   // "L001" …
 	Name     string   // the word for it in flags and configs, such as "wording"
 	Severity Severity // how much the change matters to the user
 	Text     string   // one sentence for the help
-	// Default is what gateways do about a change of this class if the config does not say.
+	// Default is what gateways do about a change of this class if the config does not say. It is empty for
+	// a class that only concerns locks.
 	Default Action
 }
 
@@ -62,7 +67,7 @@ func Classes() []Class {
 		{"L006", "loosened", Note, "A schema accepts more: a parameter is no longer required, or accepts more values.", Hold},
 		{"L007", "narrowed", Warning, "A schema accepts less: a parameter is required now, or accepts fewer values. Callers may fail.", Hold},
 		{"L008", "annotation", Error, "An annotation promises less, such as readOnlyHint: true that became false.", Hold},
-		{"L009", "suspicious", Error, "A text contains a link, a word for secrets, a phrase that instructs a model, a hidden character, or a letter that imitates another, which it did not contain before.", Hold},
+		{"L009", "suspicious", Error, "A text contains a link, a word for secrets, a phrase that instructs a model, a hidden character, or a letter that imitates another, which it did not contain before; or the name of a new tool or prompt looks like another name.", Hold},
 		{"L010", "instructions", Warning, "The instructions of the server have changed.", Hold},
 		{"L011", "launch", Error, "The command, URL, package version or package content of the server has changed.", Block},
 		{"L012", "output", Warning, "The output schema of a tool has changed.", Hold},
@@ -70,5 +75,6 @@ func Classes() []Class {
 		{"L014", "content", Warning, "The content of a resource that the config pins has changed.", Hold},
 		{"L015", "other", Warning, "A member that no other class covers has changed.", Hold},
 		{"L016", "promise", Warning, "An annotation promises more, such as readOnlyHint: false that became true. Hosts may stop asking the user before calls.", Hold},
+		{"L017", "policy", Error, "The settings \"lock\" of the server have become weaker, so that more changes are served. Only verify --against finds this.", ""},
 	}
 }

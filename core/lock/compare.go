@@ -17,6 +17,7 @@ type Drift struct {
 	Kept     []string // observed variants that still offer the old item, sorted
 	Classes  []string // ids, sorted; at least one
 	Rejected bool     // the user rejected this change
+	Twin     string   // the name that the name of an added tool or prompt looks like; empty if there is none
 }
 
 // Added reports whether the item is new.
@@ -68,6 +69,9 @@ func Compare(s *Server, observations ...Observation) []Drift {
 		slices.SortFunc(drifts[start:], func(a, b Drift) int {
 			return cmp.Or(strings.Compare(a.Key, b.Key), compareItems(a.Old, b.Old), compareItems(a.New, b.New), strings.Compare(a.New.Problem, b.New.Problem))
 		})
+		if section == SectionTools || section == SectionPrompts {
+			markTwins(approved, drifts[start:])
+		}
 	}
 	return drifts
 }
@@ -119,11 +123,20 @@ func (d *Drift) classify() {
 }
 
 // CompareLocks returns what differs from lock a to lock b, by server id. A server without differences
-// is absent. If the exclusions of the locks differ, the exclusions of a apply.
+// is absent. If the exclusions of the locks differ, the exclusions of a apply. Settings that became weaker
+// are one drift of [SectionPolicy], the last one of a server.
 func CompareLocks(a, b *Lock) map[string][]Drift {
 	all := map[string][]Drift{}
 	for id := range allKeys(a.Servers, b.Servers) {
-		if drifts := Compare(a.Servers[id], observe(a.Hashing, a.Servers[id], b.Servers[id])...); len(drifts) > 0 {
+		was, is := a.Servers[id], b.Servers[id]
+		drifts := Compare(was, observe(a.Hashing, was, is)...)
+		if was == nil {
+			was = &Server{}
+		}
+		if is != nil && len(is.Policy.weakerThan(was.Policy)) > 0 {
+			drifts = append(drifts, Drift{Section: SectionPolicy, Old: was.Policy.item(), New: is.Policy.item(), Classes: []string{classPolicy}})
+		}
+		if len(drifts) > 0 {
 			all[id] = drifts
 		}
 	}
@@ -174,8 +187,8 @@ func observe(h Hashing, from, to *Server) []Observation {
 }
 
 // Take approves drift. If classes are given, by id, it takes only drift whose classes are all among them.
-// left has what it did not take: drift of other classes, definitions with a problem, and drift whose
-// old item is not approved any more.
+// left has what it did not take: drift of other classes, definitions with a problem, drift whose old item
+// is not approved any more, and settings, which are in the config.
 func (s *Server) Take(drifts []Drift, classes ...string) (left []Drift) {
 	before := maps.Clone(s.Items) // several drifts may have the same old item
 	if s.Items == nil {
@@ -184,7 +197,7 @@ func (s *Server) Take(drifts []Drift, classes ...string) (left []Drift) {
 	for _, d := range drifts {
 		foreign := len(classes) > 0 && slices.ContainsFunc(d.Classes, func(id string) bool { return !slices.Contains(classes, id) })
 		_, current := slices.BinarySearchFunc(before[d.Section], d.Old, compareItems)
-		if foreign || d.New.Problem != "" || !d.Added() && !current {
+		if foreign || d.Section == SectionPolicy || d.New.Problem != "" || !d.Added() && !current {
 			left = append(left, d)
 			continue
 		}

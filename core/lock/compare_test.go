@@ -253,16 +253,63 @@ func TestCompareLocks(t *testing.T) {
 	}
 }
 
+// TestCompareLocksSettings: a setting that became weaker is a change, and a stricter one is none.
+func TestCompareLocksSettings(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		was, now Policy
+		want     string // the diff
+	}{
+		{nil, nil, ""},
+		{Policy{"L002": Allow}, Policy{"L002": Allow}, ""},
+		{Policy{"L002": Allow, "L011": Hold}, nil, ""},
+		{Policy{"L002": Allow}, Policy{"L002": Audit}, ""},
+		{nil, Policy{"L001": Block}, ""}, // stricter than the default
+		{nil, Policy{"L011": Allow}, "+launch: \"allow\""},
+		{Policy{"L002": Audit}, Policy{"L002": Allow}, "-wording: \"audit\" +wording: \"allow\""},
+		{Policy{"L002": Allow}, Policy{"L011": Audit}, "-wording: \"allow\" +launch: \"audit\""},
+	} {
+		a, b := sample(), sample()
+		a.Servers["files"].Policy, b.Servers["files"].Policy = test.was, test.now
+		drifts := CompareLocks(a, b)["files"]
+		var diff []string
+		for _, d := range drifts {
+			for line := range strings.Lines(d.Diff()) {
+				if line = strings.TrimSpace(line); strings.ContainsAny(line[:1], "+-") && !strings.Contains(line, "policy") {
+					diff = append(diff, line)
+				}
+			}
+			if d.Name() != "policy" || !slices.Equal(d.Classes, []string{"L017"}) || d.Removed() {
+				t.Errorf("%+v: %+v", test, d)
+			}
+			if left := a.Servers["files"].Take(drifts); len(left) != 1 {
+				t.Errorf("%+v: it was taken", test)
+			}
+		}
+		if got := strings.Join(diff, " "); got != test.want || len(drifts) > 1 {
+			t.Errorf("%v, %v: %s, want %s", test.was, test.now, got, test.want)
+		}
+	}
+	a, b := New(), New()
+	b.Servers["new"] = &Server{Policy: Policy{"L002": Allow}}
+	if got := CompareLocks(a, b)["new"]; len(got) != 1 || !got[0].Added() {
+		t.Errorf("the settings of a new server: %+v", got)
+	}
+	if got := CompareLocks(b, a); len(got) > 0 {
+		t.Errorf("a server was removed: %+v", got)
+	}
+}
+
 // TestDriftHasClasses: each difference has a class, of the table.
 func TestDriftHasClasses(t *testing.T) {
 	t.Parallel()
 	a := sample()
 	b := New()
 	b.Servers["files"] = &Server{Variants: []string{"legacy", "modern"}, Items: map[Section][]Item{}}
-	for _, pair := range [][2]*Lock{{a, b}, {b, a}} {
+	for want, pair := range map[int][2]*Lock{9: {a, b}, 10: {b, a}} { // settings that become stricter are no drift
 		drifts := CompareLocks(pair[0], pair[1])["files"]
-		if len(drifts) != 9 {
-			t.Errorf("%d", len(drifts))
+		if len(drifts) != want {
+			t.Errorf("%d, want %d", len(drifts), want)
 		}
 		for _, d := range drifts {
 			for _, id := range d.Classes {
@@ -328,9 +375,10 @@ func TestDigitsThatHashesDrop(t *testing.T) {
 		{"-0.000000000000000000000000125", "-1.25e-25", false},
 		{"0e999", "0", false},
 	} {
-		h := Hashing{Exclude: []string{"tools/x"}}
+		h := DefaultHashing()
 		observe := func(number string) Observation {
-			return offers("legacy", h.Item(SectionTools, []byte(`{"name":"pay","x":77777777777777777777,"account":`+number+`}`)))
+			it := h.Item(SectionResources, []byte(`{"uri":"bank://pay","size":77777777777777777777,"account":`+number+`}`))
+			return Observation{"legacy", map[Section][]Item{SectionResources: {it}}}
 		}
 		l := &Lock{Hashing: h, Servers: map[string]*Server{}}
 		l.Servers["s"], _ = Merge(observe(test.a))
@@ -351,6 +399,65 @@ func TestDigitsThatHashesDrop(t *testing.T) {
 		}
 		if left := s.Take(drifts); len(left) > 0 || len(Compare(s, observe(test.b))) > 0 {
 			t.Errorf("%s and %s: it was not taken", test.a, test.b)
+		}
+	}
+}
+
+// TestTwinIsSuspicious: the name of an added tool or prompt that looks like another one is suspicious, whatever its
+// text says.
+func TestTwinIsSuspicious(t *testing.T) {
+	t.Parallel()
+	s, _ := Merge(offers("legacy", tool("draw", "a"), tool("Old", "a")))
+	for _, test := range []struct {
+		name string
+		now  []Item
+		want string // the classes of each change
+		twin string // of the last one
+	}{
+		{"other name", []Item{tool("draw", "a"), tool("Old", "a"), tool("dry", "a")}, "[L005]", ""},
+		{"Cyrillic", []Item{tool("draw", "a"), tool("Old", "a"), tool("dr\u0430w", "a")}, "[L005 L009]", "draw"},
+		{"case, in place of the old one", []Item{tool("draw", "a"), tool("old", "a")}, "[L001] [L005 L009]", "Old"},
+		{"hidden character", []Item{tool("draw", "a"), tool("Old", "a"), tool("draw\u200b", "a")}, "[L005 L009]", "draw"},
+		{"two new ones", []Item{tool("draw", "a"), tool("Old", "a"), tool("list", "a"), tool("1ist", "a")}, "[L005] [L005 L009]", "1ist"},
+		{"two definitions of one", []Item{tool("draw", "a"), tool("Old", "a"), tool("new", "a"), tool("new", "b")}, "[L005] [L005]", ""},
+	} {
+		var classes []string
+		twin := ""
+		for _, d := range Compare(s, offers("legacy", test.now...)) {
+			classes, twin = append(classes, fmt.Sprint(d.Classes)), d.Twin
+			if reasons := d.Reasons(); (d.Twin != "") != strings.Contains(kinds(reasons), Twin) {
+				t.Errorf("%s: %+v", test.name, reasons)
+			}
+		}
+		if got := strings.Join(classes, " "); got != test.want || twin != test.twin {
+			t.Errorf("%s: %s, twin %q; want %s, %q", test.name, got, twin, test.want, test.twin)
+		}
+	}
+	prompt := DefaultHashing().Item(SectionPrompts, []byte(`{"name":"Greet"}`))
+	s.Items[SectionPrompts] = []Item{prompt}
+	now := Observation{"legacy", map[Section][]Item{SectionPrompts: {prompt, DefaultHashing().Item(SectionPrompts, []byte(`{"name":"greet"}`))}}}
+	if drifts := Compare(s, now); len(drifts) != 1 || drifts[0].Twin != "Greet" {
+		t.Errorf("%+v", drifts)
+	}
+}
+
+// TestReasonsOfContents: links and words for secrets are no reasons in a document, and do not use up the
+// reasons that there may be.
+func TestReasonsOfContents(t *testing.T) {
+	t.Parallel()
+	h := DefaultHashing()
+	content := func(text string) Item {
+		return h.Item(SectionContents, Content("a://b", "text/plain", []byte(text), true))
+	}
+	s := &Server{Items: map[Section][]Item{SectionContents: {content("one")}}}
+	var links strings.Builder
+	for i := range 2 * maxReasons {
+		fmt.Fprintf(&links, "https://%d.net/ is its address, and its password is %d.\n", i, i)
+	}
+	for text, want := range map[string]string{links.String(): "", links.String() + "zero\u200bwidth": Hidden} {
+		drifts := Compare(s, Observation{"", map[Section][]Item{SectionContents: {content(text)}}})
+		if len(drifts) != 1 || kinds(drifts[0].Reasons()) != want || slices.Contains(drifts[0].Classes, "L009") != (want != "") {
+			t.Errorf("%v: %+v", drifts[0].Classes, drifts[0].Reasons())
 		}
 	}
 }

@@ -24,13 +24,12 @@ import (
 // algorithm is the name of the hash in a file: SHA-256 over RFC 8785.
 const algorithm = "sha256-jcs"
 
-// maxExclude is the maximum number of exclusions.
-const maxExclude = 100
-
 // Hashing is how items are hashed. The zero value excludes nothing.
 type Hashing struct {
 	// Exclude has the members that hashes leave out: a section, followed by the JSON Pointer
-	// (RFC 6901) of a member of its definitions, such as "resources/annotations/lastModified".
+	// (RFC 6901) of a member of its definitions, such as "resources/annotations/lastModified". A file may
+	// have only the exclusions of [DefaultHashing], or some of them. A value that is neither a number nor
+	// a time is not left out.
 	Exclude []string
 }
 
@@ -117,18 +116,16 @@ func (h Hashing) hash(section Section, canonical jsontext.Value, options ...json
 	return sum(canonical), rest, nil
 }
 
-// check returns an error if an exclusion is unusable.
+// check returns an error unless all exclusions are among those of [DefaultHashing]. Others in a file would
+// hide changes from everybody who does not read its first lines.
 func (h Hashing) check() error {
-	if len(h.Exclude) > maxExclude {
-		return fmt.Errorf("more than %d members are excluded from hashes", maxExclude)
-	}
-	for _, entry := range h.Exclude {
-		section, pointer, _ := strings.Cut(entry, "/")
-		if !slices.Contains(sections(), Section(section)) || pointer == "" || !jsontext.Pointer("/"+pointer).IsValid() {
-			return fmt.Errorf("\"%s\" is not a section and the JSON Pointer of a member, such as resources/annotations/lastModified", printable.Line(entry, 100))
+	all := DefaultHashing().Exclude
+	for i, entry := range h.Exclude {
+		if !slices.Contains(all, entry) {
+			return fmt.Errorf("hashes must not leave out \"%s\", because its changes would not be found; they leave out only %s", printable.Line(entry, 100), strings.Join(all, ", "))
 		}
-		if pointer == keyField(Section(section)) {
-			return fmt.Errorf("%s identifies an item, so hashes must contain it", printable.Line(entry, 100))
+		if slices.Contains(h.Exclude[:i], entry) {
+			return fmt.Errorf("\"%s\" is left out twice", entry)
 		}
 	}
 	return nil
@@ -213,16 +210,19 @@ func plain(err error) error {
 	return fmt.Errorf("%s at %s", reason, syntax.JSONPointer)
 }
 
-// without returns an object without the member at a path; ok is false if there is none.
+// without returns an object without the member at a path; ok is false if there is none, or if its value is
+// more than a number or a time, because a text could instruct a model.
 func without(v jsontext.Value, path []string) (rest jsontext.Value, ok bool) {
 	var members map[string]jsontext.Value
 	if v.Kind() != '{' || jsonv2.Unmarshal(v, &members) != nil {
 		return v, false
 	}
 	inner, ok := members[path[0]]
-	if ok && len(path) > 1 {
+	switch {
+	case ok && len(path) > 1:
 		members[path[0]], ok = without(inner, path[1:])
-	} else {
+	case ok:
+		ok = inner.Kind() == '0' || len(inner) <= 40 && strings.Trim(string(inner), `"0123456789-+:.TZ`) == ""
 		delete(members, path[0])
 	}
 	if !ok {
@@ -236,7 +236,7 @@ func without(v jsontext.Value, path []string) (rest jsontext.Value, ok bool) {
 // has at most one item.
 func keyField(section Section) string {
 	switch section {
-	case SectionLaunch, SectionCapabilities, SectionInstructions:
+	case SectionLaunch, SectionCapabilities, SectionInstructions, SectionPolicy:
 		return ""
 	case SectionContents:
 		return catalog.Resources.KeyField()

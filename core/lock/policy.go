@@ -25,7 +25,7 @@ func ParsePolicy(settings map[string]string) (Policy, error) {
 	var problems []error
 	for _, name := range slices.Sorted(maps.Keys(settings)) {
 		class, ok := FindClass(name)
-		if !ok {
+		if !ok || class.Default == "" {
 			problems = append(problems, fmt.Errorf("there is no class of changes \"%s\"; the classes are %s", printable.Line(name, 40), classNames()))
 			continue
 		}
@@ -69,10 +69,17 @@ func (p Policy) Action(d Drift) Action {
 }
 
 // Weaker returns the settings that are weaker than the defaults; nil if none is.
-func (p Policy) Weaker() Policy {
+func (p Policy) Weaker() Policy { return p.weakerThan(nil) }
+
+// weakerThan returns the settings that are weaker than what another policy does; nil if none is.
+func (p Policy) weakerThan(other Policy) Policy {
 	var weaker Policy
 	for _, c := range Classes() {
-		if action, ok := p[c.ID]; ok && slices.Index(actions(), action) < slices.Index(actions(), c.Default) {
+		than, ok := other[c.ID]
+		if !ok {
+			than = c.Default
+		}
+		if action, ok := p[c.ID]; ok && slices.Index(actions(), action) < slices.Index(actions(), than) {
 			if weaker == nil {
 				weaker = Policy{}
 			}
@@ -80,6 +87,15 @@ func (p Policy) Weaker() Policy {
 		}
 	}
 	return weaker
+}
+
+// item returns the policy as an item; the zero Item if it has no settings.
+func (p Policy) item() Item {
+	if len(p) == 0 {
+		return Item{}
+	}
+	definition, _ := p.MarshalJSON() // Parse accepted it
+	return Item{Hash: sum(definition), Definition: definition}
 }
 
 // MarshalJSON implements [json.Marshaler]. Members are sorted by the id of the class.
@@ -129,7 +145,9 @@ func actions() []Action { return []Action{Allow, Audit, Hold, Block} }
 func classNames() string {
 	var names []string
 	for _, c := range Classes() {
-		names = append(names, c.Name)
+		if c.Default != "" {
+			names = append(names, c.Name)
+		}
 	}
 	return strings.Join(names, ", ")
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// The ids of the classes that [Classify] returns.
+// The ids of the classes. [Classify] returns all but the last.
 const (
 	classRemoved      = "L001"
 	classWording      = "L002"
@@ -26,6 +26,7 @@ const (
 	classContent      = "L014"
 	classOther        = "L015"
 	classPromise      = "L016"
+	classPolicy       = "L017"
 )
 
 // Classify returns the ids of the classes of one change, sorted. old is nil for an added item, and
@@ -46,8 +47,7 @@ const (
 //     hint has its default by the specification, and so does one that is not a boolean.
 //   - size and annotations.lastModified of a resource say that its content changed: L014.
 //   - All else is L015, also what differs without an effect, such as the order of required.
-//   - L009 in addition to these: see [Reasons]. A launch is not searched for it. In contents, links
-//     and words for secrets do not count, because documents are about them.
+//   - L009 in addition to these: see [Drift.Reasons].
 //
 // A definition that a lock refuses (see [nodes.read]) is L015, and for a tool or prompt also L007.
 func Classify(section Section, old, new json.RawMessage) []string {
@@ -78,12 +78,8 @@ func Classify(section Section, old, new json.RawMessage) []string {
 	default:
 		c.item(all, section, a, b)
 	}
-	if section != SectionLaunch {
-		for _, r := range reasons(a, b, old, new) {
-			if section != SectionContents || r.Kind != Link && r.Kind != Secret {
-				c.add(classSuspicious)
-			}
-		}
+	if section != SectionLaunch && len(reasons(section, a, b, old, new)) > 0 {
+		c.add(classSuspicious)
 	}
 	if len(c) == 0 {
 		c.add(classOther)

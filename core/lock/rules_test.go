@@ -248,7 +248,7 @@ func TestClassesExist(t *testing.T) {
 	for _, c := range Classes() {
 		ids = append(ids, c.ID)
 	}
-	if !slices.IsSorted(ids) || ids[0] != classRemoved || ids[len(ids)-1] != classPromise || len(ids) != 16 {
+	if !slices.IsSorted(ids) || ids[0] != classRemoved || ids[len(ids)-1] != classPolicy || len(ids) != 17 {
 		t.Error(ids)
 	}
 }

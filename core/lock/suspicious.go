@@ -16,7 +16,7 @@ import (
 
 // A Reason is something suspicious in a new definition that the old one did not contain.
 type Reason struct {
-	Kind    string `json:"kind"`    // one of [Link], [Secret], [Phrase], [Hidden] and [Script]
+	Kind    string `json:"kind"`    // one of [Link], [Secret], [Phrase], [Hidden], [Script] and [Twin]
 	Excerpt string `json:"text"`    // the place in the text with what is around it, on one line, hidden characters as <U+200B>
 	Pointer string `json:"pointer"` // JSON Pointer (RFC 6901) to the text, in the new definition; a name of a member stands for itself
 }
@@ -28,6 +28,7 @@ const (
 	Phrase = "phrase" // a phrase or tag that instructs a model
 	Hidden = "hidden" // a hidden character, or a run of them, or of white space
 	Script = "script" // a word of ASCII and letters of another script that look like ASCII
+	Twin   = "twin"   // a name that looks like another one; only of [Drift.Reasons]
 )
 
 // Limits of the reasons for one definition.
@@ -51,33 +52,52 @@ const (
 // Letters are compared through go.mau.fi/util/confusable (MPL-2.0), which is maintained and follows
 // the tables of UTS #39; Go's own libraries do not contain them.
 func Reasons(old, new json.RawMessage) []Reason {
+	return reasonsIn("", old, new)
+}
+
+// Reasons returns why the drift has the class L009, if it has: see [Reasons]. A launch is not searched. In
+// contents, links and words for secrets do not count, because documents are about them.
+func (d Drift) Reasons() (all []Reason) {
+	if d.Twin != "" {
+		all = []Reason{{Kind: Twin, Excerpt: "looks like " + printable.Line(printable.Marked(d.Twin), 4*excerptRunes), Pointer: "/name"}}
+	}
+	if d.Section == SectionLaunch {
+		return all
+	}
+	return append(all, reasonsIn(d.Section, d.Old.compared(), d.New.compared())...)
+}
+
+// reasonsIn is [Reasons] for an item of a section.
+func reasonsIn(section Section, old, new json.RawMessage) []Reason {
 	a, b, same, _ := nodes{}.pair(old, new)
 	if same {
 		return nil
 	}
-	return reasons(a, b, old, new)
+	return reasons(section, a, b, old, new)
 }
 
-// reasons is [Reasons] for nodes. Where a definition cannot be read, its bytes are one text.
-func reasons(a, b *node, old, new json.RawMessage) []Reason {
+// reasons is reasonsIn for nodes. Where a definition cannot be read, its bytes are one text.
+func reasons(section Section, a, b *node, old, new json.RawMessage) []Reason {
 	if new == nil {
 		return nil
 	}
-	before := finder{lexicon: newLexicon(), seen: map[string]int{}}
+	document := section == SectionContents
+	before := finder{lexicon: newLexicon(), seen: map[string]int{}, document: document}
 	before.definition(a, old)
-	after := finder{lexicon: before.lexicon, known: before.seen, seen: map[string]int{}, collect: true}
+	after := finder{lexicon: before.lexicon, known: before.seen, seen: map[string]int{}, collect: true, document: document}
 	after.definition(b, new)
 	return after.reasons
 }
 
 // A finder looks for what is suspicious in the texts of one definition.
 type finder struct {
-	lexicon lexicon
-	known   map[string]int // what the old definition contains, by kind and text
-	seen    map[string]int // what this one contains
-	collect bool
-	reasons []Reason
-	path    []string // to the text
+	lexicon  lexicon
+	document bool           // links and words for secrets do not count
+	known    map[string]int // what the old definition contains, by kind and text
+	seen     map[string]int // what this one contains
+	collect  bool
+	reasons  []Reason
+	path     []string // to the text
 }
 
 func (f *finder) definition(n *node, raw json.RawMessage) {
@@ -142,6 +162,9 @@ func (f *finder) text(s string, links bool) {
 
 // found notes what is at s[from:to]. key names it for the comparison with the old definition.
 func (f *finder) found(kind, key, s string, from, to int) {
+	if f.document && (kind == Link || kind == Secret) {
+		return
+	}
 	key = kind + " " + key
 	f.seen[key]++
 	now, was := f.seen[key], f.known[key]

@@ -2,6 +2,7 @@ package lock
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strings"
 
@@ -20,21 +21,54 @@ import (
 // The skeletons are from go.mau.fi/util/confusable, see [Reasons]. Compatibility forms such as width
 // are from golang.org/x/text, which belongs to Go.
 func Twins(names []string) [][2]string {
-	names = slices.Compact(slices.Sorted(slices.Values(names)))
 	var twins [][2]string
-	first := map[string]string{} // by looks
-	for _, name := range names {
-		looks, small := appearance(name)
-		for _, key := range []string{"a" + looks, "b" + small} {
-			if other, ok := first[key]; ok {
-				twins = append(twins, [2]string{other, name})
-			} else {
-				first[key] = name
-			}
+	known := looks{}
+	for _, name := range slices.Compact(slices.Sorted(slices.Values(names))) {
+		for _, other := range known.add(name) {
+			twins = append(twins, [2]string{other, name})
 		}
 	}
 	slices.SortFunc(twins, func(a, b [2]string) int { return cmp.Or(strings.Compare(a[0], b[0]), strings.Compare(a[1], b[1])) })
 	return slices.Compact(twins)
+}
+
+// looks has the first name of each appearance.
+type looks map[string]string
+
+// add adds a name, and returns the first names that look like it: one for each of its two appearances, if
+// there is one.
+func (l looks) add(name string) (others []string) {
+	looks, small := appearance(name)
+	for _, key := range []string{"a" + looks, "b" + small} {
+		switch other, ok := l[key]; {
+		case !ok:
+			l[key] = name
+		case other != name:
+			others = append(others, other)
+		}
+	}
+	return others
+}
+
+// markTwins marks the added items whose name looks like the name of an approved item, or of an added one
+// before it. The drifts are of one section, sorted.
+func markTwins(approved map[string][]Item, drifts []Drift) {
+	if !slices.ContainsFunc(drifts, Drift.Added) {
+		return
+	}
+	known := looks{}
+	for _, name := range slices.Sorted(maps.Keys(approved)) {
+		known.add(name)
+	}
+	for i := range drifts {
+		d := &drifts[i]
+		if !d.Added() || d.Key == "" {
+			continue
+		}
+		if others := known.add(d.Key); len(others) > 0 {
+			d.Twin, d.Classes = others[0], joined(d.Classes, classSuspicious)
+		}
+	}
 }
 
 // maxName is the size in bytes of the longest name that may have twins.

@@ -16,7 +16,10 @@ function canonical(value) {
 function remove(value, path) {
   const own = value !== null && typeof value === 'object' && !Array.isArray(value) && Object.hasOwn(value, path[0]);
   if (!own) return;
-  if (path.length === 1) delete value[path[0]];
+  if (path.length === 1) {
+    const member = value[path[0]];
+    if (typeof member === 'number' || typeof member === 'string' && /^[0-9+:.TZ-]{0,38}$/.test(member)) delete value[path[0]];
+  }
   else remove(value[path[0]], path.slice(1));
 }
 
