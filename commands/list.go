@@ -61,9 +61,6 @@ expired; 130 interrupted.`,
   mcptrack list -o 'template={{if .resources}}{{.id}} {{.resources}}{{end}}'`,
 		ValidArgsFunction: completeList(env, g),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := opts.Parse(); err != nil {
-				return err
-			}
 			opts.kind, opts.servers = "", args
 			if len(args) > 0 && slices.Contains(listKinds(), args[0]) {
 				opts.servers = args[1:]
@@ -71,10 +68,7 @@ expired; 130 interrupted.`,
 					opts.kind = catalog.Kind(args[0])
 				}
 			}
-			ctx, cancel := opts.Bound(cmd.Context())
-			defer cancel()
-			cmd.SetContext(ctx)
-			return runList(ctx, env, g, opts)
+			return opts.Run(cmd, func(ctx context.Context) error { return runList(ctx, env, g, opts) })
 		},
 	}
 	opts.Add(cmd)

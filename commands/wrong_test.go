@@ -55,7 +55,7 @@ func mistakes() []mistake {
 		// The lock
 		{"verify --config @DIR/c.json", cli.ExitConfig, "there is no lock @DIR/mcptrack.lock\nhint: mcptrack lock writes what the servers offer now into it"},
 		{"verify --config @DIR/c.json --lock @DIR/syntax.json", cli.ExitConfig, "@DIR/syntax.json: line 1, column 38: invalid character ',' at start of value at /mcpServers/a; it was edited by hand or merged incorrectly; restore it from version control, or delete it and run: mcptrack lock"},
-		{"verify --fail-on words --config @DIR/c.json", cli.ExitUsage, "unknown class \"words\" in --fail-on\nhint: choose from removed, wording, title, optional, added, loosened, narrowed, annotation, suspicious, instructions, launch, output, capability, content, other, promise"},
+		{"verify --fail-on words --config @DIR/c.json", cli.ExitUsage, "unknown class \"words\" in --fail-on\nhint: choose from removed, wording, title, optional, added, loosened, narrowed, annotation, suspicious, instructions, launch, output, capability, content, other, promise, policy"},
 		{"verify --against @DIR/none.lock --all-variants --config @DIR/c.json", cli.ExitUsage, "--against compares two locks and lists no servers\nhint: remove --all-variants"},
 		{"approve --config @DIR/c.json", cli.ExitUsage, "approve takes at least 1 argument, got 0; SERVER[:ITEM] is missing, for example mcptrack approve docs:tool/search\nhint: usage: mcptrack approve SERVER[:ITEM]... [flags]"},
 		{"approve dem:tool/x --config @DIR/c.json", cli.ExitUsage, "the config has no server \"dem\"\nhint: did you mean demo?"},

@@ -75,18 +75,10 @@ interrupted.`,
   mcptrack audit docs --fail-on warning --skip title,A022
   mcptrack audit -o sarif > audit.sarif
   mcptrack audit --json | jq -r '.findings[].message'`,
-		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-			return cli.Choices(cli.ServerNames(cli.ConfigForCompletion(env, g)), args)
-		},
+		ValidArgsFunction: cli.CompleteServerArgs(env, g),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := opts.Parse(); err != nil {
-				return err
-			}
 			opts.servers = args
-			ctx, cancel := opts.Bound(cmd.Context())
-			defer cancel()
-			cmd.SetContext(ctx)
-			return run(ctx, env, g, opts)
+			return opts.Run(cmd, func(ctx context.Context) error { return run(ctx, env, g, opts) })
 		},
 	}
 	opts.Add(cmd)
@@ -178,8 +170,11 @@ func outcome(ctx context.Context, rep *report.Report, servers int) error {
 	return cli.NotReached(failed, servers, false)
 }
 
-func severities() []string {
-	return []string{string(lock.Error), string(lock.Warning), string(lock.Note)}
+func severities() (names []string) {
+	for _, s := range lock.Severities() {
+		names = append(names, string(s))
+	}
+	return names
 }
 
 // selection returns the ids of the rules that the values of a flag select. A severity, if the flag
@@ -214,12 +209,9 @@ func newReport(env *cli.Env, cfg *config.Config, results []*result, fails, skips
 	rep := &report.Report{Command: "audit", Version: env.Version, Rules: rules(), Place: report.Location{File: cfg.Path, Line: 1},
 		Advice: "`mcptrack help audit-rules` says what to do about each rule."}
 	rep.Root, _ = os.Getwd() // without it, files are reported by their names
-	text, _ := os.ReadFile(cfg.Path)
+	located := cli.Located(cfg)
 	for _, r := range results {
-		place := rep.Place
-		if in := r.srv.Intent; in != nil && in.Line > 0 && cfg.Path != "" {
-			place = report.At(cfg.Path, text, in.Line, in.Column)
-		}
+		place := located(r.srv.ID)
 		if r.err != nil {
 			rep.Failures = append(rep.Failures, report.Failure{Server: r.srv.ID, Reason: reason(r.err)})
 		} else {
@@ -238,7 +230,7 @@ func newReport(env *cli.Env, cfg *config.Config, results []*result, fails, skips
 		}
 	}
 	slices.SortStableFunc(rep.Findings, func(a, b report.Finding) int {
-		return cmp.Or(strings.Compare(a.Server, b.Server), slices.Index(severities(), string(a.Severity))-slices.Index(severities(), string(b.Severity)),
+		return cmp.Or(strings.Compare(a.Server, b.Server), a.Severity.Rank()-b.Severity.Rank(),
 			strings.Compare(a.Rule, b.Rule), strings.Compare(a.Message, b.Message), strings.Compare(a.Item, b.Item))
 	})
 	return rep

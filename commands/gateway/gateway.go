@@ -197,6 +197,10 @@ func run(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) error 
 	if err != nil {
 		return err
 	}
+	if opts.catalogURL != "" && guard.Lacks(catalogID) {
+		return cli.UsageHint(`write it into the config: "`+catalogID+`": {"type": "catalog", "url": "URL"}; then run mcptrack lock `+catalogID+` and leave out --catalog-url`,
+			"the lock does not have the API of --catalog-url, so nothing of it would be served")
+	}
 	var gw *gateway.Gateway
 	index, err := opts.indexFlags.start(func() capindex.View { return gw.Capabilities() })
 	if err != nil {

@@ -203,3 +203,22 @@ func TestRemovedPins(t *testing.T) {
 		}
 	}
 }
+
+// An API that the lock does not have is refused when the gateway starts, with what to do.
+func TestGatewayLockedCatalogURL(t *testing.T) {
+	b := clitest.New(t, commands.Main)
+	beside := filepath.Join(filepath.Dir(b.Getenv("MCPTRACK_CONFIG")), guard.FileName)
+	if err := lock.Update(t.Context(), beside, func(l *lock.Lock) error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	b.In = strings.NewReader("")
+	args := []string{"gateway", "--all", "--stdio", "--catalog-url", "http://127.0.0.1:1"}
+	code, _ := b.Run(t, args...)
+	text := b.Stderr.String()
+	if code != cli.ExitUsage || !strings.Contains(text, "the lock does not have the API of --catalog-url") || !strings.Contains(text, `"catalog": {"type": "catalog", "url": "URL"}; then run mcptrack lock catalog`) {
+		t.Errorf("exit %d: %s", code, text)
+	}
+	if code, _ := b.Run(t, append(args, "--enforce", "audit")...); code != cli.ExitOK {
+		t.Errorf("--enforce audit: exit %d: %s", code, b.Stderr.String())
+	}
+}

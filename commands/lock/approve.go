@@ -45,19 +45,13 @@ func decideCommand(env *cli.Env, g *cli.Globals, approve bool, cmd *cobra.Comman
 	opts := decideOptions{approve: approve}
 	cmd.Annotations = cli.ManualPage("lock")
 	cmd.Args = cli.Args(1, -1)
-	cmd.ValidArgsFunction = completeServers(env, g)
+	cmd.ValidArgsFunction = cli.CompleteServerArgs(env, g)
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
-		if err := opts.Parse(); err != nil {
-			return err
-		}
 		opts.targets = args
 		if opts.classes, err = classIDs("class", opts.classes); err != nil {
 			return err
 		}
-		ctx, cancel := opts.Bound(cmd.Context())
-		defer cancel()
-		cmd.SetContext(ctx)
-		return runDecide(ctx, env, g, opts)
+		return opts.Run(cmd, func(ctx context.Context) error { return runDecide(ctx, env, g, opts) })
 	}
 	opts.add(cmd)
 	addClasses(cmd, &opts.classes, "class", "only changes whose classes are all in this list of `CLASS,...`")

@@ -41,11 +41,8 @@ func Command(env *cli.Env, g *cli.Globals) *cobra.Command {
   mcptrack lock docs --all-variants
   mcptrack lock --update --class wording,title
   mcptrack lock docs --import warden.lock`,
-		ValidArgsFunction: completeServers(env, g),
+		ValidArgsFunction: cli.CompleteServerArgs(env, g),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			if err := opts.Parse(); err != nil {
-				return err
-			}
 			opts.servers = args
 			switch {
 			case len(opts.classes) > 0 && !opts.update:
@@ -56,10 +53,7 @@ func Command(env *cli.Env, g *cli.Globals) *cobra.Command {
 			if opts.classes, err = classIDs("class", opts.classes); err != nil {
 				return err
 			}
-			ctx, cancel := opts.Bound(cmd.Context())
-			defer cancel()
-			cmd.SetContext(ctx)
-			return runLock(ctx, env, g, opts)
+			return opts.Run(cmd, func(ctx context.Context) error { return runLock(ctx, env, g, opts) })
 		},
 	}
 	opts.add(cmd)

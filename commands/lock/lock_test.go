@@ -539,3 +539,51 @@ func TestApproveAndReject(t *testing.T) {
 	b.items(cli.ExitOK)
 	b.run(cli.ExitUsage, "approve", "nots:tool/same")
 }
+
+// If nothing but the content of a script has changed, the developer of the server is told what to do.
+func TestEditedScript(t *testing.T) {
+	b := newBench(t, draw)
+	config := b.Getenv("MCPTRACK_CONFIG")
+	write := func(path, text string) {
+		t.Helper()
+		if err := os.WriteFile(path, []byte(text), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	script := filepath.Join(filepath.Dir(config), "server.sh")
+	write(script, "one")
+	write(config, fmt.Sprintf(`{"mcpServers": {"notes": {"command": %q}}}`, script))
+	b.run(cli.ExitOK, "lock")
+	write(script, "two")
+	hint := `only the content of server.sh; if you develop this server, "lock": {"launch": "allow"} in its config entry serves each version`
+	if out := b.run(cli.ExitFound, "review"); !strings.Contains(out, "notes launch: changed (launch)\n  "+hint+"\n") {
+		t.Errorf("review prints\n%s", out)
+	}
+	write(config, fmt.Sprintf(`{"mcpServers": {"notes": {"command": %q, "args": ["-u"]}}}`, script))
+	if out := b.run(cli.ExitFound, "review"); strings.Contains(out, "only the content") || !strings.Contains(out, "-u") {
+		t.Errorf("review prints\n%s", out)
+	}
+}
+
+// An item that repeats a credential of the config cannot be approved, and nothing shows the credential.
+func TestRepeatedCredential(t *testing.T) {
+	b := newBench(t, draw)
+	if err := os.WriteFile(b.Getenv("MCPTRACK_CONFIG"), []byte(`{"mcpServers": {"notes": {"url": "http://127.0.0.1:1/mcp", "headers": {"Authorization": "Bearer 7Hq2mZx9Lw4Rt8Kp"}}}}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b.serve(draw, `{"name":"leak","description":"The token is 7Hq2mZx9Lw4Rt8Kp."}`)
+	const problem = "cannot be approved: it contains a credential of the config, which the lock would publish"
+	for _, args := range [][]string{{"lock"}, {"verify"}, {"verify", "-o", "markdown"}, {"verify", "-o", "sarif"}, {"verify", "--json"}, {"review"}, {"review", "--json"},
+		{"approve", "notes:tool/leak"}, {"approve", "notes"}, {"lock", "--update"}} {
+		out := b.run(cli.ExitFound, args...)
+		if text := out + b.Stderr.String() + b.file(); strings.Contains(text, "7Hq2mZx9Lw4Rt8Kp") {
+			t.Errorf("%q prints the credential\n%s", args, text)
+		}
+		if args[0] == "review" && len(args) == 1 && (!strings.Contains(out, problem) || !strings.Contains(out, "The token is [redacted].")) {
+			t.Errorf("review prints\n%s", out)
+		}
+	}
+	if got := b.items(cli.ExitFound); !slices.Equal(got, []string{"tool/leak added"}) {
+		t.Errorf("changes %q", got)
+	}
+}

@@ -36,16 +36,10 @@ func ReviewCommand(env *cli.Env, g *cli.Globals) *cobra.Command {
   mcptrack review docs
   mcptrack review docs --json`,
 		Args:              cli.Args(0, 1),
-		ValidArgsFunction: completeServers(env, g),
+		ValidArgsFunction: cli.CompleteServerArgs(env, g),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := opts.Parse(); err != nil {
-				return err
-			}
 			opts.servers = args
-			ctx, cancel := opts.Bound(cmd.Context())
-			defer cancel()
-			cmd.SetContext(ctx)
-			return runReview(ctx, env, g, opts)
+			return opts.Run(cmd, func(ctx context.Context) error { return runReview(ctx, env, g, opts) })
 		},
 	}
 	opts.workFlags.add(cmd)

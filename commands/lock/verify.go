@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mcptrack/mcptrack/commands/internal/cli"
-	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/lock"
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/output/report"
@@ -35,11 +34,8 @@ func VerifyCommand(env *cli.Env, g *cli.Globals) *cobra.Command {
   mcptrack verify docs -o markdown
   mcptrack verify -o sarif --fail-on suspicious,annotation,launch
   mcptrack verify --against main.lock`,
-		ValidArgsFunction: completeServers(env, g),
+		ValidArgsFunction: cli.CompleteServerArgs(env, g),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			if err := opts.Parse(); err != nil {
-				return err
-			}
 			opts.servers = args
 			if opts.against != "" && opts.all {
 				return cli.UsageHint("remove --all-variants", "--against compares two locks and lists no servers")
@@ -47,10 +43,7 @@ func VerifyCommand(env *cli.Env, g *cli.Globals) *cobra.Command {
 			if opts.failOn, err = classIDs("fail-on", opts.failOn); err != nil {
 				return err
 			}
-			ctx, cancel := opts.Bound(cmd.Context())
-			defer cancel()
-			cmd.SetContext(ctx)
-			return runVerify(ctx, env, g, opts)
+			return opts.Run(cmd, func(ctx context.Context) error { return runVerify(ctx, env, g, opts) })
 		},
 	}
 	opts.add(cmd)
@@ -135,18 +128,8 @@ func (o verifyOptions) verifyServers(ctx context.Context, env *cli.Env, g *cli.G
 		}
 		return all
 	}
-	text, _ := os.ReadFile(w.cfg.Path) // without it, locations have no columns
-	v.located = func(server string) report.Location { return located(w.cfg, text, server) }
+	v.located = cli.Located(w.cfg)
 	return v, nil
-}
-
-// located returns the location of a server in the config.
-func located(cfg *config.Config, text []byte, id string) report.Location {
-	srv, ok := cfg.Server(id)
-	if !ok || srv.Intent == nil || srv.Intent.Line == 0 {
-		return report.Location{}
-	}
-	return report.At(cfg.Path, text, srv.Intent.Line, srv.Intent.Column)
 }
 
 // verifyLocks compares two locks.

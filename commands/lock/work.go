@@ -182,13 +182,6 @@ func addClasses(cmd *cobra.Command, value *[]string, flag, usage string) {
 	})
 }
 
-// completeServers completes the arguments of a command that takes servers.
-func completeServers(env *cli.Env, g *cli.Globals) cobra.CompletionFunc {
-	return func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-		return cli.Choices(cli.ServerNames(cli.ConfigForCompletion(env, g)), args)
-	}
-}
-
 // items returns how many items a server has in the lock.
 func items(s *lock.Server) (n int) {
 	for _, list := range s.Items {

@@ -655,3 +655,27 @@ func BenchmarkLocked(b *testing.B) {
 		})
 	}
 }
+
+// A server's own name is not in the lock, so clients do not get it, unless everything is served.
+func TestLockedServerDoesNotNameItself(t *testing.T) {
+	for enforce, name := range map[lock.Action]string{lock.Hold: "", lock.Audit: "EVIL name"} {
+		inEras(t, func(w *fixture, era session.Era) {
+			docs := w.Serve("docs", era)
+			docs.Name = "EVIL name"
+			docs.SetList(catalog.Tools, described("dig", "good"))
+			_, path := w.locked(sessiontest.Entry("docs"))
+			w.opts.Transparent, w.opts.Serve.Name = true, "gateway"
+			var err error
+			if w.opts.Guard, err = guard.New(guard.Options{Path: path, Enforce: enforce}); err != nil {
+				w.Fatal(err)
+			}
+			w.start(sessiontest.Entry("docs"))
+			if got := w.gateway.Capabilities().Servers[0].Name; got != name {
+				w.Errorf("%s: the index has the name %q, want %q", enforce, got, name)
+			}
+			if got := w.client(era).Info().ServerName; got != cmp.Or(name, "gateway") {
+				w.Errorf("%s: the name is %q", enforce, got)
+			}
+		})
+	}
+}

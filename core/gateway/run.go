@@ -229,7 +229,7 @@ func (l *loop) merge(snap *status.Snapshot) {
 	d := v.describe(l.opts.Serve.Instructions, parts)
 	if l.opts.Transparent && v.only != "" {
 		only, _ := snap.Server(v.only)
-		describeAs(&d, only.Info)
+		describeAs(&d, only.Info, v.servers[v.only].verdict.Enforced())
 	}
 	d.WatchTasks = l.watchTasks
 	v.variants = l.mergeVariants(snap, parts, lists, refused)

@@ -374,7 +374,10 @@ func (g *Gateway) Capabilities() capindex.View {
 	var out capindex.View
 	for _, id := range slices.SortedFunc(maps.Keys(v.servers), v.filter.alias.compare) {
 		st, _ := snap.Server(id)
-		s := capindex.ServerCapabilities{ID: v.filter.alias.of(id), State: string(st.State), Name: st.Info.ServerName, Version: st.Info.ServerVersion}
+		s := capindex.ServerCapabilities{ID: v.filter.alias.of(id), State: string(st.State)}
+		if !v.servers[id].verdict.Enforced() { // as in describeAs
+			s.Name, s.Version = st.Info.ServerName, st.Info.ServerVersion
+		}
 		s.Lists = make(map[catalog.Kind]catalog.List, len(v.servers[id].exported))
 		for k, list := range v.servers[id].exported {
 			s.Lists[k] = catalog.NewList(slices.Clone(list)) // sorted by key, as the index requires
@@ -486,14 +489,18 @@ func (v *view) describe(own string, parts []contribution) mcpserver.Description 
 	return d
 }
 
-// describeAs describes the gateway as its only server.
-func describeAs(d *mcpserver.Description, info session.Info) {
+// describeAs describes the gateway as its only server. A locked server does not name itself, because the lock
+// does not have its name, and hosts may show the name to models.
+func describeAs(d *mcpserver.Description, info session.Info, locked bool) {
 	if info.ServerName == "" {
+		return
+	}
+	d.Offers = &info.Capabilities
+	if locked {
 		return
 	}
 	line := func(s string) string { return printable.Line(s, 128) }
 	d.Info = mcp.Implementation{Name: line(info.ServerName), Title: line(info.ServerTitle), Version: line(info.ServerVersion)}
-	d.Offers = &info.Capabilities
 }
 
 // shorten truncates a text to limit bytes at a rune boundary and appends an ellipsis.

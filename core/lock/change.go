@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"reflect"
 	"slices"
 	"strings"
 )
@@ -90,7 +91,28 @@ func (c Change) Notes() (notes []string) {
 	if c.Rejected {
 		notes = append(notes, "rejected")
 	}
+	if path := c.edited(); path != "" {
+		notes = append(notes, "only the content of "+path+`; if you develop this server, "lock": {"launch": "allow"} in its config entry serves each version`)
+	}
 	return notes
+}
+
+// edited returns the path of the script or program of a launch if nothing but its content has changed, or an
+// empty string.
+func (c Change) edited() string {
+	var was, is map[string]any
+	if c.Drift.Section != SectionLaunch || json.Unmarshal(c.Drift.Old.Definition, &was) != nil || json.Unmarshal(c.Drift.New.Definition, &is) != nil {
+		return ""
+	}
+	before, _ := was["file"].(map[string]any)
+	now, _ := is["file"].(map[string]any)
+	path, _ := now["path"].(string)
+	delete(before, "sha256")
+	delete(now, "sha256")
+	if !reflect.DeepEqual(was, is) {
+		return ""
+	}
+	return path
 }
 
 // Fingerprint identifies what a user decides about if the change is shown: the item, the approved

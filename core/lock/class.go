@@ -42,8 +42,11 @@ const (
 	Error   Severity = "error"
 )
 
-// Rank returns the position of a severity if the most severe is first.
-func (s Severity) Rank() int { return slices.Index([]Severity{Error, Warning, Note}, s) }
+// Severities returns all severities, from the most severe to the least.
+func Severities() []Severity { return []Severity{Error, Warning, Note} }
+
+// Rank returns the position of a severity in [Severities].
+func (s Severity) Rank() int { return slices.Index(Severities(), s) }
 
 // Action is what a gateway does about a change.
 type Action string

@@ -64,6 +64,43 @@ func (h Hashing) Item(section Section, definition json.RawMessage) Item {
 	return it
 }
 
+// Redact replaces secrets in the texts of a definition with "[redacted]". If there are any, the item has a
+// Problem then, because a lock would publish them.
+func (it *Item) Redact(secrets []string) {
+	var pairs []string
+	for _, s := range secrets {
+		if s != "" {
+			pairs = append(pairs, s, "[redacted]")
+		}
+	}
+	replacer := strings.NewReplacer(pairs...)
+	found := false
+	clean := func(text string) string {
+		redacted := replacer.Replace(text)
+		found = found || redacted != text
+		return redacted
+	}
+	var out bytes.Buffer
+	enc := jsontext.NewEncoder(&out, jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+	dec := jsontext.NewDecoder(bytes.NewReader(it.Definition), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+	for {
+		token, err := dec.ReadToken()
+		if err != nil {
+			break // the end; what is malformed is left out
+		}
+		if token.Kind() == '"' {
+			token = jsontext.String(clean(token.String()))
+		}
+		if enc.WriteToken(token) != nil {
+			break
+		}
+	}
+	if !found {
+		return
+	}
+	*it = Item{Key: replacer.Replace(it.Key), Definition: bytes.TrimSpace(out.Bytes()), Problem: "it contains a credential of the config, which the lock would publish"}
+}
+
 // exact returns a hash of the numbers of a valid definition that [undetermined] returns, in the order
 // of the canonical form; empty if there are none.
 func (h Hashing) exact(section Section, definition json.RawMessage) (string, error) {

@@ -55,6 +55,15 @@ type Session struct {
 	pinged *Info // from the last response to a ping; nil in the legacy era
 }
 
+// Tokens returns the tokens of a login that the session has sent recently. Like the credentials in the
+// config, they must not be published.
+func (s *Session) Tokens() []string {
+	if s.redact.live == nil {
+		return nil
+	}
+	return s.redact.live()
+}
+
 // newSession returns a session without a connection.
 func newSession(srv config.Server, opts Options) *Session {
 	s := &Session{

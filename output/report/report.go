@@ -132,15 +132,10 @@ func (r *Report) place(f Finding) Location {
 // sorted returns the findings, the most severe first.
 func (r *Report) sorted() []Finding {
 	return slices.SortedStableFunc(slices.Values(r.Findings), func(a, b Finding) int {
-		return cmp.Or(rank(a.Severity)-rank(b.Severity), strings.Compare(a.Server, b.Server), strings.Compare(a.Item, b.Item),
+		return cmp.Or(a.Severity.Rank()-b.Severity.Rank(), strings.Compare(a.Server, b.Server), strings.Compare(a.Item, b.Item),
 			strings.Compare(a.Rule, b.Rule), strings.Compare(a.Message, b.Message), strings.Compare(a.Diff, b.Diff))
 	})
 }
-
-// rank returns the position of a severity, from the most severe.
-func rank(s lock.Severity) int { return slices.Index(severities(), s) }
-
-func severities() []lock.Severity { return []lock.Severity{lock.Error, lock.Warning, lock.Note} }
 
 func (r *Report) rule(id string) Rule {
 	for _, rule := range r.Rules {
@@ -172,7 +167,7 @@ func (r *Report) Summary() string {
 		counts[f.Severity]++
 	}
 	var parts []string
-	for _, s := range severities() {
+	for _, s := range lock.Severities() {
 		if n := counts[s]; n > 0 {
 			parts = append(parts, count(n, string(s)))
 		}

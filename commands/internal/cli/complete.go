@@ -60,6 +60,13 @@ func CompleteServers(env *Env, g *Globals) cobra.CompletionFunc {
 	}
 }
 
+// CompleteServerArgs completes the arguments of a command that takes servers.
+func CompleteServerArgs(env *Env, g *Globals) cobra.CompletionFunc {
+	return func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		return Choices(ServerNames(ConfigForCompletion(env, g)), args)
+	}
+}
+
 // Choices returns the names that are safe on a command line and are not in taken.
 func Choices(names []string, taken []string) ([]string, cobra.ShellCompDirective) {
 	var out []string

@@ -63,6 +63,18 @@ func (c *ConnectFlags) Bound(ctx context.Context) (context.Context, context.Canc
 	return ctx, func() { end(errReturned); stop() }
 }
 
+// Run validates the flags and calls run with the context of Bound, which becomes that of the command: the
+// cause of its end is in the error that the user sees.
+func (c *ConnectFlags) Run(cmd *cobra.Command, run func(ctx context.Context) error) error {
+	if err := c.Parse(); err != nil {
+		return err
+	}
+	ctx, cancel := c.Bound(cmd.Context())
+	defer cancel()
+	cmd.SetContext(ctx)
+	return run(ctx)
+}
+
 // SessionOptions returns the session options that the flags specify.
 func (c *ConnectFlags) SessionOptions(env *Env, g *Globals) session.Options {
 	return session.Options{ClientVersion: env.Version, ConnectTimeout: c.connectTimeout,

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/output/document"
 	"github.com/mcptrack/mcptrack/output/report"
@@ -53,6 +54,19 @@ func (o *reportOutput) Set(s string) error {
 }
 
 func (o *reportOutput) Type() string { return "string" }
+
+// Located returns a function that returns the location of a server in the config, or of the config if it is
+// not known where in it the server is.
+func Located(cfg *config.Config) func(id string) report.Location {
+	text, _ := os.ReadFile(cfg.Path) // without it, locations have no columns
+	return func(id string) report.Location {
+		srv, ok := cfg.Server(id)
+		if !ok || srv.Intent == nil || srv.Intent.Line == 0 || cfg.Path == "" {
+			return report.Location{File: cfg.Path, Line: 1}
+		}
+		return report.At(cfg.Path, text, srv.Intent.Line, srv.Intent.Column)
+	}
+}
 
 // WantsReport reports whether WriteReport writes something, for a command whose report takes time.
 func (g *Globals) WantsReport() bool {

@@ -170,6 +170,15 @@ func (g *Guard) Exists() bool {
 	return s.lock != nil || s.problem != ""
 }
 
+// Lacks reports whether a server is blocked because the lock does not have it.
+func (g *Guard) Lacks(server string) bool {
+	if g == nil || g.opts.Enforce == lock.Audit {
+		return false
+	}
+	l := g.state.Load().lock
+	return l != nil && l.Servers[server] == nil
+}
+
 // Offer is what a server offers in one variant; see Variants in the documentation of package lock.
 type Offer struct {
 	Variant string

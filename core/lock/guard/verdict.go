@@ -153,6 +153,9 @@ func classNames(ids []string) string {
 	return strings.Join(names, ", ")
 }
 
+// Enforced reports whether only what the lock has may be served.
+func (v *Verdict) Enforced() bool { return v != nil && v.enforce != lock.Audit }
+
 // Blocked returns why nothing of the server may be served, or nil if something may be.
 func (v *Verdict) Blocked() error {
 	if v == nil || v.blocked == "" {

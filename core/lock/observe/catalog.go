@@ -30,5 +30,6 @@ func observeCatalog(ctx context.Context, srv config.Server, opts Options) Result
 	for _, it := range up.Catalog().Tools {
 		o.Items[lock.SectionTools] = append(o.Items[lock.SectionTools], opts.Hashing().Item(lock.Section(catalog.Tools), it.Raw))
 	}
+	redact(o, srv.Credentials())
 	return Result{Server: srv, Observations: []lock.Observation{o}}.launched(ctx, opts)
 }

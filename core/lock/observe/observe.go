@@ -1,4 +1,5 @@
-// Package observe connects to servers and lists what they offer, as observations for the lock.
+// Package observe connects to servers and lists what they offer, as observations for the lock. What repeats
+// a credential of the config has a problem, and the credential is replaced.
 //
 // Servers are asked concurrently, and each over one connection at a time, because a program may
 // not tolerate a second copy of itself. Items are hashed as soon as their server has answered, while
@@ -120,11 +121,13 @@ func observe(ctx context.Context, srv config.Server, opts Options) Result {
 			probe.Session.Client = &session.ClientSide{Capabilities: json.RawMessage(v.capabilities), Request: answer}
 		}
 		var pinned []lock.Item
-		if len(srv.PinContent) > 0 {
-			probe.Then = func(ctx context.Context, s *session.Session, r session.Report) (err error) {
+		secrets := srv.Credentials()
+		probe.Then = func(ctx context.Context, s *session.Session, r session.Report) (err error) {
+			secrets = append(secrets, s.Tokens()...)
+			if len(srv.PinContent) > 0 {
 				pinned, err = contents(ctx, s, r.Lists[catalog.Resources], srv.PinContent, opts.Hashing())
-				return err
 			}
+			return err
 		}
 		r := session.Probe(ctx, []config.Server{asked}, probe)[0]
 		if opts.AllVariants && errors.Is(r.Err, session.ErrEra) {
@@ -138,12 +141,25 @@ func observe(ctx context.Context, srv config.Server, opts Options) Result {
 		if len(srv.PinContent) > 0 {
 			o.Items[lock.SectionContents] = pinned
 		}
+		redact(o, secrets)
 		result.Observations = append(result.Observations, o)
 	}
 	if len(result.Observations) == 0 {
 		return Result{Server: srv, Err: otherEra}
 	}
 	return result.launched(ctx, opts)
+}
+
+// redact replaces credentials that the server repeats.
+func redact(o lock.Observation, secrets []string) {
+	if len(secrets) == 0 {
+		return
+	}
+	for _, items := range o.Items {
+		for i := range items {
+			items[i].Redact(secrets)
+		}
+	}
 }
 
 // launched adds how the server is started or reached. It is determined after the server was asked,

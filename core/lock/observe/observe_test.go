@@ -172,3 +172,46 @@ func TestServersContents(t *testing.T) {
 		t.Errorf("%v, %d observations", r.Err, len(r.Observations))
 	}
 }
+
+// What repeats a credential of the config cannot be approved, and does not show the credential. Ordinary
+// settings are no credentials.
+func TestServersThatRepeatCredentials(t *testing.T) {
+	t.Parallel()
+	var n sessiontest.Net
+	defer n.Wait()
+	docs := n.Serve("docs", session.EraModern)
+	docs.Instructions = "You use production."
+	docs.SetList(catalog.Tools, json.RawMessage(`{"name":"draw","description":"in production"}`),
+		json.RawMessage(`{"name":"leak","description":"The key is \u0063orrect-horse-7, or correct-horse-77."}`))
+	docs.SetList(catalog.Prompts, json.RawMessage(`{"name":"correct-horse-7","x":{"correct-horse-7":1}}`))
+	docs.SetQuietly("file:///a.md", "correct-horse-7")
+	entry := sessiontest.Entry("docs", func(s *config.Server) {
+		s.PinContent = []string{"**"}
+		s.Env = map[string]config.Secret{"API_KEY": config.NewSecret("correct-horse-7"), "MODE": config.NewSecret("production")}
+	})
+	r := observe.Servers(t.Context(), []config.Server{entry}, observe.Options{Probe: session.ProbeOptions{Dial: n.Dial}})[0]
+	if r.Err != nil {
+		t.Fatal(r.Err)
+	}
+	var refused []string
+	for section, items := range r.Observations[0].Items {
+		for _, it := range items {
+			if strings.Contains(it.Key+string(it.Definition), "orrect-horse") {
+				t.Errorf("%s: %s", it.Key, it.Definition)
+			}
+			if (it.Problem == "") != (it.Hash != "") || !json.Valid(it.Definition) {
+				t.Errorf("%+v", it)
+			}
+			if it.Problem != "" {
+				refused = append(refused, lock.Name(section, it.Key))
+			}
+		}
+	}
+	slices.Sort(refused)
+	if want := []string{"content/file:///a.md", "prompt/[redacted]", "tool/leak"}; !slices.Equal(refused, want) {
+		t.Errorf("%q, want %q", refused, want)
+	}
+	if s, all := lock.Merge(r.Observations...); len(all) != 3 || len(s.Items[lock.SectionTools]) != 1 {
+		t.Errorf("%+v, refused %+v", s, all)
+	}
+}

@@ -1,0 +1,39 @@
+package config
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/mcptrack/mcptrack/core/config/credential"
+)
+
+// minCredential is the minimum length of a value that Credentials returns. Shorter ones are in many texts.
+const minCredential = 8
+
+// Credentials returns the credentials in the server's command line, environment, headers and URL, as
+// package credential recognises them: nothing may publish them, also if the server repeats them. Unlike
+// Secrets, they do not include ordinary settings. They are sorted, the longest first.
+func (s Server) Credentials() []string {
+	found := map[string]bool{}
+	add := func(text string, spans []credential.Span) {
+		for _, span := range spans {
+			if value := text[span.From:span.To]; len(value) >= minCredential {
+				found[value] = true
+			}
+		}
+	}
+	for _, named := range []map[string]Secret{s.Env, s.Headers} {
+		for name, value := range named {
+			add(value.Reveal(), credential.Find(name, value.Reveal()))
+		}
+	}
+	for _, value := range s.Secrets {
+		add(value.Reveal(), credential.Find("", value.Reveal()))
+	}
+	for i, spans := range credential.FindArgs(s.Args) {
+		add(s.Args[i], spans)
+	}
+	add(s.OAuth.ClientSecret.Reveal(), []credential.Span{{To: len(s.OAuth.ClientSecret.Reveal())}})
+	add(s.URL.Reveal(), credential.FindURL(s.URL.Reveal()))
+	return slices.SortedFunc(maps.Keys(found), func(a, b string) int { return len(b) - len(a) })
+}
