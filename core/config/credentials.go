@@ -1,8 +1,10 @@
 package config
 
 import (
+	"cmp"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/mcptrack/mcptrack/core/config/credential"
 )
@@ -35,5 +37,5 @@ func (s Server) Credentials() []string {
 	}
 	add(s.OAuth.ClientSecret.Reveal(), []credential.Span{{To: len(s.OAuth.ClientSecret.Reveal())}})
 	add(s.URL.Reveal(), credential.FindURL(s.URL.Reveal()))
-	return slices.SortedFunc(maps.Keys(found), func(a, b string) int { return len(b) - len(a) })
+	return slices.SortedFunc(maps.Keys(found), func(a, b string) int { return cmp.Or(len(b)-len(a), strings.Compare(a, b)) })
 }

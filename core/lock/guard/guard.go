@@ -188,6 +188,9 @@ type Offer struct {
 	Instructions *string
 	// Lists has the lists that are known.
 	Lists map[catalog.Kind][]catalog.Item
+	// Secrets are replaced in everything that changes show, and what contains one cannot be approved; see
+	// [lock.Item.Redact].
+	Secrets []string
 }
 
 // observation returns the offer as an observation.
@@ -212,6 +215,15 @@ func (o Offer) observation(h lock.Hashing) lock.Observation {
 			items[i].Key = it.Key // under which clients use it
 		}
 		seen.Items[lock.Section(kind)] = items
+	}
+	if len(o.Secrets) > 0 {
+		for section, items := range seen.Items {
+			for i := range items {
+				if section != lock.SectionLaunch { // which is masked
+					items[i].Redact(o.Secrets)
+				}
+			}
+		}
 	}
 	return seen
 }

@@ -420,3 +420,19 @@ func TestWarnings(t *testing.T) {
 		}
 	}
 }
+
+// What repeats a secret cannot be approved, and does not show it.
+func TestSecrets(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), FileName)
+	write(t, path, offered(t, "dig digs"))
+	o := offered(t, "dig with hunter2hunter2")
+	o.Secrets = []string{"hunter2hunter2"}
+	changes := guarded(t, Options{Path: path}).Judge("docs", lock.Policy{"L002": lock.Allow}, o).Changes()
+	if len(changes) != 1 || changes[0].Action != lock.Hold || changes[0].Drift.New.Problem == "" || !strings.Contains(changes[0].Drift.Diff(), "with [redacted]") {
+		t.Errorf("%+v", changes)
+	}
+	if strings.Contains(fmt.Sprintf("%+v %s", changes, changes[0].Drift.New.Definition), "hunter2") {
+		t.Errorf("%+v", changes)
+	}
+}
