@@ -59,12 +59,13 @@ An argument is a FILE if it exists, contains a path separator or ends in .json, 
 follows only the named servers: all their resources, tools and prompts, whether the config
 tracks them or not.
 
-If a running daemon follows the same config, and there is no lock, watch shows its events
-and connects to no server; -v says so. See mcptrack help daemon.
+If a running daemon follows the same config, watch shows its events and connects to no
+server; -v says so. See mcptrack help daemon.
 
 If mcptrack.lock is beside the config, or --lock names a lock file, watch also reports what
 differs from it, once for each change, and when the change was approved or taken back.
-Compared are how a server starts, its instructions, and the lists that watch follows.
+Compared are how a server starts, its instructions, and the lists that watch follows; by
+a daemon all lists.
 
 Events are printed as readable lines, or with --json as one JSON object per line; see
 mcptrack help events. Lines omit transient states and repeated failures; on a terminal

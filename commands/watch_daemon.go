@@ -43,16 +43,15 @@ func ownWatch(connect cli.ConnectFlags, journal cli.JournalFlags, cfg, picked *c
 	return ""
 }
 
-// own returns why watch must connect to the servers itself, or "". locked means that it compares them with
-// a lock.
-func (o *watchOptions) own(cfg, picked *config.Config, locked bool) string {
+// own returns why watch must connect to the servers itself, or "".
+func (o *watchOptions) own(cfg, picked *config.Config) string {
 	switch {
 	case o.NoFollow:
 		return "--no-follow-config is set"
 	case o.HoldCommands:
 		return "--no-exec-on-reload is set"
-	case locked:
-		return "servers are compared with a lock"
+	case o.LockFlags.File != "":
+		return "--lock is set"
 	}
 	for _, about := range []event.Payload{event.ConfigReloaded{}, event.ConfigRejected{}} {
 		if len(o.Types) > 0 && o.Keep(&event.Event{Payload: about}) {
@@ -65,7 +64,7 @@ func (o *watchOptions) own(cfg, picked *config.Config, locked bool) string {
 // ofDaemon prints the events of a running daemon: first the newest states of the servers, and then
 // what happens. done is false if the command must follow the servers itself.
 func (o *watchOptions) ofDaemon(ctx context.Context, env *cli.Env, g *cli.Globals, log *slog.Logger, s *stream, desired engine.Desired) (done bool, err error) {
-	own := o.own(desired.Config, o.selection().Of(desired.Config), o.Compares(g, desired.Config))
+	own := o.own(desired.Config, o.selection().Of(desired.Config))
 	following, daemon := g.OpenDaemon(ctx, env, log, cli.DaemonUse{Verbose: o.verbose, Own: own})
 	if daemon == nil {
 		return false, nil
@@ -197,7 +196,7 @@ func (w *daemonWatch) adopt(named []string) error {
 			return err
 		}
 	}
-	if picked := w.picked(); len(picked.Servers) > 0 && w.own(cfg, picked, false) != "" {
+	if picked := w.picked(); len(picked.Servers) > 0 && w.own(cfg, picked) != "" {
 		return errNotThere
 	}
 	if now := w.named(); named != nil && (now == nil || !subset(now, named)) {
@@ -273,8 +272,8 @@ func (w *daemonWatch) named() (ids []string) {
 // maxNamed limits the servers that are named in the query of a feed.
 const maxNamed = 24
 
-// states returns the newest stored events about the states of servers, and what is followed of them,
-// in their order, and the id of the event after which a feed continues.
+// states returns the newest stored events about the states of servers, what is followed of them, and what
+// differs from the lock, in their order, and the id of the event after which a feed continues.
 func states(ctx context.Context, client remote.Client, servers *config.Config) (now []eventstream.Event, since string, err error) {
 	var at struct {
 		Epoch string
@@ -294,20 +293,34 @@ func states(ctx context.Context, client remote.Client, servers *config.Config) (
 		if err := client.Get(ctx, []string{"api", "history"}, url.Values{"server": {srv.ID}, "limit": {"500"}}, &past); err != nil {
 			return nil, "", err
 		}
-		newest := map[event.Type]bool{}
+		newest, earlier := map[event.Type]bool{}, false
+		compared := map[[2]string]bool{} // items, by section
 		for _, data := range past.Events {
 			var e event.Event
 			if json.Unmarshal(data, &e) != nil || e.Seq > at.Seq {
 				continue
 			}
+			show := func() {
+				found = append(found, stored{eventstream.Event{ID: e.ID, Type: string(e.Type()), Data: string(data)}, e.Seq})
+			}
+			if p, ok := e.Payload.(event.LockDrift); ok {
+				if item := [2]string{p.Section, p.Item}; !compared[item] {
+					compared[item] = true
+					if p.Change == event.DriftChanged {
+						show()
+					}
+				}
+				continue
+			}
+			if earlier {
+				continue // it belongs to another session
+			}
 			state, ok := e.Payload.(event.ServerState)
 			if t := e.Type(); (ok || t == event.TypeSubscriptionActive) && !newest[t] {
 				newest[t] = true
-				found = append(found, stored{eventstream.Event{ID: e.ID, Type: string(t), Data: string(data)}, e.Seq})
+				show()
 			}
-			if ok && state.State == event.Connecting || newest[event.TypeServerState] && newest[event.TypeSubscriptionActive] {
-				break // what is older belongs to another session
-			}
+			earlier = ok && state.State == event.Connecting || newest[event.TypeServerState] && newest[event.TypeSubscriptionActive]
 		}
 	}
 	slices.SortFunc(found, func(a, b stored) int { return cmp.Compare(a.seq, b.seq) })

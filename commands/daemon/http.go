@@ -30,7 +30,7 @@ func serveEvents(e *engine.Engine, version string, lines func(server string) []s
 	t := e.Tracker()
 	return func(v *daemon.View) (http.Handler, func(context.Context) error) {
 		served := api.New(api.Options{
-			Feed: feed.Options{Log: scoped.New(e.Log(), v.Names), MaxClients: feedClients, Ring: feedEvents, RingBytes: feedBytes, Logger: log},
+			Feed: feed.Options{Log: scoped.New(e.Log(), v.Names, v.Lock()), MaxClients: feedClients, Ring: feedEvents, RingBytes: feedBytes, Logger: log},
 			Dashboard: dashboard.Options{Version: version,
 				Snapshot: func() *status.Snapshot { return t.Snapshot().Renamed(v.Names()) },
 				Read: func(ctx context.Context, server, uri string, digest catalog.Digest) (cache.Resource, error) {

@@ -60,8 +60,8 @@ type Options struct {
 	// Open reads the config of a client. It may be called several times for one client, and must not
 	// keep LookupEnv beyond the life of the Source. Its error may be a [*wire.Refused].
 	Open func(ctx context.Context, c Client) (Source, error)
-	// Gateway configures the gateways of all views. The daemon sets Tracker, Capabilities, Guard and the
-	// aliases. Launch receives servers as they are in the client's config. Callers is required, and must be the tracker's (tracker.Options.ClientSide).
+	// Gateway configures the gateways of all views. The daemon sets Tracker, Capabilities, Guard, Judged
+	// and the aliases. Launch receives servers as they are in the client's config. Callers is required, and must be the tracker's (tracker.Options.ClientSide).
 	Gateway gateway.Options
 	// HTTP returns the handler for clients with the purpose [wire.HTTP], and a function that runs as
 	// long as the view. If HTTP is nil, such clients are refused.

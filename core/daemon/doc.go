@@ -21,7 +21,8 @@
 // next client finds the lists of its servers, until maxIdleViews later views have been left.
 //
 // Beside the config of a view may be a lock file (see core/lock/guard). The view follows it, and serves
-// only what it approves.
+// only what it approves. What differs from it is published as lock.drift, with the path of the lock, because
+// another view with another lock may share the server: once for each lock, however many views follow it.
 //
 // # HTTP
 //

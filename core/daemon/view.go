@@ -19,6 +19,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/daemon/wire"
+	"github.com/mcptrack/mcptrack/core/engine"
 	"github.com/mcptrack/mcptrack/core/gateway"
 	"github.com/mcptrack/mcptrack/core/lock/guard"
 	"github.com/mcptrack/mcptrack/core/printable"
@@ -33,6 +34,7 @@ type View struct {
 	source Source
 	gw     *gateway.Gateway
 	guard  *guard.Guard                  // nil if the config is no file
+	judged *engine.Verdicts              // of the gateway; nil if guard is
 	config atomic.Pointer[config.Config] // as read, before the daemon adapts its servers
 	http   http.Handler                  // nil if the daemon serves no HTTP
 	life   context.Context               // ends with stop; set by run
@@ -64,6 +66,15 @@ func ExportedID(tracked string) string {
 
 // Config returns the path of the view's config.
 func (v *View) Config() string { return v.source.Config.Path }
+
+// Lock returns the path of the lock file that the view follows, which [event.LockDrift] has as Lock. It is
+// empty if the config is no file.
+func (v *View) Lock() string {
+	if v.guard == nil {
+		return ""
+	}
+	return v.guard.Path()
+}
 
 // Names returns the ids of the view's servers in its config, by their ids in the tracker. The caller
 // must not modify the map.
@@ -269,7 +280,10 @@ func (d *Daemon) newView(who party, source Source, locked *guard.Guard) (*View, 
 	opts := d.opts.Gateway
 	opts.Tracker, opts.Alias, opts.Transparent = d.opts.Engine.Tracker(), ExportedID, who.Server != ""
 	opts.Capabilities = who.capabilities
-	opts.Guard = locked
+	if opts.Guard = locked; locked != nil {
+		v.judged = d.opts.Engine.Verdicts(locked.Path())
+		opts.Judged = v.judged.Set
+	}
 	if launch := opts.Launch; launch != nil {
 		opts.Launch = func(ctx context.Context, srv config.Server) json.RawMessage {
 			if entry, ok := v.config.Load().Server(srv.ID); ok { // as in the config: with the client's environment and folder
@@ -285,7 +299,9 @@ func (d *Daemon) newView(who party, source Source, locked *guard.Guard) (*View, 
 		}
 	}
 	var err error
-	v.gw, err = gateway.New(opts)
+	if v.gw, err = gateway.New(opts); err != nil && v.judged != nil {
+		v.judged.Close()
+	}
 	return v, err
 }
 
@@ -320,6 +336,9 @@ func (v *View) stop() {
 	v.gw.Close()
 	v.cancel()
 	v.tasks.Wait()
+	if v.judged != nil {
+		v.judged.Close()
+	}
 }
 
 // dropViews removes the views that have been without clients longest, if there are too many. Those that

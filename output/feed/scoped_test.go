@@ -27,7 +27,7 @@ func TestLogWithHoles(t *testing.T) {
 	add("busy~2", 500)
 	add("quiet~1", 1)
 	add("busy~2", 500)
-	log := scoped.New(from, func() map[string]string { return map[string]string{"quiet~1": "quiet"} })
+	log := scoped.New(from, func() map[string]string { return map[string]string{"quiet~1": "quiet"} }, "")
 	h := New(Options{Log: log, Ring: 16})
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1) // sent to once

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -35,15 +34,6 @@ func (o *LockFlags) Path(g *Globals, cfg *config.Config) string {
 		return o.File
 	}
 	return guard.Beside(cfg.Path)
-}
-
-// Compares reports whether there is a lock file, or the flag names one.
-func (o *LockFlags) Compares(g *Globals, cfg *config.Config) bool {
-	if o.File != "" {
-		return true
-	}
-	_, err := os.Lstat(o.Path(g, cfg))
-	return err == nil
 }
 
 // Guard returns a guard with the lock file; nil if there cannot be one. The file that the flag names must

@@ -27,14 +27,18 @@ var ErrReadOnly = errors.New("the log can only be read")
 type Log struct {
 	from  journal.Log
 	names func() map[string]string
+	lock  string
 }
 
 var _ journal.Log = (*Log)(nil)
 
 // New returns a log that shows the servers whose ids are keys of the map that names returns. They
 // are shown under the values, which must be distinct. names is called often and concurrently, and
-// must not return a map that is modified later.
-func New(from journal.Log, names func() map[string]string) *Log { return &Log{from, names} }
+// must not return a map that is modified later. Of the events about differences from a lock file, only
+// those of the file lock are shown.
+func New(from journal.Log, names func() map[string]string, lock string) *Log {
+	return &Log{from, names, lock}
+}
 
 // original returns the id that a server has in the other log, or false if the server is not shown.
 func (l *Log) original(shown string) (string, bool) {
@@ -88,6 +92,11 @@ func (l *Log) show(e journal.Entry) (shown journal.Entry, ok bool) {
 		return e, e.Gap != nil || e.Type() == event.TypeGap
 	}
 	name, ok := l.names()[id]
+	if ok && e.Type() == event.TypeLockDrift {
+		stored, err := e.Event()
+		drift, is := stored.Payload.(event.LockDrift)
+		ok = err == nil && is && drift.Lock == l.lock
+	}
 	if !ok || name == id {
 		return e, ok
 	}

@@ -41,6 +41,7 @@ const (
 	internal = "docs~1f"
 	other    = "docs~2e"
 	hostile  = "a\"b\u202e~3"
+	lockFile = "/a/mcptrack.lock"
 )
 
 func names() map[string]string { return map[string]string{internal: "docs", hostile: "odd \"name\""} }
@@ -103,7 +104,7 @@ func TestShowsItsServersUnderTheirNames(t *testing.T) {
 	for name, from := range logs(t) {
 		t.Run(name, func(t *testing.T) {
 			fill(t, from)
-			log := New(from, names)
+			log := New(from, names, lockFile)
 			const all = `1 docs file:///1+, 4 odd "name" file:///2+, 5 docs file:///2+, 7 docs `
 			equal := func(what, got, want string) {
 				if t.Helper(); got != want {
@@ -147,7 +148,7 @@ func TestStatesHaveTheNames(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			log := New(from, names)
+			log := New(from, names, lockFile)
 			st, err := log.States(t.Context(), "docs")
 			if _, ok := st.Resources[journal.ResourceID{ServerID: "docs", URI: "file:///2"}]; err != nil || !ok || len(st.Resources) != 2 {
 				t.Errorf("%+v, %v", st.Resources, err)
@@ -175,7 +176,7 @@ func TestFollow(t *testing.T) {
 		var now atomic.Pointer[map[string]string]
 		first := names()
 		now.Store(&first)
-		log := New(from, func() map[string]string { return *now.Load() })
+		log := New(from, func() map[string]string { return *now.Load() }, lockFile)
 		ctx, cancel := context.WithCancelCause(t.Context())
 		var got []string
 		var ended error
@@ -216,10 +217,10 @@ func TestFollow(t *testing.T) {
 func TestMore(t *testing.T) {
 	from := journal.NewMemory(journal.MemoryOptions{})
 	fill(t, from)
-	if got, want := short(t, New(from, names).Read(t.Context(), 0)), `1 docs file:///1+, 4 odd "name" file:///2+, 5 docs file:///2+, 7 docs `; got != want {
+	if got, want := short(t, New(from, names, lockFile).Read(t.Context(), 0)), `1 docs file:///1+, 4 odd "name" file:///2+, 5 docs file:///2+, 7 docs `; got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
-	if got := short(t, New(from, func() map[string]string { return map[string]string{hostile: "x"} }).Read(t.Context(), 0)); got != "4 x file:///2" {
+	if got := short(t, New(from, func() map[string]string { return map[string]string{hostile: "x"} }, lockFile).Read(t.Context(), 0)); got != "4 x file:///2" {
 		t.Errorf("a hidden entry counts as more: %s", got)
 	}
 }
@@ -228,7 +229,7 @@ func TestMore(t *testing.T) {
 func TestGapsAreShown(t *testing.T) {
 	from := journal.NewMemory(journal.MemoryOptions{Keep: 2})
 	fill(t, from)
-	log := New(from, names)
+	log := New(from, names, lockFile)
 	if got, want := short(t, log.Read(t.Context(), 0)), "gap, 7 docs "; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
@@ -241,7 +242,7 @@ func TestGapsAreShown(t *testing.T) {
 func TestCannotBeWritten(t *testing.T) {
 	for name, from := range logs(t) {
 		t.Run(name, func(t *testing.T) {
-			log := New(from, names)
+			log := New(from, names, lockFile)
 			text := "kept"
 			from.Contents().Put(journaltest.Digest(1), text)
 			log.Contents().Put(journaltest.Digest(2), "not kept")
@@ -271,5 +272,26 @@ func TestCannotBeWritten(t *testing.T) {
 				t.Errorf("%+v, %v", rec, err)
 			}
 		})
+	}
+}
+
+// Of the differences from locks, those from the lock in scope are shown.
+func TestLocks(t *testing.T) {
+	t.Parallel()
+	for name, from := range logs(t) {
+		for _, lock := range []string{lockFile, "/b/mcptrack.lock", ""} {
+			if err := from.Append(&event.Event{ServerID: internal, Timestamp: time.Now(), Payload: event.LockDrift{Change: event.DriftResolved, Section: "tools", Item: "tool/dig", Lock: lock}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := from.Append(update(internal, "file:///1", 1)); err != nil {
+			t.Fatal(err)
+		}
+		if err := from.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got, want := short(t, New(from, names, lockFile).Read(t.Context(), 0)), "1 docs +, 4 docs file:///1"; got != want {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
 	}
 }
