@@ -30,7 +30,7 @@ func rules() []rule {
 		{module + "core/journal/sqlitelog", []string{"commands", "scripts/logbench"}, "which log there is, is decided once"},
 		{module + "core/journal/internal", []string{"core/journal"}, "what waits to be stored is the business of logs"},
 		{module + "core/standardwebhooks", []string{"core/tracker", "commands", "output/webhook"}, "webhooks are received for the events of servers, and sent in one place"},
-		{module + "core/session", []string{"core/session", "core/tracker", "core/status", "core/gateway", "core/lock/observe", "commands", "output", "scripts/faults"}, "sessions belong to the tracker; the others see events, the gateway passes requests on, and the lock lists what is served"},
+		{module + "core/session", []string{"core/session", "core/tracker", "core/status", "core/gateway", "core/lock/observe", "core/lock/locktest", "commands", "output", "scripts/faults"}, "sessions belong to the tracker; the others see events, the gateway passes requests on, and the lock lists what is served"},
 		{module + "core/cache", []string{"core/event", "core/tracker", "commands", "output"}, "what clients read is written by the tracker and shown by the others"},
 		{module + "core/process", []string{"core/session", "cmd"}, "whoever starts children must stop them: one owner"},
 		{module + "core/filewatch", []string{"core/reload", "core/vault", "core/lock/guard", "output/web"}, "watching files is asked for, not done on the side"},

@@ -16,6 +16,7 @@ func TestMain(m *testing.M) {
 	testscript.Main(tests{m}, map[string]func(){
 		"mcptrack":       func() { os.Exit(run()) },
 		"counted-server": func() { os.Exit(countedServer(os.Args[1:])) },
+		"changed-server": func() { os.Exit(changedServer(os.Args[1:])) },
 	})
 }
 

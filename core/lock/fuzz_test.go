@@ -76,3 +76,55 @@ func FuzzClassify(f *testing.F) {
 		Twins([]string{string(old), string(new)})
 	})
 }
+
+// FuzzCompare: two definitions with other hashes always differ, in both directions and with a class. What
+// was taken over is no change any more, also after the lock was written and read.
+func FuzzCompare(f *testing.F) {
+	for _, s := range []string{
+		`{"name":"t","description":"d","inputSchema":{"type":"object","required":["a"]}}`, `{"name":"t","annotations":{"readOnlyHint":true}}`,
+		`{"name":"t","inputSchema":{"const":9007199254740993}}`, `{"name":"t","x":1e400}`, `{"name":"t","name":"t"}`, `{"name":"t","x":"\ud800"}`, `{"name":"t","__proto__":{"x":1}}`, `{"name":"u"}`, `{}`, `[`,
+	} {
+		f.Add([]byte(s), []byte(`{"name":"t","inputSchema":{"const":9007199254740992}}`))
+	}
+	f.Fuzz(func(t *testing.T, old, new []byte) {
+		h := DefaultHashing()
+		of := func(definition []byte) (Observation, *Server) {
+			o := Observation{Variant: "modern", Items: map[Section][]Item{SectionTools: {h.Item(SectionTools, definition)}}}
+			s, _ := Merge(o)
+			return o, s
+		}
+		oldOffer, oldServer := of(old)
+		newOffer, newServer := of(new)
+		a, b := oldOffer.Items[SectionTools][0], newOffer.Items[SectionTools][0]
+		same := a.Problem == "" && b.Problem == "" && a.Key == b.Key && a.id() == b.id()
+		there, back := Compare(oldServer, newOffer), Compare(newServer, oldOffer)
+		if (len(there) == 0) != same || a.Problem == "" && b.Problem == "" && len(there) != len(back) {
+			t.Fatalf("%d changes there and %d back", len(there), len(back))
+		}
+		for _, d := range slices.Concat(there, back) {
+			if len(d.Classes) == 0 || !slices.IsSorted(d.Classes) {
+				t.Errorf("%s: classes %q", d.Name(), d.Classes)
+			}
+			d.Diff()
+		}
+		for _, d := range oldServer.Take(there) {
+			if d.New.Problem == "" {
+				t.Errorf("%s is left", d.Name())
+			}
+		}
+		if b.Problem != "" {
+			return
+		}
+		l := &Lock{Hashing: h, Servers: map[string]*Server{"docs": oldServer}}
+		data, err := Marshal(l)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if l, err = Parse(data); err != nil {
+			t.Fatal(err)
+		}
+		if left := Compare(l.Servers["docs"], newOffer); len(left) > 0 {
+			t.Errorf("%d changes are left: %+v", len(left), left[0])
+		}
+	})
+}
