@@ -188,8 +188,8 @@ vulnerabilities() {
 # Peers and programs were installed above: a test that misses one fails. The tests of
 # cmd/mcptrack run the program itself, in every process they start: 321 s with the race
 # detector on two cores, 95 to 140 s without. So they run without it, and with it those
-# in which the program runs long and concurrently. -race runs all with it. In two other packages,
-# long tests that use one goroutine do less with it, so these packages run without it, too.
+# in which the program runs long and concurrently. -race runs all with it. In other packages, long
+# tests that use one goroutine do less with it, so these tests run without it, too.
 # go vet is a step of its own; go test does not repeat it.
 flags=(-shuffle=on -vet=off -exec 'env -u GOGC')
 # The race detector of each process waits 1 s at its end for races of what still runs.
@@ -199,6 +199,7 @@ program() {
 	local rc=0 # all of them, also after a failure
 	CI=true go test "${flags[@]}" -parallel 6 ./cmd/mcptrack ./core/journal/sqlitelog || rc=1
 	CI=true go test "${flags[@]}" -parallel 6 -short ./core/config || rc=1
+	CI=true go test "${flags[@]}" -exec env -run '^(TestHostileRepository|TestInvalidFlagValues)$' ./commands || rc=1
 	CI=true go test "${flags[@]}" -parallel 6 "${detector[@]}" -run 'TestScript/(watch|subscribe|gateway|inject|vault|serve)$' ./cmd/mcptrack || rc=1
 	return $rc
 }
