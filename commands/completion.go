@@ -16,6 +16,8 @@ import (
 	"github.com/mcptrack/mcptrack/commands/internal/completion"
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/history"
+	"github.com/mcptrack/mcptrack/core/lock"
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/session"
 	"github.com/mcptrack/mcptrack/core/status"
@@ -127,7 +129,7 @@ func completeList(env *cli.Env, g *cli.Globals) cobra.CompletionFunc {
 }
 
 // namesFor returns the names of a server's items for completion: the cached names, or with --demo
-// those that the built-in server lists.
+// those that the built-in server lists. An empty kind means all kinds.
 func namesFor(env *cli.Env, g *cli.Globals, cfg *config.Config, id string, kind catalog.Kind) completion.ServerNames {
 	if !g.Demo() {
 		return loadNames(env, cfg.Path)[id]
@@ -135,8 +137,14 @@ func namesFor(env *cli.Env, g *cli.Globals, cfg *config.Config, id string, kind 
 	names := completion.Names{}
 	ctx, cancel := context.WithTimeout(context.Background(), askingTime)
 	defer cancel()
-	for _, r := range session.Probe(ctx, cfg.Servers, session.ProbeOptions{Dial: env.Dial, Session: askingOptions(env), Kinds: []catalog.Kind{kind}}) {
-		names.Learn(r.Server.ID, kind, r.Lists[kind])
+	kinds := []catalog.Kind{kind}
+	if kind == "" {
+		kinds = catalog.Kinds()
+	}
+	for _, r := range session.Probe(ctx, cfg.Servers, session.ProbeOptions{Dial: env.Dial, Session: askingOptions(env), Kinds: kinds}) {
+		for _, k := range kinds {
+			names.Learn(r.Server.ID, k, r.Lists[k])
+		}
 	}
 	return names[id]
 }
@@ -150,6 +158,41 @@ func completeItems(env *cli.Env, g *cli.Globals, kind catalog.Kind) cobra.Comple
 		}
 		return cli.Choices(namesFor(env, g, cfg, args[0], kind).Names[kind], args[1:])
 	}
+}
+
+// completeVersioned completes a server id, and then an item of the server that has a history.
+func completeVersioned(env *cli.Env, g *cli.Globals) cobra.CompletionFunc {
+	return func(_ *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+		cfg := cli.ConfigForCompletion(env, g)
+		if len(args) == 0 {
+			return cli.Choices(cli.ServerNames(cfg), nil)
+		} else if len(args) > 1 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		known := namesFor(env, g, cfg, args[0], "").Names
+		items := []string{string(lock.SectionInstructions)}
+		for _, uri := range known[catalog.Resources] {
+			if it, _ := history.ParseItem(uri); !it.Content() {
+				uri = prefixOf(lock.SectionContents) + uri
+			}
+			items = append(items, uri)
+		}
+		for _, kind := range catalog.Kinds() {
+			prefix := prefixOf(lock.Section(kind))
+			if kind == catalog.Resources && !strings.HasPrefix(typed, prefix) {
+				continue // the content of a resource is meant more often
+			}
+			for _, key := range known[kind] {
+				items = append(items, prefix+key)
+			}
+		}
+		return cli.Choices(items, nil)
+	}
+}
+
+// prefixOf returns what an item of a section begins with, such as "tool:"; see [history.ParseItem].
+func prefixOf(section lock.Section) string {
+	return strings.TrimSuffix(lock.Name(section, ""), "/") + ":"
 }
 
 // completeNames completes a flag with item names of the server in args.

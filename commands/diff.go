@@ -2,6 +2,7 @@ package commands
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -9,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mcptrack/mcptrack/commands/internal/cli"
-	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/history"
+	"github.com/mcptrack/mcptrack/core/lock"
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/textdiff"
 	"github.com/mcptrack/mcptrack/output/diff"
@@ -20,12 +21,15 @@ import (
 func newDiff(env *cli.Env, g *cli.Globals) *cobra.Command {
 	var opts versionFlags
 	cmd := &cobra.Command{
-		Use:   "diff SERVER URI [ID [ID]]",
-		Short: "Compare two versions of a resource",
+		Use:   "diff SERVER URI|ITEM [ID [ID]]",
+		Short: "Compare two versions of a resource or a tool",
 		Long: `Prints a unified diff of two versions of a text resource: without an ID the last
 change, with one ID the changes from that version to the newest, and with two IDs the
 changes from the first to the second. history lists the IDs; the number at the end of an
 ID is enough.
+
+` + versionsOfItems + `
+Their diffs have one line for each member, and mark hidden characters like <U+200B>.
 
 ` + versionsFrom + `
 
@@ -34,14 +38,19 @@ wrong usage; 4 the --url could not be reached, or did not answer within --timeou
 refused the request; 6 --timeout expired while the log was read.`,
 		Example: `  mcptrack diff docs file:///guide.md
   mcptrack diff docs file:///guide.md 42
+  mcptrack diff docs tool:search
   mcptrack diff docs file:///guide.md 42 57 --url http://127.0.0.1:8722
   mcptrack diff docs file:///guide.md --json | jq -r .diff`,
 		Args:              cli.Args(2, 4),
-		ValidArgsFunction: completeItems(env, g, catalog.Resources),
+		ValidArgsFunction: completeVersioned(env, g),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return opts.read(cmd.Context(), env, g, args, func(ctx context.Context, source versionSource, versions []history.Version) error {
-				c := comparison{ServerID: args[0], URI: args[1]}
-				if err := c.compare(ctx, source, versions, args[2:]); err != nil {
+				it, _ := history.ParseItem(args[1]) // read has parsed it
+				c := comparison{ServerID: args[0], URI: it.Key}
+				if !it.Content() {
+					c.URI, c.Item = "", it.Name()
+				}
+				if err := c.compare(ctx, source, versions, it, args[2:]); err != nil {
 					return err
 				}
 				return c.write(env, g)
@@ -55,14 +64,15 @@ refused the request; 6 --timeout expired while the log was read.`,
 // comparison is the JSON document that diff prints.
 type comparison struct {
 	ServerID string          `json:"serverId"`
-	URI      string          `json:"uri"`
+	URI      string          `json:"uri,omitempty"`
+	Item     string          `json:"item,omitempty"` // name of the item, if its definitions are compared
 	From     history.Version `json:"from"`
 	To       history.Version `json:"to"`
 	Diff     string          `json:"diff"` // empty if the texts are equal
 }
 
 // compare selects the two versions that ids specify, and computes their diff.
-func (c *comparison) compare(ctx context.Context, source versionSource, versions []history.Version, ids []string) (err error) {
+func (c *comparison) compare(ctx context.Context, source versionSource, versions []history.Version, it history.Item, ids []string) (err error) {
 	if c.From, c.To, err = history.Pair(versions, ids); err != nil {
 		f := &cli.Failure{Exit: cli.ExitFailed, Code: "no_version", Err: err, Hint: "mcptrack history lists the versions"}
 		if errors.Is(err, history.ErrNoVersion) && len(ids) == 0 {
@@ -78,13 +88,17 @@ func (c *comparison) compare(ctx context.Context, source versionSource, versions
 			return err
 		case !ok:
 			return &cli.Failure{Exit: cli.ExitFailed, Code: "no_text", Err: fmt.Errorf("the text of version %s is not stored", versionName(v)),
-				Hint: "binary and very large contents are never stored, --keep-content limits how many texts are kept, and --no-content stores none"}
+				Hint: "binary and very large contents are never stored, nor definitions by older versions of mcptrack; --keep-content limits how many texts are kept, and --no-content stores none"}
 		case len(text) > textdiff.MaxText:
 			return &cli.Failure{Exit: cli.ExitFailed, Code: "too_large", Err: fmt.Errorf("version %s has %d bytes; at most %d can be compared", versionName(v), len(text), textdiff.MaxText)}
 		}
 		texts[i] = text
 	}
-	c.Diff = textdiff.Unified(c.URI, texts[0], texts[1])
+	if it.Content() {
+		c.Diff = textdiff.Unified(c.URI, texts[0], texts[1])
+		return nil
+	}
+	c.Diff = lock.Drift{Section: it.Section, Key: it.Key, Old: lock.Item{Definition: json.RawMessage(texts[0])}, New: lock.Item{Definition: json.RawMessage(texts[1])}}.Diff()
 	return nil
 }
 

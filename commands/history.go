@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"log/slog"
 	"net/http"
 	"slices"
@@ -16,7 +15,6 @@ import (
 
 	"github.com/mcptrack/mcptrack/commands/internal/cli"
 	"github.com/mcptrack/mcptrack/core/catalog"
-	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/history"
 	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/printable"
@@ -30,11 +28,14 @@ func newHistory(env *cli.Env, g *cli.Globals) *cobra.Command {
 	var opts versionFlags
 	var last int
 	cmd := &cobra.Command{
-		Use:   "history SERVER URI",
-		Short: "Show the versions of a resource",
+		Use:   "history SERVER URI|ITEM",
+		Short: "Show the versions of a resource or a tool",
 		Long: `Shows the versions of a followed resource, newest first: when and how each was detected,
 its size and digest, and whether its text is stored, so that diff can compare it. At most
 the newest 500 are shown.
+
+` + versionsOfItems + `
+Each version has the classes of its change, as mcptrack help lock explains them.
 
 ` + versionsFrom + `
 
@@ -43,9 +44,10 @@ be reached, or did not answer within --timeout; 5 it refused the request; 6 --ti
 expired while the log was read.`,
 		Example: `  mcptrack history docs file:///guide.md
   mcptrack history docs file:///guide.md --url http://127.0.0.1:8722 --last 5
+  mcptrack history docs tool:search
   mcptrack history docs file:///guide.md --json | jq -r '.[].id'`,
 		Args:              cli.Args(2, 2),
-		ValidArgsFunction: completeItems(env, g, catalog.Resources),
+		ValidArgsFunction: completeVersioned(env, g),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if last < 1 {
 				return cli.Usage("invalid --last %d; expected at least 1", last)
@@ -64,6 +66,10 @@ expired while the log was read.`,
 func writeHistory(env *cli.Env, g *cli.Globals, versions []history.Version) error {
 	var names []string
 	var rows [][]string
+	head := []string{"ID", "Noticed", "How", "Size", "Digest", "Text"}
+	if len(versions) > 0 && versions[0].Item != "" {
+		head[3] = "Change"
+	}
 	for _, v := range versions {
 		if v.ID != "" {
 			names = append(names, v.ID)
@@ -71,7 +77,7 @@ func writeHistory(env *cli.Env, g *cli.Globals, versions []history.Version) erro
 		rows = append(rows, versionRow(env, v, g.Format.Wide()))
 	}
 	return g.Write(env.Out, names, versions, func() error {
-		return table.Rows(env.Out, []string{"ID", "Noticed", "How", "Size", "Digest", "Text"}, rows)
+		return table.Rows(env.Out, head, rows)
 	})
 }
 
@@ -80,15 +86,15 @@ const shortDigest = 12
 
 func versionRow(env *cli.Env, v history.Version, wide bool) []string {
 	if v.Removed {
-		return []string{v.ID, env.Time(v.Timestamp), lines.Found(v.Cause), "", "removed", ""}
+		return []string{v.ID, env.Time(v.Timestamp), lines.Found(v.Cause), changeWord(v), "removed", ""}
 	}
 	digest := v.Digest.String()
-	if !wide {
-		digest = strings.TrimPrefix(digest, "sha256:")[:shortDigest]
+	if short := strings.TrimPrefix(digest, "sha256:"); !wide && len(short) > shortDigest {
+		digest = short[:shortDigest]
 	}
 	row := []string{"-", cmp.Or(env.Time(v.Timestamp), "before the first change"), "", "", digest, "no"}
 	if v.ID != "" {
-		row[0], row[2] = v.ID, lines.Found(v.Cause)
+		row[0], row[2], row[3] = v.ID, lines.Found(v.Cause), changeWord(v)
 	}
 	if v.Size != nil {
 		row[3] = lines.Size(*v.Size)
@@ -98,6 +104,27 @@ func versionRow(env *cli.Env, v history.Version, wide bool) []string {
 	}
 	return row
 }
+
+// changeWord says what changed with a version of a definition; empty for the content of a resource, and
+// for the first known instructions.
+func changeWord(v history.Version) string {
+	var names []string
+	for _, c := range v.Classes {
+		names = append(names, c.Name)
+	}
+	switch {
+	case len(names) > 0:
+		return strings.Join(names, ", ")
+	case v.Item != "" && v.Cause != "":
+		return "changed"
+	}
+	return ""
+}
+
+// versionsOfItems is the part of the help of history and diff about definitions.
+const versionsOfItems = `tool:NAME, prompt:NAME, template:URITEMPLATE, resource:URI and instructions are the
+definitions that the server sent, if it is followed with these lists. tool/NAME is the
+same. A URI that begins like one of them is written content:URI, unless :// follows.`
 
 // versionsFrom is the part of the help of history and diff that says where versions come from.
 const versionsFrom = `Versions come from a running daemon that follows the same config, else from the log
@@ -135,14 +162,18 @@ func (o *versionFlags) bound(ctx context.Context) (context.Context, context.Canc
 	return context.WithTimeoutCause(ctx, limit, cli.ErrTimeout)
 }
 
-// read calls show with the versions of a resource, oldest first, and their source. args starts with
-// the server and the URI.
+// read calls show with the versions of a resource or definition, oldest first, and their source. args
+// starts with the server and the item.
 func (o *versionFlags) read(ctx context.Context, env *cli.Env, g *cli.Globals, args []string, show func(context.Context, versionSource, []history.Version) error) error {
 	if o.timeout < 0 {
 		return cli.Usage("--timeout must not be negative")
 	}
 	if o.URL != "" && (o.Dir != "" || o.NATS != "") {
 		return cli.Usage("--url cannot be used with --data-dir or --nats")
+	}
+	it, ok := history.ParseItem(args[1])
+	if !ok {
+		return cli.UsageHint("choose tool:NAME, prompt:NAME, template:URITEMPLATE, resource:URI or instructions", "no history is stored of the %s of a server", printable.Line(args[1], 40))
 	}
 	ctx, cancel := o.bound(ctx)
 	defer cancel()
@@ -163,14 +194,14 @@ func (o *versionFlags) read(ctx context.Context, env *cli.Env, g *cli.Globals, a
 			return err
 		}
 		defer func() { _ = l.Close() }()
-		return from(ctx, "the log in "+o.Place(env), storedVersions{l, args[0], args[1]})
+		return from(ctx, "the log in "+o.Place(env), storedVersions{l, args[0], it})
 	}
 	served := func(ctx context.Context, at cli.RemoteFlags) error {
 		client, err := at.Client(env)
 		if err != nil {
 			return err
 		}
-		return from(ctx, client.Base.Host, servedVersions{client, args[0], args[1]})
+		return from(ctx, client.Base.Host, servedVersions{client, args[0], it})
 	}
 	switch {
 	case o.URL != "":
@@ -195,7 +226,7 @@ func (o *versionFlags) read(ctx context.Context, env *cli.Env, g *cli.Globals, a
 		places = slices.Insert(places, 0, func(context.Context) error {
 			ctx, cancel := context.WithTimeoutCause(asking, nearbyTime, cli.ErrTimeout)
 			defer cancel()
-			return from(ctx, "the daemon", servedVersions{daemon.Client(), args[0], args[1]})
+			return from(ctx, "the daemon", servedVersions{daemon.Client(), args[0], it})
 		})
 	}
 	return firstPlace(ctx, log, places)
@@ -242,7 +273,7 @@ func says(f *cli.Failure) int {
 	return 0
 }
 
-// versionSource provides the versions of one resource.
+// versionSource provides the versions of one item.
 type versionSource interface {
 	// versions returns the versions, oldest first. It returns an error if there are none.
 	versions(ctx context.Context) ([]history.Version, error)
@@ -250,12 +281,18 @@ type versionSource interface {
 	text(ctx context.Context, digest catalog.Digest) (text string, ok bool, err error)
 }
 
-// noVersions returns the error for a resource without stored versions. known lists the server's
-// resources, for a hint.
-func noVersions(server, uri string, known []string) error {
-	f := &cli.Failure{Exit: cli.ExitFailed, Code: "no_versions", Err: fmt.Errorf("no change to %s on server %s is stored", printable.Line(uri, 200), printable.Line(server, 64)),
-		Hint: "only followed resources that changed have a history"}
-	if s := suggest.Nearest(uri, known); s != "" && s != uri {
+// noVersions returns the error for an item without stored versions. known lists the server's items of
+// the same kind, for a hint.
+func noVersions(server string, it history.Item, known []string) error {
+	name, hint := it.Key, "only followed resources that changed have a history"
+	if !it.Content() {
+		name, hint = it.Name(), "only items of followed servers have a history; a resource whose URI begins like this is written content:URI"
+	}
+	f := &cli.Failure{Exit: cli.ExitFailed, Code: "no_versions", Err: fmt.Errorf("no change to %s on server %s is stored", printable.Line(name, 200), printable.Line(server, 64)), Hint: hint}
+	if s := suggest.Nearest(it.Key, known); s != "" && s != it.Key {
+		if !it.Content() {
+			s = history.Item{Section: it.Section, Key: s}.Name()
+		}
 		f.Hint = fmt.Sprintf("did you mean %q?", s)
 	}
 	return f
@@ -263,12 +300,16 @@ func noVersions(server, uri string, known []string) error {
 
 // storedVersions reads versions from a log.
 type storedVersions struct {
-	log         journal.Log
-	server, uri string
+	log    journal.Log
+	server string
+	item   history.Item
 }
 
 func (s storedVersions) versions(ctx context.Context) ([]history.Version, error) {
-	versions, err := history.Versions(decoded(s.log.Select(ctx, journal.Selection{ServerID: s.server, URI: s.uri})), remote.MaxVersions)
+	if !s.item.Content() {
+		return s.definitions(ctx)
+	}
+	versions, err := history.Versions(journal.Decoded(s.log.Select(ctx, journal.Selection{ServerID: s.server, URI: s.item.Key})), remote.MaxVersions)
 	if err != nil {
 		return nil, err
 	}
@@ -281,10 +322,10 @@ func (s storedVersions) versions(ctx context.Context) ([]history.Version, error)
 		for r := range states.Resources {
 			known = append(known, r.URI)
 		}
-		return nil, noVersions(s.server, s.uri, known)
+		return nil, noVersions(s.server, s.item, known)
 	}
 	if versions[0].ID == "" {
-		versions[0].Timestamp, err = history.FirstSeen(decoded(s.log.Select(ctx, journal.Selection{ServerID: s.server})), s.uri)
+		versions[0].Timestamp, err = history.FirstSeen(journal.Decoded(s.log.Select(ctx, journal.Selection{ServerID: s.server})), s.item.Key)
 		if err != nil {
 			return nil, err
 		}
@@ -299,20 +340,18 @@ func (s storedVersions) versions(ctx context.Context) ([]history.Version, error)
 	return versions, nil
 }
 
-// decoded yields the events in entries. It skips entries that are not events, because other
-// programs can store arbitrary data on a cluster.
-func decoded(entries iter.Seq2[journal.Entry, error]) iter.Seq2[event.Event, error] {
-	return func(yield func(event.Event, error) bool) {
-		for entry, err := range entries {
-			if err != nil {
-				yield(event.Event{}, err)
-				return
-			}
-			if e, err := entry.Event(); err == nil && !yield(e, nil) {
-				return
-			}
-		}
+func (s storedVersions) definitions(ctx context.Context) ([]history.Version, error) {
+	states, err := s.log.States(ctx, s.server)
+	if err != nil {
+		return nil, err
 	}
+	current := history.Current(states, s.server, s.item)
+	versions, err := history.Log{Select: s.log.Select, Contents: s.log.Contents()}.Definition(ctx, s.server, s.item, current, remote.MaxVersions)
+	if err == nil && len(versions) == 0 {
+		known := states.Lists[journal.ListName{ServerID: s.server, Kind: catalog.Kind(s.item.Section)}].Keys()
+		err = noVersions(s.server, s.item, known)
+	}
+	return versions, err
 }
 
 func (s storedVersions) text(ctx context.Context, digest catalog.Digest) (string, bool, error) {
@@ -321,22 +360,36 @@ func (s storedVersions) text(ctx context.Context, digest catalog.Digest) (string
 
 // servedVersions requests versions from a serve-sse.
 type servedVersions struct {
-	client      remote.Client
-	server, uri string
+	client remote.Client
+	server string
+	item   history.Item
 }
 
 func (s servedVersions) versions(ctx context.Context) ([]history.Version, error) {
-	versions, err := s.client.Versions(ctx, s.server, s.uri)
+	var versions []history.Version
+	var err error
+	if s.item.Content() {
+		versions, err = s.client.Versions(ctx, s.server, s.item.Key)
+	} else {
+		versions, err = s.client.Definitions(ctx, s.server, s.item.Name())
+	}
 	if err != nil {
 		return nil, askFailure(ctx, err)
 	}
 	if len(versions) == 0 {
-		return nil, noVersions(s.server, s.uri, nil)
+		return nil, noVersions(s.server, s.item, nil)
 	}
 	return versions, nil
 }
 
 func (s servedVersions) text(ctx context.Context, digest catalog.Digest) (string, bool, error) {
-	text, ok, err := s.client.Text(ctx, s.server, s.uri, digest)
+	var text string
+	var ok bool
+	var err error
+	if s.item.Content() {
+		text, ok, err = s.client.Text(ctx, s.server, s.item.Key, digest)
+	} else {
+		text, ok, err = s.client.Definition(ctx, s.server, s.item.Name(), digest)
+	}
 	return text, ok, askFailure(ctx, err)
 }

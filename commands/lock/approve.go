@@ -10,6 +10,7 @@ import (
 
 	"github.com/mcptrack/mcptrack/commands/internal/cli"
 	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/lock"
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
@@ -79,9 +80,10 @@ func targets(cfg *config.Config, args []string) (all []target) {
 }
 
 // matches reports whether a target means a change. An item may be given by its name, such as
-// tool/search, or by its key alone.
+// tool/search or tool:search, or by its key alone.
 func (t target) matches(c change) bool {
-	return t.server == c.ServerID && (t.item == "" || t.item == c.Item || t.item == printable.Line(c.Item, 0) || t.item == c.Drift.Key)
+	section, key, named := lock.ParseName(t.item)
+	return t.server == c.ServerID && (t.item == "" || named && section == c.Drift.Section && key == c.Drift.Key || t.item == printable.Line(c.Item, 0) || t.item == c.Drift.Key)
 }
 
 func runDecide(ctx context.Context, env *cli.Env, g *cli.Globals, opts decideOptions) error {

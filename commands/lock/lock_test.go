@@ -20,6 +20,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/journal/sqlitelog"
 	"github.com/mcptrack/mcptrack/core/lock"
 	"github.com/mcptrack/mcptrack/core/session"
@@ -487,7 +488,8 @@ func TestReviewApprovesWhatItShowed(t *testing.T) {
 	b.items(cli.ExitFound)
 }
 
-// The changes that the log shows come first, the newest at the top.
+// The newest change is at the top: what the log has otherwise, then what it has by its time, then what it
+// does not know.
 func TestReviewNewestFirst(t *testing.T) {
 	b := newBench(t, draw)
 	b.run(cli.ExitOK, "lock")
@@ -510,6 +512,28 @@ func TestReviewNewestFirst(t *testing.T) {
 	if out != "notes:tool/second\nnotes:tool/first\nnotes:tool/draw\n" {
 		t.Errorf("review lists\n%s", out)
 	}
+
+	// The log knows draw as it was approved, and when the two that it has now appeared.
+	before, err := catalog.NewItem(catalog.Tools, json.RawMessage(draw))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if log, err = sqlitelog.Open(t.Context(), sqlitelog.Options{Dir: dir}); err != nil {
+		t.Fatal(err)
+	}
+	if err := log.RememberList(journal.ListName{ServerID: "notes", Kind: catalog.Tools}, catalog.List{before}); err != nil {
+		t.Fatal(err)
+	}
+	if err := log.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if out := b.run(cli.ExitFound, "review", "-o", "name", "--data-dir", dir); out != "notes:tool/draw\nnotes:tool/second\nnotes:tool/first\n" {
+		t.Errorf("with the definition before, review lists\n%s", out)
+	}
+	if out := b.run(cli.ExitFound, "review", "--data-dir", dir); !strings.Contains(out, "seen 2026-11-28T08:01:00.000Z") {
+		t.Errorf("review does not say when\n%s", out)
+	}
+	b.run(cli.ExitOK, "approve", "notes:tool:second")
 }
 
 func TestApproveAndReject(t *testing.T) {

@@ -3,6 +3,7 @@ package lock
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -12,7 +13,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mcptrack/mcptrack/commands/internal/cli"
-	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/history"
 	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/lock"
 	"github.com/mcptrack/mcptrack/core/printable"
@@ -50,7 +52,7 @@ func ReviewCommand(env *cli.Env, g *cli.Globals) *cobra.Command {
 // shown is a change with everything that a reviewer needs, as JSON.
 type shown struct {
 	change
-	Seen string `json:"seen,omitempty"` // when the log first shows it
+	Seen string `json:"seen,omitempty"` // when it changed, by the log
 	Diff string `json:"diff,omitempty"`
 	seen time.Time
 }
@@ -107,26 +109,26 @@ func (w *work) changes(ctx context.Context) (all []change, missed []string, err 
 	return all, failed(results), nil
 }
 
-// newestFirst sorts changes by the time at which the log first shows their last change, and those that
-// the log does not show by severity.
+// newestFirst sorts changes by the time at which the log shows what the servers offer now for the first
+// time. Changes of what the log knows differently come first: they happened after its last event. Those
+// from before its first event come last, as do all if there is no log. Equals are sorted by severity.
 func (o reviewOptions) newestFirst(ctx context.Context, w *work, changes []change) ([]shown, error) {
 	log, err := o.Existing(ctx, w.env, w.g.Logger(w.env))
 	if err != nil {
 		return nil, err
 	}
-	seen := map[string]time.Time{}
+	all := make([]shown, len(changes))
+	for i, c := range changes {
+		all[i] = shown{change: c, Diff: c.Drift.Diff()}
+	}
 	if log != nil {
 		defer func() { _ = log.Close() }()
+		now := time.Now()
 		for _, srv := range w.servers {
-			if err := changeTimes(ctx, log, srv.ID, seen); err != nil {
+			if err := setSeen(ctx, log, srv.ID, all, now); err != nil {
 				return nil, err
 			}
 		}
-	}
-	all := make([]shown, len(changes))
-	for i, c := range changes {
-		at := seen[c.name()]
-		all[i] = shown{change: c, Seen: cli.Stamp(at), Diff: c.Drift.Diff(), seen: at}
 	}
 	slices.SortStableFunc(all, func(a, b shown) int {
 		return cmp.Or(b.seen.Compare(a.seen), a.Severity.Rank()-b.Severity.Rank())
@@ -134,31 +136,50 @@ func (o reviewOptions) newestFirst(ctx context.Context, w *work, changes []chang
 	return all, nil
 }
 
-// changeTimes sets when the items of a server last changed, by the name of the change.
-func changeTimes(ctx context.Context, log journal.Log, server string, seen map[string]time.Time) error {
-	for entry, err := range log.Select(ctx, journal.Selection{ServerID: server}) {
-		if err != nil {
-			return err
-		}
-		e, err := entry.Event()
-		if err != nil {
-			continue // of a newer version
-		}
-		set := func(section lock.Section, key string) {
-			seen[server+":"+lock.Name(section, key)] = e.Timestamp
-		}
-		switch p := e.Payload.(type) {
-		case event.ListChanged:
-			for _, keys := range [][]string{p.Added, p.Removed, p.Changed} {
-				for _, key := range keys {
-					set(lock.Section(p.List), key)
-				}
-			}
-		case event.ResourceAdded, event.ResourceRemoved, event.ResourceChanged:
-			set(lock.SectionResources, e.ResourceURI)
+// setSeen sets when the changes of a server happened, by the log; to now if the log has another
+// definition. The zero time stays where the log does not tell.
+func setSeen(ctx context.Context, log journal.Log, server string, all []shown, now time.Time) error {
+	var items []history.Item
+	for _, s := range all {
+		if s.ServerID == server && s.Item != "" {
+			items = append(items, history.Item{Section: s.Drift.Section, Key: s.Drift.Key})
 		}
 	}
+	if len(items) == 0 {
+		return nil
+	}
+	states, err := log.States(ctx, server)
+	if err != nil {
+		return err
+	}
+	versions, err := history.Definitions(journal.Decoded(log.Select(ctx, journal.Selection{ServerID: server, Own: true})), items,
+		func(it history.Item) catalog.Digest { return history.Current(states, server, it) }, maxVersions)
+	if err != nil {
+		return err
+	}
+	for i := range all {
+		s := &all[i]
+		known := versions[history.Item{Section: s.Drift.Section, Key: s.Drift.Key}]
+		if s.ServerID != server || len(known) == 0 {
+			continue
+		}
+		last := known[len(known)-1]
+		s.seen = last.Timestamp
+		if last.Removed != s.Drift.Removed() || !last.Digest.IsZero() && last.Digest != fingerprint(s.Drift.New.Definition) {
+			s.seen = now
+		}
+		s.Seen = cli.Stamp(s.seen)
+	}
 	return nil
+}
+
+// maxVersions limits how many versions of one item are held.
+const maxVersions = 10
+
+// fingerprint returns the digest by which the log knows a definition.
+func fingerprint(definition json.RawMessage) catalog.Digest {
+	d, _ := catalog.Fingerprint(definition) // zero if it is not valid
+	return d
 }
 
 // text returns the change for people: a title, the reasons, and the difference.

@@ -221,6 +221,19 @@ func digest(v any) (Digest, error) {
 	return sha256.Sum256(canonical), nil
 }
 
+// Text returns the definition of a text that is not part of a list, such as the instructions of a
+// server: the text encoded as JSON, and its [Fingerprint]. Both are zero for an empty text.
+func Text(text string) (definition string, d Digest) {
+	if text == "" {
+		return "", d
+	}
+	encoded, err := json.Marshal(text)
+	if err != nil {
+		return "", d // strings can always be encoded
+	}
+	return string(encoded), sha256.Sum256(encoded)
+}
+
 // List is one list of a server: items sorted by key, with unique keys.
 type List []Item
 

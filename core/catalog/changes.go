@@ -228,3 +228,29 @@ func ItemChanges(from, to List, keys []string) []ItemChange {
 	}
 	return out
 }
+
+// ItemVersion identifies the definition of one item of a list before and after a change.
+type ItemVersion struct {
+	Key            string `json:"key"`                     // the URI, URI template or name
+	Digest         Digest `json:"digest,omitzero"`         // zero if the item was removed
+	PreviousDigest Digest `json:"previousDigest,omitzero"` // zero if the item was added, or if it is unknown
+}
+
+// MaxItemVersions limits the result of [ItemVersions].
+const MaxItemVersions = 1000
+
+// ItemVersions returns the versions of the items that differ between two versions of a list, sorted by
+// key. If there are more than [MaxItemVersions], those of removed items are left out first, then those
+// of added items.
+func ItemVersions(from, to List, delta Delta) []ItemVersion {
+	keys := slices.Concat(delta.Changed, delta.Added, delta.Removed)
+	keys = keys[:min(len(keys), MaxItemVersions)]
+	slices.Sort(keys)
+	var out []ItemVersion
+	for _, key := range keys {
+		before, _ := from.Get(key)
+		after, _ := to.Get(key)
+		out = append(out, ItemVersion{key, after.Digest, before.Digest})
+	}
+	return out
+}

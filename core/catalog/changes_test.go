@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -127,4 +128,38 @@ func TestChangesAgreeWithDigests(t *testing.T) {
 			t.Fatalf("there %v, back %v", changes, back)
 		}
 	})
+}
+
+// The versions of a change have both digests, and are bounded.
+func TestItemVersions(t *testing.T) {
+	from := list(t, Tools, `{"name":"gone"}`, `{"name":"same"}`, `{"name":"other","title":"A"}`)
+	to := list(t, Tools, `{"name":"new"}`, `{"name":"same"}`, `{"name":"other","title":"B"}`)
+	of := func(l List, key string) Digest { it, _ := l.Get(key); return it.Digest }
+	want := []ItemVersion{{"gone", Digest{}, of(from, "gone")}, {"new", of(to, "new"), Digest{}}, {"other", of(to, "other"), of(from, "other")}}
+	if diff := cmp.Diff(want, ItemVersions(from, to, Diff(from, to))); diff != "" {
+		t.Error(diff)
+	}
+	var many List
+	for i := range MaxItemVersions {
+		many = append(many, Item{Key: fmt.Sprintf("t%05d", i), Digest: Digest{1}})
+	}
+	delta := Diff(from, NewList(many))
+	delta.Changed = []string{"other"}
+	got := ItemVersions(from, NewList(many), delta)
+	if len(got) != MaxItemVersions || got[0].Key != "other" || got[1].Key != "t00000" {
+		t.Errorf("%d versions, the first %+v", len(got), got[:2])
+	}
+}
+
+// The digest of a text is the fingerprint of its definition.
+func TestText(t *testing.T) {
+	for _, text := range []string{"a", "<b> & \u2028 \"c\"\n"} {
+		definition, digest := Text(text)
+		if d, err := Fingerprint(json.RawMessage(definition)); err != nil || d != digest {
+			t.Errorf("%q: %v, fingerprint %v, %v", definition, digest, d, err)
+		}
+	}
+	if definition, digest := Text(""); definition != "" || !digest.IsZero() {
+		t.Errorf("of nothing: %q, %v", definition, digest)
+	}
 }

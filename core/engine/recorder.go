@@ -81,6 +81,9 @@ func (r *recorder) Append(e *event.Event) error {
 		r.memory.publishList(name, list)
 	}
 	r.texts.putEvent(e) // before the event, so that a log that stores both in one step has the text
+	if p, ok := e.Payload.(event.ServerState); ok && p.TellsInstructions() {
+		r.rememberInstructions(to, e.ServerID, p.InstructionsDigest)
+	}
 	if r.exported != nil {
 		named := *e
 		named.Exported = r.exported(e)
@@ -108,11 +111,23 @@ func (r *recorder) RememberList(name journal.ListName, list catalog.List) error 
 		return nil
 	}
 	r.memory.publishList(name, list)
+	r.texts.putList(name.ServerID, list, list.Keys())
 	return to.RememberList(name, list)
 }
 
-// texts stores the texts of resources alongside the log, except texts that contain a secret from
-// the server's config.
+// rememberInstructions stores the digest of a server's instructions, unless it is stored already. The
+// events that report it expire.
+func (r *recorder) rememberInstructions(to journal.Recorder, server string, d catalog.Digest) {
+	list := journal.InstructionsList(d)
+	if known, ok := r.memory.baselineList(server, journal.Instructions); ok && catalog.Diff(known, list).Empty() {
+		return
+	}
+	r.memory.publishList(journal.ListName{ServerID: server, Kind: journal.Instructions}, list)
+	_ = to.RememberList(journal.ListName{ServerID: server, Kind: journal.Instructions}, list) // the caller appends the event, which fails if this does
+}
+
+// texts stores the texts of resources, and the definitions of list items and instructions, alongside
+// the log. It leaves out those that contain a secret from the server's config.
 type texts struct {
 	contents journal.Contents
 
@@ -149,11 +164,45 @@ func (t *texts) put(server string, d catalog.Digest, text *string) {
 	t.contents.Put(d, *text)
 }
 
-// putEvent stores the texts contained in an event.
+// putEvent stores the texts and definitions contained in an event. The definitions before a change to a
+// list are normally stored already, but may have been removed since.
 func (t *texts) putEvent(e *event.Event) {
-	if p, ok := e.Payload.(event.ResourceUpdated); ok {
+	switch p := e.Payload.(type) {
+	case event.ResourceUpdated:
 		t.put(e.ServerID, p.PreviousDigest, p.PreviousText)
 		t.put(e.ServerID, p.Digest, p.Text)
+	case event.ListChanged:
+		switch {
+		case p.Items == nil:
+		case p.Before == nil: // this process lists the items for the first time
+			t.putList(e.ServerID, *p.Items, p.Items.Keys())
+		default:
+			t.putList(e.ServerID, p.Before, slices.Concat(p.Changed, p.Removed))
+			t.putList(e.ServerID, *p.Items, slices.Concat(p.Changed, p.Added))
+		}
+	case event.ServerState:
+		if p.Instructions != "" {
+			t.put(e.ServerID, p.InstructionsDigest, &p.Instructions)
+		}
+	}
+}
+
+// maxDefinitions limits the total size, in bytes, of the definitions of one list that are stored at a
+// time. A list that is larger would displace the texts of other servers whenever its server connects.
+const maxDefinitions = 4 << 20
+
+// putList stores the definitions of items of a list.
+func (t *texts) putList(server string, list catalog.List, keys []string) {
+	size := 0
+	for _, key := range keys {
+		it, ok := list.Get(key)
+		if size += len(it.Raw); size > maxDefinitions {
+			return
+		}
+		if ok && len(it.Raw) > 0 {
+			definition := string(it.Raw)
+			t.put(server, it.Digest, &definition)
+		}
 	}
 }
 

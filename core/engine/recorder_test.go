@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/mcptrack/mcptrack/core/catalog"
@@ -33,5 +35,50 @@ func TestTextsWithSecretsAreNotStored(t *testing.T) {
 				t.Errorf("%q: stored %t, %v", text, ok, err)
 			}
 		}
+	}
+}
+
+// Neither is a definition with a secret, and a large list does not displace everything else.
+func TestDefinitionsThatAreNotStored(t *testing.T) {
+	j := journal.NewMemory(journal.MemoryOptions{KeepContent: 64 << 20})
+	x := &texts{contents: j.Contents(), secrets: map[string][]string{"docs": {"v4riable-value"}}}
+	item := func(name, description string) catalog.Item {
+		it, err := catalog.NewItem(catalog.Tools, fmt.Appendf(nil, `{"name":%q,"description":%q}`, name, description))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return it
+	}
+	large := strings.Repeat("x", maxDefinitions/3)
+	list := catalog.NewList([]catalog.Item{item("a", "plain"), item("b", "v4riable-value"), item("c", large), item("d", large), item("e", large), item("f", "after")})
+	x.putEvent(&event.Event{ServerID: "docs", Payload: event.ListChanged{List: catalog.Tools, Added: list.Keys(), Items: &list}})
+	definition, digest := catalog.Text("Use v4riable-value.")
+	x.putEvent(&event.Event{ServerID: "docs", Payload: event.ServerState{State: event.Ready, Instructions: definition, InstructionsDigest: digest}})
+	want := map[string]bool{"a": true, "c": true, "d": true}
+	for _, it := range append(list, catalog.Item{Key: "instructions", Digest: digest}) {
+		if _, ok, err := j.Contents().Get(t.Context(), it.Digest); ok != want[it.Key] || err != nil {
+			t.Errorf("%s: stored %t, %v", it.Key, ok, err)
+		}
+	}
+}
+
+// BenchmarkPutList measures what storing the definitions of 1,000 tools adds to the time in which a
+// server connects.
+func BenchmarkPutList(b *testing.B) {
+	var items []catalog.Item
+	for i := range 1000 {
+		it, err := catalog.NewItem(catalog.Tools, fmt.Appendf(nil, `{"name":"tool%d","description":%q,"inputSchema":{"type":"object","properties":{"path":{"type":"string"}}}}`, i, strings.Repeat("Reads a file. ", 30)))
+		if err != nil {
+			b.Fatal(err)
+		}
+		items = append(items, it)
+	}
+	list := catalog.NewList(items)
+	keys := list.Keys()
+	b.ReportAllocs()
+	for b.Loop() {
+		j := journal.NewMemory(journal.MemoryOptions{KeepContent: 64 << 20})
+		x := &texts{contents: j.Contents(), secrets: map[string][]string{"docs": {"one-secret", "another-secret"}}}
+		x.putList("docs", list, keys)
 	}
 }

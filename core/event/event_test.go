@@ -27,7 +27,7 @@ func samples() []Event {
 	changed, size, text := true, int64(42), "new <text> & more"
 	payloads := []Payload{
 		ServerState{State: Pending},
-		ServerState{State: Ready, Previous: Connecting, ProtocolVersion: "2025-11-25", Era: "legacy"},
+		ServerState{State: Ready, Previous: Connecting, ProtocolVersion: "2025-11-25", Era: "legacy", InstructionsDigest: digest(3)},
 		ServerState{State: Backoff, Previous: Ready, Reason: "crashloop", Error: "exit status 3", Attempt: 5, RetryIn: Milliseconds(1500 * time.Millisecond)},
 		SubscriptionActive{Resources: 3, Mode: Push},
 		SubscriptionActive{Resources: 1, URIs: []string{"file:///a"}, Mode: Poll, Missing: []string{"file:///a"}},
@@ -40,7 +40,7 @@ func samples() []Event {
 		ListChanged{List: catalog.Templates, Removed: []string{"file:///{x}"}},
 		ListChanged{List: catalog.Prompts, Changed: []string{"p"}},
 		ListChanged{List: catalog.Tools, Changed: []string{"add"}, Details: []catalog.ItemChange{{Key: "add", Fields: []string{"description", "inputSchema"}, More: 2,
-			Changes: []catalog.Change{{Op: catalog.Changed, Path: "/description"}, {Op: catalog.Added, Path: "/inputSchema/properties/b"}}}}},
+			Changes: []catalog.Change{{Op: catalog.Changed, Path: "/description"}, {Op: catalog.Added, Path: "/inputSchema/properties/b"}}}}, Versions: []catalog.ItemVersion{{Key: "add", Digest: digest(1), PreviousDigest: digest(2)}}},
 		ListChanged{List: catalog.Tools, Error: "timed out"},
 		ConfigReloaded{Added: []string{"docs"}, Duration: Milliseconds(12 * time.Millisecond)},
 		ConfigRejected{Problems: []Problem{{Severity: "error", File: "c.json", Line: 4, Column: 23, Code: "invalid_type", Message: "no"}}},

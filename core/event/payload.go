@@ -82,6 +82,18 @@ type ServerState struct {
 	Era             string       `json:"era,omitempty"`
 	ConnectedIn     Milliseconds `json:"connectedInMs,omitempty" about:"Ready: the duration of the attempt to connect"`
 	StillConnected  bool         `json:"stillConnected,omitempty" about:"Unapproved: still connected using the previously approved entry"`
+	// InstructionsDigest is the digest of Instructions, in every event that reports a connection; zero
+	// if the server has no instructions.
+	InstructionsDigest catalog.Digest `json:"instructionsDigest,omitzero" about:"of the server's instructions, once it is connected; absent if it has none"`
+	// Instructions are the server's instructions, encoded as JSON. Only a tracker's recorder receives
+	// them; otherwise it is empty, and also if the server has none.
+	Instructions string `json:"-"`
+}
+
+// TellsInstructions reports whether the event says which instructions the server has: none, if
+// InstructionsDigest is zero.
+func (s ServerState) TellsInstructions() bool {
+	return s.State == Ready || s.State == Unsupported || !s.InstructionsDigest.IsZero()
 }
 
 // SubscriptionActive is published when the tracker starts following a server's resources, tools or
@@ -150,11 +162,17 @@ type ListChanged struct {
 	// Details describes how the descriptors of the first items in Changed differ; see
 	// [catalog.ItemChanges].
 	Details []catalog.ItemChange `json:"details,omitempty" about:"how the changed items differ: key, fields, changes"`
+	// Versions identifies the definitions of the items that were added, removed or changed before and
+	// after the change; see [catalog.ItemVersions].
+	Versions []catalog.ItemVersion `json:"versions,omitempty" about:"digests of the definitions of these items: key, digest, previousDigest"`
 	// Error explains why the list could not be loaded; the previous list stays in use.
 	Error string `json:"error,omitempty" about:"why the list could not be loaded; the previous list stays in use"`
 	// Items is the complete list after the change; nil if it is unknown. Only a tracker's recorder
 	// receives it: subscribers get nil and read the list from a snapshot.
 	Items *catalog.List `json:"-"`
+	// Before is the complete list before the change; nil if its definitions are unknown. Like Items,
+	// only a tracker's recorder receives it.
+	Before catalog.List `json:"-"`
 	// Follows lists the resources whose own events come directly after this one. It is set together
 	// with Items.
 	Follows []string `json:"-"`

@@ -1,8 +1,10 @@
-// Package history derives the versions of a resource from its stored events.
+// Package history derives the versions of a resource from its stored events, and the versions of the
+// definitions of tools and other items from the events about their lists.
 //
 // Each published change of the content is a version; an announcement without a change is not. The
 // content before the first stored event is also a version, of which only the digest in that event
-// is known. Removals are versions without content.
+// is known. Removals are versions without content. The same holds for definitions. The events of an
+// mcptrack that did not store definitions have no digests, so their versions have none either.
 package history
 
 import (
@@ -19,21 +21,26 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// Version is one version of a resource's content, or the resource's removal.
+// Version is one version of a resource's content or of a definition, or the removal of either.
 type Version struct {
 	ServerID string `json:"serverId"`
-	URI      string `json:"uri"`
+	URI      string `json:"uri,omitempty"`  // of the resource, if the version is of its content
+	Item     string `json:"item,omitempty"` // name of the item, such as tool/search, if it is of its definition
 	// ID is the id of the event that published the version. It is empty for the content before the
 	// first event.
 	ID string `json:"id,omitempty"`
 	// Timestamp is when the content was first seen. For the content before the first event it is
 	// zero unless the caller sets it; see [FirstSeen].
-	Timestamp time.Time      `json:"timestamp,omitzero"`
-	Cause     event.Cause    `json:"cause,omitempty"`
-	Removed   bool           `json:"removed,omitempty"`
-	MimeType  string         `json:"mimeType,omitempty"`
-	Size      *int64         `json:"size,omitempty"` // size in bytes; nil if unknown
-	Digest    catalog.Digest `json:"digest,omitzero"`
+	Timestamp time.Time   `json:"timestamp,omitzero"`
+	Cause     event.Cause `json:"cause,omitempty"`
+	Added     bool        `json:"added,omitempty"` // the item was not listed before; only of a definition
+	Removed   bool        `json:"removed,omitempty"`
+	// Classes are the classes of the change from the version before (see package lock), only of a
+	// definition; nil if they are unknown.
+	Classes  []event.DriftClass `json:"classes,omitempty"`
+	MimeType string             `json:"mimeType,omitempty"`
+	Size     *int64             `json:"size,omitempty"`  // size in bytes; nil if unknown
+	Digest   catalog.Digest     `json:"digest,omitzero"` // zero if unknown
 	// Text reports whether the text of the content is stored and can be displayed.
 	Text bool `json:"text"`
 }

@@ -116,6 +116,22 @@ func Events(entries iter.Seq2[Entry, error]) iter.Seq2[event.Event, error] {
 	}
 }
 
+// Decoded yields the events in entries. It skips entries that are not events, because other programs
+// can store arbitrary data on a cluster.
+func Decoded(entries iter.Seq2[Entry, error]) iter.Seq2[event.Event, error] {
+	return func(yield func(event.Event, error) bool) {
+		for entry, err := range entries {
+			if err != nil {
+				yield(event.Event{}, err)
+				return
+			}
+			if e, err := entry.Event(); err == nil && !yield(e, nil) {
+				return
+			}
+		}
+	}
+}
+
 // Local reports whether this process appended the event and still has it in memory. If so, Event
 // also returns the fields that are not stored.
 func (e *Entry) Local() bool { return e.event != nil && e.Gap == nil }
@@ -186,16 +202,21 @@ func IsEpoch(s string) bool {
 	return err == nil && len(s) == 16
 }
 
-// WithoutItems returns the event without the items of a changed list. Items are large and are
-// stored separately; see [KnownLists].
-func WithoutItems(e *event.Event) *event.Event {
-	p, ok := e.Payload.(event.ListChanged)
-	if !ok || p.Items == nil && p.Follows == nil {
+// WithoutDefinitions returns the event without the items of a changed list and without the
+// instructions of a server, which are large and are stored separately; see [KnownLists] and
+// [Contents].
+func WithoutDefinitions(e *event.Event) *event.Event {
+	out := *e
+	switch p := e.Payload.(type) {
+	case event.ListChanged:
+		p.Items, p.Before, p.Follows = nil, nil, nil
+		out.Payload = p
+	case event.ServerState:
+		p.Instructions = ""
+		out.Payload = p
+	default:
 		return e
 	}
-	out := *e
-	p.Items, p.Follows = nil, nil
-	out.Payload = p
 	return &out
 }
 
@@ -213,6 +234,9 @@ func MemoryOf(e *event.Event) (n int) {
 			for _, key := range keys {
 				n += 16 + len(key)
 			}
+		}
+		for _, v := range p.Versions {
+			n += len(v.Digest) + len(v.PreviousDigest)
 		}
 	case event.PromptContent:
 		if p.Prompt != nil {

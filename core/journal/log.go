@@ -20,7 +20,8 @@ type Recorder interface {
 	// Remember stores the state of a resource that no event reports, such as its content when it is
 	// first read. The zero State removes the stored state of the resource.
 	Remember(r ResourceID, st State) error
-	// RememberList stores the keys and digests of a list that no event reports.
+	// RememberList stores the keys and digests of a list that no event reports, or that is stored
+	// already.
 	RememberList(name ListName, list catalog.List) error
 }
 
@@ -63,7 +64,7 @@ type Log interface {
 	// States returns the states of resources and lists as of the last appended event. If server is
 	// empty, it returns the states for all servers.
 	States(ctx context.Context, server string) (States, error)
-	// Contents returns the texts of resources that are stored with the log. It never returns nil.
+	// Contents returns the texts and definitions that are stored with the log. It never returns nil.
 	Contents() Contents
 	// Records returns the collection of records with the given name. A name may contain letters,
 	// digits, _ and -.
@@ -98,12 +99,16 @@ type Selection struct {
 	// URI restricts the selection to events that change the content of one resource of the server:
 	// updates with a digest, and removals.
 	URI string
+	// Own restricts the selection, if it is for one server, to events about the server itself and its
+	// lists: events without a resource.
+	Own bool
 	// After restricts the selection to entries that were stored at this time or later.
 	After time.Time
 }
 
-// Contents stores texts of resources by the digest of their content, so that versions can be
-// displayed and compared even after a restart. Their total size is limited; the oldest texts are
+// Contents stores texts of resources by the digest of their content, and definitions of list items and
+// instructions by their [catalog.Fingerprint], so that versions can be displayed and compared even
+// after a restart. Their total size is limited; the oldest texts are
 // removed first. Storing a text never delays an event.
 type Contents interface {
 	// Put stores a text under the digest of its content, unless it is already stored. It never

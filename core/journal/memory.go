@@ -105,7 +105,7 @@ func (m *Memory) appendLocked(e event.Event) held {
 	for name, list := range KnownLists(&e) {
 		m.rememberListLocked(name, list)
 	}
-	e = *WithoutItems(&e)
+	e = *WithoutDefinitions(&e)
 	m.last++
 	e.Seq, e.ID = m.last, event.FormatID(m.epoch, m.last)
 	h := held{&e, time.Now(), MemoryOf(&e)}
@@ -317,7 +317,7 @@ func (s Selection) selects(entry Entry) bool {
 		return false
 	}
 	if s.ServerID == "" || s.URI == "" {
-		return true
+		return s.ServerID == "" || !s.Own || e.ResourceURI == ""
 	}
 	_, _, content := Known(e)
 	return content && e.ResourceURI == s.URI

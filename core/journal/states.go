@@ -114,6 +114,18 @@ const Cursors catalog.Kind = "cursors"
 // published for a server, in a form that their publisher defines. The items have no digests.
 const Drifts catalog.Kind = "drifts"
 
+// Instructions is the kind of an internal list that stores the digest of a server's instructions, as
+// its only item. The list is empty if the server has none.
+const Instructions catalog.Kind = "instructions"
+
+// InstructionsList returns an [Instructions] list with the given digest.
+func InstructionsList(d catalog.Digest) catalog.List {
+	if d.IsZero() {
+		return catalog.List{}
+	}
+	return catalog.List{{Key: string(Instructions), Digest: d}}
+}
+
 // CursorList encodes cursors, keyed by subscription, as a list of kind [Cursors].
 func CursorList(cursors map[string]string) catalog.List {
 	var list catalog.List

@@ -20,6 +20,25 @@ func Name(section Section, key string) string {
 	return strings.TrimSuffix(string(section), "s") + "/" + key
 }
 
+// ParseName returns the section and key of an item from its name: as [Name] returns it, or with a
+// colon after the section, such as "tool:draw". With a colon, the key must not begin with "//", because
+// resource://a is a URI.
+func ParseName(name string) (section Section, key string, ok bool) {
+	for _, section := range sections() {
+		if keyField(section) == "" {
+			if name == string(section) {
+				return section, "", true
+			}
+			continue
+		}
+		rest, is := strings.CutPrefix(name, strings.TrimSuffix(string(section), "s"))
+		if is && len(rest) > 1 && (rest[0] == '/' || rest[0] == ':' && !strings.HasPrefix(rest, "://")) {
+			return section, rest[1:], true
+		}
+	}
+	return "", "", false
+}
+
 // Name returns the name of the item that differs; see [Name].
 func (d Drift) Name() string { return Name(d.Section, d.Key) }
 

@@ -252,7 +252,7 @@ func (w *worker) setList(k catalog.Kind, list catalog.List, cause event.Cause) c
 	w.lists[k] = list
 	if !had || delta.Empty() {
 		published, ok := w.baselineList(k)
-		w.t.store.learnList(w.id, k, list, !had || !ok && w.opts.BaselineList != nil)
+		w.t.store.learnList(w.id, k, list, !had || !ok && w.opts.BaselineList != nil || !defined(old))
 		if ok {
 			w.compareList(k, published, list)
 		}
@@ -262,9 +262,13 @@ func (w *worker) setList(k catalog.Kind, list catalog.List, cause event.Cause) c
 		w.following.conn.cache.Remove(k, delta.Removed)
 	}
 	resources := w.selected(k, delta, list)
+	before := old
+	if !defined(old) {
+		before = nil
+	}
 	w.t.store.commit(event.Event{ServerID: w.id, Cause: cause, Payload: event.ListChanged{
 		List: k, Added: delta.Added, Removed: delta.Removed, Changed: delta.Changed,
-		Details: catalog.ItemChanges(old, list, delta.Changed), Items: &list, Follows: keys(resources),
+		Details: catalog.ItemChanges(old, list, delta.Changed), Versions: catalog.ItemVersions(old, list, delta), Items: &list, Before: before, Follows: keys(resources),
 	}}, func(r *record) { r.lists[k] = list })
 	if k == catalog.Resources {
 		publish := func(e event.Event) { w.t.store.commit(e, nil) }
@@ -272,6 +276,9 @@ func (w *worker) setList(k catalog.Kind, list catalog.List, cause event.Cause) c
 	}
 	return delta
 }
+
+// defined reports whether a list has the definitions of its items. A list that was stored has none.
+func defined(list catalog.List) bool { return len(list) == 0 || list[0].Raw != nil }
 
 // compareList compares an unchanged list with the version in the durable log, which was stored by
 // another process or an earlier one, and records any differences.
@@ -283,7 +290,7 @@ func (w *worker) compareList(k catalog.Kind, published, list catalog.List) {
 	resources := w.selected(k, delta, list)
 	if !delta.Empty() {
 		w.t.store.recordOnly(event.Event{ServerID: w.id, Cause: event.CauseResync, Payload: event.ListChanged{
-			List: k, Added: delta.Added, Removed: delta.Removed, Changed: delta.Changed, Items: &list, Follows: keys(resources),
+			List: k, Added: delta.Added, Removed: delta.Removed, Changed: delta.Changed, Versions: catalog.ItemVersions(published, list, delta), Items: &list, Follows: keys(resources),
 		}})
 	}
 	if k == catalog.Resources && !(delta.Empty() && resources.Empty()) {

@@ -71,22 +71,17 @@ func (s *store) publish(e event.Event) *event.Event {
 	if e.Timestamp.IsZero() {
 		e.Timestamp = time.Now()
 	}
-	whole, listed := e.Payload.(event.ListChanged)
-	if listed { // only the durable log receives the complete list
-		list := whole
-		list.Items, list.Follows = nil, nil
-		e.Payload = list
-	}
+	bare := journal.WithoutDefinitions(&e)
 	s.order.Lock()
 	defer s.order.Unlock()
-	published := s.log.Publish(e)
+	published := s.log.Publish(*bare)
 	if s.durable == nil {
 		return published
 	}
 	record := published
-	if whole.Items != nil {
+	if bare != &e { // only the durable log receives the definitions
 		with := *published
-		with.Payload = whole
+		with.Payload = e.Payload
 		record = &with
 	}
 	_ = s.durable.Append(record) // Append only fails once the log is closed, after Run has finished
@@ -157,12 +152,12 @@ func (s *store) stored(id string, res coalesce.Known) (stored catalog.Digest, di
 	return stored, stored != res.Content.Digest
 }
 
-// learnList replaces a list without publishing an event, and records it in the durable log if it is
-// new.
-func (s *store) learnList(id string, k catalog.Kind, list catalog.List, isNew bool) {
+// learnList replaces a list without publishing an event. If record is set, it records the list in the
+// durable log, because the list or the definitions of its items may not be stored there.
+func (s *store) learnList(id string, k catalog.Kind, list catalog.List, record bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.known(id).lists[k] = list; !isNew {
+	if s.known(id).lists[k] = list; !record {
 		return
 	}
 	s.remember(func(rec journal.Recorder) error {
@@ -183,8 +178,12 @@ func (s *store) republish(id string) {
 		return
 	}
 	st := &r.status
-	s.recordOnly(event.Event{ServerID: id, Payload: event.ServerState{State: st.State, Previous: event.Pending, Reason: st.Reason, Error: st.Error, Attempt: st.Attempt,
-		ProtocolVersion: st.Info.ProtocolVersion, Era: string(st.Info.Era), StillConnected: st.StillConnected}})
+	state := event.ServerState{State: st.State, Previous: event.Pending, Reason: st.Reason, Error: st.Error, Attempt: st.Attempt,
+		ProtocolVersion: st.Info.ProtocolVersion, Era: string(st.Info.Era), StillConnected: st.StillConnected}
+	if st.Connected() {
+		state.Instructions, state.InstructionsDigest = catalog.Text(st.Info.Instructions)
+	}
+	s.recordOnly(event.Event{ServerID: id, Payload: state})
 }
 
 // update changes the state of a server without publishing an event, for example to update counts.

@@ -542,6 +542,7 @@ func (f *sessionFollower) becomeReady() {
 		info.Other = ""
 	}
 	st := event.ServerState{State: event.Ready, ProtocolVersion: info.ProtocolVersion, Era: string(info.Era)}
+	st.Instructions, st.InstructionsDigest = catalog.Text(info.Instructions)
 	if info.Era == session.EraLegacy {
 		st.Reason = f.w.eras.reason
 	}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/cache"
 	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/history"
 	"github.com/mcptrack/mcptrack/core/status"
 	"github.com/mcptrack/mcptrack/output/markdown"
 )
@@ -32,10 +33,42 @@ const (
 	readTime = 10 * time.Second
 )
 
+// definition is the response of /api/servers/{id}/content for an item.
+type definition struct {
+	ServerID string `json:"serverId"`
+	Item     string `json:"item"`
+	Digest   string `json:"digest"`
+	Text     string `json:"text"` // JSON as the server sent it
+}
+
+// definition serves the version with the digest in the parameter digest of an item's definition.
+func (d *Dashboard) definition(w http.ResponseWriter, r *http.Request) {
+	out := definition{ServerID: r.PathValue("id"), Item: r.URL.Query().Get("item"), Digest: r.URL.Query().Get("digest")}
+	it, ok := history.ParseItem(out.Item)
+	known := func(s status.Summary) bool { return s.ID == out.ServerID }
+	if !ok || it.Content() || !slices.ContainsFunc(d.opts.Servers(), known) {
+		refuse(w, http.StatusNotFound, "no such server or item")
+		return
+	}
+	if out.Text, ok = d.version(r.Context(), out.Digest); !ok {
+		now, err := d.current(r.Context(), out.ServerID, it)
+		if err != nil || now.Raw == nil || now.Digest.String() != out.Digest {
+			refuse(w, http.StatusNotFound, "this version of the definition is not available")
+			return
+		}
+		out.Text = string(now.Raw)
+	}
+	answer(w, out)
+}
+
 // content serves the text of a followed resource: its current version, or the version with the
-// digest in the parameter digest. The tracker has the current texts of resources that changed since
+// digest in the parameter digest. With the parameter item it serves a definition instead. The tracker has the current texts of resources that changed since
 // it started; other current texts are read from the server.
 func (d *Dashboard) content(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Query().Has("item") {
+		d.definition(w, r)
+		return
+	}
 	id, uri := r.PathValue("id"), r.URL.Query().Get("uri")
 	st, res, ok := d.followed(id, uri)
 	if st.ID == "" {

@@ -17,6 +17,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/history"
 	"github.com/mcptrack/mcptrack/core/journal"
+	"github.com/mcptrack/mcptrack/core/lock"
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
@@ -32,20 +33,21 @@ const (
 type eventHistory struct {
 	ServerID string `json:"serverId,omitempty"`
 	URI      string `json:"uri,omitempty"`
+	Item     string `json:"item,omitempty"` // the item whose definition Versions are of
 
 	// Events has the newest matching events, newest first, as the feed sends them.
 	Events []json.RawMessage `json:"events"`
 	// Texts has the digests, among those in Events, whose text /content can return.
 	Texts []string `json:"texts,omitempty"`
 	// Versions has the versions of the resource that Events describe, newest first, each with the
-	// time at which it was first seen.
+	// time at which it was first seen; or those of the definition of Item, without Events.
 	Versions []history.Version `json:"versions,omitempty"`
 	// More reports whether older events exist.
 	More bool `json:"more,omitempty"`
 }
 
-// history serves the stored events of a resource, of a server (without events about its resources),
-// or, if neither is specified, of the time span from after to before (both in seconds since 1970),
+// history serves the versions of the definition of an item, or the stored events of a resource, of a
+// server (without events about its resources), or, if neither is specified, of the time span from after to before (both in seconds since 1970),
 // which is by default the span recent before now.
 func (d *Dashboard) history(w http.ResponseWriter, r *http.Request) {
 	if d.opts.Select == nil {
@@ -57,7 +59,7 @@ func (d *Dashboard) history(w http.ResponseWriter, r *http.Request) {
 	if err != nil || limit < 1 || limit > maxHistory {
 		limit = 200
 	}
-	sel := journal.Selection{ServerID: query.Get("server"), URI: query.Get("uri")}
+	sel := journal.Selection{ServerID: query.Get("server"), URI: query.Get("uri"), Own: query.Get("uri") == ""}
 	before := time.Time{}
 	if sel.ServerID == "" {
 		sel.After = time.Now().Add(-recent)
@@ -73,6 +75,10 @@ func (d *Dashboard) history(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer done()
+	if query.Has("item") {
+		d.definitions(ctx, w, sel.ServerID, query.Get("item"), limit)
+		return
+	}
 	out := eventHistory{ServerID: sel.ServerID, URI: sel.URI, Events: []json.RawMessage{}}
 	for entry, err := range d.opts.Select(ctx, sel) {
 		if err != nil {
@@ -81,9 +87,6 @@ func (d *Dashboard) history(w http.ResponseWriter, r *http.Request) {
 		}
 		if !before.IsZero() && entry.Stored.After(before) {
 			break
-		}
-		if sel.ServerID != "" && sel.URI == "" && bytes.Contains(entry.Data(), []byte(`"type":"resource.`)) {
-			continue
 		}
 		if len(out.Events) >= 2*limit {
 			out.Events = append(out.Events[:0], out.Events[limit:]...)
@@ -99,6 +102,44 @@ func (d *Dashboard) history(w http.ResponseWriter, r *http.Request) {
 	}
 	slices.Reverse(out.Events)
 	answer(w, out)
+}
+
+// definitions serves the versions of the definition of one item of a server.
+func (d *Dashboard) definitions(ctx context.Context, w http.ResponseWriter, server, name string, limit int) {
+	it, ok := history.ParseItem(name)
+	if !ok || it.Content() {
+		refuse(w, http.StatusBadRequest, "item must be the name of a tool, prompt, template or resource, such as tool/search, or instructions")
+		return
+	}
+	current, err := d.current(ctx, server, it)
+	var versions []history.Version
+	if err == nil {
+		versions, err = history.Log{Select: d.opts.Select, Contents: d.opts.Contents}.Definition(ctx, server, it, current.Digest, limit)
+	}
+	if err != nil {
+		refuseScan(w, err)
+		return
+	}
+	slices.Reverse(versions)
+	answer(w, eventHistory{ServerID: server, Item: it.Name(), Events: []json.RawMessage{}, Versions: versions})
+}
+
+// current returns the definition of an item that its server offers now. If another process follows the
+// server, only the digest is known. It returns the zero Item if nothing is known.
+func (d *Dashboard) current(ctx context.Context, server string, it history.Item) (catalog.Item, error) {
+	if st, here := d.opts.Snapshot().Server(server); here {
+		if it.Section == lock.SectionInstructions {
+			definition, digest := catalog.Text(st.Info.Instructions)
+			return catalog.Item{Raw: json.RawMessage(definition), Digest: digest}, nil
+		}
+		now, _ := st.Lists[catalog.Kind(it.Section)].Get(it.Key)
+		return now, nil
+	}
+	if d.opts.Stored == nil {
+		return catalog.Item{}, nil
+	}
+	states, err := d.opts.Stored(ctx, server)
+	return catalog.Item{Digest: history.Current(states, server, it)}, err
 }
 
 // addVersions sets the versions that out.Events, which are in log order, describe.

@@ -267,3 +267,48 @@ func reads(tr *tracker.Tracker) func(ctx context.Context, server, uri string, d 
 		return tr.Client(server).CurrentResource(ctx, uri, d)
 	}
 }
+
+// TestDefinitions: the versions of a definition and their texts are served, and the current one even if
+// nothing is stored.
+func TestDefinitions(t *testing.T) {
+	snap := world(2, 1)
+	tool := func(raw string) catalog.Item {
+		it, err := catalog.NewItem(catalog.Tools, json.RawMessage(raw))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return it
+	}
+	was, is := catalog.List{tool(`{"name":"search","description":"Finds."}`)}, catalog.List{tool(`{"name":"search","description":"Finds notes."}`)}
+	docs := &snap.Servers[0]
+	docs.Lists = map[catalog.Kind]catalog.List{catalog.Tools: is}
+	docs.Info.Instructions = "Be kind."
+	j, d, store := stored(t, fixed(snap))
+	s := serve(t, d, nil)
+	delta := catalog.Diff(was, is)
+	store("server-0000", "", event.ListChanged{List: catalog.Tools, Changed: delta.Changed, Versions: catalog.ItemVersions(was, is, delta)})
+	j.Contents().Put(was[0].Digest, string(was[0].Raw))
+	var h eventHistory
+	fetch(t, s.URL+"/api/history?server=server-0000&item=tool:search", &h)
+	if len(h.Versions) != 2 || h.Item != "tool/search" || h.Versions[0].Digest != is[0].Digest || h.Versions[0].Text || !h.Versions[1].Text || h.Versions[1].ID != "" {
+		t.Errorf("%+v", h)
+	}
+	h = eventHistory{}
+	if fetch(t, s.URL+"/api/history?server=server-0000&item=instructions", &h); len(h.Versions) != 1 || h.Versions[0].Digest.IsZero() {
+		t.Errorf("instructions: %+v", h)
+	}
+	for digest, want := range map[catalog.Digest]string{was[0].Digest: string(was[0].Raw), is[0].Digest: string(is[0].Raw), h.Versions[0].Digest: ""} {
+		var got definition
+		code := fetch(t, s.URL+"/api/servers/server-0000/content?item=tool/search&digest="+digest.String(), &got)
+		if got.Text != want || (code == http.StatusOK) != (want != "") {
+			t.Errorf("%v: status %d, %q, want %q", digest, code, got.Text, want)
+		}
+	}
+	var refusal map[string]string
+	for _, path := range []string{"/api/history?server=server-0000&item=launch", "/api/history?server=server-0000&item=file:///00000.md",
+		"/api/servers/none/content?item=tool/search&digest=" + is[0].Digest.String(), "/api/servers/server-0000/content?item=tool/search"} {
+		if code := fetch(t, s.URL+path, &refusal); code != http.StatusBadRequest && code != http.StatusNotFound {
+			t.Errorf("%s: status %d", path, code)
+		}
+	}
+}

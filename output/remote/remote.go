@@ -135,10 +135,20 @@ func (c *Client) Get(ctx context.Context, path []string, query url.Values, into 
 
 // Versions returns the stored versions of a resource, oldest first.
 func (c *Client) Versions(ctx context.Context, server, uri string) ([]history.Version, error) {
+	return c.versions(ctx, url.Values{"server": {server}, "uri": {uri}})
+}
+
+// Definitions returns the stored versions of the definition of an item, such as tool/search, oldest
+// first.
+func (c *Client) Definitions(ctx context.Context, server, item string) ([]history.Version, error) {
+	return c.versions(ctx, url.Values{"server": {server}, "item": {item}})
+}
+
+func (c *Client) versions(ctx context.Context, query url.Values) ([]history.Version, error) {
 	var found struct {
 		Versions []history.Version `json:"versions"` // newest first
 	}
-	query := url.Values{"server": {server}, "uri": {uri}, "limit": {strconv.Itoa(MaxVersions)}}
+	query.Set("limit", strconv.Itoa(MaxVersions))
 	if err := c.Get(ctx, []string{"api", "history"}, query, &found); err != nil {
 		return nil, err
 	}
@@ -149,7 +159,16 @@ func (c *Client) Versions(ctx context.Context, server, uri string) ([]history.Ve
 // Text returns the text of the resource version with the given digest, or the current text for the
 // zero digest. ok is false if the text is not available.
 func (c *Client) Text(ctx context.Context, server, uri string, digest catalog.Digest) (text string, ok bool, err error) {
-	query := url.Values{"uri": {uri}}
+	return c.text(ctx, server, url.Values{"uri": {uri}}, digest)
+}
+
+// Definition returns the definition of an item with the given digest. ok is false if it is not
+// available.
+func (c *Client) Definition(ctx context.Context, server, item string, digest catalog.Digest) (text string, ok bool, err error) {
+	return c.text(ctx, server, url.Values{"item": {item}}, digest)
+}
+
+func (c *Client) text(ctx context.Context, server string, query url.Values, digest catalog.Digest) (text string, ok bool, err error) {
 	if !digest.IsZero() {
 		query.Set("digest", digest.String())
 	}

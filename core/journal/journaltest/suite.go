@@ -91,6 +91,7 @@ func Run(t *testing.T, open Open) {
 		{"ContentsAreBounded", Options{KeepContent: 1 << 20}, contentsAreBounded},
 		{"LargestContent", Options{KeepContent: 4 * journal.MaxContent}, largestContent},
 		{"NoContents", Options{}, noContents},
+		{"Definitions", Options{KeepContent: 1 << 20}, definitions},
 		{"Records", Options{}, records},
 		{"RecordsAreFollowed", Options{}, recordsAreFollowed},
 		{"RecordsOfConcurrentWriters", Options{}, recordsOfWriters},

@@ -260,27 +260,30 @@ func selected(t tb, log journal.Log, sel journal.Selection) (out []journal.Entry
 }
 
 func selects(t *testing.T, o *Opened) {
-	changed := false
+	changed, items := false, catalog.List{{Key: "a", Digest: Digest(1)}}
 	add(t, o.Log,
-		update("docs", "file:///a", 1),                                                                // entry 1
-		update("docs", "file:///b", 1),                                                                // entry 2
-		update("wiki", "file:///a", 2),                                                                // entry 3
-		about("docs", "file:///a", event.ResourceAdded{}),                                             // entry 4
-		about("docs", "file:///a", event.ResourceUpdated{Name: "not read"}),                           // entry 5
-		about("docs", "", event.ServerState{State: event.Ready}),                                      // entry 6
-		about("", "", event.ConfigReloaded{Added: []string{"wiki"}}),                                  // entry 7
-		about("docs", "file:///a", event.ResourceUpdated{Digest: Digest(1), Changed: &changed}),       // entry 8
-		about("docs", "file:///a", event.ResourceRemoved{}),                                           // entry 9
-		about("docs", "file:///a", event.ResourceChanged{}),                                           // entry 10
-		about("docs", "", event.ListChanged{List: catalog.Resources, Removed: []string{"file:///a"}}), // entry 11
-		update("docs", "file:///a", 3),                                                                // entry 12
-		about("docs", "file:///a", event.ResourceContent{Digest: Digest(3)}),                          // entry 13
+		update("docs", "file:///a", 1),                                                                 // entry 1
+		update("docs", "file:///b", 1),                                                                 // entry 2
+		update("wiki", "file:///a", 2),                                                                 // entry 3
+		about("docs", "file:///a", event.ResourceAdded{}),                                              // entry 4
+		about("docs", "file:///a", event.ResourceUpdated{Name: "not read"}),                            // entry 5
+		about("docs", "", event.ServerState{State: event.Ready}),                                       // entry 6
+		about("", "", event.ConfigReloaded{Added: []string{"wiki"}}),                                   // entry 7
+		about("docs", "file:///a", event.ResourceUpdated{Digest: Digest(1), Changed: &changed}),        // entry 8
+		about("docs", "file:///a", event.ResourceRemoved{}),                                            // entry 9
+		about("docs", "file:///a", event.ResourceChanged{}),                                            // entry 10
+		about("docs", "", event.ListChanged{List: catalog.Resources, Removed: []string{"file:///a"}}),  // entry 11
+		update("docs", "file:///a", 3),                                                                 // entry 12
+		about("docs", "file:///a", event.ResourceContent{Digest: Digest(3)}),                           // entry 13
+		about("docs", "", event.ListChanged{List: catalog.Tools, Added: []string{"a"}, Items: &items}), // entry 14
 	)
 	flush(t, o.Log)
 	o.check(t, func(t *testing.T, when string) {
 		for sel, want := range map[journal.Selection]string{
-			{}:                                      "1 2 3 4 5 6 7 8 9 10 11 12 13",
-			{ServerID: "docs"}:                      "1 2 4 5 6 8 9 10 11 12 13",
+			{}:                                      "1 2 3 4 5 6 7 8 9 10 11 12 13 14",
+			{ServerID: "docs"}:                      "1 2 4 5 6 8 9 10 11 12 13 14",
+			{ServerID: "docs", Own: true}:           "6 11 14",
+			{ServerID: "wiki", Own: true}:           "none",
 			{ServerID: "wiki"}:                      "3",
 			{ServerID: "none"}:                      "none",
 			{ServerID: "docs", URI: "file:///a"}:    "1 8 9 12",

@@ -14,6 +14,8 @@ import (
 	"testing"
 
 	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/history"
 	"github.com/mcptrack/mcptrack/core/journal"
 )
 
@@ -72,6 +74,51 @@ func contents(t *testing.T, o *Opened) {
 		}
 		if n := o.Log.Contents().Dropped(); n != 0 {
 			t.Errorf("%s: %d texts were dropped", when, n)
+		}
+	})
+}
+
+// Definitions are stored as a tracker's recorder does it, and their versions can be read: those of a
+// change, those that no event reports, and the instructions.
+func definitions(t *testing.T, o *Opened) {
+	tool := func(name, description string) catalog.Item {
+		it, err := catalog.NewItem(catalog.Tools, fmt.Appendf(nil, `{"name":%q, "description":%q}`, name, description))
+		must(t, err)
+		return it
+	}
+	store := func(items ...catalog.Item) catalog.List {
+		for _, it := range items {
+			o.Log.Contents().Put(it.Digest, string(it.Raw))
+		}
+		return catalog.NewList(items)
+	}
+	first, second := store(tool("search", "Finds."), tool("stays", "")), store(tool("search", "Finds notes."), tool("stays", ""))
+	definition, digest := catalog.Text("Be kind.")
+	o.Log.Contents().Put(digest, definition)
+	must(t, o.Log.RememberList(journal.ListName{ServerID: "docs", Kind: catalog.Tools}, first))
+	must(t, o.Log.RememberList(journal.ListName{ServerID: "docs", Kind: journal.Instructions}, journal.InstructionsList(digest)))
+	delta := catalog.Diff(first, second)
+	add(t, o.Log, about("docs", "", event.ServerState{State: event.Ready, Instructions: definition, InstructionsDigest: digest}),
+		about("docs", "", event.SubscriptionActive{Tools: 2}),
+		about("docs", "file:///search", event.ResourceAdded{}),
+		about("docs", "", event.ListChanged{List: catalog.Tools, Changed: delta.Changed, Versions: catalog.ItemVersions(first, second, delta), Items: &second, Before: first}))
+	flush(t, o.Log)
+	o.check(t, func(t *testing.T, when string) {
+		known := states(t, o.Log, "docs")
+		for name, want := range map[string]string{"tool:search": "0 true, 4 true wording", "tool:stays": "0 true", "instructions": "1 true", "tool:none": ""} {
+			it, _ := history.ParseItem(name)
+			versions, err := history.Log{Select: o.Log.Select, Contents: o.Log.Contents()}.Definition(within(t), "docs", it, history.Current(known, "docs", it), 10)
+			must(t, err)
+			var got []string
+			for _, v := range versions {
+				_, seq, _ := event.ParseID(v.ID)
+				parts := []string{fmt.Sprint(seq, " ", v.Text)}
+				for _, c := range v.Classes {
+					parts = append(parts, c.Name)
+				}
+				got = append(got, strings.Join(parts, " "))
+			}
+			equal(t, when+": versions of "+name, want, strings.Join(got, ", "))
 		}
 	})
 }

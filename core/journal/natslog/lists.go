@@ -146,8 +146,8 @@ func join(parts map[int]storedList) *listState {
 	return l
 }
 
-// apply changes the list as the event reports. The event contains no digests, so an added or
-// changed item gets a zero digest, which never equals the digest of the item on the server.
+// apply changes the list as the event reports. An added or changed item whose digest the event does not
+// contain gets a zero digest, which never equals the digest of the item on the server.
 func (l *listState) apply(e *event.Event) {
 	p, ok := e.Payload.(event.ListChanged)
 	if !ok || e.ServerID != l.name.ServerID || p.List != l.name.Kind {
@@ -159,6 +159,11 @@ func (l *listState) apply(e *event.Event) {
 	for _, keys := range [][]string{p.Added, p.Changed} {
 		for _, key := range keys {
 			l.keys[key] = catalog.Digest{}
+		}
+	}
+	for _, v := range p.Versions {
+		if _, listed := l.keys[v.Key]; listed {
+			l.keys[v.Key] = v.Digest
 		}
 	}
 }

@@ -452,6 +452,12 @@ func (s subjects) selected(sel journal.Selection) []string {
 	switch server := serverToken(sel.ServerID); {
 	case sel.ServerID == "":
 		return nil
+	case sel.URI == "" && sel.Own:
+		own := []string{s.of("event.") + resourceToken(journal.ResourceID{ServerID: sel.ServerID})}
+		for _, kind := range catalog.Kinds() {
+			own = append(own, s.list(server, kind))
+		}
+		return own
 	case sel.URI == "":
 		return []string{s.of("event." + server + ".*"), s.of("content." + server + ".*")}
 	}

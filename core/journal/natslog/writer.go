@@ -98,7 +98,7 @@ func (w *writer) records(it *item) ([]*record, error) {
 	for name, items := range journal.KnownLists(it.Event) {
 		lists = append(lists, newKnownList(name, items))
 	}
-	it.Event = journal.WithoutItems(it.Event)
+	it.Event = journal.WithoutDefinitions(it.Event)
 	parts, err := storing.Encode(it.Event, w.store.largest())
 	if err != nil {
 		return nil, err

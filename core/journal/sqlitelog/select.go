@@ -112,7 +112,7 @@ func numbersOf(c *sqlite.Conn, sel journal.Selection, first, last uint64) (numbe
 	text, args := fmt.Sprintf("SELECT seq FROM events WHERE seq BETWEEN ? AND ? ORDER BY seq LIMIT %d", pageEntries), []any{number64(first), number64(last)}
 	if sel.ServerID != "" {
 		text, args = "SELECT seq FROM events INDEXED BY events_by_resource WHERE seq BETWEEN ? AND ? AND seq >> 14 = ? AND server = ?", append(args, number64(first>>partBits), sel.ServerID)
-		if sel.URI != "" {
+		if sel.URI != "" || sel.Own {
 			text, args = text+" AND uri = ?", append(args, sel.URI)
 		}
 	}
@@ -135,7 +135,7 @@ func (r *eventRow) isSelected(sel journal.Selection) bool {
 	case string(r.server) != sel.ServerID:
 		return false
 	case sel.URI == "":
-		return true
+		return !sel.Own || len(r.uri) == 0
 	case string(r.uri) != sel.URI:
 		return false
 	}

@@ -255,7 +255,7 @@ func (w *writer) encode(b *batch, it *item) bool {
 			r.item = it
 		}
 		if len(parts) == 1 {
-			r.local = journal.WithoutItems(it.Event)
+			r.local = journal.WithoutDefinitions(it.Event)
 		}
 		b.rows = append(b.rows, r)
 		b.bytes += len(data)

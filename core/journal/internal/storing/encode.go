@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/journal"
 )
@@ -42,15 +43,24 @@ func split(p event.Payload) []event.Payload {
 	switch p := p.(type) {
 	case event.ListChanged:
 		if len(p.Added)+len(p.Removed)+len(p.Changed) < 2 {
-			return nil
+			if p.Versions == nil && p.Details == nil {
+				return nil
+			}
+			p.Versions, p.Details = nil, nil
+			return []event.Payload{p}
 		}
 		first, second := p, p
 		first.Added, second.Added = halves(p.Added)
 		first.Removed, second.Removed = halves(p.Removed)
 		first.Changed, second.Changed = halves(p.Changed)
-		if len(second.Added)+len(second.Removed)+len(second.Changed) == 0 { // only one of the three lists has items
+		switch { // second is empty if no list has two items; then at least two have one
+		case len(second.Added)+len(second.Removed)+len(second.Changed) > 0:
+		case len(first.Added) > 0:
 			second.Added, first.Added = first.Added, nil
+		default:
+			second.Removed, first.Removed = first.Removed, nil
 		}
+		first.Versions, second.Versions = versionsOf(first), versionsOf(second)
 		return []event.Payload{first, second}
 	case event.SubscriptionActive:
 		switch {
@@ -85,6 +95,20 @@ func namesOf(p event.Payload, all map[string]string) map[string]string {
 		}
 	}
 	return names
+}
+
+// versionsOf returns the versions of the list items in p.
+func versionsOf(p event.ListChanged) (versions []catalog.ItemVersion) {
+	keys := map[string]bool{}
+	for _, key := range slices.Concat(p.Added, p.Removed, p.Changed) {
+		keys[key] = true
+	}
+	for _, v := range p.Versions {
+		if keys[v.Key] {
+			versions = append(versions, v)
+		}
+	}
+	return versions
 }
 
 func halves(s []string) (first, second []string) {

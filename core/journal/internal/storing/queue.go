@@ -8,8 +8,10 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 
+	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/journal"
 )
@@ -303,6 +305,7 @@ func mergeLists(was, now event.ListChanged) event.ListChanged {
 		note(l.Changed, true, true)
 	}
 	sum := event.ListChanged{List: now.List, Error: now.Error, Items: cmp.Or(now.Items, was.Items)}
+	sum.Versions = mergeVersions(was.Versions, now.Versions)
 	sum.Follows = slices.Compact(slices.Sorted(slices.Values(slices.Concat(was.Follows, now.Follows))))
 	for k, f := range fates {
 		switch {
@@ -318,4 +321,19 @@ func mergeLists(was, now event.ListChanged) event.ListChanged {
 	slices.Sort(sum.Removed)
 	slices.Sort(sum.Changed)
 	return sum
+}
+
+// mergeVersions combines the versions of the items in two successive changes to a list, sorted by key.
+func mergeVersions(was, now []catalog.ItemVersion) []catalog.ItemVersion {
+	sum := map[string]catalog.ItemVersion{}
+	for _, v := range was {
+		sum[v.Key] = v
+	}
+	for _, v := range now {
+		if first, again := sum[v.Key]; again {
+			v.PreviousDigest = first.PreviousDigest
+		}
+		sum[v.Key] = v
+	}
+	return slices.SortedFunc(maps.Values(sum), func(a, b catalog.ItemVersion) int { return strings.Compare(a.Key, b.Key) })
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -231,5 +232,43 @@ func TestMergedListsKeepTheirNames(t *testing.T) {
 		if diff := cmp.Diff(c.want, got.Exported); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
+	}
+}
+
+// The versions of merged changes are the digests before the first and after the last, and a part of a
+// split event has the versions of its items.
+func TestVersionsOfMergedAndSplitLists(t *testing.T) {
+	t.Parallel()
+	d := func(b byte) catalog.Digest { return catalog.Digest{b} }
+	of := func(added, removed, changed []string, versions ...catalog.ItemVersion) *event.Event {
+		return &event.Event{ServerID: "s", Payload: event.ListChanged{List: catalog.Tools, Added: added, Removed: removed, Changed: changed, Versions: versions}}
+	}
+	got := merge(of([]string{"a"}, []string{"b"}, []string{"c"}, catalog.ItemVersion{Key: "a", Digest: d(1)}, catalog.ItemVersion{Key: "b", PreviousDigest: d(2)}, catalog.ItemVersion{Key: "c", Digest: d(4), PreviousDigest: d(3)}),
+		of([]string{"b"}, []string{"c"}, []string{"a"}, catalog.ItemVersion{Key: "a", Digest: d(6), PreviousDigest: d(1)}, catalog.ItemVersion{Key: "b", Digest: d(5)}, catalog.ItemVersion{Key: "c", PreviousDigest: d(4)})).Payload.(event.ListChanged)
+	want := []catalog.ItemVersion{{Key: "a", Digest: d(6)}, {Key: "b", Digest: d(5), PreviousDigest: d(2)}, {Key: "c", PreviousDigest: d(3)}}
+	if diff := cmp.Diff(want, got.Versions); diff != "" {
+		t.Error(diff)
+	}
+	parts, err := Encode(&event.Event{ServerID: "s", Payload: got}, 350)
+	if err != nil || len(parts) < 2 {
+		t.Fatalf("%d parts, %v", len(parts), err)
+	}
+	var all []catalog.ItemVersion
+	for _, part := range parts {
+		var e event.Event
+		if err := json.Unmarshal(part, &e); err != nil {
+			t.Fatal(err)
+		}
+		p := e.Payload.(event.ListChanged)
+		for _, v := range p.Versions {
+			if !slices.Contains(slices.Concat(p.Added, p.Removed, p.Changed), v.Key) {
+				t.Errorf("%s has a version of %s", part, v.Key)
+			}
+		}
+		all = append(all, p.Versions...)
+	}
+	slices.SortFunc(all, func(a, b catalog.ItemVersion) int { return strings.Compare(a.Key, b.Key) })
+	if diff := cmp.Diff(want, all); diff != "" {
+		t.Error(diff)
 	}
 }
