@@ -3,6 +3,7 @@
 package serve
 
 import (
+	"cmp"
 	"context"
 	"embed"
 	"fmt"
@@ -54,6 +55,7 @@ type options struct {
 	cli.LockFlags
 	follow    bool
 	publicURL string
+	dashboard string // URL for links
 }
 
 // Command returns the serve-sse command.
@@ -123,6 +125,7 @@ usage; 3 config invalid or missing.`,
 	g.AddDemo(cmd)
 	f.BoolVar(&opts.follow, "follow", false, "with --nats: only serve the events that other processes store")
 	f.StringVar(&opts.publicURL, "public-url", "", "`URL` (https://HOST[:PORT]) at which servers reach this process, to receive their events by webhook")
+	f.StringVar(&opts.dashboard, "dashboard-url", "", "`URL` (https://HOST[:PORT]) at which people open the dashboard, for links in Slack messages (default: --public-url)")
 	f.BoolVar(&opts.HoldCommands, "no-exec-on-reload", false, "do not start new or changed commands in the config before SIGHUP")
 	opts.AddServing(cmd)
 	return cmd
@@ -149,6 +152,14 @@ func (o *options) parse(g *cli.Globals) (err error) {
 			return cli.Usage("--public-url cannot be used with --follow, which follows no server")
 		}
 	}
+	if o.dashboard != "" {
+		if err = web.CheckOrigin("dashboard-url", o.dashboard); err != nil {
+			return cli.Usage("--%w", err)
+		}
+		if o.follow {
+			return cli.Usage("--dashboard-url cannot be used with --follow, which sends no webhooks")
+		}
+	}
 	if o.maxClients < 1 {
 		return cli.Usage("invalid --max-clients %d; expected at least 1", o.maxClients)
 	}
@@ -170,8 +181,10 @@ func (o *options) server(ctx context.Context, env *cli.Env, g *cli.Globals, log 
 		return nil, nil, err
 	}
 	return o.access.Listen(ctx, log, tokens, o.addr, func(w *web.Options) {
-		if o.publicURL != "" { // the public address of a reverse proxy
-			w.Origins = append(slices.Clone(w.Origins), o.publicURL)
+		for _, url := range []string{o.publicURL, o.dashboard} { // the public address of a reverse proxy
+			if url != "" {
+				w.Origins = append(slices.Clone(w.Origins), url)
+			}
 		}
 		w.Ready, w.MaxConns = ready, o.maxClients+otherConns
 	})
@@ -308,6 +321,7 @@ func openServer(ctx context.Context, env *cli.Env, g *cli.Globals, logger *slog.
 	if err == nil && !opts.follow {
 		f.hooks = webhook.NewHooks(webhook.HookOptions{
 			Log: f.log, Reader: mcpevents.NewReader(f.log, mcpevents.Scope{}), Sender: webhook.NewSender(nil), Follow: true, Logger: logger,
+			Dashboard: strings.TrimSuffix(cmp.Or(opts.dashboard, opts.publicURL), "/"),
 		})
 	}
 	if err != nil {

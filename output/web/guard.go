@@ -256,15 +256,23 @@ func (o origin) defaultPort() string {
 	return ":80"
 }
 
-func parseOrigin(text string) (origin, error) {
+// CheckOrigin returns an error of type *[OptionError] if the value of a flag is not an origin.
+func CheckOrigin(flag, text string) error {
+	_, err := parseOrigin(flag, text)
+	return err
+}
+
+func parseOrigin(flag, text string) (origin, error) {
 	refuse := func(why string) (origin, error) {
-		return origin{}, &OptionError{"allow-origin", fmt.Sprintf("%q %s", printable.Line(text, 128), why)}
+		return origin{}, &OptionError{flag, fmt.Sprintf("%q %s", printable.Line(text, 128), why)}
 	}
 	u, err := url.Parse(text)
 	switch {
 	case err != nil || u.Hostname() == "" || u.Scheme != "http" && u.Scheme != "https":
 		return refuse(`is not an origin; expected "https://HOST[:PORT]"`)
-	case u.User != nil || u.Path != "" && u.Path != "/" || u.RawQuery != "" || u.Fragment != "":
+	case u.User != nil: // not shown, because it may be a password
+		return origin{}, &OptionError{flag, "an origin has no user name and no password"}
+	case u.Path != "" && u.Path != "/" || u.RawQuery != "" || u.Fragment != "":
 		return refuse("must have only scheme, host and port")
 	case strings.ContainsAny(u.Host, "*") || strings.HasSuffix(u.Hostname(), "."):
 		return refuse("must have an exact host name")
@@ -360,7 +368,7 @@ func (h Write) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // browser says so itself, except for pages without HTTPS on other machines: their host must be the
 // host of the request, which it is unless a reverse proxy changes it.
 func ownPage(r *http.Request) bool {
-	o, err := parseOrigin(r.Header.Get("Origin"))
+	o, err := parseOrigin("", r.Header.Get("Origin"))
 	if site := r.Header.Values("Sec-Fetch-Site"); err != nil || len(site) > 0 {
 		return err == nil && len(site) == 1 && site[0] == "same-origin"
 	}

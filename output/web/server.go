@@ -53,7 +53,7 @@ type Options struct {
 
 // OptionError reports an invalid option. Commands treat it as a usage error.
 type OptionError struct {
-	Option string // the flag: "addr", "token-file", "allow-origin", "tls-cert" or "tls-key"
+	Option string // the flag, such as "addr", "token-file" or "allow-origin"
 	Reason string // a single line
 }
 
@@ -127,7 +127,7 @@ func New(opts Options) (*Server, error) {
 		s.conns.patience = handshakeTimeout
 	}
 	for _, text := range opts.Origins {
-		o, err := parseOrigin(text)
+		o, err := parseOrigin("allow-origin", text)
 		if err != nil {
 			return nil, err
 		}

@@ -37,6 +37,9 @@ type HookOptions struct {
 	Follow bool
 	// Scope decides which events may still be sent.
 	Scope mcpevents.Scope
+	// Dashboard is the origin of the dashboard, such as https://mcptrack.example. If it is set, Slack
+	// messages about changes that are not approved link to their review.
+	Dashboard string
 	// Logger receives records for operators; if nil, they are discarded. They contain hosts, but no
 	// URLs or secrets.
 	Logger *slog.Logger
@@ -425,7 +428,7 @@ func (h *Hooks) find(ctx context.Context, at mcpevents.Position) (mcpevents.Batc
 }
 
 func (h *Hooks) endpoint(k *configHook, states *stateDebouncer) endpoint {
-	conf, form := k.conf, formatOf(k.conf.Format)
+	conf, form := k.conf, formatOf(k.conf.Format, h.opts.Dashboard)
 	post := func(id string, body []byte) *message {
 		return &message{url: conf.URL.Reveal(), id: id, body: body, header: http.Header{"Content-Type": {form.contentType}}, private: conf.AllowPrivate}
 	}

@@ -340,6 +340,7 @@ func TestCloudEvents(t *testing.T) {
 func TestSlack(t *testing.T) {
 	t.Parallel()
 	scope := mcpevents.Scope{}
+	dashboard := ""
 	text := func(e event.Event) string {
 		t.Helper()
 		log := newTestLog()
@@ -358,7 +359,7 @@ func TestSlack(t *testing.T) {
 			if len(b.Occurrences) == 0 {
 				continue
 			}
-			body, err := formatOf(config.WebhookSlack).event(b.Occurrences[0], "c")
+			body, err := formatOf(config.WebhookSlack, dashboard).event(b.Occurrences[0], "c")
 			var m struct {
 				Text      string
 				Mrkdwn    *bool
@@ -391,6 +392,32 @@ func TestSlack(t *testing.T) {
 			t.Errorf("%s, want %s", got, want)
 		}
 	}
+	// With a dashboard, a change has a link. Nothing of its name can end the link or begin another one.
+	dashboard = "https://mcptrack.example"
+	drift := func(server, item string) string {
+		section, _, _ := strings.Cut(item, "/")
+		return text(event.Event{ServerID: server, Timestamp: now, Payload: event.LockDrift{Change: event.DriftChanged, Section: section + "s", Item: item, Classes: []event.DriftClass{{Name: "wording"}}}})
+	}
+	for want, got := range map[string]string{
+		"docs: tool/search changed: wording; review it: <https://mcptrack.example/?item=tool%2Fsearch&amp;review=1&amp;server=docs>":                            drift("docs", "tool/search"),
+		"a&amp;b c: tool/x&gt;|&lt;y\"# changed: wording; review it: <https://mcptrack.example/?item=tool%2Fx%3E%7C%3Cy%22%23&amp;review=1&amp;server=a%26b+c>": drift("a&b c", `tool/x>|<y"#`),
+	} {
+		if got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+	if got := drift("docs", "tool/"+strings.Repeat("x", 300)); !strings.HasSuffix(got, " <https://mcptrack.example/?review=1&amp;server=docs>") {
+		t.Error(got)
+	}
+	if got := drift(strings.Repeat("<", 1000), "tool/search"); !strings.HasSuffix(got, " <https://mcptrack.example/?review=1>") {
+		t.Error(got)
+	}
+	for _, p := range []event.LockDrift{{Change: event.DriftApproved, Section: "tools", Item: "tool/x"}, {Change: event.DriftChanged, Reason: "the server is not in the lock; run mcptrack lock docs"}} {
+		if got := text(event.Event{ServerID: "docs", Timestamp: now, Payload: p}); strings.Contains(got, "<") {
+			t.Errorf("%s has a link", got)
+		}
+	}
+	dashboard = ""
 	long := text(event.Event{ServerID: "docs", Timestamp: now, ResourceURI: "x:" + strings.Repeat("<", 2000), Payload: event.ResourceUpdated{}})
 	if len(long) > 4*maxSlackName+100 {
 		t.Errorf("%d bytes", len(long))
