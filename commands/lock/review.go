@@ -255,7 +255,7 @@ func (w *work) ask(ctx context.Context, all []shown) (left []change, err error) 
 		answer, err := w.env.Choose(ctx, s.text()+s.Diff, question, "arsq")
 		switch {
 		case errors.Is(err, cli.ErrDeclined):
-			answer = 's'
+			answer, err = 's', nil
 		case err != nil:
 			return nil, err
 		}

@@ -174,9 +174,12 @@ type Terminal struct {
 // yes, and ErrDeclined for any other answer. Long lines are folded, and each continuation line
 // starts with a bar, so that no part of a line looks like a separate line.
 func (e *Env) Ask(ctx context.Context, text, question string) error {
-	tty, err := e.show(ctx, text, "n means no", "y", "yes")
+	tty, answer, err := e.show(ctx, text, "n means no", "y", "yes")
 	if err != nil {
 		return err
+	}
+	if answer != "" {
+		return ErrDeclined
 	}
 	line, err := tty.reply(ctx, "\n"+question+" [y/N] ")
 	if err != nil {
@@ -189,12 +192,19 @@ func (e *Env) Ask(ctx context.Context, text, question string) error {
 }
 
 // Choose shows a text like Ask, and asks a question until the answer is one of the letters, each of which
-// is the first of a word in the question. It returns the last letter after three other answers. If the
-// user does not read all pages, the error is ErrDeclined.
+// is the first of a word in the question. It returns the last letter after three other answers. The first
+// letter consents: it is the only one that is not accepted before all pages are read. If the user enters
+// something else between two pages, the error is ErrDeclined.
 func (e *Env) Choose(ctx context.Context, text, question, letters string) (byte, error) {
-	tty, err := e.show(ctx, text, letters[len(letters)-1:]+" skips the rest")
-	if err != nil {
+	early := letters[1:]
+	tty, answer, err := e.show(ctx, text, strings.Join(strings.Split(early, ""), ", ")+" answer now")
+	switch {
+	case err != nil:
 		return 0, err
+	case len(answer) == 1 && strings.Contains(early, answer):
+		return answer[0], nil
+	case answer != "":
+		return 0, ErrDeclined
 	}
 	prompt := "\n" + question + " [" + strings.Join(strings.Split(letters, ""), "/") + "] "
 	for range 3 {
@@ -210,15 +220,15 @@ func (e *Env) Choose(ctx context.Context, text, question, letters string) (byte,
 	return letters[len(letters)-1], nil
 }
 
-// show shows a text on the terminal, page by page. The error is ErrDeclined if the user enters
-// something between two pages that is not in goOn.
-func (e *Env) show(ctx context.Context, text, hint string, goOn ...string) (*Terminal, error) {
+// show shows a text on the terminal, page by page. If the user enters something between two pages that is
+// not in goOn, it ends early and returns it as answer.
+func (e *Env) show(ctx context.Context, text, hint string, goOn ...string) (tty *Terminal, answer string, err error) {
 	if e.Terminal == nil {
-		return nil, ErrNoTerminal
+		return nil, "", ErrNoTerminal
 	}
-	tty, err := e.Terminal()
+	tty, err = e.Terminal()
 	if err != nil {
-		return nil, ErrNoTerminal
+		return nil, "", ErrNoTerminal
 	}
 	width := 80
 	if tty.Columns > 0 {
@@ -228,16 +238,16 @@ func (e *Env) show(ctx context.Context, text, hint string, goOn ...string) (*Ter
 	for page := tty.Rows - 3; tty.Rows > 0 && len(lines) > max(page, 5); lines = lines[max(page, 5):] {
 		line, err := tty.reply(ctx, strings.Join(lines[:max(page, 5)], "\n")+"\n-- Enter shows more, "+hint+" -- ")
 		if err != nil {
-			return nil, err
+			return nil, "", err
 		}
 		if line != "" && !slices.Contains(goOn, line) {
-			return nil, ErrDeclined
+			return tty, line, nil
 		}
 	}
 	if _, err := io.WriteString(tty, strings.Join(lines, "\n")+"\n"); err != nil {
-		return nil, ErrNoTerminal
+		return nil, "", ErrNoTerminal
 	}
-	return tty, nil
+	return tty, "", nil
 }
 
 // folded returns the lines of a text, wrapped at the given width.
