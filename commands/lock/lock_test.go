@@ -376,7 +376,7 @@ func TestLockImport(t *testing.T) {
 	var file struct {
 		Servers map[string]struct {
 			Hashes map[string]string
-			Tools  []struct {
+			Tools  map[string]struct {
 				Hash       string          `json:"hash"`
 				Definition json.RawMessage `json:"definition"`
 			}
@@ -385,9 +385,10 @@ func TestLockImport(t *testing.T) {
 	if err := json.Unmarshal([]byte(b.file()), &file); err != nil {
 		t.Fatal(err)
 	}
-	tool := file.Servers["notes"].Tools[0]
+	hex := func(hash string) string { return strings.TrimPrefix(hash, "sha256:") }
+	tool := file.Servers["notes"].Tools["draw"]
 	pin, err := json.Marshal(map[string]any{"lockfileVersion": 1, "servers": map[string]any{"notes": map[string]any{
-		"setHash": file.Servers["notes"].Hashes["tools"], "tools": []any{map[string]any{"name": "draw", "hash": tool.Hash, "definition": tool.Definition}}}}})
+		"setHash": hex(file.Servers["notes"].Hashes["tools"]), "tools": []any{map[string]any{"name": "draw", "hash": hex(tool.Hash), "definition": tool.Definition}}}}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"unicode/utf8"
 
 	jsonv2 "github.com/go-json-experiment/json"
@@ -65,33 +66,131 @@ type fileHash struct {
 }
 
 type fileServer struct {
-	Variants     list[string]    `json:"variants,omitzero"`
-	Policy       Policy          `json:"policy,omitzero"`
-	Hashes       object[string]  `json:"hashes"` // of each section
-	Launch       list[fileItem]  `json:"launch,omitzero"`
-	Capabilities list[fileItem]  `json:"capabilities,omitzero"`
-	Instructions list[fileItem]  `json:"instructions,omitzero"`
-	Tools        list[fileItem]  `json:"tools,omitzero"`
-	Prompts      list[fileItem]  `json:"prompts,omitzero"`
-	Templates    list[fileItem]  `json:"templates,omitzero"`
-	Resources    list[fileItem]  `json:"resources,omitzero"`
-	Contents     list[fileItem]  `json:"contents,omitzero"`
-	Rejected     list[Rejection] `json:"rejected,omitzero"`
+	Variants     list[string]        `json:"variants,omitzero"`
+	Policy       Policy              `json:"policy,omitzero"`
+	Hashes       object[fileSum]     `json:"hashes"` // of each section
+	Launch       *fileItem           `json:"launch,omitzero"`
+	Capabilities *fileItem           `json:"capabilities,omitzero"`
+	Instructions *fileItem           `json:"instructions,omitzero"`
+	Tools        object[fileItem]    `json:"tools,omitzero"` // by key, as the next ones
+	Prompts      object[fileItem]    `json:"prompts,omitzero"`
+	Templates    object[fileItem]    `json:"templates,omitzero"`
+	Resources    object[fileItem]    `json:"resources,omitzero"`
+	Contents     object[fileItem]    `json:"contents,omitzero"`
+	Rejected     list[fileRejection] `json:"rejected,omitzero"`
 }
 
+// fileItem is an item. It has no members if the section of the only item, such as the launch, is empty.
 type fileItem struct {
-	Hash       string         `json:"hash"`
-	Variants   list[string]   `json:"variants,omitzero"`
-	Definition jsontext.Value `json:"definition"`
+	fileDefinition
+	Others list[fileDefinition] `json:"others,omitzero"` // the definitions in other variants
 }
 
-// section returns the items of a section.
-func (f *fileServer) section(section Section) *list[fileItem] {
-	return map[Section]*list[fileItem]{
-		SectionLaunch: &f.Launch, SectionCapabilities: &f.Capabilities, SectionInstructions: &f.Instructions,
-		SectionTools: &f.Tools, SectionPrompts: &f.Prompts, SectionTemplates: &f.Templates,
-		SectionResources: &f.Resources, SectionContents: &f.Contents,
-	}[section]
+type fileDefinition struct {
+	Hash       fileSum        `json:"hash,omitzero"`
+	Variants   list[string]   `json:"variants,omitzero"`
+	Definition jsontext.Value `json:"definition,omitzero"`
+	Text       jsontext.Value `json:"text,omitzero"` // in place of the definition, for instructions
+}
+
+type fileRejection struct {
+	Section Section `json:"section"`
+	Key     string  `json:"key,omitzero"`
+	Hash    fileSum `json:"hash,omitzero"`
+}
+
+// fileSum is a SHA-256 in hexadecimal digits. In a file it begins with "sha256:".
+type fileSum string
+
+// MarshalText implements [encoding.TextMarshaler].
+func (s fileSum) MarshalText() ([]byte, error) { return []byte(sumPrefix + string(s)), nil }
+
+// UnmarshalText implements [encoding.TextUnmarshaler].
+func (s *fileSum) UnmarshalText(text []byte) error {
+	hex, found := strings.CutPrefix(string(text), sumPrefix)
+	if !found || !isHash(hex) {
+		return fmt.Errorf("a hash is %s and 64 hexadecimal digits", sumPrefix)
+	}
+	*s = fileSum(hex)
+	return nil
+}
+
+const sumPrefix = "sha256:"
+
+// only returns the item of a section with at most one; nil for other sections.
+func (f *fileServer) only(section Section) **fileItem {
+	return map[Section]**fileItem{SectionLaunch: &f.Launch, SectionCapabilities: &f.Capabilities, SectionInstructions: &f.Instructions}[section]
+}
+
+// named returns the items of a section by key; nil for a section with at most one.
+func (f *fileServer) named(section Section) *object[fileItem] {
+	return map[Section]*object[fileItem]{SectionTools: &f.Tools, SectionPrompts: &f.Prompts, SectionTemplates: &f.Templates,
+		SectionResources: &f.Resources, SectionContents: &f.Contents}[section]
+}
+
+// placed is a definition of a server, and where it is.
+type placed struct {
+	fileDefinition
+	pointer jsontext.Pointer // below the server
+	key     string           // empty if the section has at most one item
+}
+
+// definitions returns all definitions of a section, sorted by key. It is nil if the section is absent.
+func (f *fileServer) definitions(section Section) (all []placed) {
+	add := func(it fileItem, pointer jsontext.Pointer, key string) {
+		all = append(all, placed{it.fileDefinition, pointer, key})
+		for i, other := range it.Others {
+			all = append(all, placed{other, pointer + "/others/" + jsontext.Pointer(strconv.Itoa(i)), key})
+		}
+	}
+	pointer := jsontext.Pointer("/" + section)
+	if only := f.only(section); only != nil {
+		switch {
+		case *only == nil:
+		case (*only).empty():
+			all = []placed{}
+		default:
+			add(**only, pointer, "")
+		}
+		return all
+	}
+	items := *f.named(section)
+	if items != nil {
+		all = []placed{}
+	}
+	for _, key := range slices.Sorted(maps.Keys(items)) {
+		add(items[key], pointer.AppendToken(key), key)
+	}
+	return all
+}
+
+func (it *fileItem) empty() bool {
+	return it.Hash == "" && it.Variants == nil && it.Definition == nil && it.Text == nil && it.Others == nil
+}
+
+// add adds a definition of an item. The definitions of one key are added one after the other.
+func (f *fileServer) add(section Section, it Item) {
+	d := fileDefinition{Hash: fileSum(it.Hash), Variants: it.Variants}
+	if section == SectionInstructions {
+		d.Text = jsontext.Value(it.Definition)
+	} else {
+		d.Definition = jsontext.Value(it.Definition)
+	}
+	if only := f.only(section); only != nil {
+		if (*only).empty() {
+			(*only).fileDefinition = d
+		} else {
+			(*only).Others = append((*only).Others, d)
+		}
+		return
+	}
+	items := *f.named(section)
+	if known, ok := items[it.Key]; ok {
+		known.Others = append(known.Others, d)
+		items[it.Key] = known
+	} else {
+		items[it.Key] = fileItem{fileDefinition: d}
+	}
 }
 
 // list is a JSON array with at most [MaxItems] elements.
@@ -222,34 +321,22 @@ func (f *file) lock() (*Lock, *defect) {
 
 // server checks a server and returns it. Defects are relative to the server.
 func (f *fileServer) server(h Hashing) (*Server, *defect) {
-	s := &Server{Variants: f.Variants, Policy: f.Policy, Items: map[Section][]Item{}, Rejected: f.Rejected}
+	s := &Server{Variants: f.Variants, Policy: f.Policy, Items: map[Section][]Item{}}
 	if problem := checkVariants(f.Variants); problem != "" {
 		return nil, &defect{"/variants", problem, adviseEdited}
 	}
 	hashes := 0
 	for _, section := range sections() {
-		entries := *f.section(section)
-		if entries == nil {
+		all := f.definitions(section)
+		if all == nil {
 			continue
 		}
 		hashes++
-		items := make([]Item, len(entries))
-		for i, entry := range entries {
-			it := h.Item(section, []byte(entry.Definition))
-			it.Variants = entry.Variants
-			problem := it.Problem
-			switch {
-			case problem != "":
-				problem = "the definition is invalid: " + problem
-			case it.Hash != entry.Hash:
-				problem = "the hash does not match the definition"
-			case entry.Variants != nil && len(entry.Variants) == 0:
-				problem = "the list of variants is empty"
-			default:
-				problem = checkVariants(entry.Variants)
-			}
+		items := make([]Item, len(all))
+		for i, d := range all {
+			it, problem := d.item(h, section)
 			if problem != "" {
-				return nil, &defect{jsontext.Pointer("/" + string(section) + "/" + strconv.Itoa(i)), problem, adviseEdited}
+				return nil, &defect{d.pointer, problem, adviseEdited}
 			}
 			items[i] = it
 		}
@@ -259,7 +346,7 @@ func (f *fileServer) server(h Hashing) (*Server, *defect) {
 				return nil, &defect{jsontext.Pointer("/" + section), "two items are equal: " + printable.Line(items[i].Key, 100), adviseEdited}
 			}
 		}
-		if f.Hashes[string(section)] != SetHash(items) {
+		if string(f.Hashes[string(section)]) != SetHash(items) {
 			return nil, &defect{"/hashes", "the hash of " + string(section) + " does not match the hashes of its items", adviseEdited}
 		}
 		s.Items[section] = items
@@ -268,12 +355,37 @@ func (f *fileServer) server(h Hashing) (*Server, *defect) {
 		return nil, &defect{"/hashes", "there is a hash of a section that is missing", adviseEdited}
 	}
 	for i, r := range f.Rejected {
-		if !slices.Contains(sections(), r.Section) || r.Hash != "" && !isHash(r.Hash) {
-			return nil, &defect{jsontext.Pointer("/rejected/" + strconv.Itoa(i)), "the section or hash is invalid", adviseEdited}
+		if !slices.Contains(sections(), r.Section) {
+			return nil, &defect{jsontext.Pointer("/rejected/" + strconv.Itoa(i)), "the section is invalid", adviseEdited}
 		}
+		s.Rejected = append(s.Rejected, Rejection{r.Section, r.Key, string(r.Hash)})
 	}
 	slices.SortFunc(s.Rejected, compareRejections)
 	return s, nil
+}
+
+// item checks a definition and returns it as an item.
+func (d placed) item(h Hashing, section Section) (it Item, problem string) {
+	value, other := d.Definition, d.Text
+	if section == SectionInstructions {
+		value, other = other, value
+	}
+	if value == nil || other != nil {
+		return it, "the definition is missing"
+	}
+	it = h.Item(section, []byte(value))
+	it.Variants = d.Variants
+	switch {
+	case it.Problem != "":
+		return it, "the definition is invalid: " + it.Problem
+	case it.Hash != string(d.Hash):
+		return it, "the hash does not match the definition"
+	case it.Key != d.key:
+		return it, "the name is not the name in the definition"
+	case d.Variants != nil && len(d.Variants) == 0:
+		return it, "the list of variants is empty"
+	}
+	return it, checkVariants(d.Variants)
 }
 
 // checkVariants returns what is wrong with names of variants.
@@ -382,23 +494,26 @@ func Marshal(l *Lock) ([]byte, error) {
 		f.Hash.Exclude = list[string]{}
 	}
 	for id, s := range l.Servers {
-		fs := &fileServer{Policy: s.Policy, Hashes: object[string]{}}
+		fs := &fileServer{Policy: s.Policy, Hashes: object[fileSum]{}}
 		if len(s.Variants) > 0 {
 			fs.Variants = slices.Sorted(slices.Values(s.Variants))
 		}
-		if len(s.Rejected) > 0 {
-			fs.Rejected = slices.SortedFunc(slices.Values(s.Rejected), compareRejections)
+		for _, r := range slices.SortedFunc(slices.Values(s.Rejected), compareRejections) {
+			fs.Rejected = append(fs.Rejected, fileRejection{r.Section, r.Key, fileSum(r.Hash)})
 		}
 		for section, items := range s.Items {
-			into := fs.section(section)
-			if into == nil || items == nil {
+			if items == nil || !slices.Contains(sections(), section) {
 				continue
 			}
-			*into = list[fileItem]{}
-			for _, it := range slices.SortedFunc(slices.Values(items), compareItems) {
-				*into = append(*into, fileItem{it.Hash, it.Variants, jsontext.Value(it.Definition)})
+			if only := fs.only(section); only != nil {
+				*only = &fileItem{}
+			} else {
+				*fs.named(section) = object[fileItem]{}
 			}
-			fs.Hashes[string(section)] = SetHash(items)
+			for _, it := range slices.SortedFunc(slices.Values(items), compareItems) {
+				fs.add(section, it)
+			}
+			fs.Hashes[string(section)] = fileSum(SetHash(items))
 		}
 		f.Servers[id] = fs
 	}

@@ -113,7 +113,7 @@ func TestMarshalRefuses(t *testing.T) {
 	t.Parallel()
 	for name, spoil := range map[string]func(*Server){
 		"the hash does not match": func(s *Server) { s.Items[SectionTools][0].Hash = sum(nil) },
-		"duplicate object member name at /servers/files/tools/0/definition": func(s *Server) { s.Items[SectionTools][0].Definition = []byte(`{"name":"x","a":1,"a":2}`) },
+		"duplicate object member name at /servers/files/tools/read/definition": func(s *Server) { s.Items[SectionTools][0].Definition = []byte(`{"name":"x","a":1,"a":2}`) },
 		"two items are equal": func(s *Server) { s.Items[SectionTools] = append(s.Items[SectionTools], s.Items[SectionTools][0]) },
 		"variant is invalid":  func(s *Server) { s.Variants = []string{"a b"} },
 		"more than 100 variants": func(s *Server) {
@@ -128,7 +128,7 @@ func TestMarshalRefuses(t *testing.T) {
 		},
 		"no action":               func(s *Server) { s.Policy["L001"] = "none" },
 		"no class of changes":     func(s *Server) { s.Policy["L999"] = Allow },
-		"the section or hash":     func(s *Server) { s.Rejected[0].Section = "x" },
+		"the section is invalid":  func(s *Server) { s.Rejected[0].Section = "x" },
 		"variants is empty":       func(s *Server) { s.Items[SectionTools][0].Variants = []string{} },
 		"variants are not sorted": func(s *Server) { s.Items[SectionTools][0].Variants = []string{"b", "a"} },
 	} {
@@ -148,6 +148,8 @@ func TestParseErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	file := string(valid)
+	_, rest, _ := strings.Cut(file, `"others": [`)
+	other, _, _ := strings.Cut(rest, "]\n      },\n      \"instructions\"")
 	edit := func(old, new string) string {
 		if strings.Count(file, old) == 0 {
 			t.Fatalf("the sample does not contain %s", old)
@@ -165,7 +167,7 @@ func TestParseErrors(t *testing.T) {
 		{"next version", edit(`"lockVersion": 1`, `"lockVersion": 2`), "line 2, column 18: lockVersion is 2; this version of mcptrack reads only 1 at /lockVersion; upgrade mcptrack"},
 		{"spelled version", edit(`"lockVersion": 1`, `"lockVersion": 1.0`), "lockVersion is 1.0"},
 		{"hostile version", edit(`"lockVersion": 1`, `"lockVersion": "\u001b[2J"`), `lockVersion is "\u001b[2J"`},
-		{"duplicate member", edit(`"command": "npx"`, `"command": "sh", "command": "npx"`), "duplicate object member name at /servers/files/launch/0/definition/command; it was edited by hand"},
+		{"duplicate member", edit(`"command": "npx"`, `"command": "sh", "command": "npx"`), "duplicate object member name at /servers/files/launch/definition/command; it was edited by hand"},
 		{"duplicate server", edit(`"empty/~id"`, `"files"`), "duplicate object member name"},
 		{"unknown member", edit(`"lockVersion": 1,`, `"lockVersion": 1, "note": 1,`), "line 2, column 21: there is an unknown member note"},
 		{"unknown member of an item", edit(`"hash": "`, `"note": 1, "hash": "`), "unknown member note"},
@@ -174,30 +176,35 @@ func TestParseErrors(t *testing.T) {
 		{"exclusion", edit(`"resources/size"`, `"tools/description"`), `hashes must not leave out "tools/description", because its changes would not be found; they leave out only resources/annotations/lastModified, resources/size, templates/annotations/lastModified at /hash/exclude; it was edited by hand`},
 		{"exclusions", edit(`"resources/size"`, `"resources/size", "resources/size"`), `"resources/size" is left out twice at /hash/exclude`},
 		{"wrong type", edit(`"variants": [`, `"variants": [7,`), "the value has the wrong type at /servers/files/variants/0"},
-		{"no list", edit(`"prompts": []`, `"prompts": {}`), "a list is expected at /servers/files/prompts"},
-		{"null list", edit(`"prompts": []`, `"prompts": null`), "a list is expected"},
+		{"no list", edit(`"others": [`, `"others": {}, "x": [`), "a list is expected at /servers/files/capabilities/others"},
+		{"null section", edit(`"prompts": {}`, `"prompts": null`), "an object is expected"},
+		{"other name", edit(`"read": {`, `"reads": {`), "the name is not the name in the definition at /servers/files/tools/reads"},
+		{"text for a definition", edit(`"text":`, `"definition":`), "the definition is missing at /servers/files/instructions"},
+		{"null item", edit(`"read": {`, `"nothing": null, "read": {`), "the definition is missing at /servers/files/tools/nothing"},
+		{"hash without algorithm", edit(`"hash": "sha256:`, `"hash": "`), "a hash is sha256: and 64 hexadecimal digits"},
+		{"two equal definitions", edit(`"others": [`, `"others": [`+other+`,`), "two items are equal"},
 		{"no object", edit(`"empty/~id": {`, `"x": 3, "empty/~id": {`), "the value has the wrong type at /servers/x"},
 		{"null server", edit(`"empty/~id": {`, `"x": null, "empty/~id": {`), "the server is null at /servers/x"},
 		{"null servers", `{"lockVersion":1,"hash":{"algorithm":"sha256-jcs","exclude":[]},"servers":null}`, "an object is expected"},
 		{"no servers", `{"lockVersion":1,"hash":{"algorithm":"sha256-jcs","exclude":[]}}`, "servers is missing"},
-		{"edited definition", edit("Reads a file.", "Reads a file. Then sends it."), "the hash does not match the definition at /servers/files/tools/0; it was edited by hand or merged incorrectly"},
-		{"removed item", edit(`"prompts": []`, `"prompts": [], "x": []`), "unknown member x"},
-		{"removed section", edit(`"prompts": [],`, ``), "there is a hash of a section that is missing at /servers/files/hashes"},
+		{"edited definition", edit("Reads a file.", "Reads a file. Then sends it."), "the hash does not match the definition at /servers/files/tools/read; it was edited by hand or merged incorrectly"},
+		{"removed item", edit(`"prompts": {}`, `"prompts": {}, "x": []`), "unknown member x"},
+		{"removed section", edit(`"prompts": {},`, ``), "there is a hash of a section that is missing at /servers/files/hashes"},
 		{"edited set", edit(sum(nil), sum([]byte("x"))), "the hash of prompts does not match the hashes of its items"},
 		{"action", edit(`"wording": "allow"`, `"wording": "ignore"`), `wording: there is no action "ignore"`},
 		{"class", edit(`"wording": "allow"`, `"words": "allow"`), `there is no class of changes "words"`},
 		{"empty variants", edit(`"variants": [
-            "legacy"
-          ]`, `"variants": []`), "the list of variants is empty"},
+          "legacy"
+        ]`, `"variants": []`), "the list of variants is empty"},
 		{"surrogate", edit("Reads a file.", `Reads \ud800`), "invalid surrogate pair"},
 		{"invalid UTF-8", edit("Reads a file.", "Reads \xff"), "invalid UTF-8"},
-		{"large number", edit("1.50", "1e999"), "the number 1e999 is too large at /servers/files/capabilities/1"},
+		{"large number", edit("1.50", "1e999"), "the number 1e999 is too large at /servers/files/capabilities/others/0"},
 		{"more JSON", file + "{}", "after top-level value"},
 		{"byte order mark", "\ufeff" + file, "invalid character"},
 		{"deep", edit(`"args": [`, `"args": `+strings.Repeat("[", 100)+strings.Repeat("]", 100)+`, "x": [`), "nested 101 levels deep"},
 		{"very deep", `{"lockVersion":` + strings.Repeat("[", 1<<20), "exceeded max depth"},
 		{"large", file + strings.Repeat(" ", MaxFile), "the file is larger than 64 MiB"},
-		{"many items", edit(`"prompts": [`, `"prompts": [`+strings.Repeat("{},", MaxItems)+"{}"), "there are more than 10000 elements"},
+		{"many items", edit(`"others": [`, `"others": [`+strings.Repeat("{},", MaxItems)), "there are more than 10000 elements"},
 		{"many servers", `{"lockVersion":1,"servers":{` + many() + `}}`, "there are more than 10000 elements"},
 		{"escape sequence", edit(`"lockVersion": 1,`, `"lockVersion": 1, "\u001b[2J": 1,`), `unknown member \x1b[2J`},
 	} {
@@ -248,7 +255,7 @@ func FuzzParse(f *testing.F) {
 	}
 	f.Add(data)
 	f.Add([]byte(`{"lockVersion":1,"hash":{"algorithm":"sha256-jcs","exclude":[]},"servers":{"a":{"hashes":{}}}}`))
-	f.Add([]byte(`{"lockVersion":1,"hash":{"algorithm":"sha256-jcs","exclude":[]},"servers":{"a":{"hashes":{"prompts":"e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"},"prompts":[],"policy":{"L001":"hold"},"rejected":[{"section":"tools"}]}}}`))
+	f.Add([]byte(`{"lockVersion":1,"hash":{"algorithm":"sha256-jcs","exclude":[]},"servers":{"a":{"hashes":{"prompts":"sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"},"prompts":{},"policy":{"L001":"hold"},"rejected":[{"section":"tools"}]}}}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		l, err := Parse(data)
 		if err != nil {
