@@ -119,7 +119,7 @@ nothing() {
 format() {
 	local file
 	nothing 'not formatted, run gofmt -w:' "$(gofmt -l cmd commands core output scripts)"
-	for file in scripts/*.sh .github/actions/*/*.sh .ci/run; do bash -n "$file"; done
+	for file in scripts/*.sh .github/actions/*/*.sh .github/packaging/*.sh .ci/run; do bash -n "$file"; done
 	# A lockfile that names where packages came from ties everybody to that place.
 	nothing 'package-lock.json has resolved addresses, see .npmrc beside it:' \
 		"$(grep -n '"resolved"' testdata/peers/package-lock.json scripts/bench/servers/package-lock.json scripts/bench/drift/package-lock.json || true)"
@@ -128,12 +128,14 @@ format() {
 modules() {
 	go mod tidy -diff
 	(cd scripts/bench && go mod tidy -diff)
+	(cd scripts/release && go mod tidy -diff)
 }
 
 vet() {
 	as_tested go vet ./...
 	(cd scripts/bench && as_tested go vet ./... && go test ./... && go build -o "$tmp/" ./...)
 	(cd scripts/docs && as_tested go vet ./...)
+	(cd scripts/release && go vet ./...)
 }
 
 modernize() {
@@ -151,6 +153,7 @@ lint() {
 	as_tested "$bin/staticcheck" -checks "$checks" ./...
 	(cd scripts/bench && as_tested "$bin/staticcheck" -checks "$checks" ./...)
 	(cd scripts/docs && as_tested "$bin/staticcheck" -checks "$checks" ./...)
+	(cd scripts/release && "$bin/staticcheck" -checks "$checks" ./...)
 }
 
 generated() {

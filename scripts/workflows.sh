@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Checks the workflows, examples and actions under .github with actionlint, and the scripts of actions
+# Checks the workflows, examples and actions under .github with actionlint, and the scripts of actions and packages
 # with shellcheck if it is installed. actionlint checks only workflows, so this makes one of each
 # action. It checks inputs only of actions in the same repository, so this makes the examples use them.
 set -euo pipefail
@@ -28,4 +28,4 @@ for file in .github/actions/*/action.yml; do
 	' "$file" >"$tmp/.github/workflows/action-${name##*/}.yml"
 done
 (cd "$tmp" && "$OLDPWD/.cache/bin/actionlint" -no-color)
-if command -v shellcheck >/dev/null; then shellcheck .github/actions/*/*.sh; fi
+if command -v shellcheck >/dev/null; then shellcheck .github/actions/*/*.sh .github/packaging/*.sh; fi

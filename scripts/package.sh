@@ -1,0 +1,73 @@
+#!/usr/bin/env bash
+# Builds a release from a clean clone of HEAD: archives, deb, rpm and apk packages, SBOMs, checksums,
+# manifests of package managers, and the container image. It downloads nothing but Go modules. Nothing
+# is signed or published without -publish, which .github/workflows/release.yml uses.
+# usage: scripts/package.sh [-publish] [DIR [VERSION]]
+# DIR is .cache/dist by default, and replaced. VERSION is the tag of HEAD, else v0.0.0-COMMIT.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+publish=
+if [[ ${1-} == -publish ]]; then
+	publish=1
+	shift
+fi
+if (($# > 2)) || [[ ${1-} == -* ]]; then
+	echo "usage: scripts/package.sh [-publish] [DIR [VERSION]]" >&2
+	exit 2
+fi
+dir=${1:-.cache/dist}
+version=${2:-$(git describe --tags --exact-match --match 'v[0-9]*' 2>/dev/null || git log -1 --format=v0.0.0-g%h --abbrev=12)}
+[[ -z $(git status --porcelain --untracked-files=no) ]] || echo 'warning: changes that are not committed are not in the release' >&2
+mkdir -p .cache/bin
+bin=$PWD/.cache/bin
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+
+began=$SECONDS
+step() {
+	printf -- '-- %s: %ds\n' "$1" $((SECONDS - began))
+	began=$SECONDS
+}
+
+# Its many dependencies would only slow down the other tools.
+go build -modfile=scripts/goreleaser.mod -o "$bin/" github.com/goreleaser/goreleaser/v2
+go build -C scripts/release -o "$bin/" ./...
+step tools
+
+git clone -q --no-hardlinks . "$tmp/mcptrack"
+cd "$tmp/mcptrack"
+git show-ref --verify -q "refs/tags/$version" || git tag "$version"
+commit=$(git rev-parse HEAD)
+SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
+export SOURCE_DATE_EPOCH GORELEASER_CURRENT_TAG=$version
+# As in .goreleaser.yaml, so that what is compiled for the man pages is also used there.
+CGO_ENABLED=0 GOFLAGS=-trimpath bash scripts/man.sh .cache/man
+mkdir -p .cache/man.gz
+for page in .cache/man/*; do gzip -9n <"$page" >".cache/man.gz/${page##*/}.gz"; done
+step 'man pages'
+
+options=(--clean)
+[[ -n $publish ]] || options+=(--skip=publish --skip=announce --skip=sign)
+PATH=$bin:$PATH goreleaser release "${options[@]}"
+step goreleaser
+
+# The image has the programs of the archives.
+for arch in amd64 arm64; do
+	mkdir -p "$tmp/$arch"
+	tar -xzf ".cache/dist/mcptrack_linux_$arch.tar.gz" -C "$tmp/$arch" --strip-components=1
+done
+push=
+if [[ -n $publish ]]; then
+	push=ghcr.io/mcptrack/mcptrack:${version#v}
+	[[ $version == *-* ]] || push+=,ghcr.io/mcptrack/mcptrack:latest
+fi
+"$bin/mcptrack-image" -version "${version#v}" -commit "$commit" -date "$(date -u -d "@$SOURCE_DATE_EPOCH" +%FT%TZ)" -push "$push" \
+	.cache/dist/image amd64="$tmp/amd64" arm64="$tmp/arm64" >.cache/dist/image.digest
+step image
+
+cd "$OLDPWD"
+rm -rf "$dir"
+mkdir -p "$(dirname "$dir")"
+mv "$tmp/mcptrack/.cache/dist" "$dir"
+printf '%s %s\n' "$version" "$dir"
