@@ -540,6 +540,67 @@ func TestActionBuilds(t *testing.T) {
 	}
 }
 
+// TestActionInstalls runs the action setup with a curl that has one release. The action installs it, and
+// refuses a file with another checksum, a file without one, and a version that is none.
+func TestActionInstalls(t *testing.T) {
+	t.Parallel()
+	r := newActionRunner(t)
+	path := filepath.Join(r.temp, "path")
+	r.env = append(r.env, "GITHUB_PATH="+path, "RELEASE="+r.state)
+	program(t, filepath.Join(filepath.Dir(r.temp), "bin", "curl"), `#!/usr/bin/env bash
+[[ $* == *'--proto =https '* ]] || exit 2
+while (($#)); do
+	if [[ $1 == -o ]]; then to=$2; fi
+	url=$1
+	shift
+done
+case $url in
+https://github.com/mcptrack/mcptrack/releases/latest/download/* | https://github.com/mcptrack/mcptrack/releases/download/v1.2.3/*) cp "$RELEASE/${url##*/}" "$to" ;;
+*) exit 22 ;;
+esac
+`)
+	const name = "mcptrack_linux_amd64"
+	if err := os.Mkdir(filepath.Join(r.state, "mcptrack-release"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	program(t, filepath.Join(r.state, "mcptrack-release", "mcptrack"), "#!/bin/sh\n[ \"$*\" = 'version -o name' ] && echo v1.2.3\n")
+	pack := exec.CommandContext(t.Context(), "sh", "-c", "tar -czf "+name+".tar.gz mcptrack-release && sha256sum "+name+".tar.gz >checksums.txt")
+	pack.Dir = r.state
+	if out, err := pack.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	for _, version := range []string{"latest", "v1.2.3"} {
+		save(t, path, "")
+		if got := r.run(0, "setup", "push", map[string]string{"version": version}).outputs["version"]; got != "v1.2.3" {
+			t.Errorf("version %s: installed %q", version, got)
+		}
+		folder, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := os.Stat(filepath.Join(strings.TrimSpace(string(folder)), "mcptrack")); err != nil {
+			t.Error(err)
+		}
+	}
+	save(t, path, "")
+	r.run(1, "setup", "push", map[string]string{"version": "v1.2.4"}).obeys(t, "is there such a release?")
+	for _, version := range []string{"1.2.3", "v1.2.3/../../..", "main", "v1.2.3 --output x", ""} {
+		r.run(2, "setup", "push", map[string]string{"version": version}).obeys(t, "The input version")
+	}
+	r.env = append(r.env, "RUNNER_ARCH=X86")
+	r.run(1, "setup", "push", nil).obeys(t, "no mcptrack for X86")
+	r.env = r.env[:len(r.env)-1]
+
+	sums := filepath.Join(r.state, "checksums.txt")
+	save(t, sums, strings.Repeat("0", 64)+"  "+name+".tar.gz\n")
+	r.run(1, "setup", "push", nil).obeys(t, "its checksum differs")
+	save(t, sums, strings.Repeat("0", 64)+"  other_"+name+".tar.gz\n")
+	r.run(1, "setup", "push", nil).obeys(t, "does not contain "+name)
+	if folder, err := os.ReadFile(path); err != nil || len(folder) > 0 {
+		t.Errorf("PATH got %q, %v", folder, err)
+	}
+}
+
 // TestActionsAreSafe checks what everybody should check before they use an action: foreign actions are
 // pinned by hash, text of events reaches no shell, and only the steps that write have a token.
 func TestActionsAreSafe(t *testing.T) {
@@ -570,7 +631,7 @@ func TestActionsAreSafe(t *testing.T) {
 		}
 	}
 	script := regexp.MustCompile(`^bash "\$GITHUB_ACTION_PATH/(\w+\.sh)"$`)
-	for _, name := range []string{"verify", "propose"} {
+	for _, name := range []string{"verify", "propose", "setup"} {
 		for _, s := range readAction(t, name).Runs.Steps {
 			if s.Uses != "" {
 				continue
