@@ -1,10 +1,9 @@
 #!/bin/sh
 # Before a removal; not before an upgrade. dpkg gives the word remove, rpm the number of versions that
 # stay installed.
-set -e
 case $1 in
 remove | 0) ;;
 *) exit 0 ;;
 esac
 [ -d /run/systemd/system ] || exit 0
-systemctl disable --now mcptrack-feed.service mcptrack-gateway.service
+systemctl disable --now mcptrack-feed.service mcptrack-gateway.service || :
