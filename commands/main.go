@@ -1,7 +1,7 @@
 // Package commands implements the command line. Each small command is one file; each larger command is
 // a package with its flags, help pages and tests:
 //
-//	audit  connect (with disconnect)  daemon  gateway  inject  lock (with verify, review, approve and reject)
+//	audit  connect (with disconnect)  daemon  doctor  gateway  inject  lock (with verify, review, approve and reject)
 //	login (with logout and auth)  serve (serve-sse)  vault
 //
 // Code that all commands share is in internal/cli. Other shared files:
@@ -34,6 +34,7 @@ import (
 	"github.com/mcptrack/mcptrack/commands/audit"
 	"github.com/mcptrack/mcptrack/commands/connect"
 	"github.com/mcptrack/mcptrack/commands/daemon"
+	"github.com/mcptrack/mcptrack/commands/doctor"
 	"github.com/mcptrack/mcptrack/commands/gateway"
 	"github.com/mcptrack/mcptrack/commands/inject"
 	"github.com/mcptrack/mcptrack/commands/internal/cli"
@@ -111,7 +112,7 @@ config.`,
 		commands []*cobra.Command
 	}{
 		{"Look:", []*cobra.Command{newList(env, g), newRead(env, g), newCall(env, g), newPrompt(env, g), newWatch(env, g), newSubscribe(env, g), newTop(env, g), newPS(env, g)}},
-		{"Check:", []*cobra.Command{lock.Command(env, g), lock.VerifyCommand(env, g), lock.ReviewCommand(env, g), lock.ApproveCommand(env, g), lock.RejectCommand(env, g), audit.Command(env, g)}},
+		{"Check:", []*cobra.Command{lock.Command(env, g), lock.VerifyCommand(env, g), lock.ReviewCommand(env, g), lock.ApproveCommand(env, g), lock.RejectCommand(env, g), audit.Command(env, g), doctor.Command(env, g)}},
 		{"Keep:", []*cobra.Command{serve.Command(env, g), newStatus(env, g), newHistory(env, g), newDiff(env, g), newTail(env, g), newReplay(env, g)}},
 		{"Serve:", []*cobra.Command{gateway.Command(env, g), vault.Command(env, g), inject.Command(env, g), newAttach(env, g), daemon.Command(env, g)}},
 		{"Set up:", []*cobra.Command{newInit(env, g), newValidateConfig(env, g), newTrust(env, g), connect.Command(env, g), connect.DisconnectCommand(env, g), login.Command(env, g), login.AuthCommand(env, g), login.LogoutCommand(env, g)}},

@@ -89,7 +89,7 @@ func Command(env *cli.Env, g *cli.Globals) *cobra.Command {
 			return run(cmd.Context(), env, g, opts)
 		},
 	}
-	opts.MCPFlags.Add(cmd, "127.0.0.1:8723")
+	opts.MCPFlags.Add(cmd, cli.DefaultGatewayAddress)
 	f := cmd.Flags()
 	cli.AddChoice(cmd, &opts.onDown, "on-down", "keep", "`ACTION` for the items of a server that is down: keep or drop", "keep", "drop")
 	f.StringArrayVar(&opts.allow, "allow", nil, "serve only names and URIs that match this `GLOB` (repeatable)")

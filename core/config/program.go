@@ -299,20 +299,14 @@ func keepsStdin(arg string) bool {
 	return arg == "--interactive" || arg == "--interactive=true"
 }
 
-// commandExists reports whether the tracker will find the command. A command with a path separator
-// is resolved against the server's working directory; otherwise the PATH in the server's
-// environment is searched or, if that is not set, mcptrack's own PATH.
+// commandExists reports whether the tracker will find the command; see [Program.Find].
 func (e *entry) commandExists(s *Server) bool {
-	if strings.ContainsRune(s.Command, filepath.Separator) || strings.Contains(s.Command, "/") {
-		path := s.Command
-		if !filepath.IsAbs(path) {
-			path = filepath.Join(s.Dir, path)
+	if s.hasPath() {
+		_, found := s.Find("")
+		if !found {
+			e.expander.refersTo(s.path())
 		}
-		if executable(path) {
-			return true
-		}
-		e.expander.refersTo(path)
-		return false
+		return found
 	}
 	if e.lookPath != nil {
 		_, err := e.lookPath(s.Command)
@@ -325,12 +319,41 @@ func (e *entry) commandExists(s *Server) bool {
 	key := [2]string{search, s.Command}
 	found, known := e.commands[key]
 	if !known {
-		found = slices.ContainsFunc(filepath.SplitList(search), func(dir string) bool {
-			return filepath.IsAbs(dir) && executable(filepath.Join(dir, s.Command))
-		})
+		_, found = s.Find(search)
 		e.commands[key] = found
 	}
 	return found
+}
+
+// Find returns the path of the file that the command runs, or false if there is none. A command with a
+// path separator is resolved against the working directory of the server; otherwise the PATH in the
+// server's environment is searched or, if that is not set, search, which is that of this process.
+func (p *Program) Find(search string) (path string, found bool) {
+	if p.hasPath() {
+		return p.path(), executable(p.path())
+	}
+	if own, ok := p.Env["PATH"]; ok {
+		search = own.Reveal()
+	}
+	for _, dir := range filepath.SplitList(search) {
+		if path := filepath.Join(dir, p.Command); filepath.IsAbs(dir) && executable(path) {
+			return path, true
+		}
+	}
+	return "", false
+}
+
+// hasPath reports whether the command is a path instead of the name of a program.
+func (p *Program) hasPath() bool {
+	return strings.ContainsRune(p.Command, filepath.Separator) || strings.Contains(p.Command, "/")
+}
+
+// path returns the absolute path of a command that is a path.
+func (p *Program) path() string {
+	if filepath.IsAbs(p.Command) {
+		return p.Command
+	}
+	return filepath.Join(p.Dir, p.Command)
 }
 
 // executable reports whether the file at path can be executed. exec.LookPath handles PATHEXT on

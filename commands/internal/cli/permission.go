@@ -36,6 +36,8 @@ type Permission struct {
 	store  *trust.Store
 	now    map[string]bool // digests of entries approved during this run
 	unread bool            // the config refers to the keyring, which was not read yet
+
+	problems config.Problems // of the file when it was last read
 }
 
 // Permission returns the permission for the config at path, as returned by ConfigPath.
@@ -67,6 +69,7 @@ func (p *Permission) Read(log *slog.Logger, withKeyring bool) (*config.Config, e
 		opts.Keyring = nil
 	}
 	cfg, problems := config.Load(p.path, opts)
+	p.problems = problems
 	if cfg == nil {
 		return nil, invalidConfig(p.path, problems)
 	}
@@ -80,9 +83,53 @@ func (p *Permission) Read(log *slog.Logger, withKeyring bool) (*config.Config, e
 	return cfg, nil
 }
 
+// Inspection is a config as a command reads it that asks the user nothing.
+type Inspection struct {
+	// Config has Unapproved set for the servers that must not be used; nil if it cannot be read.
+	Config *config.Config
+	// Problems are those of the file: warnings, and errors if Config is nil.
+	Problems config.Problems
+	// Unapproved are the entries that the user has not approved, and Hint says how to approve them.
+	Unapproved []Entry
+	Hint       string
+}
+
+// Inspect reads the config for a command that uses only what is approved. Unlike Load, it does not ask
+// for the approval of the rest. The error says why there is no config.
+func (g *Globals) Inspect(env *Env, log *slog.Logger) (Inspection, error) {
+	if g.demo {
+		return Inspection{Config: demoConfig(env)}, nil
+	}
+	path, err := g.ConfigPath(env, log)
+	if err != nil {
+		return Inspection{}, err
+	}
+	p, err := g.Permission(env, path)
+	if err != nil {
+		return Inspection{}, err
+	}
+	cfg, err := p.readApproved(log)
+	if err != nil {
+		return Inspection{Problems: p.problems}, err
+	}
+	in := Inspection{Problems: p.problems, Unapproved: p.unapproved(cfg, log), Hint: p.hint()}
+	servers := slices.Clone(cfg.Servers)
+	for i := range servers {
+		srv := &servers[i]
+		pending := slices.ContainsFunc(in.Unapproved, func(e Entry) bool { return e.Kind == trust.Server && e.Name == srv.ID })
+		if pending || p.unread && srv.Intent != nil && slices.ContainsFunc(srv.Intent.Uses, readsKeyring) {
+			srv.Unapproved = in.Hint
+		}
+	}
+	in.Config = cfg.With(servers)
+	return in, nil
+}
+
+func readsKeyring(u config.Use) bool { return u.Kind == config.UseKeyring }
+
 func usesKeyring(cfg *config.Config) bool {
 	return slices.ContainsFunc(Entries(cfg), func(e Entry) bool {
-		return slices.ContainsFunc(e.Intent.Uses, func(u config.Use) bool { return u.Kind == config.UseKeyring })
+		return slices.ContainsFunc(e.Intent.Uses, readsKeyring)
 	})
 }
 
@@ -236,11 +283,19 @@ func (p *Permission) require(ctx context.Context, cfg *config.Config, log *slog.
 // Refusal returns the failure if an entry with one of the names is not approved: by an earlier
 // approval, a flag or a variable. It does not ask.
 func (p *Permission) Refusal(cfg *config.Config, log *slog.Logger, names []string) error {
-	pending := slices.DeleteFunc(p.Pending(cfg, log), func(e Entry) bool { return e.Kind != trust.Server || !slices.Contains(names, e.Name) })
-	if _, trusted := p.trusted(); len(pending) == 0 || p.g.trust || trusted {
+	pending := slices.DeleteFunc(p.unapproved(cfg, log), func(e Entry) bool { return e.Kind != trust.Server || !slices.Contains(names, e.Name) })
+	if len(pending) == 0 {
 		return nil
 	}
 	return p.refused(cfg, pending)
+}
+
+// unapproved returns the entries that nothing approves: no earlier approval, flag or variable.
+func (p *Permission) unapproved(cfg *config.Config, log *slog.Logger) []Entry {
+	if _, trusted := p.trusted(); trusted || p.g.trust {
+		return nil
+	}
+	return p.Pending(cfg, log)
 }
 
 // refused returns the failure if approval is needed but there is no terminal to ask on.

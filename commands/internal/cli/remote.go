@@ -19,6 +19,9 @@ import (
 // DefaultServeURL is the default address of serve-sse.
 const DefaultServeURL = "http://127.0.0.1:8722"
 
+// DefaultGatewayAddress is the default address of gateway.
+const DefaultGatewayAddress = "127.0.0.1:8723"
+
 // RemoteFlags contains the flags of commands that read from a running serve-sse.
 type RemoteFlags struct {
 	URL       string // value of --url or of the argument; may be empty

@@ -1,0 +1,292 @@
+// Package doctor implements the doctor command, which checks what mcptrack needs on this machine.
+//
+// Checks are independent of each other and run concurrently; each has a time limit. servers.go checks the
+// servers and what was approved of them, logins.go logins and the keyring, machine.go the rest. What a
+// check prints is passed through a redactor (redact.go), because users paste it into bug reports.
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"runtime"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mcptrack/mcptrack/commands/internal/cli"
+	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/printable"
+	"github.com/mcptrack/mcptrack/output/termtext"
+)
+
+type options struct {
+	cli.ConnectFlags
+	cli.LockFlags
+	dataDir string
+	offline bool
+}
+
+// Command returns the doctor command.
+func Command(env *cli.Env, g *cli.Globals) *cobra.Command {
+	var opts options
+	cmd := &cobra.Command{
+		Use:   "doctor",
+		Short: "Check what mcptrack needs here, and say how to fix it",
+		Long: `Checks the config, the programs that it names, each enabled server, approvals, the lock,
+logins, the keyring, the daemon, the data directory with its logs, the clock, the default
+ports, and shell completion. For each it prints one line, and what to do about an error or
+a warning.
+
+Servers are started and contacted as list does, but only those that you have approved:
+doctor asks nothing. A server that a running daemon is connected to is not started again.
+--offline starts and contacts no server.
+
+The output has no secrets, so it can be part of a bug report: no tokens, no values of
+headers, variables or arguments that look like credentials, and no users or queries of
+URLs. The home folder is ~. It has the names and addresses of servers, and their errors.
+
+Exit codes: 0 there are no errors; 1 there are errors; 2 wrong usage; 130 interrupted.`,
+		Example: `  mcptrack doctor
+  mcptrack doctor --offline
+  mcptrack doctor --json | jq '.checks[] | select(.status == "error")'`,
+		Args: cli.Args(0, 0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return opts.Run(cmd, func(ctx context.Context) error { return run(ctx, env, g, opts) })
+		},
+	}
+	opts.AddServing(cmd)
+	opts.LockFlags.Add(cmd)
+	f := cmd.Flags()
+	f.DurationVar(&opts.Timeout, "timeout", time.Minute, "`DURATION` that the whole command may take")
+	f.StringVar(&opts.dataDir, "data-dir", "", "`DIR` of stored events (default: mcptrack in the XDG state directory)")
+	_ = cmd.MarkFlagDirname("data-dir")
+	f.BoolVar(&opts.offline, "offline", false, "start and contact no server")
+	g.AddDemo(cmd)
+	return cmd
+}
+
+// status is the result of a check.
+type status string
+
+// The results. Only errors make the command fail.
+const (
+	ok      status = "ok"
+	warning status = "warning"
+	failed  status = "error"
+	skipped status = "skipped" // it does not apply here
+)
+
+// check is one line of the report.
+type check struct {
+	// ID is stable: the kind of check and, if there can be several, a colon and what is checked, such as
+	// "server:docs".
+	ID     string `json:"id"`
+	Name   string `json:"name"` // for people
+	Status status `json:"status"`
+	Detail string `json:"detail"`
+	Fix    string `json:"fix"` // what to do; empty if there is nothing to do
+}
+
+// newCheck returns the check of a kind; what is empty unless there can be several.
+func newCheck(kind, what string, s status, detail, fix string) check {
+	c := check{ID: kind, Name: kind, Status: s, Detail: detail, Fix: fix}
+	if what != "" {
+		c.ID, c.Name = kind+":"+what, kind+" "+what
+	}
+	return c
+}
+
+// report is the document that doctor --json prints.
+type report struct {
+	OK     bool    `json:"ok"` // no check has an error
+	Checks []check `json:"checks"`
+}
+
+// doctor is one run of the command.
+type doctor struct {
+	options
+	env *cli.Env // its stderr may be used while progress is shown
+	g   *cli.Globals
+	log *slog.Logger
+	cli.Inspection
+	lines map[string]string // by server id: its command or address as written in the config
+}
+
+func run(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) error {
+	d := &doctor{options: opts, env: env, g: g, log: g.Logger(env), lines: map[string]string{}}
+	first := []check{newCheck("version", "", ok, fmt.Sprintf("mcptrack %s, %s, %s/%s", env.Version, runtime.Version(), runtime.GOOS, runtime.GOARCH), "")}
+	var unread error
+	if d.Inspection, unread = g.Inspect(env, d.log); unread != nil {
+		d.Config = &config.Config{}
+	}
+	first = append(first, d.checkConfig(unread), d.checkApprovals())
+	for _, e := range cli.Entries(d.Config) {
+		d.lines[e.Name] = strings.TrimPrefix(e.Summary(), e.Name+": ")
+	}
+	servers := d.enabled()
+	beside, answered, stop := cli.Asking(env, g, len(servers))
+	defer stop()
+	d.env = beside
+	groups := []func(context.Context) []check{
+		func(context.Context) []check { return d.checkPrograms(servers) },
+		func(ctx context.Context) []check { return d.checkServers(ctx, servers, answered) },
+		func(context.Context) []check { return d.checkLogins(servers) },
+		d.checkDaemon, d.checkData,
+		func(ctx context.Context) []check { return []check{d.checkClock(ctx, servers)} },
+		d.checkPorts,
+		func(context.Context) []check { return []check{d.checkCompletion()} },
+	}
+	results := make([][]check, len(groups))
+	var running sync.WaitGroup
+	for i, group := range groups {
+		running.Go(func() { results[i] = group(ctx) })
+	}
+	running.Wait()
+	stop()
+	if ctx.Err() != nil && !errors.Is(context.Cause(ctx), cli.ErrTimeout) {
+		return ctx.Err()
+	}
+	rep := report{OK: true, Checks: first}
+	for _, checks := range results {
+		rep.Checks = append(rep.Checks, checks...)
+	}
+	var ids, errs []string
+	hide := newRedactor(d.env, d.Config)
+	for i := range rep.Checks {
+		c := &rep.Checks[i]
+		c.ID, c.Name, c.Detail, c.Fix = hide.text(c.ID, 200), hide.text(c.Name, 200), hide.text(c.Detail, 1000), hide.text(c.Fix, 600)
+		ids = append(ids, c.ID)
+		if c.Status == failed {
+			errs = append(errs, c.Name)
+		}
+	}
+	rep.OK = len(errs) == 0
+	if err := g.Write(env.Out, ids, rep, func() error { return write(env, g, rep) }); err != nil || rep.OK {
+		return err
+	}
+	return &cli.Failure{Exit: cli.ExitFailed, Code: "unhealthy", Err: fmt.Errorf("%s: %s", cli.Plural(len(errs), "error"), cli.Join(errs, 10)), Reported: g.Format.Table()}
+}
+
+// enabled returns the servers that are in use.
+func (d *doctor) enabled() (servers []config.Server) {
+	for _, srv := range d.Config.Servers {
+		if srv.Enabled {
+			servers = append(servers, srv)
+		}
+	}
+	return servers
+}
+
+// checkConfig reports the problems of the config. unread is why it could not be read, or nil.
+func (d *doctor) checkConfig(unread error) check {
+	const kind = "config"
+	f, _ := errors.AsType[*cli.Failure](unread)
+	switch {
+	case unread != nil && len(d.Problems) > 0:
+		return newCheck(kind, "", failed, fmt.Sprintf("%s of %s; the first: %s", cli.Plural(d.Problems.Errors(), "error"), d.Problems[0].File, unread), f.Hint)
+	case f != nil:
+		return newCheck(kind, "", failed, f.Error(), f.Hint)
+	case unread != nil:
+		return newCheck(kind, "", failed, printable.Reason(unread, 1000), "")
+	case d.g.Demo():
+		return newCheck(kind, "", ok, "the built-in server", "")
+	}
+	detail := fmt.Sprintf("%s: %s, %d enabled", d.Config.Path, cli.Plural(len(d.Config.Servers), "server"), len(d.enabled()))
+	if len(d.Config.Servers) == 0 {
+		return newCheck(kind, "", warning, d.Config.Path+" has no servers", "add one, or run mcptrack init")
+	}
+	if len(d.Problems) == 0 {
+		return newCheck(kind, "", ok, detail, "")
+	}
+	p := d.Problems[0]
+	return newCheck(kind, "", warning, fmt.Sprintf("%s; %s, the first in line %d: %s", detail, cli.Plural(len(d.Problems), "warning"), p.Line, p.Message),
+		"mcptrack validate-config "+printable.Shell(d.Config.Path)+" shows all of them")
+}
+
+// checkApprovals reports which entries of the config are not approved.
+func (d *doctor) checkApprovals() check {
+	const kind = "approvals"
+	if d.Config.Path == "" {
+		return newCheck(kind, "", skipped, "there is nothing to approve", "")
+	}
+	if len(d.Unapproved) == 0 {
+		return newCheck(kind, "", ok, "nothing waits for your approval", "")
+	}
+	var names []string
+	for _, e := range d.Unapproved {
+		names = append(names, printable.Line(e.Name, 64))
+	}
+	return newCheck(kind, "", failed, "you have not approved "+cli.Join(names, 10), d.Hint)
+}
+
+// write writes the report for people: a line for each check and, on a terminal, what to do below it.
+func write(env *cli.Env, g *cli.Globals, rep report) error {
+	const wide = 20 // columns for the name of a check, which longer ones exceed
+	colours := map[status]termtext.Colour{ok: termtext.Green, warning: termtext.Yellow, failed: termtext.Red, skipped: termtext.Grey}
+	counts := map[status]int{}
+	names := 0
+	for _, c := range rep.Checks {
+		counts[c.Status]++
+		names = max(names, min(termtext.Width(c.Name), wide))
+	}
+	colour, width := g.Colours(env, env.OutTTY), env.Width()
+	var out strings.Builder
+	for _, c := range rep.Checks {
+		label := termtext.Pad(string(c.Status), len(skipped)+1)
+		before := label + " " + termtext.Pad(c.Name, names) + "  "
+		text := []string{c.Detail}
+		if c.Fix != "" && width == 0 {
+			text[0] += "; to fix: " + c.Fix
+		} else if c.Fix != "" {
+			text = append(text, "to fix: "+c.Fix)
+		}
+		margin := len(label) + 1 + names + 2
+		if width > 0 {
+			var lines []string
+			for _, t := range text {
+				lines = append(lines, termtext.Wrap(t, max(width-margin, 20))...)
+			}
+			text = lines
+		}
+		if termtext.Width(c.Name) > names && width > 0 { // the text begins below it
+			out.WriteString(paint(colour, colours[c.Status], label) + strings.TrimRight(before[len(label):], " ") + "\n")
+			before = strings.Repeat(" ", margin)
+		}
+		for i, line := range text {
+			switch {
+			case i > 0:
+				out.WriteString(strings.Repeat(" ", margin))
+			case strings.HasPrefix(before, label):
+				out.WriteString(paint(colour, colours[c.Status], label) + before[len(label):])
+			default:
+				out.WriteString(before)
+			}
+			out.WriteString(line + "\n")
+		}
+	}
+	var sums []string
+	for _, s := range []status{failed, warning, ok, skipped} {
+		switch n := counts[s]; {
+		case n == 0:
+		case s == ok || s == skipped:
+			sums = append(sums, fmt.Sprintf("%d %s", n, s))
+		default:
+			sums = append(sums, cli.Plural(n, string(s)))
+		}
+	}
+	out.WriteString("\n" + strings.Join(sums, ", ") + "\n")
+	_, err := io.WriteString(env.Out, out.String())
+	return err
+}
+
+func paint(on bool, c termtext.Colour, text string) string {
+	if !on {
+		return text
+	}
+	return c.Paint(text)
+}
