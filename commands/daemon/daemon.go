@@ -8,9 +8,7 @@ import (
 	"bufio"
 	"cmp"
 	"context"
-	"crypto/sha256"
 	"embed"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -117,33 +115,15 @@ func Command(env *cli.Env, g *cli.Globals) *cobra.Command {
 
 // dataDir returns the directory for the daemon's data.
 func (o *options) dataDir(env *cli.Env) (string, error) {
-	dir := cmp.Or(o.Dir, defaultDir(env))
+	dir := cmp.Or(o.Dir, env.DaemonDir())
 	if dir == "" {
 		return "", cli.Usage("no home directory to store events in; set --data-dir")
 	}
 	return dir, os.MkdirAll(dir, 0o700)
 }
 
-// defaultDir returns the directory for the daemon's data; daemons with sockets of their own have
-// directories of their own. It returns "" if the user has no home directory.
-func defaultDir(env *cli.Env) string {
-	name := "daemon"
-	own, err := wire.Socket(env.LookupEnv)
-	usual, usualErr := wire.Socket(func(name string) (string, bool) {
-		if name == wire.SocketKey {
-			return "", false
-		}
-		return env.LookupEnv(name)
-	})
-	if err == nil && (usualErr != nil || own != usual) {
-		sum := sha256.Sum256([]byte(own))
-		name += "-" + hex.EncodeToString(sum[:4])
-	}
-	return env.StateDir(name)
-}
-
 // logFile returns the path of the log of a daemon that a client started.
-func logFile(env *cli.Env) string { return filepath.Join(defaultDir(env), "daemon.log") }
+func logFile(env *cli.Env) string { return filepath.Join(env.DaemonDir(), "daemon.log") }
 
 // keptContent is the total size of the texts that the daemon keeps for history and diff.
 const keptContent = 256 << 20

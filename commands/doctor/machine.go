@@ -135,7 +135,7 @@ func (d *doctor) checkData(ctx context.Context) []check {
 	}
 	checks := []check{checkDir(dir), d.checkLog(ctx, "", dir)}
 	if d.dataDir == "" {
-		checks = append(checks, d.checkLog(ctx, "daemon", d.env.StateDir("daemon")))
+		checks = append(checks, d.checkLog(ctx, "daemon", d.env.DaemonDir()))
 	}
 	return checks
 }
@@ -184,7 +184,7 @@ func (d *doctor) checkLog(ctx context.Context, what, dir string) check {
 	if f, is := errors.AsType[*cli.Failure](err); is && f.Code == "nothing_stored" {
 		return newCheck(kind, what, skipped, "no events are stored", "")
 	}
-	const fix = "mcptrack serve-sse repairs it when it starts; keep a copy of the files"
+	const fix = "keep a copy of the files; what writes the log (serve-sse, daemon) repairs it when it starts"
 	if err != nil {
 		return newCheck(kind, what, failed, printable.Reason(err, 400), fix)
 	}
@@ -349,7 +349,7 @@ func (d *doctor) checkCompletion() check {
 	}
 	// Files that packages and users install, and files that may load the completion.
 	var files, loaded []string
-	fix := "mcptrack completion " + shell + " --help says how"
+	var fix string
 	switch shell {
 	case "bash":
 		files = []string{filepath.Join(under("XDG_DATA_HOME", ".local/share"), "bash-completion/completions/mcptrack"), "/usr/share/bash-completion/completions/mcptrack",

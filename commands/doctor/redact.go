@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"cmp"
+	"net/url"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -20,10 +21,12 @@ type redactor struct{ secrets, home *strings.Replacer }
 func newRedactor(env *cli.Env, cfg *config.Config) redactor {
 	var secrets []string
 	for i := range cfg.Servers {
-		secrets = append(append(secrets, cfg.Servers[i].Credentials()...), cfg.Servers[i].Confidential()...)
+		srv := &cfg.Servers[i]
+		secrets = append(append(secrets, srv.Credentials()...), srv.Confidential()...)
+		secrets = append(secrets, partsOf(srv.URL.Reveal(), false)...)
 	}
 	for _, w := range cfg.Webhooks {
-		secrets = append(secrets, w.URL.Reveal(), w.Secret.Reveal())
+		secrets = append(append(secrets, w.Secret.Reveal()), partsOf(w.URL.Reveal(), true)...)
 	}
 	secrets = append(secrets, strings.TrimSpace(env.Getenv("MCPTRACK_TOKEN")))
 	slices.SortFunc(secrets, func(a, b string) int { return cmp.Or(len(b)-len(a), strings.Compare(a, b)) }) // a prefix of a longer one is last
@@ -43,6 +46,27 @@ func newRedactor(env *cli.Env, cfg *config.Config) redactor {
 	}
 	r.home = strings.NewReplacer(tilde...)
 	return r
+}
+
+// minPart is the minimum length of a part of a URL that is redacted; shorter ones may be in ordinary words.
+const minPart = 6
+
+// partsOf returns the parts of a URL that are not shown: users, passwords, the values of the query, and,
+// because the path of a webhook is as secret as a token, the path.
+func partsOf(address string, path bool) (parts []string) {
+	u, err := url.Parse(address)
+	if err != nil {
+		return []string{address}
+	}
+	password, _ := u.User.Password()
+	parts = append(parts, u.User.Username(), password)
+	for _, values := range u.Query() {
+		parts = append(parts, values...)
+	}
+	if path {
+		parts = append(parts, strings.Split(u.Path, "/")...)
+	}
+	return slices.DeleteFunc(parts, func(s string) bool { return len(s) < minPart })
 }
 
 // resolved returns a path without symbolic links, or the path itself if it does not exist.

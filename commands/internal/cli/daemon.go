@@ -3,6 +3,8 @@ package cli
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -99,6 +101,24 @@ func (g *Globals) reach(ctx context.Context, env *Env, log *slog.Logger, use Dae
 		return conn, answer
 	}
 	return nil, wire.Answer{}
+}
+
+// DaemonDir returns the default directory for the daemon's data; daemons with sockets of their own have
+// directories of their own. It returns "" if the user has no home directory.
+func (e *Env) DaemonDir() string {
+	name := "daemon"
+	own, err := wire.Socket(e.LookupEnv)
+	usual, usualErr := wire.Socket(func(name string) (string, bool) {
+		if name == wire.SocketKey {
+			return "", false
+		}
+		return e.LookupEnv(name)
+	})
+	if err == nil && (usualErr != nil || own != usual) {
+		sum := sha256.Sum256([]byte(own))
+		name += "-" + hex.EncodeToString(sum[:4])
+	}
+	return e.StateDir(name)
 }
 
 func isHung(err error) bool {
