@@ -122,7 +122,7 @@ format() {
 	for file in scripts/*.sh .github/actions/*/*.sh .github/packaging/*.sh .ci/run; do bash -n "$file"; done
 	# A lockfile that names where packages came from ties everybody to that place.
 	nothing 'package-lock.json has resolved addresses, see .npmrc beside it:' \
-		"$(grep -n '"resolved"' testdata/peers/package-lock.json scripts/bench/servers/package-lock.json scripts/bench/drift/package-lock.json || true)"
+		"$(grep -n '"resolved"' testdata/peers/package-lock.json testdata/npm/package-lock.json scripts/bench/servers/package-lock.json scripts/bench/drift/package-lock.json || true)"
 }
 
 modules() {

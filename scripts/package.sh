@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Builds a release from a clean clone of HEAD: archives, deb, rpm and apk packages, SBOMs, checksums,
-# manifests of package managers, and the container image. It downloads nothing but Go modules. Nothing
-# is signed or published without -publish, which .github/workflows/release.yml uses.
+# manifests of package managers, the container image, npm packages, MCP bundles and entries of the MCP
+# registry. It downloads nothing but Go modules. Nothing is signed or published without -publish, which
+# .github/workflows/release.yml uses.
 # usage: scripts/package.sh [-publish] [DIR [VERSION]]
 # DIR is .cache/dist by default, and replaced. VERSION is the tag of HEAD, else v0.0.0-COMMIT.
 set -euo pipefail
@@ -65,6 +66,8 @@ fi
 "$bin/mcptrack-image" -version "${version#v}" -commit "$commit" -date "$(date -u -d "@$SOURCE_DATE_EPOCH" +%FT%TZ)" -push "$push" \
 	.cache/dist/image amd64="$tmp/amd64" arm64="$tmp/arm64" >.cache/dist/image.digest
 step image
+bash scripts/bundles.sh .cache/dist "$version" .cache/dist
+step 'npm packages and bundles'
 
 cd "$OLDPWD"
 rm -rf "$dir"

@@ -1,0 +1,3 @@
+#!/usr/bin/env node
+'use strict';
+require('./launch.js')('mcptrack', process.argv.slice(2));
