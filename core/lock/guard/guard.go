@@ -14,8 +14,8 @@
 // blocked, because each of them could be in it. Errors name the command that shows the change; they
 // never contain anything of the change, because a model reads them.
 //
-// Without a lock file nothing is compared, unless the file is required: then a file that is removed
-// while it is followed counts as damaged.
+// Without a lock file nothing is compared. A file that is required, or that a guard which enforces has
+// read once, counts as damaged while it is missing: whoever removes it must not disable the lock.
 //
 // Changes of the file take effect within one second, unless it is removed: then within three seconds.
 // A verdict is immutable. It keeps the definitions that it was made from. Run owns its goroutines.
@@ -69,6 +69,7 @@ type Options struct {
 // Run and Reload must not be called concurrently.
 type Guard struct {
 	opts  Options
+	read  bool // there has been a lock file; only Reload uses it
 	state atomic.Pointer[state]
 	// changes has capacity 1, because one signal covers any number of changes; Reload sends, and
 	// it is never closed.
@@ -114,20 +115,28 @@ func (g *Guard) Run(ctx context.Context) error {
 func (g *Guard) Reload() {
 	next := &state{}
 	l, err := lock.Read(g.opts.Path)
+	missing := errors.Is(err, fs.ErrNotExist)
 	switch {
 	case err == nil:
 		next.lock = l
-	case !errors.Is(err, fs.ErrNotExist) || g.opts.Required:
+	case !missing || g.opts.Required || g.read && !g.opts.ReportOnly:
 		next.problem = printable.Reason(err, 500)
 	}
+	g.read = g.read || !missing
 	was := g.state.Swap(next)
 	if next.problem != "" && (was == nil || was.problem != next.problem) {
 		meanwhile := "nothing of its servers is served"
 		if g.opts.ReportOnly || g.opts.Enforce == lock.Audit {
 			meanwhile = "servers are not compared with it"
 		}
-		g.opts.Logger.Warn("the lock cannot be read; "+meanwhile+" until it can", "err", next.problem,
-			"hint", g.run("verify")+" to see the problem")
+		hint := g.run("verify") + " to see the problem"
+		if missing {
+			hint = "restore the file, or start again to serve without a lock"
+			if g.opts.Required {
+				hint = "restore the file"
+			}
+		}
+		g.opts.Logger.Warn("the lock cannot be read; "+meanwhile+" until it can", "err", next.problem, "hint", hint)
 	}
 	select {
 	case g.changes <- struct{}{}:

@@ -235,11 +235,12 @@ func TestFile(t *testing.T) {
 	t.Parallel()
 	now := offered(t, "dig digs")
 	for name, test := range map[string]struct {
-		spoil    func(path string) error
-		required bool
-		enforce  lock.Action
-		server   string
-		want     string
+		spoil      func(path string) error
+		required   bool
+		reportOnly bool
+		enforce    lock.Action
+		server     string
+		want       string
 	}{
 		"approved":                 {server: "docs", want: "dig=digs"},
 		"not in the lock":          {server: "web", want: "(dig)!"},
@@ -257,14 +258,15 @@ func TestFile(t *testing.T) {
 		"a link": {spoil: func(path string) error {
 			return errors.Join(os.Rename(path, path+"2"), os.Symlink(path+"2", path))
 		}, server: "docs", want: "(dig)!"},
-		"a folder":              {spoil: func(path string) error { return errors.Join(os.Remove(path), os.Mkdir(path, 0o700)) }, server: "docs", want: "(dig)!"},
-		"removed":               {spoil: os.Remove, server: "docs", want: "dig=digs"},
-		"removed, but required": {spoil: os.Remove, required: true, server: "docs", want: "(dig)!"},
+		"a folder":               {spoil: func(path string) error { return errors.Join(os.Remove(path), os.Mkdir(path, 0o700)) }, server: "docs", want: "(dig)!"},
+		"removed":                {spoil: os.Remove, server: "docs", want: "(dig)!"},
+		"removed, but required":  {spoil: os.Remove, required: true, server: "docs", want: "(dig)!"},
+		"removed, only reported": {spoil: os.Remove, reportOnly: true, server: "docs", want: "dig=digs"},
 	} {
 		path := filepath.Join(t.TempDir(), FileName)
 		write(t, path, now)
 		var log bytes.Buffer
-		g := guarded(t, Options{Path: path, Required: test.required, Enforce: test.enforce, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		g := guarded(t, Options{Path: path, Required: test.required, ReportOnly: test.reportOnly, Enforce: test.enforce, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 		was := g.Version()
 		if test.spoil != nil {
 			if err := test.spoil(path); err != nil {
