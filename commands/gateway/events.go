@@ -177,7 +177,10 @@ func (o *eventsFlags) open(ctx context.Context, env *cli.Env, logger *slog.Logge
 	reader := mcpevents.NewReader(e.log, scope)
 	e.reader = reader
 	if o.tools {
-		e.tools = changetools.New(changetools.Options{Reader: reader, Text: e.log.Contents().Get, Diff: textdiff.Unified})
+		readable := func(ctx context.Context, r *mcpserver.Request, server, uri string) bool {
+			return shown().MayReadTexts(ctx, r, server, uri)
+		}
+		e.tools = changetools.New(changetools.Options{Reader: reader, Text: e.log.Contents().Get, Readable: readable, Diff: textdiff.Unified})
 	}
 	if !o.on {
 		return e, nil

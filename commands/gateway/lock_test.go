@@ -3,11 +3,14 @@ package gateway_test
 import (
 	"cmp"
 	"encoding/json"
+	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/mcptrack/mcptrack/commands"
 	"github.com/mcptrack/mcptrack/commands/internal/cli"
@@ -220,5 +223,64 @@ func TestGatewayLockedCatalogURL(t *testing.T) {
 	}
 	if code, _ := b.Run(t, append(args, "--enforce", "audit")...); code != cli.ExitOK {
 		t.Errorf("--enforce audit: exit %d: %s", code, b.Stderr.String())
+	}
+}
+
+// The tools for changes name the resources that changed, but show no text that resources/read refuses:
+// neither of a resource whose definition is held, nor of contents that are in the lock.
+func TestGatewayLockedChanges(t *testing.T) {
+	for name, pinned := range map[string]bool{"held definition": false, "pinned content": true} {
+		t.Run(name, func(t *testing.T) {
+			b := clitest.New(t, commands.Main)
+			file := b.Getenv("MCPTRACK_CONFIG")
+			set := func(description string) {
+				b.Server.SetList(catalog.Resources, map[string]any{"uri": "doc://a", "name": "a", "description": description}, map[string]any{"uri": "doc://c", "name": "c"})
+			}
+			set("good")
+			b.Server.SetQuietly("doc://a", "good")
+			b.Server.SetQuietly("doc://c", "good")
+			cfg, problems := config.Load(file, config.Options{})
+			if cfg == nil {
+				t.Fatal(problems)
+			}
+			if err := lock.Update(t.Context(), filepath.Join(filepath.Dir(file), guard.FileName), func(l *lock.Lock) error {
+				r := observe.Servers(t.Context(), cfg.Servers, observe.Options{Probe: session.ProbeOptions{Dial: b.Dial}, Machine: b.Machine(), Hashing: func() lock.Hashing { return l.Hashing }})[0]
+				l.Servers["notes"], _ = lock.Merge(r.Observations...)
+				if pinned {
+					l.Servers["notes"].Items[lock.SectionContents] = []lock.Item{l.Hashing.Item(lock.SectionContents, lock.Content("doc://a", "text/plain", []byte("good"), true))}
+				}
+				return r.Err
+			}); err != nil {
+				t.Fatal(err)
+			}
+			if !pinned {
+				set("EVIL")
+			}
+			in, requests := io.Pipe()
+			b.In = in
+			ended := make(chan int, 1)
+			go func() { code, _ := b.Run(t, "gateway", "--all", "--stdio", "--change-tools"); ended <- code }()
+			fmt.Fprintln(requests, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}
+{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+			shown := func() bool {
+				out := b.Stdout.String()
+				return strings.Count(out, `"uri":"doc://a"`) >= 5 && strings.Contains(out, `"uri":"doc://c"`) && (pinned || strings.Contains(out, "+SHOWN"))
+			}
+			limit := time.Now().Add(time.Minute)
+			for n := 1; !shown() && time.Now().Before(limit); n++ { // only changes after the first read have diffs
+				cursor := ""
+				if at := strings.LastIndex(b.Stdout.String(), `"cursor":"`); at >= 0 {
+					cursor, _, _ = strings.Cut(b.Stdout.String()[at:], ",")
+				}
+				b.Server.Set("doc://a", fmt.Sprint("EVIL ", n))
+				b.Server.Set("doc://c", fmt.Sprint("SHOWN ", n))
+				fmt.Fprintf(requests, `{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"changes_since","arguments":{%s}}}`+"\n", n, cursor)
+				time.Sleep(50 * time.Millisecond)
+			}
+			_ = requests.Close()
+			if code := <-ended; code != cli.ExitOK || !shown() || strings.Contains(b.Stdout.String(), "EVIL") {
+				t.Errorf("exit %d: %s%s", code, b.Stdout.String(), b.Stderr.String())
+			}
+		})
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/gateway/upstream"
 	"github.com/mcptrack/mcptrack/core/lock"
 	"github.com/mcptrack/mcptrack/core/lock/guard"
+	"github.com/mcptrack/mcptrack/core/mcpserver"
 	"github.com/mcptrack/mcptrack/core/session"
 	"github.com/mcptrack/mcptrack/core/status"
 )
@@ -169,6 +170,11 @@ func (rt *route) permitted(ctx context.Context) error {
 		}
 	}
 	rt.v = rt.g.viewOf(rt.r)
+	return rt.refused()
+}
+
+// refused returns why the route's view does not permit a request about its item, or nil if it does.
+func (rt *route) refused() error {
 	verdict := rt.state().verdict
 	if err := verdict.Blocked(); err != nil || rt.item.key == "" {
 		return err
@@ -209,6 +215,20 @@ func (rt *route) readable(result json.RawMessage) error {
 		}
 	}
 	return verdict.Contents(uri, result)
+}
+
+// MayReadTexts reports whether resources/read, sent by the client that sent r, would serve each text that
+// a resource may have had. The resource is specified by its server's id in the tracker and its URI there.
+// A result may contain other resources too, so the answer is false for all resources of a server if
+// changed contents are held.
+func (g *Gateway) MayReadTexts(ctx context.Context, r *mcpserver.Request, server, uri string) bool {
+	rt := g.route(r)
+	rt.server, rt.item = server, itemID{catalog.Resources, target{server, uri}}
+	if rt.permitted(ctx) != nil || rt.state().verdict.HoldsContents() {
+		return false
+	}
+	rt.v = g.view.Load() // the tracker's session read the texts
+	return rt.refused() == nil && !rt.state().verdict.HoldsContents()
 }
 
 // spelled returns the first of several URIs of which a server may take another URI for a spelling: see

@@ -51,6 +51,8 @@ type change struct {
 	Changed []string `json:"changed,omitempty"`
 	More    int      `json:"more,omitempty"`
 
+	server, uri string // at which the log has it
+
 	from, to catalog.Digest // content before the first and after the last event; zero if unknown
 }
 
@@ -190,7 +192,7 @@ func (g *reportBuilder) add(o *mcpevents.Occurrence) bool {
 		if len(g.Changes) == MaxChanges {
 			return false
 		}
-		c = &change{Kind: "resource", Server: data.Server, URI: data.URI, from: data.PreviousDigest}
+		c = &change{Kind: "resource", Server: data.Server, URI: data.URI, server: o.Server, uri: o.URI(), from: data.PreviousDigest}
 		if o.Name == mcpevents.ListChanged {
 			c.Kind = data.List
 		}
@@ -262,8 +264,8 @@ const (
 )
 
 // addDiffs adds diffs to the changes of resources whose texts are stored, until maxDiffs is
-// reached.
-func (g *reportBuilder) addDiffs(ctx context.Context, opts Options) {
+// reached. r is the call.
+func (g *reportBuilder) addDiffs(ctx context.Context, opts Options, r *mcpserver.Request) {
 	if opts.Text == nil || opts.Diff == nil {
 		return
 	}
@@ -282,6 +284,9 @@ func (g *reportBuilder) addDiffs(ctx context.Context, opts Options) {
 		}
 		to, ok, err := opts.Text(ctx, c.to)
 		if !ok || err != nil {
+			continue
+		}
+		if opts.Readable != nil && !opts.Readable(ctx, r, c.server, c.uri) {
 			continue
 		}
 		c.Diff = printable.Lines(opts.Diff(c.URI, from, to))

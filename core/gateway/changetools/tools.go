@@ -42,7 +42,7 @@ const outputSchema = `{"type":"object","required":["changes","cursor","hasMore",
 	`"kind":{"type":"string","enum":["resource","resources","templates","prompts","tools"],"description":"A resource with new content, or a list"},` +
 	`"server":{"type":"string"},"uri":{"type":"string","description":"URI with which to read the resource from this server"},` +
 	`"times":{"type":"integer","description":"How often it changed"},"at":{"type":"string","description":"When it changed last"},` +
-	`"diff":{"type":"string","description":"Unified diff of the resource, if its text is known"},"diffCut":{"type":"boolean"},` +
+	`"diff":{"type":"string","description":"Unified diff of the resource, if its text is known and may be read"},"diffCut":{"type":"boolean"},` +
 	`"added":{"type":"array","items":{"type":"string"}},"removed":{"type":"array","items":{"type":"string"}},"changed":{"type":"array","items":{"type":"string"}},` +
 	`"more":{"type":"integer","description":"Names left out of added, removed and changed"}}}},` +
 	`"cursor":{"type":"string","description":"Cursor for the next call"},` +
@@ -57,6 +57,10 @@ type Options struct {
 	// Text returns the text of the content with the given digest; ok is false if it is not stored.
 	// If Text is nil, no texts are stored.
 	Text func(context.Context, catalog.Digest) (text string, ok bool, err error)
+	// Readable reports whether the client that sent r may read each text that a resource has had. The
+	// resource is specified by its server's id in the log and its URI there. Changes of others have no
+	// diff. If Readable is nil, all texts may be read.
+	Readable func(ctx context.Context, r *mcpserver.Request, server, uri string) bool
 	// Diff returns the unified diff of two texts, or "" if it cannot compute one. If Diff is nil,
 	// results contain no diffs.
 	Diff func(label, from, to string) string
@@ -130,7 +134,7 @@ func (t *Tools) Since(ctx context.Context, r *mcpserver.Request) (json.RawMessag
 	if err == nil {
 		_, err = g.read(ctx)
 	}
-	return t.answer(ctx, g, err)
+	return t.answer(ctx, r, g, err)
 }
 
 // Wait handles a call to [WaitTool] and returns an MCP tool result.
@@ -154,19 +158,19 @@ func (t *Tools) Wait(ctx context.Context, r *mcpserver.Request) (json.RawMessage
 	if err == nil {
 		err = g.await(ctx, r, time.Duration(wait)*time.Millisecond)
 	}
-	return t.answer(ctx, g, err)
+	return t.answer(ctx, r, g, err)
 }
 
 // answer returns the tool result for a call. An error from the log becomes a result with isError
 // for the model, because the client cannot act on it.
-func (t *Tools) answer(ctx context.Context, g *reportBuilder, err error) (json.RawMessage, error) {
+func (t *Tools) answer(ctx context.Context, r *mcpserver.Request, g *reportBuilder, err error) (json.RawMessage, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
 	if err != nil {
 		return failed(errors.New("the changes cannot be read now; try again later")), nil
 	}
-	g.addDiffs(ctx, t.opts)
+	g.addDiffs(ctx, t.opts, r)
 	return g.result(), nil
 }
 

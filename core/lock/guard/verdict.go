@@ -321,6 +321,18 @@ func (v *Verdict) Contents(uri string, result json.RawMessage) error {
 	return nil
 }
 
+// HoldsContents reports whether there are contents in the lock that Contents refuses when they change.
+func (v *Verdict) HoldsContents() bool {
+	pinned := v.Pinned()
+	if len(pinned) == 0 || v.enforce == lock.Audit {
+		return false
+	}
+	old, changed := lock.Content("", "", nil, true), lock.Content("", "", []byte{0}, true)
+	action := v.action(lock.Drift{Section: lock.SectionContents, Classes: lock.Classify(lock.SectionContents, old, changed)})
+	return action == lock.Hold || action == lock.Block ||
+		slices.ContainsFunc(v.approved.Rejected, func(r lock.Rejection) bool { return r.Section == lock.SectionContents })
+}
+
 func (v *Verdict) changedContent() error {
 	return &Refusal{"its content differs from what was approved; " + v.review}
 }
