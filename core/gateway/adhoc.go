@@ -251,11 +251,12 @@ func (a *adhocSet) attempted(t target, rejected bool, exists func() bool) (first
 
 // subscribable reports whether clients can subscribe to a URI, and starts an ad-hoc subscription if
 // the config does not track the resource. The MCP server that clients connect to calls it before it
-// registers a subscription.
+// registers a subscription. Clients cannot subscribe to what they cannot read before the user approves it.
 func (g *Gateway) subscribable(uri string) bool {
 	v := g.view.Load()
 	t, ok := v.resource(uri)
-	if !ok || g.httpCatalog(t.server) != nil || v.servers[t.server].verdict.Hides(catalog.Resources, t.key) {
+	rt := &route{g: g, v: v, server: t.server, item: itemID{catalog.Resources, t}}
+	if !ok || g.httpCatalog(t.server) != nil || t.server != "" && rt.refused() != nil {
 		return false
 	}
 	_, listed := v.byKey[catalog.Resources][v.export(t)]

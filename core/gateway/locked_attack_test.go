@@ -49,6 +49,14 @@ func TestHeldSpellings(t *testing.T) {
 		for _, uri := range []string{"file:///a", "file:///%61", "file:///%2561", "FILE:///a", "file:/a", "file:a", "file:///./a", "file:///x/../a", "file://localhost/a", "file:///a#x", "file:///a?x",
 			"mcptrack://server/docs/file:///a", "mcptrack://server/docs/file:///%61", "note://1", "NOTE://1", "note://%31", "mcptrack://server/docs/note://1"} {
 			w.wantHeld(c, "resources/read", read(uri), command)
+			if w.gateway.subscribable(uri) {
+				w.Errorf("clients can subscribe to %s", uri)
+			}
+		}
+		for _, uri := range []string{"file:///pinned", "file:///%70inned", "FILE:///pinned", "file:///b"} {
+			if !w.gateway.subscribable(uri) {
+				w.Errorf("clients cannot subscribe to %s", uri)
+			}
 		}
 		for _, uri := range []string{"file:///pinned", "file:///%70inned", "FILE:///pinned"} {
 			if got, err := w.do(c, "resources/read", read(uri)); err == nil || strings.Contains(got+err.Error(), evil) || !strings.Contains(err.Error(), command) {
