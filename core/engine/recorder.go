@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -15,6 +16,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/journal"
+	"github.com/mcptrack/mcptrack/core/lock"
 	"github.com/mcptrack/mcptrack/core/status"
 )
 
@@ -127,12 +129,13 @@ func (r *recorder) rememberInstructions(to journal.Recorder, server string, d ca
 }
 
 // texts stores the texts of resources, and the definitions of list items and instructions, alongside
-// the log. It leaves out those that contain a secret from the server's config.
+// the log. It redacts the secrets of the server's config in definitions, as a review does, and leaves out
+// resources that contain one.
 type texts struct {
 	contents journal.Contents
 
 	mu      sync.Mutex
-	secrets map[string][]string // secret values by server id
+	secrets map[string][]string // secret values by server id, longer ones first
 }
 
 // apply adds the secrets in a config. The secrets of servers that were removed from the config are
@@ -142,11 +145,9 @@ func (t *texts) apply(cfg *config.Config) {
 	defer t.mu.Unlock()
 	for i := range cfg.Servers {
 		srv := &cfg.Servers[i]
-		for _, value := range srv.Confidential() {
-			if !slices.Contains(t.secrets[srv.ID], value) {
-				t.secrets[srv.ID] = append(t.secrets[srv.ID], value)
-			}
-		}
+		all := slices.Concat(t.secrets[srv.ID], srv.Confidential(), srv.Credentials()) // a copy, because put reads without the lock
+		slices.SortFunc(all, func(a, b string) int { return cmp.Or(len(b)-len(a), strings.Compare(a, b)) })
+		t.secrets[srv.ID] = slices.Compact(all)
 	}
 }
 
@@ -162,6 +163,19 @@ func (t *texts) put(server string, d catalog.Digest, text *string) {
 		return
 	}
 	t.contents.Put(d, *text)
+}
+
+// putDefinition stores a definition, with its secrets redacted.
+func (t *texts) putDefinition(server string, d catalog.Digest, definition []byte) {
+	t.mu.Lock()
+	secrets := t.secrets[server]
+	t.mu.Unlock()
+	it := lock.Item{Definition: definition}
+	if len(secrets) > 0 {
+		it.Redact(secrets)
+	}
+	text := string(it.Definition)
+	t.put(server, d, &text)
 }
 
 // putEvent stores the texts and definitions contained in an event. The definitions before a change to a
@@ -182,7 +196,7 @@ func (t *texts) putEvent(e *event.Event) {
 		}
 	case event.ServerState:
 		if p.Instructions != "" {
-			t.put(e.ServerID, p.InstructionsDigest, &p.Instructions)
+			t.putDefinition(e.ServerID, p.InstructionsDigest, []byte(p.Instructions))
 		}
 	}
 }
@@ -200,8 +214,7 @@ func (t *texts) putList(server string, list catalog.List, keys []string) {
 			return
 		}
 		if ok && len(it.Raw) > 0 {
-			definition := string(it.Raw)
-			t.put(server, it.Digest, &definition)
+			t.putDefinition(server, it.Digest, it.Raw)
 		}
 	}
 }
