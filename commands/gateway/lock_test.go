@@ -105,6 +105,13 @@ func TestGatewayLock(t *testing.T) {
 	if err := os.WriteFile(file, []byte(weaker), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	expect("good", config) // only the config allows it
+	if err := lock.Update(t.Context(), beside, func(l *lock.Lock) error {
+		l.Servers["notes"].Policy = lock.Policy{"L002": lock.Allow}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
 	expect("EVIL", "")
 	for _, args := range [][]string{{"--lock", elsewhere}, {"--lock", filepath.Join(t.TempDir(), "none"), "--enforce", "audit"}} {
 		if code, _ := b.Run(t, append([]string{"gateway", "--stdio"}, args...)...); code != cli.ExitConfig || !strings.Contains(b.Stderr.String(), "there is no lock") {

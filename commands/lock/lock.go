@@ -145,7 +145,7 @@ func (w *work) unstable(ctx context.Context, results []observe.Result, l *lock.L
 		}
 	}
 	unstable := map[string][]string{}
-	for _, r := range w.list(ctx, added, false, func() lock.Hashing { return l.Hashing }) {
+	for _, r := range w.list(ctx, added, false, func() *lock.Lock { return l }) {
 		id := r.Server.ID // if it does not answer now, there is nothing to compare
 		for _, d := range lock.Compare(before[id], r.Observations...) {
 			if d.New.Problem == "" { // otherwise, it is not in the lock
@@ -202,8 +202,9 @@ func (o lockOptions) take(l *lock.Lock, r observe.Result, from approvals) outcom
 	if s == nil {
 		out.Result = "added"
 		s, left, out.Unchecked = from.begin(id, r)
+		s.Policy = r.Server.Lock.Weaker()
 		l.Servers[id] = s
-	} else if left = lock.Compare(s, r.Observations...); o.update {
+	} else if left = drifts(s, r); o.update {
 		chosen, rejected := split(left, func(d lock.Drift) bool { return !d.Rejected })
 		refused := s.Take(chosen, o.classes...)
 		left, taken = append(rejected, refused...), without(chosen, refused)
@@ -214,7 +215,7 @@ func (o lockOptions) take(l *lock.Lock, r observe.Result, from approvals) outcom
 			out.Result = "updated"
 		}
 	}
-	s.Policy = r.Server.Lock.Weaker()
+	s.Policy = r.Server.Lock.Within(s.Policy).Weaker() // what became stricter needs no approval
 	out.Items, out.Taken, out.Left = items(s), changesOf(id, taken), changesOf(id, left)
 	if len(out.Left) > 0 && out.Result == "same" {
 		out.Result = "changed"

@@ -6,6 +6,7 @@ import (
 	"encoding/xml"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -264,7 +265,7 @@ func TestVerifyAgainstSettings(t *testing.T) {
 		if err := os.WriteFile(config, []byte(`{"mcpServers": {"notes": {"url": "http://127.0.0.1:1/mcp", "headers": {"X-Key": "${KEY:-one}"}, "lock": `+settings+`}}}`), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		b.run(cli.ExitOK, "lock")
+		b.run(cli.ExitOK, "lock", "--update")
 	}
 	set(`{"wording": "allow", "annotation": "block"}`)
 	if got := b.items(cli.ExitFound, "--against", old); !slices.Equal(got, []string{"policy policy"}) {
@@ -290,6 +291,92 @@ func TestVerifyAgainstSettings(t *testing.T) {
 	if got := b.items(cli.ExitFound, "--against", old); !slices.Equal(got, []string{"added"}) {
 		t.Errorf("changes %q", got)
 	}
+}
+
+// Settings that became weaker in the config alone are a change that must be approved, even if the server
+// cannot be reached. Stricter ones are written without asking.
+func TestWeakerConfig(t *testing.T) {
+	b := newBench(t, draw)
+	config := b.Getenv("MCPTRACK_CONFIG")
+	set := func(launch, settings string) {
+		t.Helper()
+		if err := os.WriteFile(config, []byte(`{"mcpServers": {"notes": {`+launch+`, "lock": `+settings+`}}}`), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const url = `"url": "http://127.0.0.1:1/mcp"`
+	policy := func(want lock.Policy) {
+		t.Helper()
+		l, err := lock.Read(b.lock)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := l.Servers["notes"].Policy; !maps.Equal(got, want) {
+			t.Errorf("the lock has %v, want %v", got, want)
+		}
+	}
+	change := []string{"policy policy"}
+	set(url, `{}`)
+	b.run(cli.ExitOK, "lock")
+	before := b.file()
+	set(url, `{"wording": "allow", "launch": "hold", "added": "block"}`)
+	if got := b.items(cli.ExitFound); !slices.Equal(got, change) {
+		t.Errorf("changes %q", got)
+	}
+	if out := b.run(cli.ExitFound, "review"); !strings.Contains(out, `+wording: "allow"`) || strings.Contains(out, "block") {
+		t.Errorf("review prints\n%s", out)
+	}
+	b.run(cli.ExitFound, "lock")
+	b.run(cli.ExitFound, "lock", "--update", "--class", "wording")
+	if b.file() != before {
+		t.Errorf("the lock was changed:\n%s", b.file())
+	}
+	b.run(cli.ExitOK, "reject", "notes:policy")
+	b.run(cli.ExitFound, "lock", "--update")
+	policy(nil)
+	b.run(cli.ExitOK, "approve", "notes:policy")
+	policy(lock.Policy{"L002": lock.Allow, "L011": lock.Hold})
+	b.items(cli.ExitOK)
+
+	set(url, `{"wording": "audit", "title": "allow"}`) // one is stricter, one is absent, one is weaker
+	if out := b.run(cli.ExitFound, "lock"); !strings.Contains(out, "left: 1 policy") {
+		t.Errorf("lock prints\n%s", out)
+	}
+	policy(lock.Policy{"L002": lock.Audit})
+	if out := b.run(cli.ExitOK, "lock", "--update", "--class", "policy"); !strings.Contains(out, "taken over: 1 policy") {
+		t.Errorf("lock prints\n%s", out)
+	}
+	policy(lock.Policy{"L002": lock.Audit, "L003": lock.Allow})
+	set(`"command": "/nowhere/server"`, `{"wording": "allow"}`)
+	if got := b.items(cli.ExitFound); !slices.Equal(got, change) {
+		t.Errorf("changes %q of a server that cannot be reached", got)
+	}
+}
+
+// What the lock has of the content of a resource is compared even if the config does not pin it any more.
+func TestPinRemoved(t *testing.T) {
+	b := newBench(t, draw)
+	config := b.Getenv("MCPTRACK_CONFIG")
+	set := func(pin string) {
+		t.Helper()
+		if err := os.WriteFile(config, []byte(`{"mcpServers": {"notes": {"url": "http://127.0.0.1:1/mcp", "pinContent": [`+pin+`]}}}`), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.Server.Set("file:///a", "good")
+	b.Server.Set("file:///b", "good")
+	set(`"file:///a"`)
+	b.run(cli.ExitOK, "lock")
+	set("")
+	b.items(cli.ExitOK)
+	b.Server.Set("file:///b", "EVIL") // which the lock does not have
+	b.items(cli.ExitOK)
+	b.Server.Set("file:///a", "EVIL")
+	if got := b.items(cli.ExitFound); !slices.Equal(got, []string{"content/file:///a content"}) {
+		t.Errorf("changes %q", got)
+	}
+	b.run(cli.ExitOK, "lock", "--update")
+	b.items(cli.ExitOK)
 }
 
 // Each server that is not in the lock is one change, and a server that cannot be reached does not hide
@@ -580,7 +667,7 @@ func TestEditedScript(t *testing.T) {
 	write(config, fmt.Sprintf(`{"mcpServers": {"notes": {"command": %q}}}`, script))
 	b.run(cli.ExitOK, "lock")
 	write(script, "two")
-	hint := `only the content of server.sh; if you develop this server, "lock": {"launch": "allow"} in its config entry serves each version`
+	hint := `only the content of server.sh; if you develop this server, "lock": {"launch": "allow"} in its config entry and mcptrack lock --update serve each version`
 	if out := b.run(cli.ExitFound, "review"); !strings.Contains(out, "notes launch: changed (launch)\n  "+hint+"\n") {
 		t.Errorf("review prints\n%s", out)
 	}

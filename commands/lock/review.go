@@ -99,11 +99,10 @@ func (w *work) changes(ctx context.Context) (all []change, missed []string, err 
 	}
 	for _, r := range results {
 		switch s := l.Servers[r.Server.ID]; {
-		case r.Err != nil:
-		case s == nil:
+		case s != nil:
+			all = append(all, changesOf(r.Server.ID, drifts(s, r))...)
+		case r.Err == nil:
 			all = append(all, change{lock.NotLocked(r.Server.ID)})
-		default:
-			all = append(all, changesOf(r.Server.ID, lock.Compare(s, r.Observations...))...)
 		}
 	}
 	return all, failed(results), nil
@@ -141,7 +140,7 @@ func (o reviewOptions) newestFirst(ctx context.Context, w *work, changes []chang
 func setSeen(ctx context.Context, log journal.Log, server string, all []shown, now time.Time) error {
 	var items []history.Item
 	for _, s := range all {
-		if s.ServerID == server && s.Item != "" {
+		if s.ServerID == server && s.Item != "" && s.Drift.Section != lock.SectionPolicy {
 			items = append(items, history.Item{Section: s.Drift.Section, Key: s.Drift.Key})
 		}
 	}

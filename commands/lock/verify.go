@@ -108,13 +108,14 @@ func (o verifyOptions) verifyServers(ctx context.Context, env *cli.Env, g *cli.G
 		hint: "mcptrack review shows them; mcptrack lock --update takes them over"}
 	for _, r := range results {
 		s := l.Servers[r.Server.ID]
-		switch {
-		case r.Err != nil:
+		if r.Err != nil {
 			v.failures = append(v.failures, report.Failure{Server: r.Server.ID, Reason: r.Err.Error()})
-		case s == nil:
+		}
+		switch {
+		case s != nil:
+			v.changes = append(v.changes, changesOf(r.Server.ID, drifts(s, r))...)
+		case r.Err == nil:
 			v.changes = append(v.changes, change{lock.NotLocked(r.Server.ID)})
-		default:
-			v.changes = append(v.changes, changesOf(r.Server.ID, lock.Compare(s, r.Observations...))...)
 		}
 	}
 	if len(v.changes) > 0 && !slices.ContainsFunc(v.changes, func(c change) bool { return c.Item != "" }) {

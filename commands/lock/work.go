@@ -99,12 +99,12 @@ func (w *work) observe(ctx context.Context, read func() (*lock.Lock, error)) ([]
 			end(err)
 		}
 	}()
-	results := w.list(ctx, w.servers, w.all, func() lock.Hashing {
+	results := w.list(ctx, w.servers, w.all, func() *lock.Lock {
 		l, err := read()
 		if err != nil {
-			return lock.Hashing{}
+			return &lock.Lock{}
 		}
-		return l.Hashing
+		return l
 	})
 	l, err := read()
 	if err == nil && ctx.Err() != nil {
@@ -122,13 +122,28 @@ func (w *work) observe(ctx context.Context, read func() (*lock.Lock, error)) ([]
 	return results, l, nil
 }
 
-// list lists servers once, or once for each variant.
-func (w *work) list(ctx context.Context, servers []config.Server, all bool, hashing func() lock.Hashing) []observe.Result {
+// list lists servers once, or once for each variant, for the lock that known returns.
+func (w *work) list(ctx context.Context, servers []config.Server, all bool, known func() *lock.Lock) []observe.Result {
 	beside, answered, stop := cli.Asking(w.env, w.g, len(servers))
 	defer stop()
 	return observe.Servers(ctx, servers, observe.Options{
 		Probe:       session.ProbeOptions{Dial: w.env.Dial, Session: w.SessionOptions(beside, w.g)},
-		AllVariants: all, Progress: answered, Machine: w.env.Machine(), Hashing: hashing})
+		AllVariants: all, Progress: answered, Machine: w.env.Machine(),
+		Hashing: func() lock.Hashing { return known().Hashing },
+		Pinned: func(server string) (uris []string) {
+			if s := known().Servers[server]; s != nil {
+				for _, it := range s.Items[lock.SectionContents] {
+					uris = append(uris, it.Key)
+				}
+			}
+			return uris
+		}})
+}
+
+// drifts returns what differs from the lock of a server: what it offers, unless it could not be listed,
+// and its settings in the config.
+func drifts(s *lock.Server, r observe.Result) []lock.Drift {
+	return append(lock.Compare(s, r.Observations...), s.Weakened(r.Server.Lock.Weaker())...)
 }
 
 // read returns a lock that must exist.

@@ -141,9 +141,9 @@ func serverKeys() table[Server] {
 		{name: "idle", field: func(s *Server) any { return &s.Idle }, use: bySessions, free: true, live: true, least: time.Second,
 			doc: "How long the daemon keeps the server running after its last client has disconnected. Default: 10m."},
 		{name: "lock", field: func(s *Server) any { return &s.Lock }, read: (*entry).lockPolicy, live: true, schema: "lock", example: `{"wording": "allow", "added": "block"}`,
-			doc: "What a gateway does about changes that are not approved in the lock file, by class of change: `allow` serves the new definition, `audit` serves it and reports it, `hold` serves the approved one and refuses calls, `block` serves nothing of the server. Default: see `mcptrack help gateway`."},
+			doc: "What a gateway does about changes that are not approved in the lock file, by class of change: `allow` serves the new definition, `audit` serves it and reports it, `hold` serves the approved one and refuses calls, `block` serves nothing of the server. An action that is weaker than the default has no effect until `mcptrack lock --update` has written it into the lock file. Default: see `mcptrack help gateway`."},
 		{name: "pinContent", field: func(s *Server) any { return &s.PinContent }, globs: "resource URIs", use: bySessions, free: true, live: true,
-			doc: "Globs of the URIs of resources whose contents belong to the lock file. Default: none." + globHint},
+			doc: "Globs of the URIs of resources whose contents belong to the lock file. Contents that the lock file has are compared even if no glob matches any more. Default: none." + globHint},
 		{name: "catalogInterval", field: func(s *Server) any { return &s.CatalogInterval }, use: byCatalogs, free: true, live: true, def: short(DefaultCatalogInterval), least: minPollInterval,
 			doc: "How often the version of a catalog is checked. See `mcptrack help catalogs`."},
 	}.made()

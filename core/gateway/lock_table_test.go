@@ -287,6 +287,7 @@ func (w *lockTable) run() {
 	if err := lock.Update(w.Context(), w.path, func(l *lock.Lock) error {
 		for _, r := range w.observe(entries, l.Hashing) {
 			l.Servers[r.Server.ID], _ = lock.Merge(r.Observations...)
+			l.Servers[r.Server.ID].Policy = r.Server.Lock.Weaker()
 		}
 		return nil
 	}); err != nil {

@@ -92,7 +92,7 @@ func (c Change) Notes() (notes []string) {
 		notes = append(notes, "rejected")
 	}
 	if path := c.edited(); path != "" {
-		notes = append(notes, "only the content of "+path+`; if you develop this server, "lock": {"launch": "allow"} in its config entry serves each version`)
+		notes = append(notes, "only the content of "+path+`; if you develop this server, "lock": {"launch": "allow"} in its config entry and mcptrack lock --update serve each version`)
 	}
 	return notes
 }

@@ -18,7 +18,7 @@ const (
 )
 
 // SectionPolicy is not part of what a server offers: it stands for the settings of the config that a lock
-// has. Only [CompareLocks] returns drift of it.
+// has. Only [CompareLocks] and [Server.Weakened] return drift of it.
 const SectionPolicy Section = "policy"
 
 // A Class is a kind of change. Its id never changes; ids of removed classes are not reused.
@@ -78,6 +78,6 @@ func Classes() []Class {
 		{"L014", "content", Warning, "The content of a resource that the config pins has changed.", Hold},
 		{"L015", "other", Warning, "A member that no other class covers has changed.", Hold},
 		{"L016", "promise", Warning, "An annotation promises more, such as readOnlyHint: false that became true. Hosts may stop asking the user before calls.", Hold},
-		{"L017", "policy", Error, "The settings \"lock\" of the server have become weaker, so that more changes are served. Only verify --against finds this.", ""},
+		{"L017", "policy", Error, "The settings \"lock\" of the server have become weaker, so that more changes are served. Gateways use them only when the lock has them.", ""},
 	}
 }

@@ -133,14 +133,25 @@ func CompareLocks(a, b *Lock) map[string][]Drift {
 		if was == nil {
 			was = &Server{}
 		}
-		if is != nil && len(is.Policy.weakerThan(was.Policy)) > 0 {
-			drifts = append(drifts, Drift{Section: SectionPolicy, Old: was.Policy.item(), New: is.Policy.item(), Classes: []string{classPolicy}})
+		if is != nil {
+			drifts = append(drifts, was.Weakened(is.Policy)...)
 		}
 		if len(drifts) > 0 {
 			all[id] = drifts
 		}
 	}
 	return all
+}
+
+// Weakened compares the weaker settings of a config with those of the lock. It returns one drift of
+// [SectionPolicy] if a setting is weaker than what the lock allows, and none otherwise.
+func (s *Server) Weakened(settings Policy) []Drift {
+	if len(settings.weakerThan(s.Policy)) == 0 {
+		return nil
+	}
+	d := Drift{Section: SectionPolicy, Old: s.Policy.item(), New: settings.item(), Classes: []string{classPolicy}}
+	d.Rejected = slices.Contains(s.Rejected, d.rejection())
+	return []Drift{d}
 }
 
 // observe returns what a server that offers exactly what is in its lock would be observed to offer,
@@ -187,8 +198,8 @@ func observe(h Hashing, from, to *Server) []Observation {
 }
 
 // Take approves drift. If classes are given, by id, it takes only drift whose classes are all among them.
-// left has what it did not take: drift of other classes, definitions with a problem, drift whose old item
-// is not approved any more, and settings, which are in the config.
+// left has what it did not take: drift of other classes, definitions with a problem, and drift whose old
+// item is not approved any more.
 func (s *Server) Take(drifts []Drift, classes ...string) (left []Drift) {
 	before := maps.Clone(s.Items) // several drifts may have the same old item
 	if s.Items == nil {
@@ -197,12 +208,21 @@ func (s *Server) Take(drifts []Drift, classes ...string) (left []Drift) {
 	for _, d := range drifts {
 		foreign := len(classes) > 0 && slices.ContainsFunc(d.Classes, func(id string) bool { return !slices.Contains(classes, id) })
 		_, current := slices.BinarySearchFunc(before[d.Section], d.Old, compareItems)
-		if foreign || d.Section == SectionPolicy || d.New.Problem != "" || !d.Added() && !current {
+		var settings Policy
+		if d.Section == SectionPolicy {
+			current = d.Old.Hash == s.Policy.item().Hash && settings.UnmarshalJSON(d.New.Definition) == nil
+		}
+		if foreign || d.New.Problem != "" || !current && (!d.Added() || d.Section == SectionPolicy) {
 			left = append(left, d)
 			continue
 		}
-		s.withdraw(d)
-		if !d.Removed() {
+		switch {
+		case d.Section == SectionPolicy:
+			s.Policy = settings
+		case d.Removed():
+			s.withdraw(d)
+		default:
+			s.withdraw(d)
 			s.approve(d)
 		}
 		s.Rejected = slices.DeleteFunc(s.Rejected, func(r Rejection) bool { return r == d.rejection() })

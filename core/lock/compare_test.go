@@ -2,6 +2,7 @@ package lock
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -282,8 +283,18 @@ func TestCompareLocksSettings(t *testing.T) {
 			if d.Name() != "policy" || !slices.Equal(d.Classes, []string{"L017"}) || d.Removed() {
 				t.Errorf("%+v: %+v", test, d)
 			}
-			if left := a.Servers["files"].Take(drifts); len(left) != 1 {
-				t.Errorf("%+v: it was taken", test)
+			if left := a.Servers["files"].Take(drifts, "L002"); len(left) != 1 || !maps.Equal(a.Servers["files"].Policy, test.was) {
+				t.Errorf("%+v: another class was taken", test)
+			}
+			a.Servers["files"].Reject(drifts)
+			if now := CompareLocks(a, b)["files"]; len(now) != 1 || !now[0].Rejected {
+				t.Errorf("%+v: it is not rejected: %+v", test, now)
+			}
+			if left := a.Servers["files"].Take(drifts, "L017"); len(left) > 0 || !maps.Equal(a.Servers["files"].Policy, test.now) || len(CompareLocks(a, b)) > 0 {
+				t.Errorf("%+v: it was not taken", test)
+			}
+			if left := a.Servers["files"].Take(drifts); len(left) != 1 && len(test.was) != 0 {
+				t.Errorf("%+v: it was taken although the lock has another policy", test)
 			}
 		}
 		if got := strings.Join(diff, " "); got != test.want || len(drifts) > 1 {

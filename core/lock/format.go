@@ -355,7 +355,7 @@ func (f *fileServer) server(h Hashing) (*Server, *defect) {
 		return nil, &defect{"/hashes", "there is a hash of a section that is missing", adviseEdited}
 	}
 	for i, r := range f.Rejected {
-		if !slices.Contains(sections(), r.Section) {
+		if r.Section != SectionPolicy && !slices.Contains(sections(), r.Section) {
 			return nil, &defect{jsontext.Pointer("/rejected/" + strconv.Itoa(i)), "the section is invalid", adviseEdited}
 		}
 		s.Rejected = append(s.Rejected, Rejection{r.Section, r.Key, string(r.Hash)})

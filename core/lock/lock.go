@@ -22,7 +22,7 @@ type Server struct {
 	// none, it covers every variant.
 	Variants []string
 	// Policy has the settings of the config for this server that are weaker than the defaults, so that
-	// a review sees them. It is a copy: gateways use the config.
+	// a review sees them. A weaker setting has an effect only if it is here and in the config.
 	Policy Policy
 	// Items has the approved items of each section, sorted by key and hash. A section that was never
 	// listed is absent, which has the same meaning as an empty one.

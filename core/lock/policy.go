@@ -68,6 +68,19 @@ func (p Policy) Action(d Drift) Action {
 	return strictest
 }
 
+// Within returns the policy without what a lock does not allow: of each class the stricter action of the
+// two policies, except that a lock cannot make a setting stricter that p does not have.
+func (p Policy) Within(allowed Policy) Policy {
+	within := maps.Clone(p)
+	for id := range p.weakerThan(allowed) {
+		delete(within, id)
+		if action, ok := allowed[id]; ok {
+			within[id] = action
+		}
+	}
+	return within
+}
+
 // Weaker returns the settings that are weaker than the defaults; nil if none is.
 func (p Policy) Weaker() Policy { return p.weakerThan(nil) }
 

@@ -81,3 +81,21 @@ func TestPolicyWeaker(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+func TestPolicyWithin(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct{ config, lock, want Policy }{
+		{nil, nil, nil},
+		{nil, Policy{"L002": Allow}, nil},
+		{Policy{"L002": Allow}, nil, Policy{}},
+		{Policy{"L002": Allow}, Policy{"L002": Audit}, Policy{"L002": Audit}},
+		{Policy{"L002": Audit}, Policy{"L002": Allow}, Policy{"L002": Audit}},
+		{Policy{"L002": Block, "L011": Allow}, Policy{"L011": Allow}, Policy{"L002": Block, "L011": Allow}},
+		{Policy{"L001": Hold, "L011": Hold}, Policy{"L002": Allow}, Policy{"L001": Hold}},
+	} {
+		config := maps.Clone(test.config)
+		if got := config.Within(test.lock); !maps.Equal(got, test.want) || !maps.Equal(config, test.config) {
+			t.Errorf("%v within %v: %v, want %v", test.config, test.lock, got, test.want)
+		}
+	}
+}

@@ -1,7 +1,8 @@
 // Package guard decides what may be served of servers, by the lock file in which the user approved them.
 //
 // A [Guard] follows a lock file. [Guard.Judge] compares what a server offers with it and returns a
-// [Verdict], which applies the policy of the server's config entry:
+// [Verdict], which applies the policy of the server's config entry. A setting that is weaker than the
+// default counts only as far as the lock has it too:
 //
 //   - allow and audit serve what the server offers. Audit reports the change.
 //   - hold serves the approved definition of a changed item, hides an added one and lists a removed one
@@ -247,7 +248,7 @@ func (g *Guard) Judge(server string, policy lock.Policy, o Offer) *Verdict {
 	if s.lock == nil && s.problem == "" {
 		return nil
 	}
-	v := &Verdict{review: g.run("review", printable.Shell(server)), variant: o.Variant, policy: policy, enforce: g.opts.Enforce, held: map[id]held{}}
+	v := &Verdict{review: g.run("review", printable.Shell(server)), variant: o.Variant, enforce: g.opts.Enforce, held: map[id]held{}}
 	if s.lock == nil {
 		v.block("the lock file cannot be read; " + g.run("verify"))
 		return v
@@ -256,6 +257,7 @@ func (g *Guard) Judge(server string, policy lock.Policy, o Offer) *Verdict {
 		v.block("the server is not in the lock; " + g.run("lock", printable.Shell(server)))
 		return v
 	}
+	v.policy = policy.Within(v.approved.Policy)
 	v.hashing = s.lock.Hashing
 	seen := o.observation(v.hashing)
 	for section := range seen.Items {

@@ -55,6 +55,14 @@ func write(t testing.TB, path string, approved ...Offer) {
 	}
 }
 
+// grant sets the policy of the server docs in the lock file.
+func grant(t testing.TB, path string, policy lock.Policy) {
+	t.Helper()
+	if err := lock.Update(t.Context(), path, func(l *lock.Lock) error { l.Servers["docs"].Policy = policy; return nil }); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func guarded(t testing.TB, opts Options) *Guard {
 	t.Helper()
 	g, err := New(opts)
@@ -101,6 +109,7 @@ func TestVerdict(t *testing.T) {
 	spoken.Instructions = &text
 	for name, test := range map[string]struct {
 		policy  lock.Policy
+		only    bool // the lock does not have the policy
 		enforce lock.Action
 		offer   Offer
 		want    string
@@ -113,6 +122,9 @@ func TestVerdict(t *testing.T) {
 		"removed":                 {offer: offered(t, "dig digs"), want: "dig=digs", changes: "audit"},
 		"removed and held":        {policy: lock.Policy{"L001": lock.Hold}, offer: offered(t, "dig digs"), want: "dig=digs rake=rakes!", changes: "hold"},
 		"allowed":                 {policy: lock.Policy{"L002": lock.Allow}, offer: offered(t, "dig EVIL", "rake rakes"), want: "dig=EVIL rake=rakes"},
+		"allowed by the config":   {policy: lock.Policy{"L002": lock.Allow}, only: true, offer: offered(t, "dig EVIL", "rake rakes"), want: "dig=digs! rake=rakes", changes: "hold"},
+		"launched by the config":  {policy: lock.Policy{"L011": lock.Allow}, only: true, offer: launched, want: "(dig)! (rake)!", changes: "block"},
+		"blocked by the config":   {policy: lock.Policy{"L002": lock.Block}, only: true, offer: offered(t, "dig EVIL", "rake rakes"), want: "(dig)! (rake)!", changes: "block"},
 		"audited":                 {policy: lock.Policy{"L002": lock.Audit}, offer: offered(t, "dig EVIL", "rake rakes"), want: "dig=EVIL rake=rakes", changes: "audit"},
 		"blocked":                 {policy: lock.Policy{"L002": lock.Block}, offer: offered(t, "dig EVIL", "rake rakes"), want: "(dig)! (rake)!", changes: "block"},
 		"audit only":              {enforce: lock.Audit, policy: lock.Policy{"L002": lock.Block}, offer: offered(t, "dig EVIL", "sow EVIL", "rake rakes"), want: "dig=EVIL sow=EVIL rake=rakes", changes: "audit audit"},
@@ -128,6 +140,11 @@ func TestVerdict(t *testing.T) {
 		"a variant says nothing":  {offer: Offer{Variant: "legacy", Lists: offered(t, "dig digs").Lists}, want: "dig=digs"},
 		"a variant holds as well": {offer: Offer{Variant: "legacy", Lists: offered(t, "dig EVIL").Lists}, want: "dig=digs!", changes: "hold"},
 	} {
+		granted := test.policy.Weaker()
+		if test.only {
+			granted = nil
+		}
+		grant(t, path, granted)
 		g := guarded(t, Options{Path: path, Required: true, Enforce: test.enforce})
 		v := g.Judge("docs", test.policy, test.offer)
 		if got := served(t, v, test.offer); got != test.want {
@@ -208,6 +225,7 @@ func TestRejected(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
+	grant(t, path, lock.Policy{"L002": lock.Allow})
 	g := guarded(t, Options{Path: path})
 	if got := served(t, g.Judge("docs", lock.Policy{"L002": lock.Allow}, now), now); got != "dig=digs!" {
 		t.Error(got)
@@ -225,6 +243,7 @@ func TestProblem(t *testing.T) {
 	}
 	now := offered(t)
 	now.Lists[catalog.Tools] = []catalog.Item{it}
+	grant(t, path, lock.Policy{"L015": lock.Allow, "L007": lock.Allow, "L002": lock.Allow})
 	g := guarded(t, Options{Path: path})
 	if got := served(t, g.Judge("docs", lock.Policy{"L015": lock.Allow, "L007": lock.Allow, "L002": lock.Allow}, now), now); got != "dig=digs!" {
 		t.Error(got)
@@ -428,6 +447,7 @@ func TestSecrets(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), FileName)
 	write(t, path, offered(t, "dig digs"))
+	grant(t, path, lock.Policy{"L002": lock.Allow})
 	o := offered(t, "dig with hunter2hunter2")
 	o.Secrets = []string{"hunter2hunter2"}
 	changes := guarded(t, Options{Path: path}).Judge("docs", lock.Policy{"L002": lock.Allow}, o).Changes()

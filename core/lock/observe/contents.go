@@ -21,14 +21,14 @@ const (
 	readAtOnce  = 8    // how many resources of one server are read concurrently
 )
 
-// contents returns the items for the contents of the resources that globs match, in the order of their
-// URIs. A resource that has no content any more has no item.
-func contents(ctx context.Context, s *session.Session, resources catalog.List, globs []string, h lock.Hashing) ([]lock.Item, error) {
+// contents returns the items for the contents of the resources that globs match or known has, in the order
+// of their URIs. A resource that has no content any more has no item.
+func contents(ctx context.Context, s *session.Session, resources catalog.List, globs, known []string, h lock.Hashing) ([]lock.Item, error) {
 	matching := slices.DeleteFunc(resources.Keys(), func(uri string) bool {
-		return !slices.ContainsFunc(globs, func(g string) bool { return glob.Match(g, uri) })
+		return !slices.Contains(known, uri) && !slices.ContainsFunc(globs, func(g string) bool { return glob.Match(g, uri) })
 	})
 	if len(matching) > maxContents {
-		return nil, fmt.Errorf("\"pinContent\" matches %d resources; the limit is %d", len(matching), maxContents)
+		return nil, fmt.Errorf("\"pinContent\" and the lock pin the contents of %d resources; the limit is %d", len(matching), maxContents)
 	}
 	found := make([]lock.Item, len(matching))
 	failures := make([]error, len(matching))

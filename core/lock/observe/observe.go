@@ -34,6 +34,9 @@ type Options struct {
 	// Hashing is called when a server has answered, concurrently; it may block, so that a lock can be
 	// read in the meantime. If nil, nothing is excluded from hashes.
 	Hashing func() lock.Hashing
+	// Pinned returns the URIs of the resources of a server whose contents the lock has: they are read
+	// too, in addition to those that the config pins. It is called like Hashing. If nil, there are none.
+	Pinned  func(server string) []string
 	Machine launch.Machine
 	// Progress is called after each server has been asked about all variants, never concurrently. May
 	// be nil.
@@ -56,6 +59,9 @@ type Result struct {
 func Servers(ctx context.Context, servers []config.Server, opts Options) []Result {
 	if opts.Hashing == nil {
 		opts.Hashing = func() lock.Hashing { return lock.Hashing{} }
+	}
+	if opts.Pinned == nil {
+		opts.Pinned = func(string) []string { return nil }
 	}
 	opts.Machine = opts.Machine.Remembering()
 	results := make([]Result, len(servers))
@@ -121,11 +127,13 @@ func observe(ctx context.Context, srv config.Server, opts Options) Result {
 			probe.Session.Client = &session.ClientSide{Capabilities: json.RawMessage(v.capabilities), Request: answer}
 		}
 		var pinned []lock.Item
+		var reads bool // whether contents were read
 		secrets := srv.Credentials()
 		probe.Then = func(ctx context.Context, s *session.Session, r session.Report) (err error) {
 			secrets = append(secrets, s.Tokens()...)
-			if len(srv.PinContent) > 0 {
-				pinned, err = contents(ctx, s, r.Lists[catalog.Resources], srv.PinContent, opts.Hashing())
+			known := opts.Pinned(srv.ID)
+			if reads = len(srv.PinContent)+len(known) > 0; reads {
+				pinned, err = contents(ctx, s, r.Lists[catalog.Resources], srv.PinContent, known, opts.Hashing())
 			}
 			return err
 		}
@@ -138,7 +146,7 @@ func observe(ctx context.Context, srv config.Server, opts Options) Result {
 			return Result{Server: srv, Err: r.Err}
 		}
 		o := observation(r, v, opts.Hashing())
-		if len(srv.PinContent) > 0 {
+		if reads {
 			o.Items[lock.SectionContents] = pinned
 		}
 		redact(o, secrets)
