@@ -168,6 +168,19 @@ func TestHeld(t *testing.T) {
 				w.Errorf("%+v", r)
 			}
 		}
+		exports := func(when string) { // no event has the name of an item that nobody approved
+			for _, name := range []string{"dig", "sow"} {
+				if _, ok := w.gateway.Exports("docs", catalog.Tools, name, ""); ok != (name == "dig") {
+					w.Errorf("%s: events of %s are shown: %t", when, name, ok)
+				}
+			}
+		}
+		exports("added")
+		set(evil)
+		announce()
+		exports("removed again")
+		set(evil, tool("sow"))
+		announce()
 		approve()
 		if got := received(c); got != "prompts resources tools" {
 			w.Errorf("notified of %q after the approval", got)

@@ -11,6 +11,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/gateway/capindex"
+	"github.com/mcptrack/mcptrack/core/lock"
 	"github.com/mcptrack/mcptrack/core/mcp"
 	"github.com/mcptrack/mcptrack/core/mcpserver"
 	"github.com/mcptrack/mcptrack/core/printable"
@@ -337,12 +338,17 @@ func (g *Gateway) ExportsServer(id string) bool {
 // Exports reports whether clients may receive events about an item of a server, which is specified by
 // its id in the tracker, and returns the exported name or URI of the item: stored if it is not empty,
 // otherwise the current one. The item need not be listed any longer. Clients may receive the events if
-// the config tracks the item, the filter admits it, it was not refused as invalid, and it is approved.
+// the config tracks the item, the filter admits it, it was not refused as invalid, and it is approved. An
+// item that is not listed is approved if the lock has it, or if additions need no approval. A resource
+// need not be listed to be read, so its updates are exported also if the lock does not have it.
 func (g *Gateway) Exports(server string, k catalog.Kind, key, stored string) (exported string, ok bool) {
 	v := g.view.Load()
 	exported, ok = g.admits(v, server, k, key, stored)
 	_, refused := v.refused[itemID{k, target{server, key}}]
-	return exported, ok && !refused && !v.servers[server].verdict.Hides(k, key)
+	srv := v.servers[server]
+	_, listed := catalog.List(srv.listed[k]).Get(key)
+	known := k == catalog.Resources || listed || srv.verdict.Knows(lock.Section(k), key)
+	return exported, ok && !refused && known && !srv.verdict.Hides(k, key)
 }
 
 // Unapproved is like Exports, but the item need not be approved.

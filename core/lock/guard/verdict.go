@@ -95,6 +95,17 @@ func (v *Verdict) ApprovedHash(section lock.Section, key string) string {
 	return ""
 }
 
+// Knows reports whether the name of an item that the server no longer lists may be shown: the lock has
+// the item, or items may be added without approval.
+func (v *Verdict) Knows(section lock.Section, key string) bool {
+	if v == nil || v.ApprovedHash(section, key) != "" {
+		return true
+	}
+	added, _ := lock.FindClass("added")
+	action := v.action(lock.Drift{Section: section, Key: key, Classes: []string{added.ID}})
+	return action == lock.Allow || action == lock.Audit
+}
+
 // block lets nothing of the server be served, unless everything is served.
 func (v *Verdict) block(why string) {
 	action := lock.Block
