@@ -5,9 +5,7 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
@@ -22,33 +20,6 @@ import (
 	"github.com/mcptrack/mcptrack/core/session"
 	"github.com/mcptrack/mcptrack/core/session/sessiontest"
 )
-
-// changedServer is an MCP server on stdio that offers the items of package locktest: changed while a file
-// exists. It announces both.
-func changedServer(args []string) int {
-	if len(args) != 2 {
-		fmt.Fprintln(os.Stderr, "usage: changed-server legacy|modern FILE")
-		return 2
-	}
-	exists := func() bool {
-		_, err := os.Stat(args[1])
-		return !errors.Is(err, fs.ErrNotExist)
-	}
-	server := sessiontest.New()
-	server.Legacy, server.Modern = args[0] == "legacy", args[0] == "modern"
-	was := exists()
-	locktest.Offer(server, was)
-	go func() { // ends with the process
-		for ; ; time.Sleep(50 * time.Millisecond) {
-			if is := exists(); is != was {
-				locktest.Offer(server, is)
-				was = is
-			}
-		}
-	}()
-	server.ServeStdio(os.Stdin, os.Stdout)
-	return 0
-}
 
 // TestLockTableOfTheProgram makes all changes of package locktest with servers of all transports and eras,
 // for lock, verify, approve and a gateway as they are released. TestLockTable of core/gateway makes them
