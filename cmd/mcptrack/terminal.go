@@ -18,7 +18,7 @@ func askOn(in, out *os.File) (*commands.Terminal, error) {
 	if !term.IsTerminal(int(in.Fd())) || !foreground(in) {
 		return nil, errNoTerminal
 	}
-	tty := &commands.Terminal{Reader: in, Writer: out}
+	tty := &commands.Terminal{Reader: in, Writer: out, Flush: func() { flush(in) }}
 	if !term.IsTerminal(int(out.Fd())) {
 		file, err := os.OpenFile(terminalPath, os.O_WRONLY, 0)
 		if err != nil {

@@ -1,4 +1,4 @@
-//go:build !unix
+//go:build !unix && !windows
 
 package main
 
@@ -7,3 +7,5 @@ import "os"
 const terminalPath = "CONOUT$"
 
 func foreground(*os.File) bool { return true }
+
+func flush(*os.File) {}

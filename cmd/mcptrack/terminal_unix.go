@@ -15,3 +15,6 @@ func foreground(tty *os.File) bool {
 	group, err := unix.IoctlGetInt(int(tty.Fd()), unix.TIOCGPGRP)
 	return err != nil || group == unix.Getpgrp()
 }
+
+// flush discards the input that nothing has read yet.
+func flush(tty *os.File) { _ = discardInput(int(tty.Fd())) }

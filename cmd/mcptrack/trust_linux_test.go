@@ -91,7 +91,7 @@ func TestQuestionOnATerminal(t *testing.T) {
 	for name, c := range map[string]struct {
 		answer string
 		code   int
-	}{"yes": {"y\n", 4}, "no": {"n\n", 3}, "enter": {"\n", 3}, "ctrl-c": {"\x03", 130}} {
+	}{"yes": {"y\n", 4}, "ahead": {"\n", 3}, "no": {"n\n", 3}, "enter": {"\n", 3}, "ctrl-c": {"\x03", 130}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			screen, terminal := openTerminal(t)
@@ -102,6 +102,11 @@ func TestQuestionOnATerminal(t *testing.T) {
 			var out written
 			r.cmd.Stdin, r.cmd.Stdout, r.cmd.Stderr = terminal, &out, terminal
 			r.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+			if name == "ahead" { // typed before the question: it is not an answer
+				if _, err := io.WriteString(screen, "y\n"); err != nil {
+					t.Fatal(err)
+				}
+			}
 			if err := r.cmd.Start(); err != nil {
 				t.Fatal(err)
 			}

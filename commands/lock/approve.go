@@ -156,6 +156,9 @@ func (o decideOptions) choose(t target, found []change) (chosen []change, err er
 		return nil, cli.UsageHint("write "+printable.Line(chosen[0].name(), 200)+" or "+printable.Line(chosen[1].name(), 200), "%q may be one of several items", printable.Line(t.item, 128))
 	case t.item != "" && len(chosen) == 0:
 		hint := "mcptrack review " + printable.Shell(t.server) + " shows what has changed"
+		if kind, _, ok := strings.Cut(t.item, "/"); ok && !strings.HasSuffix(kind, ":") && !slices.Contains(lock.Kinds(), kind) {
+			hint = fmt.Sprintf("%q is not a kind of item; the kinds are %s", printable.Line(kind, 64), strings.Join(lock.Kinds(), ", "))
+		}
 		return nil, &cli.Failure{Exit: cli.ExitRefused, Code: "no_change", Err: fmt.Errorf("%s: %s has no such change", printable.Line(t.server, 128), printable.Line(t.item, 128)),
 			Hint: cli.DidYouMean(t.item, names, hint)}
 	}
@@ -180,7 +183,9 @@ func (o decideOptions) write(w *work, chosen, left []change) error {
 			continue
 		}
 		done, names = append(done, c), append(names, c.name())
-		table = append(table, []string{c.ServerID, c.Item, word, strings.Join(c.Classes, ", "), c.what()})
+		what := c
+		what.Rejected = false // it was until now, or the result says it
+		table = append(table, []string{c.ServerID, c.Item, word, strings.Join(c.Classes, ", "), what.what()})
 	}
 	doc := struct {
 		Result string   `json:"result"` // approved or rejected

@@ -54,6 +54,9 @@ func (c change) name() string {
 	return c.ServerID + ":" + c.Item
 }
 
+// approval returns the command line that approves the change.
+func (c change) approval() string { return "mcptrack approve " + printable.Shell(c.name()) }
+
 // rows returns the rows of a table.
 func rows(changes []change) [][]string {
 	var all [][]string

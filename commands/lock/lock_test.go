@@ -528,11 +528,15 @@ func TestReviewAsks(t *testing.T) {
 		b.Terminal = func() (*cli.Terminal, error) {
 			return &cli.Terminal{Reader: typed, Writer: &tty, Columns: 80, Rows: 40}, nil
 		}
-		if code, _ := b.Run(t, "review"); code != want.exit {
+		code, out := b.Run(t, "review")
+		if code != want.exit {
 			t.Errorf("%q: exit %d, want %d: %s", answers, code, want.exit, &b.Stderr)
 		}
+		if answers == "A\nr\ns\n" && out != "approved notes tool/draw\n\nrejected notes instructions\n\nskipped notes tool/more\n\n" {
+			t.Errorf("review prints\n%s", out)
+		}
 		text := tty.String()
-		if i := strings.Index(text, "notes tool/draw: changed (suspicious, wording)\n  hidden: "); i != 0 || !strings.Contains(text, "1 of 3: approve, reject, skip or quit? [a/r/s/q] ") || strings.Contains(text, "\u200b") {
+		if i := strings.Index(text, "notes tool/draw: changed (suspicious, wording)\n  hidden: "); i != 0 || !strings.Contains(text, "1 of 3: approve, reject, skip or quit? [a/r/s/q, then Enter] ") || strings.Contains(text, "\u200b") {
 			t.Errorf("%q: the terminal shows\n%s", answers, text)
 		}
 		var doc struct {
@@ -541,7 +545,7 @@ func TestReviewAsks(t *testing.T) {
 				Rejected    bool
 			}
 		}
-		_, out := b.Run(t, "verify", "--json")
+		_, out = b.Run(t, "verify", "--json")
 		if err := json.Unmarshal([]byte(out), &doc); err != nil {
 			t.Fatal(err)
 		}
@@ -556,6 +560,38 @@ func TestReviewAsks(t *testing.T) {
 		if !slices.Equal(left, want.left) {
 			t.Errorf("%q: %q are left, want %q", answers, left, want.left)
 		}
+	}
+}
+
+// What is not shown completely is not approved in review, but by its name.
+func TestReviewDoesNotApproveUnseen(t *testing.T) {
+	b := newBench(t, draw)
+	b.run(cli.ExitOK, "lock")
+	b.serve(`{"name":"draw","description":"` + strings.Repeat("Draws. ", 200_000) + `"}`)
+	var tty strings.Builder
+	b.OutTTY = true
+	typed := strings.NewReader("a\na\na\n")
+	b.Terminal = func() (*cli.Terminal, error) {
+		return &cli.Terminal{Reader: typed, Writer: &tty, Columns: 80}, nil
+	}
+	b.run(cli.ExitFound, "review")
+	text := tty.String()
+	for _, part := range []string{"  too large to compare: the definition is not shown\n", "  only mcptrack approve notes:tool/draw approves it\n", "1 of 1: reject, skip or quit? [r/s/q, then Enter] "} {
+		if !strings.Contains(text, part) {
+			t.Errorf("the terminal does not show %q:\n%.2000s", part, text)
+		}
+	}
+	if out := b.run(cli.ExitFound, "verify", "-o", "markdown"); !strings.Contains(out, "too large to compare") || !strings.Contains(out, "Review with `mcptrack review` first. If these changes are right, run `mcptrack lock --update` and commit") {
+		t.Errorf("verify prints\n%.2000s", out)
+	}
+	b.run(cli.ExitOK, "reject", "notes:tool/draw")
+	if out := b.run(cli.ExitOK, "approve", "notes:tool/draw"); strings.Contains(out, "rejected") {
+		t.Errorf("approve prints\n%s", out)
+	}
+	b.run(cli.ExitOK, "verify")
+	b.serve(draw)
+	if b.run(cli.ExitRefused, "approve", "notes:bogus/x"); !strings.Contains(b.Stderr.String(), `"bogus" is not a kind of item; the kinds are launch, capabilities, instructions, tool, prompt, template, resource, content`) {
+		t.Errorf("approve says %s", &b.Stderr)
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -54,7 +53,10 @@ type shown struct {
 	change
 	Seen string `json:"seen,omitempty"` // when it changed, by the log
 	Diff string `json:"diff,omitempty"`
-	seen time.Time
+	// Unshown says what Diff does not have of the definition. Only approve with the name of the item
+	// approves such a change.
+	Unshown string `json:"unshown,omitempty"`
+	seen    time.Time
 }
 
 func runReview(ctx context.Context, env *cli.Env, g *cli.Globals, opts reviewOptions) error {
@@ -79,15 +81,11 @@ func runReview(ctx context.Context, env *cli.Env, g *cli.Globals, opts reviewOpt
 	if err != nil {
 		return err
 	}
-	return finish(left, "mcptrack approve "+printable.Shell(hintName(left))+" approves it", missed, len(w.servers))
-}
-
-// hintName returns the argument of approve for the first change.
-func hintName(changes []change) string {
-	if len(changes) == 0 {
-		return ""
+	hint := "mcptrack approve SERVER:ITEM approves one of them"
+	if len(left) == 1 && left[0].Item != "" {
+		hint = left[0].approval() + " approves it"
 	}
-	return changes[0].name()
+	return finish(left, hint, missed, len(w.servers))
 }
 
 // changes asks the selected servers, and returns the changes of those that are in the lock. missed has
@@ -118,7 +116,7 @@ func (o reviewOptions) newestFirst(ctx context.Context, w *work, changes []chang
 	}
 	all := make([]shown, len(changes))
 	for i, c := range changes {
-		all[i] = shown{change: c, Diff: c.Drift.Diff()}
+		all[i] = shown{change: c, Diff: c.Drift.Diff(), Unshown: c.Drift.Unshown()}
 	}
 	if log != nil {
 		defer func() { _ = log.Close() }()
@@ -202,8 +200,10 @@ func (s shown) text() string {
 	switch {
 	case s.Item == "":
 		b.WriteString("  add it with: mcptrack lock " + printable.Shell(s.ServerID) + "\n")
+	case s.Unshown != "":
+		b.WriteString("  only " + s.approval() + " approves it\n")
 	case s.Diff == "":
-		b.WriteString("  the definitions are too large to compare, or differ only in their form\n")
+		b.WriteString("  the definitions differ only in their form\n")
 	}
 	return b.String()
 }
@@ -250,19 +250,24 @@ func (w *work) ask(ctx context.Context, all []shown) (left []change, err error) 
 			left = append(left, s.change)
 			continue
 		}
-		question := fmt.Sprintf("%d of %d: approve, reject, skip or quit?", i+1, len(all))
-		answer, err := w.env.Choose(ctx, s.text()+s.Diff, question, "arsq")
-		switch {
-		case errors.Is(err, cli.ErrDeclined):
-			answer, err = 's', nil
-		case err != nil:
+		question, letters := "approve, reject, skip or quit?", "arsq"
+		if s.Unshown != "" { // nobody has seen what would be approved
+			question, letters = "reject, skip or quit?", "rsq"
+		}
+		answer, err := w.env.Choose(ctx, s.text()+s.Diff, fmt.Sprintf("%d of %d: %s", i+1, len(all), question), letters, "rsq")
+		if err != nil {
 			return nil, err
 		}
 		decided := []change{s.change}
+		result := "skipped"
 		switch answer {
 		case 'a':
-			decided, err = w.decide(ctx, decided, true)
+			result = "approved"
+			if decided, err = w.decide(ctx, decided, true); len(decided) > 0 {
+				result = "not approved, because the lock has changed meanwhile:"
+			}
 		case 'r':
+			result = "rejected"
 			_, err = w.decide(ctx, decided, false)
 		case 'q':
 			for _, rest := range all[i:] {
@@ -271,6 +276,9 @@ func (w *work) ask(ctx context.Context, all []shown) (left []change, err error) 
 			return left, nil
 		}
 		if err != nil {
+			return nil, err
+		}
+		if _, err := fmt.Fprintf(w.env.Out, "%s %s\n\n", result, printable.Line(s.ServerID+" "+s.Item, 0)); err != nil {
 			return nil, err
 		}
 		left = append(left, decided...)

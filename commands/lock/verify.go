@@ -237,7 +237,7 @@ func (o verifyOptions) report(env *cli.Env, v verified) *report.Report {
 	case o.against != "":
 		r.Advice = "Approve these changes only if they are right: " + printable.Line(v.file, 200) + " has them already."
 	default:
-		r.Advice = "Run mcptrack lock --update and commit " + printable.Line(v.file, 200) + " if these changes are right."
+		r.Advice = "Review with `mcptrack review` first. If these changes are right, run `mcptrack lock --update` and commit " + printable.Line(v.file, 200) + "."
 	}
 	for _, c := range lock.Classes() {
 		r.Rules = append(r.Rules, report.Rule{ID: c.ID, Name: c.Name, Severity: c.Severity, Text: c.Text})

@@ -91,6 +91,9 @@ func (c Change) Notes() (notes []string) {
 	if c.Rejected {
 		notes = append(notes, "rejected")
 	}
+	if unshown := c.Drift.Unshown(); unshown != "" {
+		notes = append(notes, unshown)
+	}
 	if path := c.edited(); path != "" {
 		notes = append(notes, "only the content of "+path+`; if you develop this server, "lock": {"launch": "allow"} in its config entry and mcptrack lock --update serve each version`)
 	}

@@ -176,7 +176,10 @@ func (f *finder) found(kind, key, s string, from, to int) {
 		_, m := utf8.DecodeRuneInString(s[min(to, len(s)):])
 		from, to = from-n, to+m
 	}
-	excerpt := printable.Line(printable.Marked(s[from:min(to, len(s), from+16*excerptRunes)]), 4*excerptRunes)
+	excerpt := printable.Line(printable.Marked(s[from:min(to, len(s), from+16*excerptRunes)]), 4*excerptRunes-1)
+	if before, _ := utf8.DecodeLastRuneInString(s[:from]); from > 0 && !unicode.IsSpace(before) {
+		excerpt = "…" + excerpt // it begins in the middle of a word
+	}
 	f.reasons = append(f.reasons, Reason{Kind: kind, Excerpt: excerpt, Pointer: f.pointer()})
 }
 

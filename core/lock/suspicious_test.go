@@ -238,3 +238,18 @@ func TestTwins(t *testing.T) {
 		}
 	}
 }
+
+// TestExcerptBeginsInAWord: an excerpt that begins in the middle of a word says so.
+func TestExcerptBeginsInAWord(t *testing.T) {
+	t.Parallel()
+	for before, want := range map[string]string{
+		strings.Repeat("y", 100):                 "…" + strings.Repeat("y", excerptRunes) + "<U+200B>",
+		"y " + strings.Repeat("y", excerptRunes): strings.Repeat("y", excerptRunes) + "<U+200B>",
+		"y":                                      "y<U+200B>",
+	} {
+		d := Drift{Section: SectionTools, Key: "x", New: Item{Definition: []byte(`{"name":"x","description":"` + before + "\u200b" + `"}`)}}
+		if got := d.Reasons(); len(got) == 0 || got[0].Excerpt != want {
+			t.Errorf("%s: %+v, want %s", before, got, want)
+		}
+	}
+}

@@ -3,9 +3,12 @@ package lock
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
+
+	jsonv2 "github.com/go-json-experiment/json"
 
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/textdiff"
@@ -18,6 +21,15 @@ func Name(section Section, key string) string {
 		return string(section)
 	}
 	return strings.TrimSuffix(string(section), "s") + "/" + key
+}
+
+// Kinds returns with what the names of items begin, such as "tool".
+func Kinds() (kinds []string) {
+	for _, section := range sections() {
+		kind, _, _ := strings.Cut(Name(section, ""), "/")
+		kinds = append(kinds, kind)
+	}
+	return kinds
 }
 
 // ParseName returns the section and key of an item from its name: as [Name] returns it, or with a
@@ -49,6 +61,23 @@ func (d Drift) Name() string { return Name(d.Section, d.Key) }
 // [textdiff.MaxText] in this form, or both have the same members.
 func (d Drift) Diff() string {
 	return textdiff.Unified(printable.Line(d.Name(), 200), members(d.Old.Definition), members(d.New.Definition))
+}
+
+// Unshown says in a clause what [Drift.Diff] does not show of the new definition, so that a reader of the
+// difference cannot judge all of it; it is empty if the difference is complete.
+func (d Drift) Unshown() string {
+	var c content
+	switch {
+	case d.Section != SectionContents || jsonv2.Unmarshal(d.New.Definition, &c) != nil:
+	case c.Text == nil && c.Size > 0:
+		return fmt.Sprintf("not text: %d bytes are not shown", c.Size)
+	case c.Text != nil && int64(len(*c.Text)) < c.Size:
+		return fmt.Sprintf("cut: %d bytes are not shown", c.Size-int64(len(*c.Text)))
+	}
+	if was, is := members(d.Old.Definition), members(d.New.Definition); len(was) > textdiff.MaxText || len(is) > textdiff.MaxText {
+		return "too large to compare: the definition is not shown"
+	}
+	return ""
 }
 
 // members returns the lines of a definition for a diff.

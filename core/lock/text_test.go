@@ -2,8 +2,11 @@ package lock
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/mcptrack/mcptrack/core/textdiff"
 )
 
 func TestName(t *testing.T) {
@@ -67,6 +70,29 @@ func TestParseName(t *testing.T) {
 		got, _, ok := ParseName(Name(section, "//k"))
 		if got != section || !ok {
 			t.Errorf("%q is parsed as %q, %t", Name(section, "//k"), got, ok)
+		}
+	}
+}
+
+// TestUnshown: what a difference does not show is counted.
+func TestUnshown(t *testing.T) {
+	t.Parallel()
+	content := func(data string) Item { return Item{Definition: Content("note:a", "", []byte(data), true)} }
+	tool := func(n int) Item { return Item{Definition: []byte(`{"name":"` + strings.Repeat("x", n) + `"}`)} }
+	for _, c := range []struct {
+		d    Drift
+		want string
+	}{
+		{Drift{Section: SectionContents, Key: "note:a", Old: content("a"), New: content(strings.Repeat("w ", 33_000) + "EVILTAIL")}, "cut: 472 bytes are not shown"},
+		{Drift{Section: SectionContents, Key: "note:a", Old: content("a"), New: content("\xff\x00")}, "not text: 2 bytes are not shown"},
+		{Drift{Section: SectionContents, Key: "note:a", Old: content("a"), New: content(strings.Repeat("w ", MaxContent/2))}, ""},
+		{Drift{Section: SectionContents, Key: "note:a", Old: content(strings.Repeat("w ", MaxContent)), New: content("")}, ""},
+		{Drift{Section: SectionContents, Key: "note:a", Old: content(strings.Repeat("w ", MaxContent))}, ""},
+		{Drift{Section: SectionTools, Key: "x", Old: tool(1), New: tool(textdiff.MaxText)}, "too large to compare: the definition is not shown"},
+		{Drift{Section: SectionTools, Key: "x", Old: tool(1), New: tool(textdiff.MaxText - 100)}, ""},
+	} {
+		if got := c.d.Unshown(); got != c.want || got != "" && !slices.Contains((Change{Drift: c.d}).Notes(), got) {
+			t.Errorf("%.100s: %q, want %q", c.d.New.Definition, got, c.want)
 		}
 	}
 }

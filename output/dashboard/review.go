@@ -69,15 +69,31 @@ func newReviewed(server string, c guard.Change) reviewed {
 		return out
 	}
 	out.Fingerprint = out.Change.Fingerprint()
-	if out.Diff = diffOf(c.Drift); out.Diff == "" {
-		out.Advice = "its definition is too large to be shown here; run mcptrack review " + printable.Shell(server)
-	}
+	out.Diff = diffOf(c.Drift)
+	out.Advice = refused(out.Change, out.Diff)
 	return out
 }
 
+// refused says why a change cannot be approved here, and what to do instead; empty if it can.
+func refused(c lock.Change, diff string) string {
+	review := "; run mcptrack review " + printable.Shell(c.ServerID)
+	unshown := c.Drift.Unshown()
+	switch {
+	case unshown != "":
+		return unshown + "; mcptrack approve " + printable.Shell(c.ServerID+":"+c.Item) + " approves it"
+	case diff != "":
+		return ""
+	case tooLarge(c.Drift):
+		return "its definition is too large to be shown here" + review
+	}
+	return "the definitions differ only in their form" + review
+}
+
+func tooLarge(d lock.Drift) bool { return len(d.Old.Definition)+len(d.New.Definition) > maxDefinition }
+
 // diffOf returns the difference of a change, or an empty string if it is too large to be shown.
 func diffOf(d lock.Drift) string {
-	if len(d.Old.Definition)+len(d.New.Definition) > maxDefinition {
+	if tooLarge(d) {
 		return ""
 	}
 	return d.Diff()
@@ -255,8 +271,10 @@ func (v *Review) decide(ctx context.Context, in decision, approve bool) (items [
 		if !ok {
 			return nil, &refusal{http.StatusConflict, "nothing was decided: a change of " + printable.Line(in.ServerID, 128) + " has changed again since it was shown, or is no longer open; look at it again"}
 		}
-		if approve && diffOf(c.Drift) == "" {
-			return nil, &refusal{http.StatusUnprocessableEntity, "nothing was decided: " + printable.Line(c.Item, 200) + " is too large to be shown here; run mcptrack review " + printable.Shell(in.ServerID)}
+		if approve {
+			if why := refused(c, diffOf(c.Drift)); why != "" {
+				return nil, &refusal{http.StatusUnprocessableEntity, "nothing was decided: " + printable.Line(c.Item, 200) + ": " + why}
+			}
 		}
 		wanted[fingerprint] = c
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"unicode"
 
@@ -66,7 +67,7 @@ func Markdown(w io.Writer, r *Report) error {
 		}
 	}
 	if r.Advice != "" {
-		fits("\n" + prose(r.Advice) + "\n")
+		fits("\n" + advice(r.Advice) + "\n")
 	}
 	for i, f := range findings {
 		text := r.section(f)
@@ -179,6 +180,20 @@ func prose(text string) string {
 	}
 	end()
 	return strings.Join(out, " ")
+}
+
+// advice returns sentences as prose, and what is between two backticks as code.
+func advice(text string) string {
+	parts := strings.Split(text, "`")
+	for i, part := range parts {
+		switch {
+		case i%2 == 0:
+			parts[i] = prose(part)
+		default:
+			parts[i] = code(part, 0)
+		}
+	}
+	return strings.Join(slices.DeleteFunc(parts, func(part string) bool { return part == "" }), " ")
 }
 
 // plainWord reports whether Markdown and GitHub show a word as it is: letters, with single apostrophes

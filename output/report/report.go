@@ -40,7 +40,7 @@ type Report struct {
 	// Place is where findings are reported that have no location of their own; usually line 1 of the
 	// config.
 	Place Location
-	// Advice is a sentence that tells what to do about the findings; may be empty.
+	// Advice tells what to do about the findings, with commands in backticks; may be empty.
 	Advice string
 }
 

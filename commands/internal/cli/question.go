@@ -168,13 +168,22 @@ type Terminal struct {
 	io.Reader
 	io.Writer
 	Columns, Rows int // 0 if unknown
+	// Flush discards what was typed but not read yet, so that it cannot answer a question that was not on
+	// the screen; nil if nothing can be typed ahead.
+	Flush func()
 }
 
 // Ask shows a text on the terminal, page by page, and asks a question. It returns nil for y and
 // yes, and ErrDeclined for any other answer. Long lines are folded, and each continuation line
 // starts with a bar, so that no part of a line looks like a separate line.
 func (e *Env) Ask(ctx context.Context, text, question string) error {
-	tty, answer, err := e.show(ctx, text, "n means no", "y", "yes")
+	tty, answer, err := e.show(ctx, text, "n means no", func(tty *Terminal, prompt string) (string, error) {
+		line, err := tty.reply(ctx, prompt)
+		if line == "y" || line == "yes" {
+			line = "" // consent counts after the last page
+		}
+		return line, err
+	})
 	if err != nil {
 		return err
 	}
@@ -192,37 +201,35 @@ func (e *Env) Ask(ctx context.Context, text, question string) error {
 }
 
 // Choose shows a text like Ask, and asks a question until the answer is one of the letters, each of which
-// is the first of a word in the question. It returns the last letter after three other answers. The first
-// letter consents: it is the only one that is not accepted before all pages are read. If the user enters
-// something else between two pages, the error is ErrDeclined.
-func (e *Env) Choose(ctx context.Context, text, question, letters string) (byte, error) {
-	early := letters[1:]
-	tty, answer, err := e.show(ctx, text, strings.Join(strings.Split(early, ""), ", ")+" answer now")
-	switch {
-	case err != nil:
+// is the first of a word in the question. It returns the last letter after three other answers. Between two
+// pages it accepts the letters in early, which must not have a letter that consents to the text.
+func (e *Env) Choose(ctx context.Context, text, question, letters, early string) (byte, error) {
+	list := func(letters, separator string) string { return strings.Join(strings.Split(letters, ""), separator) }
+	choose := func(tty *Terminal, prompt, letters, more string) (string, error) {
+		for range 3 {
+			line, err := tty.reply(ctx, prompt)
+			if err != nil || line == "" && more != "" || len(line) == 1 && strings.Contains(letters, line) {
+				return line, err
+			}
+			prompt = "Enter one of " + list(letters, ", ") + more + ": "
+		}
+		return letters[len(letters)-1:], nil
+	}
+	tty, answer, err := e.show(ctx, text, list(early, ", ")+" answer now", func(tty *Terminal, prompt string) (string, error) {
+		return choose(tty, prompt, early, ", or Enter for more")
+	})
+	if err == nil && answer == "" {
+		answer, err = choose(tty, "\n"+question+" ["+list(letters, "/")+", then Enter] ", letters, "")
+	}
+	if err != nil {
 		return 0, err
-	case len(answer) == 1 && strings.Contains(early, answer):
-		return answer[0], nil
-	case answer != "":
-		return 0, ErrDeclined
 	}
-	prompt := "\n" + question + " [" + strings.Join(strings.Split(letters, ""), "/") + "] "
-	for range 3 {
-		line, err := tty.reply(ctx, prompt)
-		if err != nil {
-			return 0, err
-		}
-		if len(line) == 1 && strings.Contains(letters, line) {
-			return line[0], nil
-		}
-		prompt = "Enter one of " + strings.Join(strings.Split(letters, ""), ", ") + ": "
-	}
-	return letters[len(letters)-1], nil
+	return answer[0], nil
 }
 
-// show shows a text on the terminal, page by page. If the user enters something between two pages that is
-// not in goOn, it ends early and returns it as answer.
-func (e *Env) show(ctx context.Context, text, hint string, goOn ...string) (tty *Terminal, answer string, err error) {
+// show shows a text on the terminal, page by page, and calls ask with a prompt between two pages. If ask
+// returns an answer, show ends early and returns it.
+func (e *Env) show(ctx context.Context, text, hint string, ask func(tty *Terminal, prompt string) (answer string, err error)) (tty *Terminal, answer string, err error) {
 	if e.Terminal == nil {
 		return nil, "", ErrNoTerminal
 	}
@@ -236,12 +243,11 @@ func (e *Env) show(ctx context.Context, text, hint string, goOn ...string) (tty 
 	}
 	lines := folded(strings.TrimSuffix(text, "\n"), width)
 	for page := tty.Rows - 3; tty.Rows > 0 && len(lines) > max(page, 5); lines = lines[max(page, 5):] {
-		line, err := tty.reply(ctx, strings.Join(lines[:max(page, 5)], "\n")+"\n-- Enter shows more, "+hint+" -- ")
-		if err != nil {
-			return nil, "", err
+		if _, err := io.WriteString(tty, strings.Join(lines[:max(page, 5)], "\n")+"\n"); err != nil {
+			return nil, "", ErrNoTerminal
 		}
-		if line != "" && !slices.Contains(goOn, line) {
-			return tty, line, nil
+		if answer, err := ask(tty, "-- Enter shows more, "+hint+" -- "); answer != "" || err != nil {
+			return tty, answer, err
 		}
 	}
 	if _, err := io.WriteString(tty, strings.Join(lines, "\n")+"\n"); err != nil {
@@ -275,9 +281,12 @@ func folded(text string, width int) (lines []string) {
 	return lines
 }
 
-// reply writes a prompt and returns the line that the user enters, in lower case and without spaces
-// around it. It returns early if ctx ends.
+// reply writes a prompt and returns the line that the user enters after it, in lower case and without
+// spaces around it. It returns early if ctx ends.
 func (t *Terminal) reply(ctx context.Context, prompt string) (string, error) {
+	if t.Flush != nil {
+		t.Flush()
+	}
 	if _, err := io.WriteString(t, prompt); err != nil {
 		return "", ErrNoTerminal
 	}

@@ -62,7 +62,7 @@ function* contents() {
 	if (!changes.length) yield card('empty', [list.lock, state.server].join(), nothing);
 	for (const [i, c] of changes.entries()) {
 		if (c.serverId !== changes[i - 1]?.serverId) {
-			const all = changes.filter((o) => o.serverId === c.serverId), open = all.filter((o) => o.fingerprint && o.diff && !o.rejected).map((o) => o.fingerprint);
+			const all = changes.filter((o) => o.serverId === c.serverId), open = all.filter((o) => o.fingerprint && !o.advice && !o.rejected).map((o) => o.fingerprint);
 			yield card('server ' + c.serverId, all.length + open.join(), () => head(c.serverId, all.length, open));
 		}
 		yield card(c.fingerprint || c.serverId + '\n' + c.item, JSON.stringify(c), () => change(c));
@@ -107,7 +107,7 @@ function change(c) {
 		b.setAttribute('aria-label', `${label} ${visible(c.item)} of ${visible(c.serverId)}`);
 		return b;
 	};
-	if (c.fingerprint && c.diff) title.lastChild.append(act('Approve', 'approve'));
+	if (c.fingerprint && !c.advice) title.lastChild.append(act('Approve', 'approve'));
 	if (c.fingerprint && !c.rejected) title.lastChild.append(act('Reject', 'reject'));
 	const diff = c.diff && el('div', 'diff', ...unified(c.diff).map(diffLine));
 	if (diff) { diff.tabIndex = 0; diff.role = 'group'; diff.ariaLabel = 'Difference'; }
