@@ -4,14 +4,14 @@
 # needs root, Debian or Ubuntu, and overlayfs. Programs of other systems are only looked at. There is no
 # apk for Debian, so the apk package is unpacked.
 # usage: scripts/install-test.sh [DIR [KIND...]]
-# DIR is .cache/dist by default. KIND is archive, foreign, manifests, sbom, units, deb, rpm, apk, image or
-# equal, by default all of them. deb, rpm and equal build the release again.
+# DIR is .cache/dist by default. KIND is archive, foreign, manifests, sbom, units, deb, rpm, apk, image,
+# npm or equal, by default all of them. deb, rpm and equal build the release again; npm needs npm.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 dir=$(cd "${1:-.cache/dist}" && pwd)
 shift || true
-(($#)) || set -- archive foreign manifests sbom units deb rpm apk image equal
+(($#)) || set -- archive foreign manifests sbom units deb rpm apk image npm equal
 version=$(jq -r .tag "$dir/metadata.json")
 case $(uname -m) in
 x86_64) arch=amd64 ;;
@@ -322,6 +322,10 @@ contained() {
 	args=$(printf '%s\n' "/usr/bin/$1" "${@:2}" | jq -R . | jq -cs .)
 	jq --argjson args "$args" '.process.args = $args' "$tmp/config.json" >"$tmp/bundle/config.json"
 	runc run --bundle "$tmp/bundle" "mcptrack-test-$$-$RANDOM"
+}
+
+npm() {
+	bash scripts/npm-test.sh "$dir"
 }
 
 # A second build, in another folder, gives the same bytes.
