@@ -137,7 +137,7 @@ func Fold(s string, limit, indent int) []string {
 	at := 0
 	for g := displaywidth.StringGraphemes(s); g.Next(); {
 		c, w := g.Value(), g.Width()
-		if width+w > limit-len(margin) && at > begin {
+		for width+w > limit-len(margin) && at > begin { // again, if the indent leaves too little for what follows the space
 			end := at
 			if after > begin && beyond > limit/2 {
 				end = after

@@ -1,6 +1,7 @@
 package termtext
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -38,6 +39,13 @@ func TestWrap(t *testing.T) {
 	}
 	if got := Wrap("", 10); got != nil {
 		t.Errorf("%q", got)
+	}
+}
+
+// A wide character does not fit beside the indent and what follows the space.
+func TestFoldWide(t *testing.T) {
+	if lines := Fold("日 a日", 4, 2); !slices.Equal(lines, []string{"日 ", "  a", "  日"}) {
+		t.Errorf("%q", lines)
 	}
 }
 

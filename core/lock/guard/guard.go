@@ -57,7 +57,8 @@ type Options struct {
 	// [lock.Audit] everything is served, and with [lock.Block] a server is blocked by each change that
 	// its policy holds.
 	Enforce lock.Action
-	// ReportOnly means that nothing is served by the verdicts, so that warnings do not say so.
+	// ReportOnly means that nothing is served by the verdicts: warnings do not say so, and a lock that is
+	// removed is compared no more.
 	ReportOnly bool
 	// Flags are the flags with which mcptrack uses the same lock and config, such as "--lock FILE", quoted
 	// for a shell. The commands that errors and warnings name have them.
