@@ -61,7 +61,7 @@ func (r release) writeNPM(dir string) error {
 		m.Files = []string{"bin"}
 		m.OS, m.CPU = []string{nodeOS[p.os]}, []string{nodeArch[p.arch]}
 		m.PreferUnplugged = true
-		files := []file{{name: "README.md", content: []byte("# " + m.Name + "\n\n" + m.Description + ". Install [mcptrack](https://www.npmjs.com/package/mcptrack).\n")}}
+		files := []file{{name: "README.md", content: []byte("# " + m.Name + "\n\n" + m.Description + ". Install the package mcptrack.\n")}}
 		for _, name := range []string{"mcptrack", "mcptrack-attach"} {
 			content, err := p.program(name)
 			if err != nil {

@@ -22,7 +22,6 @@ type entry struct {
 // A registration is one way to install the server.
 type registration struct {
 	RegistryType     string   `json:"registryType"`
-	RegistryBaseURL  string   `json:"registryBaseUrl,omitempty"`
 	Identifier       string   `json:"identifier"`
 	Version          string   `json:"version,omitempty"`
 	FileSHA256       string   `json:"fileSha256,omitempty"`
@@ -38,7 +37,7 @@ type registration struct {
 func (r release) entries(bundles []bundle) []entry {
 	stdio := object{"type": "stdio"}
 	npm := registration{
-		RegistryType: "npm", RegistryBaseURL: "https://registry.npmjs.org", Version: r.version, RuntimeHint: "npx", Transport: stdio,
+		RegistryType: "npm", Version: r.version, RuntimeHint: "npx", Transport: stdio,
 	}
 	config := object{
 		"description": "A JSON file whose mcpServers are the servers to serve; it starts what it names",
