@@ -207,8 +207,8 @@ program() {
 	return $rc
 }
 
-# The tests of all packages but cmd/mcptrack, and with -race also those. They begin when the second
-# sequence has installed what they need. It goes on after they fail.
+# The tests of all packages but cmd/mcptrack, and with -race of cmd/mcptrack too. They begin when the second
+# sequence has installed what they need. The second sequence continues if they fail.
 tests() {
 	local packages rc=0
 	while [[ ! -e $tmp/installed ]]; do

@@ -159,7 +159,7 @@ func TestLock(t *testing.T) {
 	status("error")
 }
 
-// The clock is compared with that of an HTTP server, which gets no credentials.
+// The clock is compared with the clock of an HTTP server, which gets no credentials.
 func TestClock(t *testing.T) {
 	t.Parallel()
 	for ahead, want := range map[time.Duration]string{0: "ok", time.Minute: "warning", -time.Hour: "error", time.Hour: "error"} {

@@ -18,7 +18,7 @@ func (d *doctor) loginCommand(srv config.Server) string {
 	return strings.Join(append([]string{login.TargetOf(srv).Command()}, d.g.OfHost()...), " ")
 }
 
-// checkLogins returns a check of each login that is stored, and that of the keyring.
+// checkLogins returns a check of each login that is stored, and a check of the keyring.
 func (d *doctor) checkLogins(servers []config.Server) []check {
 	logins := d.env.Logins(d.g, "", d.log)
 	if logins == nil {

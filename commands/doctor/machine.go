@@ -210,7 +210,7 @@ const (
 	clockProbes = 3               // servers that are asked
 )
 
-// checkClock compares the clock with that of HTTP servers of the config. Without any, it only checks that
+// checkClock compares the clock with the clocks of HTTP servers in the config. Without any, it only checks that
 // the time can be right.
 func (d *doctor) checkClock(ctx context.Context, servers []config.Server) check {
 	const kind, fix = "clock", "set the clock, or enable its synchronization (NTP)"

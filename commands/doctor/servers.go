@@ -22,7 +22,7 @@ import (
 	"github.com/mcptrack/mcptrack/output/remote"
 )
 
-// checkServers returns a check of each server, and that of the lock. It connects to the servers that may be
+// checkServers returns a check of each server, and a check of the lock. It connects to the servers that may be
 // used, apart from those that a daemon knows more about.
 func (d *doctor) checkServers(ctx context.Context, servers []config.Server, answered func()) []check {
 	known, served := d.followed(ctx), d.served(ctx)

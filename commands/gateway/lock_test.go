@@ -23,6 +23,22 @@ import (
 	"github.com/mcptrack/mcptrack/core/session"
 )
 
+// approveAll writes what the server of the config offers now into a lock.
+func approveAll(t *testing.T, b *clitest.Bench, path string) {
+	t.Helper()
+	cfg, problems := config.Load(b.Getenv("MCPTRACK_CONFIG"), config.Options{})
+	if cfg == nil {
+		t.Fatal(problems)
+	}
+	if err := lock.Update(t.Context(), path, func(l *lock.Lock) error {
+		r := observe.Servers(t.Context(), cfg.Servers, observe.Options{Probe: session.ProbeOptions{Dial: b.Dial}, Machine: b.Machine(), Hashing: func() lock.Hashing { return l.Hashing }})[0]
+		l.Servers["notes"], _ = lock.Merge(r.Observations...)
+		return r.Err
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // The gateway enforces the lock beside the config, or the one that --lock names, by the config and as
 // --enforce says.
 func TestGatewayLock(t *testing.T) {
@@ -32,20 +48,6 @@ func TestGatewayLock(t *testing.T) {
 		b.Server.SetList(catalog.Tools,
 			map[string]any{"name": "dig", "description": description, "inputSchema": map[string]any{"type": "object"}},
 			map[string]any{"name": "rake", "inputSchema": map[string]any{"type": "object"}})
-	}
-	approve := func(path string) {
-		t.Helper()
-		cfg, problems := config.Load(file, config.Options{})
-		if cfg == nil {
-			t.Fatal(problems)
-		}
-		if err := lock.Update(t.Context(), path, func(l *lock.Lock) error {
-			r := observe.Servers(t.Context(), cfg.Servers, observe.Options{Probe: session.ProbeOptions{Dial: b.Dial}, Machine: b.Machine(), Hashing: func() lock.Hashing { return l.Hashing }})[0]
-			l.Servers["notes"], _ = lock.Merge(r.Observations...)
-			return r.Err
-		}); err != nil {
-			t.Fatal(err)
-		}
 	}
 	// served runs the gateway for one client, which lists the tools and calls dig. It returns the
 	// descriptions of dig, and the end of the error.
@@ -79,7 +81,7 @@ func TestGatewayLock(t *testing.T) {
 	beside, elsewhere := filepath.Join(filepath.Dir(file), guard.FileName), filepath.Join(t.TempDir(), "the other.lock")
 	config := "review notes --config " + file // of MCPTRACK_CONFIG, which another shell may not have
 	set("good")
-	approve(elsewhere)
+	approveAll(t, b, elsewhere)
 	set("EVIL")
 	expect("EVIL", "") // there is no lock
 	other := "review notes --lock '" + elsewhere + "' --config " + file
@@ -138,20 +140,6 @@ func TestGatewayLockDrift(t *testing.T) {
 	offer := func(description string, added ...any) {
 		b.Server.SetList(catalog.Tools, append(added, map[string]any{"name": "dig", "description": description, "inputSchema": map[string]any{"type": "object"}})...)
 	}
-	approve := func() {
-		t.Helper()
-		cfg, problems := config.Load(file, config.Options{})
-		if cfg == nil {
-			t.Fatal(problems)
-		}
-		if err := lock.Update(t.Context(), path, func(l *lock.Lock) error {
-			r := observe.Servers(t.Context(), cfg.Servers, observe.Options{Probe: session.ProbeOptions{Dial: b.Dial}, Machine: b.Machine(), Hashing: func() lock.Hashing { return l.Hashing }})[0]
-			l.Servers["notes"], _ = lock.Merge(r.Observations...)
-			return r.Err
-		}); err != nil {
-			t.Fatal(err)
-		}
-	}
 	// serve runs the gateway for one client, which polls for events after a cursor.
 	serve := func(cursor string) string {
 		t.Helper()
@@ -186,7 +174,7 @@ func TestGatewayLockDrift(t *testing.T) {
 		}
 	}
 	offer("good")
-	approve()
+	approveAll(t, b, path)
 	offer("EVIL")
 	serve("")
 	stored("changed tool/dig")
@@ -194,7 +182,7 @@ func TestGatewayLockDrift(t *testing.T) {
 	serve("")
 	stored("changed tool/dig", "changed tool/sow_UNSEEN")
 	offer("EVIL")
-	approve()
+	approveAll(t, b, path)
 	serve("")
 	stored("changed tool/dig", "changed tool/sow_UNSEEN", "approved tool/dig", "resolved tool/sow_UNSEEN")
 	out := serve(first)

@@ -240,8 +240,8 @@ type ItemVersion struct {
 const MaxItemVersions = 1000
 
 // ItemVersions returns the versions of the items that differ between two versions of a list, sorted by
-// key. If there are more than [MaxItemVersions], those of removed items are left out first, then those
-// of added items.
+// key. If there are more than [MaxItemVersions], the versions of removed items are left out first, then
+// the versions of added items.
 func ItemVersions(from, to List, delta Delta) []ItemVersion {
 	keys := slices.Concat(delta.Changed, delta.Added, delta.Removed)
 	keys = keys[:min(len(keys), MaxItemVersions)]

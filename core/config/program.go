@@ -327,7 +327,7 @@ func (e *entry) commandExists(s *Server) bool {
 
 // Find returns the path of the file that the command runs, or false if there is none. A command with a
 // path separator is resolved against the working directory of the server; otherwise the PATH in the
-// server's environment is searched or, if that is not set, search, which is that of this process.
+// server's environment is searched or, if it is not set, search, the PATH of this process.
 func (p *Program) Find(search string) (path string, found bool) {
 	if p.hasPath() {
 		return p.path(), executable(p.path())

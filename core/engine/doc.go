@@ -80,8 +80,8 @@
 // # Lock
 //
 // What differs from the lock file is published as lock.drift, once for each change. The verdicts of package
-// guard decide what differs: those of the engine with [Options.Lock], or those that a gateway, which
-// compares before it serves, passes to [Engine.Verdicts]. What was published is stored with the log, so a
+// guard decide what differs. The engine makes them with [Options.Lock]; a gateway, which compares before
+// it serves, passes its own to [Engine.Verdicts]. What was published is stored with the log, so a
 // restart repeats nothing.
 //
 // # Sharing

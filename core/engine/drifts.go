@@ -35,7 +35,7 @@ type drifts struct {
 
 	own map[string]catalog.List // what was published, by server, if the log does not store it; only run uses it
 
-	mu      sync.Mutex // guards the fields below and those of all Verdicts
+	mu      sync.Mutex // guards the fields below and the fields of all Verdicts
 	all     []*Verdicts
 	changes uint64 // counts changed verdicts
 	pending map[subject]struct{}
@@ -325,16 +325,13 @@ func driftOf(changes []guard.Change, c guard.Change) event.LockDrift {
 			ids = append(ids, other.Drift.Classes...)
 		}
 	}
-	severities := []lock.Severity{lock.Note, lock.Warning, lock.Error}
-	worst := -1
 	for _, class := range lock.Classes() {
 		if slices.Contains(ids, class.ID) {
 			e.Classes = append(e.Classes, event.DriftClass{ID: class.ID, Name: class.Name})
-			worst = max(worst, slices.Index(severities, class.Severity))
+			if e.Severity == "" || class.Severity.Rank() < lock.Severity(e.Severity).Rank() {
+				e.Severity = string(class.Severity)
+			}
 		}
-	}
-	if worst >= 0 {
-		e.Severity = string(severities[worst])
 	}
 	return e
 }

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/catalog"
-	"github.com/mcptrack/mcptrack/core/lock"
 	"github.com/mcptrack/mcptrack/core/session"
 	"github.com/mcptrack/mcptrack/core/session/sessiontest"
 )
@@ -29,14 +28,7 @@ func TestHeldSpellings(t *testing.T) {
 			docs.NotifyListChanged(catalog.Resources)
 		}
 		set("good")
-		_, path := w.locked(sessiontest.Entry("docs"))
-		if err := lock.Update(w.Context(), path, func(l *lock.Lock) error {
-			l.Servers["docs"].Items[lock.SectionContents] = []lock.Item{l.Hashing.Item(lock.SectionContents, lock.Content("file:///pinned", "text/plain", []byte("good"), true))}
-			return nil
-		}); err != nil {
-			w.Fatal(err)
-		}
-		w.opts.Guard.Reload()
+		w.pinned("docs", "file:///pinned", "good")
 		w.start(sessiontest.Entry("docs"))
 		c := w.client(era)
 		read := func(uri string) string { return fmt.Sprintf(`{"uri":%q}`, uri) }

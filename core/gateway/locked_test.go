@@ -28,6 +28,19 @@ import (
 // approved.
 const evil = "EVIL"
 
+// pinned writes the lock of a server, in which a resource has a content.
+func (w *fixture) pinned(server, uri, text string) {
+	w.Helper()
+	_, path := w.locked(sessiontest.Entry(server))
+	if err := lock.Update(w.Context(), path, func(l *lock.Lock) error {
+		l.Servers[server].Items[lock.SectionContents] = []lock.Item{l.Hashing.Item(lock.SectionContents, lock.Content(uri, "text/plain", []byte(text), true))}
+		return nil
+	}); err != nil {
+		w.Fatal(err)
+	}
+	w.opts.Guard.Reload()
+}
+
 // locked approves what the servers offer now, and lets the gateway, which has not started, enforce it.
 func (w *fixture) locked(entries ...config.Server) (approve func(), path string) {
 	w.Helper()
@@ -477,14 +490,7 @@ func TestHeldContents(t *testing.T) {
 	inEras(t, func(w *fixture, era session.Era) {
 		docs := w.Serve("docs", era)
 		docs.SetQuietly("file:///a", "good")
-		_, path := w.locked(sessiontest.Entry("docs"))
-		if err := lock.Update(w.Context(), path, func(l *lock.Lock) error {
-			l.Servers["docs"].Items[lock.SectionContents] = []lock.Item{l.Hashing.Item(lock.SectionContents, lock.Content("file:///a", "text/plain", []byte("good"), true))}
-			return nil
-		}); err != nil {
-			w.Fatal(err)
-		}
-		w.opts.Guard.Reload()
+		w.pinned("docs", "file:///a", "good")
 		w.start(sessiontest.Entry("docs"))
 		c := w.client(era)
 		w.wantServed(c, "resources/read", `{"uri":"file:///a"}`)

@@ -131,8 +131,8 @@ func (c Change) Fingerprint() string {
 var errNothing = errors.New("nothing was decided")
 
 // Decide approves or rejects changes in a lock file; see [Update]. left has the changes that could not
-// be approved: those of servers that the lock does not have, those with a problem, and those whose
-// approved definition is another one now.
+// be approved: the lock does not have the server, the change has a problem, or another definition of the
+// item has been approved since.
 func Decide(ctx context.Context, path string, approve bool, changes []Change) (left []Change, err error) {
 	err = Update(ctx, path, func(l *Lock) error {
 		left = nil

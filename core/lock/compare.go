@@ -143,7 +143,7 @@ func CompareLocks(a, b *Lock) map[string][]Drift {
 	return all
 }
 
-// Weakened compares the weaker settings of a config with those of the lock. It returns one drift of
+// Weakened compares the weaker settings of a config with the settings in the lock. It returns one drift of
 // [SectionPolicy] if a setting is weaker than what the lock allows, and none otherwise.
 func (s *Server) Weakened(settings Policy) []Drift {
 	if len(settings.weakerThan(s.Policy)) == 0 {

@@ -153,7 +153,7 @@ func (h Hashing) hash(section Section, canonical jsontext.Value, options ...json
 	return sum(canonical), rest, nil
 }
 
-// check returns an error unless all exclusions are among those of [DefaultHashing]. Others in a file would
+// check returns an error unless all exclusions are exclusions of [DefaultHashing]. Others in a file would
 // hide changes from everybody who does not read its first lines.
 func (h Hashing) check() error {
 	all := DefaultHashing().Exclude

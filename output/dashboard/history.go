@@ -40,7 +40,7 @@ type eventHistory struct {
 	// Texts has the digests, among those in Events, whose text /content can return.
 	Texts []string `json:"texts,omitempty"`
 	// Versions has the versions of the resource that Events describe, newest first, each with the
-	// time at which it was first seen; or those of the definition of Item, without Events.
+	// time at which it was first seen; or the versions of the definition of Item, without Events.
 	Versions []history.Version `json:"versions,omitempty"`
 	// More reports whether older events exist.
 	More bool `json:"more,omitempty"`

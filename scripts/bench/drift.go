@@ -67,7 +67,7 @@ func (b *bench) drift(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// Some need a newer Node than that of the system.
+	// Some need a newer Node than the system has.
 	place.env = append(place.env, "PATH="+filepath.Dir(b.node)+string(os.PathListSeparator)+os.Getenv("PATH"))
 	entries := map[string]any{"go-sdk": map[string]any{"command": filepath.Join(filepath.Dir(b.self), "everything-server")}}
 	for folder, servers := range map[string][]published{b.servers: publishedServers(place.folder), b.driftServers(): moreServers()} {

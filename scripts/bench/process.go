@@ -41,8 +41,8 @@ func oneShot(ctx context.Context, argv []string) (time.Duration, error) {
 	return took, err
 }
 
-// measured runs a command like oneShot, and also returns its user and system time without that of its
-// descendants.
+// measured runs a command like oneShot, and also returns its user and system time, without the time of
+// its descendants.
 func measured(ctx context.Context, argv []string) (took, cpu time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(ctx, oneShotLimit)
 	defer cancel()

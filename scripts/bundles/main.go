@@ -2,8 +2,9 @@
 // MCP bundles (.mcpb) for Claude Desktop, and the entries of the MCP registry, which name both.
 // usage: bundles -version VERSION DIR OS/ARCH=FOLDER [OS/ARCH=FOLDER ...]
 // A folder contains mcptrack and mcptrack-attach for OS/ARCH, as go names them; it may be a zip archive.
-// DIR gets npm, mcpb and registry, which are replaced. Equal programs give equal files. The npm package of all platforms depends
-// on those of the platforms that are given; a release has all six.
+// DIR gets npm, mcpb and registry, which are replaced. Equal programs
+// give equal files. The npm package mcptrack depends on the packages of the platforms that are given; a
+// release has all six.
 package main
 
 import (

@@ -63,8 +63,8 @@ func (c *ConnectFlags) Bound(ctx context.Context) (context.Context, context.Canc
 	return ctx, func() { end(errReturned); stop() }
 }
 
-// Run validates the flags and calls run with the context of Bound, which becomes that of the command: the
-// cause of its end is in the error that the user sees.
+// Run validates the flags and calls run with the context of Bound. The command gets the same context, so
+// that the cause of its end is in the error that the user sees.
 func (c *ConnectFlags) Run(cmd *cobra.Command, run func(ctx context.Context) error) error {
 	if err := c.Parse(); err != nil {
 		return err

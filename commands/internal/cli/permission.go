@@ -87,7 +87,7 @@ func (p *Permission) Read(log *slog.Logger, withKeyring bool) (*config.Config, e
 type Inspection struct {
 	// Config has Unapproved set for the servers that must not be used; nil if it cannot be read.
 	Config *config.Config
-	// Problems are those of the file: warnings, and errors if Config is nil.
+	// Problems has the problems of the file: warnings, and errors if Config is nil.
 	Problems config.Problems
 	// Unapproved are the entries that the user has not approved, and Hint says how to approve them.
 	Unapproved []Entry

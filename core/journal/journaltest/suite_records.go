@@ -78,8 +78,8 @@ func contents(t *testing.T, o *Opened) {
 	})
 }
 
-// Definitions are stored as a tracker's recorder does it, and their versions can be read: those of a
-// change, those that no event reports, and the instructions.
+// Definitions are stored as a tracker's recorder does it, and their versions can be read: the versions
+// of a change, versions that no event reports, and the instructions.
 func definitions(t *testing.T, o *Opened) {
 	tool := func(name, description string) catalog.Item {
 		it, err := catalog.NewItem(catalog.Tools, fmt.Appendf(nil, `{"name":%q, "description":%q}`, name, description))

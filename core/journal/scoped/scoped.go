@@ -34,8 +34,8 @@ var _ journal.Log = (*Log)(nil)
 
 // New returns a log that shows the servers whose ids are keys of the map that names returns. They
 // are shown under the values, which must be distinct. names is called often and concurrently, and
-// must not return a map that is modified later. Of the events about differences from a lock file, only
-// those of the file lock are shown.
+// must not return a map that is modified later. An event about a difference from a lock file is shown
+// only if the file is lock.
 func New(from journal.Log, names func() map[string]string, lock string) *Log {
 	return &Log{from, names, lock}
 }

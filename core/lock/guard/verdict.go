@@ -83,7 +83,7 @@ func (v *Verdict) Approves(section lock.Section, key, hash string) bool {
 }
 
 // ApprovedHash returns the hash of the approved definition of an item, or an empty string if the lock has
-// no such item. If variants have different definitions, it returns that of one of them.
+// no such item. If variants have different definitions, it returns the hash of one of them.
 func (v *Verdict) ApprovedHash(section lock.Section, key string) string {
 	if v == nil || v.approved == nil {
 		return ""

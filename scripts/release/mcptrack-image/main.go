@@ -2,7 +2,7 @@
 // container engine: an OCI layout, or with -push an image in a registry. It is built from nothing: the
 // programs, root certificates, and folders. Two images of equal programs are the same.
 // usage: mcptrack-image -version VERSION -commit COMMIT -date TIME [-push REF,REF] LAYOUT ARCH=FOLDER...
-// It prints the digest of the index. The login at a registry is that of docker login.
+// It prints the digest of the index. It uses the logins of docker login.
 package main
 
 import (
@@ -89,7 +89,7 @@ func write(index v1.ImageIndex, folder, push string) error {
 	return err
 }
 
-// labels are those of the image specification, and the name by which the MCP registry checks that the
+// labels returns the labels of the image specification, and the name by which the MCP registry checks that the
 // image and the entry belong together.
 func (r release) labels() map[string]string {
 	return map[string]string{
