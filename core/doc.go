@@ -63,6 +63,7 @@
 //	gateway/capindex     the index of all capabilities, as resources
 //	gateway/changetools  two tools for models: list changes, and wait for the next one
 //	vault      a folder of Markdown notes as live resources
+//	skill      the entries of skills: their files, checked and compared
 //	demo       the built-in demo server
 //	daemon               one set of servers for all clients of a user
 //	daemon/wire          the socket of the user's daemon, how clients find and start it, and the handshake

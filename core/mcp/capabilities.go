@@ -17,6 +17,10 @@ type Capabilities struct {
 	// Events is true if the server declares [ExtensionEvents], either in "extensions" or under
 	// "events" at the top level, as servers did before the extension had an identifier.
 	Events, EventsListChanged bool
+
+	// Skills is true if the server declares [ExtensionSkills], and SkillsDirectoryRead is the
+	// extension's only setting.
+	Skills, SkillsDirectoryRead bool
 }
 
 // Has reports whether the server offers lists of this kind.
@@ -45,6 +49,12 @@ type wireCapabilities struct {
 	Prompts     *wireCapability `json:"prompts,omitempty"`
 	Completions json.RawMessage `json:"completions,omitempty"`
 	Events      *wireCapability `json:"events,omitempty"`
+	Extensions  json.RawMessage `json:"extensions,omitempty"`
+}
+
+// wireSkills contains the settings of [ExtensionSkills].
+type wireSkills struct {
+	DirectoryRead bool `json:"directoryRead,omitempty"`
 }
 
 // ParseCapabilities parses the capabilities that a server declares. A member with the wrong type is
@@ -73,20 +83,24 @@ func ParseCapabilities(raw json.RawMessage) Capabilities {
 	if e := w.Events; e != nil {
 		c.Events, c.EventsListChanged = true, e.ListChanged
 	}
-	c.extensions(raw)
+	c.extensions(w.Extensions)
 	return c
 }
 
-// extensions parses the "extensions" member. Only [ExtensionEvents] is used.
+// extensions parses the "extensions" member. Only [ExtensionEvents] and [ExtensionSkills] are used.
+// An extension whose settings have the wrong type is treated as declared without settings.
 func (c *Capabilities) extensions(raw json.RawMessage) {
-	var w struct {
-		Extensions map[string]json.RawMessage `json:"extensions"`
-	}
-	_ = json.Unmarshal(raw, &w) // a member with the wrong type declares nothing
-	if value, ok := w.Extensions[ExtensionEvents]; ok && string(value) != "null" {
+	var declared map[string]json.RawMessage
+	_ = json.Unmarshal(raw, &declared) // a member with the wrong type declares nothing
+	if value, ok := declared[ExtensionEvents]; ok && string(value) != "null" {
 		var events wireCapability
-		_ = json.Unmarshal(value, &events) // a value with the wrong type has no options
+		_ = json.Unmarshal(value, &events)
 		c.Events, c.EventsListChanged = true, c.EventsListChanged || events.ListChanged
+	}
+	if value, ok := declared[ExtensionSkills]; ok && string(value) != "null" {
+		var skills wireSkills
+		_ = json.Unmarshal(value, &skills)
+		c.Skills, c.SkillsDirectoryRead = true, skills.DirectoryRead
 	}
 }
 
@@ -107,6 +121,12 @@ func (c Capabilities) MarshalJSON() ([]byte, error) {
 	}
 	if c.Events {
 		w.Events = &wireCapability{ListChanged: c.EventsListChanged}
+	}
+	if c.Skills {
+		var err error
+		if w.Extensions, err = json.Marshal(map[string]wireSkills{ExtensionSkills: {c.SkillsDirectoryRead}}); err != nil {
+			return nil, err
+		}
 	}
 	return json.Marshal(w)
 }

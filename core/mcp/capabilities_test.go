@@ -19,10 +19,14 @@ func TestCapabilities(t *testing.T) {
 		`{"completions":null}`:            {},
 		`{"events":{"listChanged":true}}`: {Events: true, EventsListChanged: true},
 		`{"events":7,"tools":{}}`:         {Events: true, Tools: true},
-		`{"extensions":{"io.modelcontextprotocol/events":{"listChanged":true}}}`:                {Events: true, EventsListChanged: true},
-		`{"extensions":{"io.modelcontextprotocol/events":true},"events":{"listChanged":false}}`: {Events: true},
-		`{"extensions":{"io.modelcontextprotocol/events":null,"x":{}}}`:                         {},
-		`{"extensions":7,"resources":{}}`:                                                       {Resources: true},
+		`{"extensions":{"io.modelcontextprotocol/events":{"listChanged":true}}}`:                  {Events: true, EventsListChanged: true},
+		`{"extensions":{"io.modelcontextprotocol/events":true},"events":{"listChanged":false}}`:   {Events: true},
+		`{"extensions":{"io.modelcontextprotocol/events":null,"x":{}}}`:                           {},
+		`{"extensions":{"io.modelcontextprotocol/skills":{"directoryRead":true}},"resources":{}}`: {Skills: true, SkillsDirectoryRead: true, Resources: true},
+		`{"extensions":{"io.modelcontextprotocol/skills":{"directoryRead":"yes"}}}`:               {Skills: true},
+		`{"extensions":{"io.modelcontextprotocol/skills":[]}}`:                                    {Skills: true},
+		`{"extensions":{"io.modelcontextprotocol/skills":null}}`:                                  {},
+		`{"extensions":7,"resources":{}}`:                                                         {Resources: true},
 	} {
 		got := mcp.ParseCapabilities(json.RawMessage(raw))
 		if got != want {
