@@ -38,6 +38,7 @@
 // Connections to servers:
 //
 //	session/internal/wire  the transports: stdio, Streamable HTTP, SSE
+//	guarded       an HTTP client for URLs that servers choose: no private addresses, limited responses
 //	login         OAuth: discovery, registration, tokens; one process renews a token for all
 //	process       a child process and its process group: start, stop, no leftovers
 //	machine       the MCP servers that run on this machine, whoever started them

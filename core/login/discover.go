@@ -14,6 +14,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/oauthex"
 
+	"github.com/mcptrack/mcptrack/core/guarded"
 	"github.com/mcptrack/mcptrack/core/ipscope"
 	"github.com/mcptrack/mcptrack/core/printable"
 )
@@ -115,7 +116,7 @@ func discoverOnce(ctx context.Context, client *http.Client, t Target, c Challeng
 		return nil, err
 	}
 	at := &discovery{resource: t.URL}
-	issuers := []string{origin(t.URL)} // the fallback defined in MCP 2025-03-26
+	issuers := []string{guarded.Origin(t.URL)} // the fallback defined in MCP 2025-03-26
 	if resource != nil {
 		at.resource, at.scopes, issuers = resource.Resource, usableScopes(resource.ScopesSupported), resource.AuthorizationServers
 	}
@@ -149,13 +150,13 @@ func resourceMetadata(ctx context.Context, client *http.Client, t Target, c Chal
 	if err != nil {
 		return nil, errors.New("the URL is not an absolute http or https URL")
 	}
-	root := origin(t.URL) + "/.well-known/oauth-protected-resource"
+	root := guarded.Origin(t.URL) + "/.well-known/oauth-protected-resource"
 	places := []string{root}
 	if path := strings.Trim(u.EscapedPath(), "/"); path != "" {
 		places = []string{root + "/" + path, root}
 	}
 	if c.Metadata != "" {
-		if origin(c.Metadata) != origin(t.URL) {
+		if guarded.Origin(c.Metadata) != guarded.Origin(t.URL) {
 			return nil, fmt.Errorf("the URL of the server's metadata has a different origin than the server: %s", printable.Line(c.Metadata, 200))
 		}
 		places = append([]string{c.Metadata}, places...)
@@ -185,7 +186,7 @@ func metadataPlaces(issuer string) []string {
 	if err != nil || u.Host == "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil || !printable.VisibleASCII(issuer) {
 		return nil
 	}
-	base, path := origin(issuer), strings.Trim(u.EscapedPath(), "/")
+	base, path := guarded.Origin(issuer), strings.Trim(u.EscapedPath(), "/")
 	places := []string{base + "/.well-known/oauth-authorization-server", base + "/.well-known/openid-configuration"}
 	if path != "" {
 		places = []string{places[0] + "/" + path, places[1] + "/" + path, base + "/" + path + "/.well-known/openid-configuration"}
@@ -285,23 +286,23 @@ func getJSON(ctx context.Context, client *http.Client, address string, into any)
 	q.Header.Set("Accept", "application/json")
 	p, err := client.Do(q)
 	if err != nil {
-		return false, withoutQuery(err)
+		return false, guarded.WithoutQuery(err)
 	}
 	defer func() { _ = p.Body.Close() }()
 	switch {
 	case p.StatusCode >= 400 && p.StatusCode < 500 && p.StatusCode != http.StatusTooManyRequests:
 		return false, nil
 	case p.StatusCode != http.StatusOK:
-		return false, fmt.Errorf("%s: HTTP status %d", showURL(q.URL), p.StatusCode)
+		return false, fmt.Errorf("%s: HTTP status %d", guarded.ShowURL(q.URL), p.StatusCode)
 	case strings.Contains(p.Header.Get("Content-Type"), "html"):
 		return false, nil // an HTML page that the server returns for any path
 	}
 	text, err := io.ReadAll(p.Body)
 	if err != nil {
-		return false, fmt.Errorf("%s: %w", showURL(q.URL), err)
+		return false, fmt.Errorf("%s: %w", guarded.ShowURL(q.URL), err)
 	}
 	if json.Unmarshal(text, into) != nil {
-		return false, fmt.Errorf("%s: the response is not JSON of the expected form", showURL(q.URL))
+		return false, fmt.Errorf("%s: the response is not JSON of the expected form", guarded.ShowURL(q.URL))
 	}
 	return true, nil
 }

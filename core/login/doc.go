@@ -33,11 +33,7 @@
 // because terminals, browsers and logs display them. Redirects are followed only for metadata and
 // within one origin. The size of responses is limited.
 //
-// A server can make mcptrack send requests to private addresses only if all addresses of the server
-// are private; package ipscope decides which addresses are. The check applies to the address that
-// is dialled. If the environment specifies a proxy, the check applies to the addresses that this
-// machine resolves for the host name, if any, and a server that is reached through a proxy is not
-// considered private.
+// Package guarded decides which addresses a server can make mcptrack contact.
 //
 // # Libraries
 //

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/oauth2"
 
 	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/guarded"
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
@@ -41,7 +42,7 @@ type Flow struct {
 // [ErrNoClient] if the user must first register a client, and an [*UnnamedError] if the config must
 // first specify the authorization server.
 func (s *Store) Begin(ctx context.Context, t Target, c Challenge, redirect string, scopes []string) (*Flow, error) {
-	client := newGuardedClient(ctx, t.URL)
+	client := newClient(ctx, t.URL)
 	at, err := discover(ctx, client, t, c)
 	if err != nil {
 		return nil, err
@@ -113,7 +114,7 @@ func (f *Flow) Finish(ctx context.Context, answer url.Values) (*Login, error) {
 		return nil, errors.New("the redirected URL has no \"code\"")
 	}
 	l := newLogin(f.target, f.at, f.with, f.scopes)
-	err := l.requestToken(ctx, newGuardedClient(ctx, f.target.URL), f.target, "the login", url.Values{
+	err := l.requestToken(ctx, newClient(ctx, f.target.URL), f.target, "the login", url.Values{
 		"grant_type": {"authorization_code"}, "code": {answer.Get("code")},
 		"redirect_uri": {f.redirect}, "code_verifier": {f.verifier},
 	})
@@ -147,14 +148,14 @@ func (s *Store) earlier(t Target) *Login {
 
 // Offers reports whether a target supports logins even though it did not refuse a request.
 func (s *Store) Offers(ctx context.Context, t Target) bool {
-	m, err := resourceMetadata(ctx, newGuardedClient(ctx, t.URL), t, Challenge{})
+	m, err := resourceMetadata(ctx, newClient(ctx, t.URL), t, Challenge{})
 	return err == nil && m != nil
 }
 
 // Obtain obtains and stores a login with the client credentials grant, which involves no user. The
 // error is an [*UnnamedError] if the config must first specify the authorization server.
 func (s *Store) Obtain(ctx context.Context, t Target, c Challenge) (*Login, error) {
-	l, err := s.obtain(ctx, newGuardedClient(ctx, t.URL), t, c)
+	l, err := s.obtain(ctx, newClient(ctx, t.URL), t, c)
 	if err != nil {
 		return nil, err
 	}
@@ -294,7 +295,7 @@ func registrationError(err error) error {
 	if strings.Contains(err.Error(), "failed to decode") {
 		return errors.New("the response is not JSON of the expected form")
 	}
-	return withoutQuery(err)
+	return guarded.WithoutQuery(err)
 }
 
 const (

@@ -1,14 +1,17 @@
 package login
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/url"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/guarded"
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
@@ -123,20 +126,17 @@ func (t Target) matches(l *Login) bool {
 	return (t.OAuth.Grant == config.GrantClient) == (l.Grant == config.GrantClient)
 }
 
-// origin returns the scheme and host of a URL, or "" if the URL is invalid.
-func origin(raw string) string {
-	u, err := url.Parse(raw)
-	if err != nil || u.Host == "" {
-		return ""
-	}
-	return strings.ToLower(u.Scheme) + "://" + strings.ToLower(u.Host)
+// newClient returns the HTTP client for requests to the metadata of a server and to its authorization
+// servers.
+func newClient(ctx context.Context, server string) *http.Client {
+	return guarded.New(ctx, guarded.Options{Server: server}).Client()
 }
 
 // binds reports whether a resource identifier covers a URL: both have the same origin, and the
 // identifier's path equals or is a parent of the URL's path.
 func binds(resource, address string) bool {
 	r, err := url.Parse(resource)
-	if err != nil || r.User != nil || r.Fragment != "" || r.RawQuery != "" || origin(resource) == "" || origin(resource) != origin(address) {
+	if err != nil || r.User != nil || r.Fragment != "" || r.RawQuery != "" || guarded.Origin(resource) == "" || guarded.Origin(resource) != guarded.Origin(address) {
 		return false
 	}
 	u, err := url.Parse(address)

@@ -160,7 +160,7 @@ func (s *Store) Delete(ctx context.Context, t Target) ([]*Login, error) {
 			continue
 		}
 		if err := s.reveal(l); err == nil {
-			if err := l.revoke(ctx, newGuardedClient(ctx, t.URL)); err != nil {
+			if err := l.revoke(ctx, newClient(ctx, t.URL)); err != nil {
 				s.opts.Logger.Info("the token was not revoked", "server", t.ID, "err", err)
 			}
 		}

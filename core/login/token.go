@@ -21,6 +21,7 @@ import (
 	"golang.org/x/oauth2"
 	"golang.org/x/oauth2/clientcredentials"
 
+	"github.com/mcptrack/mcptrack/core/guarded"
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/secretfile"
 )
@@ -92,7 +93,7 @@ func tokenError(doing string, err error) error {
 	} else if strings.Contains(text, "missing access_token") {
 		return errors.New("the token endpoint's response contains no token")
 	}
-	return fmt.Errorf("token endpoint: %w", withoutQuery(err))
+	return fmt.Errorf("token endpoint: %w", guarded.WithoutQuery(err))
 }
 
 // revoke asks the authorization server to revoke the login's token (RFC 7009).
@@ -121,7 +122,7 @@ func (l *Login) revoke(ctx context.Context, client *http.Client) error {
 	}
 	p, err := client.Do(q)
 	if err != nil {
-		return withoutQuery(err)
+		return guarded.WithoutQuery(err)
 	}
 	defer func() { _ = p.Body.Close() }()
 	if p.StatusCode >= 300 {

@@ -200,7 +200,7 @@ func (s *TokenSource) renewInTurn(ctx context.Context, was *Login, c Challenge) 
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(renewGrace, cancel) })()
 	if err != nil {
-		l, err = s.store.obtain(going, newGuardedClient(going, s.target.URL), s.target, c)
+		l, err = s.store.obtain(going, newClient(going, s.target.URL), s.target, c)
 		if err != nil {
 			return nil, s.refused(err)
 		}
@@ -244,7 +244,7 @@ func (s *TokenSource) request(ctx context.Context, l *Login) error {
 	if err := s.store.save(l); err != nil {
 		return err
 	}
-	err := l.requestToken(ctx, newGuardedClient(ctx, s.target.URL), s.target, "to renew the login", l.renewal())
+	err := l.requestToken(ctx, newClient(ctx, s.target.URL), s.target, "to renew the login", l.renewal())
 	if err == nil {
 		return s.store.put(l)
 	}

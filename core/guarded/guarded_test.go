@@ -1,4 +1,4 @@
-package login_test
+package guarded_test
 
 import (
 	"context"
@@ -14,8 +14,9 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/mcptrack/mcptrack/core/guarded"
 	"github.com/mcptrack/mcptrack/core/ipscope/ipscopetest"
-	"github.com/mcptrack/mcptrack/core/login"
+	"github.com/mcptrack/mcptrack/core/printable"
 )
 
 // names returns a resolver of names; nth counts the lookups of a name from 0.
@@ -65,6 +66,11 @@ func names(answer func(name string, nth int) []string) *net.Resolver {
 	}}
 }
 
+func newClient(t *testing.T, server string, resolver *net.Resolver, proxy func(*http.Request) (*url.URL, error)) (client *http.Client, check func(host, address string) error) {
+	g := guarded.New(t.Context(), guarded.Options{Server: server, Resolver: resolver, Proxy: proxy})
+	return g.Client(), g.CheckDial
+}
+
 func noProxy(*http.Request) (*url.URL, error) { return nil, nil }
 
 // listening returns the port of a listener on this machine and the number of its connections.
@@ -100,7 +106,7 @@ func get(t *testing.T, client *http.Client, address string) error {
 // naming the address nor by a name that resolves to it.
 func TestPublicServerReachesOnlyPublicAddresses(t *testing.T) {
 	for _, address := range ipscopetest.NotPublic() {
-		client, check := login.NewClientIn(t.Context(), "https://server.example/mcp", names(func(host string, _ int) []string {
+		client, check := newClient(t, "https://server.example/mcp", names(func(host string, _ int) []string {
 			return map[string][]string{"server.example": {"93.184.215.14"}, "as.example": {address}}[host]
 		}), noProxy)
 		for _, host := range []string{net.JoinHostPort(address, "443"), "as.example"} {
@@ -145,7 +151,7 @@ func TestOnePrivateAddressIsNotAPrivateServer(t *testing.T) {
 				return nil
 			})
 			before := connections.Load()
-			client, check := login.NewClientIn(t.Context(), "https://server.example/mcp", resolver, noProxy)
+			client, check := newClient(t, "https://server.example/mcp", resolver, noProxy)
 			err := get(t, client, "https://as.example:"+port+"/")
 			if refused := err != nil && strings.Contains(err.Error(), "a public server must not refer to it"); refused == c.private || connections.Load() > before != c.private {
 				t.Errorf("%v, %d connections", err, connections.Load()-before)
@@ -179,7 +185,7 @@ func TestNamesThatResolveDifferently(t *testing.T) {
 		"a server that turns private": {"93.184.215.14", "127.0.0.1", "has a private address"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			client, _ := login.NewClientIn(t.Context(), "https://server.example:"+port+"/mcp", names(func(host string, nth int) []string {
+			client, _ := newClient(t, "https://server.example:"+port+"/mcp", names(func(host string, nth int) []string {
 				switch {
 				case host != "server.example":
 					return nil
@@ -222,7 +228,7 @@ func TestProxies(t *testing.T) {
 		return map[string][]string{"server.example": {"10.0.0.1"}, "direct.example": {"127.0.0.1"}, "intranet.example": {"10.0.0.2"},
 			"mixed.example": {"93.184.215.14", "10.0.0.2"}, "public.example": {"93.184.215.14"}}[host]
 	})
-	client, _ := login.NewClientIn(t.Context(), "https://server.example/mcp", resolver, through)
+	client, _ := newClient(t, "https://server.example/mcp", resolver, through)
 	for host, want := range map[string]string{
 		"direct.example:" + port: "has a private address", "intranet.example": "has a private address", "mixed.example": "has a private address",
 		"10.0.0.2": "is a private address", "public.example": "Forbidden", "unknown.example": "Forbidden",
@@ -239,8 +245,48 @@ func TestProxies(t *testing.T) {
 	if n := direct.Load(); n != 0 {
 		t.Errorf("%d connections past the proxy", n)
 	}
-	private, _ := login.NewClientIn(t.Context(), "https://direct.example/mcp", resolver, through)
+	private, _ := newClient(t, "https://direct.example/mcp", resolver, through)
 	if err := get(t, private, "https://intranet.example/"); err == nil || !strings.Contains(err.Error(), "Forbidden") {
 		t.Errorf("a private server: %v", err)
+	}
+}
+
+// With OwnHost, a private server refers to no private host but its own, whatever a name resolves to;
+// it may still refer to public hosts.
+func TestOwnHost(t *testing.T) {
+	port, connections := listening(t)
+	resolver := names(func(host string, _ int) []string {
+		return map[string][]string{"intranet.example": {"127.0.0.1"}, "other.example": {"127.0.0.1"}, "db.example": {"10.0.0.2"}, "public.example": {"93.184.215.14"}}[host]
+	})
+	for _, c := range []struct{ server, host, want string }{
+		{"http://127.0.0.1:" + port, "http://localhost:" + port, ""},
+		{"http://localhost:" + port, "http://127.0.0.1:" + port, ""},
+		{"http://intranet.example:" + port, "http://intranet.example:" + port, ""},
+		{"http://127.0.0.1:" + port, "https://10.0.0.2", "is a private address of another host"},
+		{"http://127.0.0.1:" + port, "https://169.254.169.254", "is a private address of another host"},
+		{"http://127.0.0.1:" + port, "https://db.example", "is not the server's own"},
+		{"https://intranet.example", "https://127.0.0.1:" + port, "is a private address of another host"},
+		{"https://intranet.example", "https://other.example:" + port, "is not the server's own"},
+		{"https://public.example", "https://127.0.0.1:" + port, "a public server must not refer to it"},
+		{"https://public.example", "https://other.example:" + port, "a public server must not refer to it"},
+	} {
+		g := guarded.New(t.Context(), guarded.Options{Server: c.server, OwnHost: true, Resolver: resolver, Proxy: noProxy})
+		u, err := url.Parse(c.host)
+		if err != nil {
+			t.Fatal(err)
+		}
+		before := connections.Load()
+		for which, err := range map[string]error{"request": get(t, g.Client(), c.host), "check": g.Check(t.Context(), u)} {
+			if got := printable.Reason(err, 500); c.want == "" && err != nil || !strings.Contains(got, c.want) {
+				t.Errorf("%s of %s to %s: %v", which, c.server, c.host, err)
+			}
+		}
+		if reached := connections.Load() > before; reached != (c.want == "") {
+			t.Errorf("%s reaches %s: %t", c.server, c.host, reached)
+		}
+	}
+	g := guarded.New(t.Context(), guarded.Options{Server: "http://127.0.0.1", OwnHost: true, Resolver: resolver, Proxy: noProxy})
+	if err := g.Check(t.Context(), &url.URL{Scheme: "https", Host: "public.example"}); err != nil {
+		t.Error(err)
 	}
 }
