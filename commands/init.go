@@ -19,6 +19,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/config/hosts"
 	"github.com/mcptrack/mcptrack/core/printable"
+	"github.com/mcptrack/mcptrack/core/servercard"
 	"github.com/mcptrack/mcptrack/core/trust"
 	"github.com/mcptrack/mcptrack/output/document"
 	"github.com/mcptrack/mcptrack/output/table"
@@ -26,7 +27,7 @@ import (
 
 type initOptions struct {
 	file               string
-	from               []string // names of hosts; empty means all
+	from               []string // names of hosts, and addresses; empty means all hosts
 	dryRun, force, yes bool
 }
 
@@ -39,16 +40,25 @@ func newInit(env *cli.Env, g *cli.Globals) *cobra.Command {
 for this user, prints their servers, and writes one config with all of them and
 "trackResources": true. The default FILE is ` + cli.DefaultConfig + `.
 
-init starts nothing and does not change the hosts' files. It also approves the new config
+With --from it reads only the hosts that are named there, and server cards: for a domain
+or a URL it requests the public documents that describe MCP servers, and adds the servers
+that they lead to. These are /.well-known/ai-catalog.json, /server-card below the
+endpoint, and the paths of earlier drafts. A card that leads to a private network is
+refused, unless it is that of the host you named. A value that a card asks for becomes a
+variable, such as ${MCP_API_EXAMPLE_AUTHORIZATION}; its name contains the host to which
+the value is sent.
+
+init starts nothing and does not change the hosts' files; it connects to no server. It also approves the new config
 (see mcptrack help trust), so on a terminal it shows what the config runs and sends. A
 secret in plain text becomes a reference such as ${API_KEY}; init prints which variables
 to set. On a terminal it asks before it writes; elsewhere it needs --yes. It replaces an
 existing FILE only with --force.
 
-Exit codes: 0 done; 1 failed (FILE exists); 2 wrong usage; 3 no host has servers;
-130 interrupted.`,
+Exit codes: 0 done; 1 failed (FILE exists); 2 wrong usage; 3 no host has servers; 4 an
+address could not be reached; 5 it has no server card; 130 interrupted.`,
 		Example: `  mcptrack init
   mcptrack init --dry-run --from cursor,claude-code
+  mcptrack init --from https://docs.example/mcp,cursor
   mcptrack init --yes --force config/mcp-servers.json && mcptrack watch`,
 		Args:              cli.Args(0, 1),
 		ValidArgsFunction: cobra.FixedCompletions([]string{"json"}, cobra.ShellCompDirectiveFilterFileExt),
@@ -64,7 +74,7 @@ Exit codes: 0 done; 1 failed (FILE exists); 2 wrong usage; 3 no host has servers
 		},
 	}
 	f := cmd.Flags()
-	f.StringSliceVar(&opts.from, "from", nil, "import only from these `HOSTS`, separated by commas")
+	f.StringSliceVar(&opts.from, "from", nil, "import only from these `HOSTS`, domains and URLs, separated by commas")
 	f.BoolVar(&opts.dryRun, "dry-run", false, "print the config to stdout and the report to stderr; write nothing")
 	f.BoolVar(&opts.force, "force", false, "replace FILE if it exists")
 	f.BoolVar(&opts.yes, "yes", false, "do not ask")
@@ -98,6 +108,12 @@ func (o *initOptions) check(changed func(flag string) bool) error {
 		}
 	}
 	for _, name := range o.from {
+		if servercard.IsAddress(name) {
+			if _, err := servercard.ParseAddress(name); err != nil {
+				return cli.Usage("--from: %w", err)
+			}
+			continue
+		}
 		if _, known := hosts.Find(name); !known {
 			return cli.UsageHint(cli.DidYouMean(name, hosts.Names(), "choose from "+cli.Join(hosts.Names(), 30)), "unknown host %q in --from", printable.Line(name, 60))
 		}
@@ -107,11 +123,11 @@ func (o *initOptions) check(changed func(flag string) bool) error {
 
 // initReport is the document that init --json prints.
 type initReport struct {
-	File      string            `json:"file"`
-	Written   bool              `json:"written"`
-	Sources   []draft.Source    `json:"sources"`
-	Variables []config.Variable `json:"variables"`
-	Config    *draft.Draft      `json:"config,omitzero"` // set with --dry-run
+	File      string           `json:"file"`
+	Written   bool             `json:"written"`
+	Sources   []draft.Source   `json:"sources"`
+	Variables []draft.Variable `json:"variables"`
+	Config    *draft.Draft     `json:"config,omitzero"` // set with --dry-run
 }
 
 func runInit(ctx context.Context, env *cli.Env, g *cli.Globals, opts initOptions) error {
@@ -121,7 +137,10 @@ func runInit(ctx context.Context, env *cli.Env, g *cli.Globals, opts initOptions
 		}
 	}
 	read := g.ConfigOptions(env)
-	d := draft.Collect(read, opts.file, opts.from...)
+	d, err := opts.collect(ctx, read)
+	if err != nil {
+		return err
+	}
 	if d.Len() == 0 {
 		return noHostServers(read, opts, d)
 	}
@@ -164,6 +183,47 @@ func runInit(ctx context.Context, env *cli.Env, g *cli.Globals, opts initOptions
 		}
 	}
 	return err
+}
+
+// collect returns the servers of the hosts and addresses that --from names, or of all hosts.
+func (o *initOptions) collect(ctx context.Context, read config.Options) (*draft.Draft, error) {
+	d := draft.New()
+	names := slices.DeleteFunc(slices.Clone(o.from), servercard.IsAddress)
+	if len(o.from) == 0 || len(names) > 0 {
+		d.AddHosts(read, o.file, names...)
+	}
+	for _, text := range o.from {
+		if !servercard.IsAddress(text) {
+			continue
+		}
+		address, err := servercard.ParseAddress(text)
+		if err != nil {
+			return nil, cli.Usage("--from: %w", err)
+		}
+		found, err := servercard.Discover(ctx, address, servercard.Options{})
+		if err != nil {
+			return nil, noCard(err)
+		}
+		before := len(d.Sources)
+		if d.AddCards(address, found.Cards); !slices.ContainsFunc(d.Sources[before:], func(s draft.Source) bool { return s.Valid }) {
+			return nil, &cli.Failure{Exit: cli.ExitRefused, Code: "refused",
+				Err: fmt.Errorf("the server card at %s cannot be used: %s", d.Sources[before].File, strings.Join(d.Sources[before].Refused, "; "))}
+		}
+	}
+	return d, nil
+}
+
+// noCard adds an exit code and a hint to an error of a search for server cards.
+func noCard(err error) error {
+	none, ok := errors.AsType[*servercard.NotFoundError](err)
+	switch {
+	case !ok:
+		return err
+	case none.Unreachable:
+		return &cli.Failure{Exit: cli.ExitUnreachable, Code: "unreachable", Err: err}
+	}
+	return &cli.Failure{Exit: cli.ExitRefused, Code: "no_card", Err: err,
+		Hint: "if you know the URL of the server, write it into a config: {\"servers\": [{\"id\": \"NAME\", \"url\": \"URL\"}]}"}
 }
 
 // unusable counts the servers in a new config that need something this machine does not have, such
@@ -221,18 +281,37 @@ func (r *initReport) write(w io.Writer) error {
 	if err := table.Rows(w, []string{"Host", "File", "Servers"}, rows); err != nil {
 		return err
 	}
-	var set []string
+	var set, asked, refused []string
 	for _, v := range r.Variables {
-		line := fmt.Sprintf("set %s; its value is in %s:%d", v.Name, printable.Line(v.File, 200), v.Line)
-		if !slices.Contains(set, line) {
-			set = append(set, line)
+		if v.Line == 0 {
+			asked = append(asked, fmt.Sprintf("set %s: %s", v.Name, v.About))
+		} else {
+			set = append(set, fmt.Sprintf("set %s; its value is in %s:%d", v.Name, printable.Line(v.File, 200), v.Line))
 		}
 	}
-	if len(set) == 0 {
-		return nil
+	for _, s := range r.Sources {
+		for _, why := range s.Refused {
+			refused = append(refused, s.File+": "+why)
+		}
 	}
-	_, err := fmt.Fprintf(w, "\nSecrets in plain text become references:\n  %s\n", strings.Join(set, "\n  "))
-	return err
+	for _, part := range []struct {
+		title string
+		lines []string
+	}{{"Secrets in plain text become references", set}, {"Server cards ask for these values", asked}, {"Remotes that are left out", refused}} {
+		seen := map[string]bool{}
+		lines := slices.DeleteFunc(part.lines, func(line string) bool {
+			again := seen[line]
+			seen[line] = true
+			return again
+		})
+		if len(lines) == 0 {
+			continue
+		}
+		if _, err := fmt.Fprintf(w, "\n%s:\n  %s\n", part.title, strings.Join(lines, "\n  ")); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // confirm shows what the config would run and send, and asks whether to write it.

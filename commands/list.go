@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -14,10 +16,13 @@ import (
 
 	"github.com/mcptrack/mcptrack/commands/internal/cli"
 	"github.com/mcptrack/mcptrack/commands/internal/completion"
+	"github.com/mcptrack/mcptrack/commands/internal/draft"
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/guarded"
 	"github.com/mcptrack/mcptrack/core/printable"
+	"github.com/mcptrack/mcptrack/core/servercard"
 	"github.com/mcptrack/mcptrack/core/session"
 	"github.com/mcptrack/mcptrack/output/document"
 	"github.com/mcptrack/mcptrack/output/table"
@@ -38,7 +43,8 @@ func newList(env *cli.Env, g *cli.Globals) *cobra.Command {
 		Long: `KIND is servers, resources, templates, prompts, tools or events; the default is servers.
 
 Connects to all enabled servers in the config, or to the named ones, prints what they
-offer, and exits. A running daemon that follows the same config answers for them; see
+offer, and exits. SERVER may also be the URL of a server that is in no config, or a domain
+whose server card says where its servers are; see mcptrack init --help. A running daemon that follows the same config answers for them; see
 mcptrack help daemon. Servers that do not support a kind list nothing. Tables also show
 disabled servers. Events are the types of MCP Events that "events" in the config lists;
 see mcptrack help events.
@@ -51,10 +57,11 @@ With -o template=... the template is run once for each server or item; numbers c
 compared, and missing keys print nothing.
 
 Exit codes: 0 all servers answered; 1 failed; 2 wrong usage; 3 config invalid or
-missing; 4 some servers could not be reached (the others are listed); 6 --timeout
-expired; 130 interrupted.`,
+missing; 4 some servers could not be reached (the others are listed); 5 a domain has no
+server card; 6 --timeout expired; 130 interrupted.`,
 		Example: `  mcptrack list
   mcptrack list tools docs
+  mcptrack list tools https://docs.example/mcp
   mcptrack list events
   mcptrack list resources --demo
   mcptrack list resources --json | jq -r '.[].uri'
@@ -87,18 +94,29 @@ func listKinds() []string {
 }
 
 func runList(ctx context.Context, env *cli.Env, g *cli.Globals, opts listOptions) error {
-	cfg, err := g.Load(ctx, env, g.Logger(env))
+	ids, addresses, err := opts.split(env, g)
 	if err != nil {
 		return err
 	}
-	var misspelled []string // words that the first argument may have been meant as
-	if opts.kind == "" {
-		misspelled = listKinds()
+	cfg := &config.Config{}
+	var servers []config.Server
+	if len(addresses) == 0 || len(ids) > 0 {
+		if cfg, err = g.Load(ctx, env, g.Logger(env)); err != nil {
+			return err
+		}
+		var misspelled []string // words that the first argument may have been meant as
+		if opts.kind == "" {
+			misspelled = listKinds()
+		}
+		if servers, err = cli.SelectServers(cfg, ids, misspelled...); err != nil {
+			return err
+		}
 	}
-	servers, err := cli.SelectServers(cfg, opts.servers, misspelled...)
+	there, dial, err := reached(ctx, env, g, addresses)
 	if err != nil {
 		return err
 	}
+	servers = append(servers, there...)
 	var kinds []catalog.Kind
 	if opts.kind != "" {
 		kinds = []catalog.Kind{opts.kind}
@@ -106,19 +124,22 @@ func runList(ctx context.Context, env *cli.Env, g *cli.Globals, opts listOptions
 	beside, answered, stop := cli.Asking(env, g, len(servers))
 	defer stop()
 	use := opts.daemon
-	if use.Own = opts.Own(); opts.kind == catalog.Events {
+	switch use.Own = opts.Own(); {
+	case opts.kind == catalog.Events:
 		use.Own = "it does not know which events servers offer"
+	case len(addresses) > 0:
+		use.Own = "it knows only the servers of its config"
 	}
 	reports, ok := askDaemon(ctx, env, g, use, servers, kinds)
 	if !ok {
 		reports = session.Probe(ctx, servers, session.ProbeOptions{
-			Dial: env.Dial, Session: opts.SessionOptions(beside, g), Kinds: kinds, Tracked: opts.kind == "", Progress: func(session.Report) { answered() }})
+			Dial: dial, Session: opts.SessionOptions(beside, g), Kinds: kinds, Tracked: opts.kind == "", Progress: func(session.Report) { answered() }})
 	}
 	stop()
 	if ctx.Err() != nil && !errors.Is(context.Cause(ctx), cli.ErrTimeout) {
 		return ctx.Err()
 	}
-	if !g.Demo() {
+	if !g.Demo() && len(addresses) == 0 {
 		remember(env, cfg.Path, func(n completion.Names) {
 			for _, r := range reports {
 				for kind, list := range r.Lists {
@@ -141,6 +162,80 @@ func runList(ctx context.Context, env *cli.Env, g *cli.Globals, opts listOptions
 		return context.Cause(ctx)
 	}
 	return unreachable(reports, g.Format.Table() && opts.kind == "")
+}
+
+// split divides the servers that the user named into ids of the config and addresses. An id of the config
+// takes precedence over a domain.
+func (o *listOptions) split(env *cli.Env, g *cli.Globals) (ids []string, addresses []servercard.Address, err error) {
+	for _, text := range o.servers {
+		if !servercard.IsAddress(text) {
+			ids = append(ids, text)
+			continue
+		}
+		if !strings.Contains(text, "://") {
+			cfg, err := g.Read(env, slog.New(slog.DiscardHandler))
+			if err == nil && slices.ContainsFunc(cfg.Servers, func(srv config.Server) bool { return srv.ID == text }) {
+				ids = append(ids, text)
+				continue
+			}
+		}
+		a, err := servercard.ParseAddress(text)
+		if err != nil {
+			return nil, nil, cli.Usage("SERVER: %w", err) // the text may contain a password
+		}
+		addresses = append(addresses, a)
+	}
+	return ids, addresses, nil
+}
+
+// reached returns the servers at addresses: the endpoint itself, if the user wrote a URL that may be one,
+// and otherwise the servers that cards lead to. dial connects to them and to servers of the config.
+func reached(ctx context.Context, env *cli.Env, g *cli.Globals, addresses []servercard.Address) ([]config.Server, session.DialFunc, error) {
+	if len(addresses) == 0 {
+		return nil, env.Dial, nil
+	}
+	d, guards := draft.New(), map[string]*guarded.Guard{} // by id
+	for _, a := range addresses {
+		found, err := (*servercard.Result)(nil), error(nil)
+		if !a.Named || !a.Endpoint() {
+			found, err = servercard.Discover(ctx, a, servercard.Options{})
+		}
+		if none, ok := errors.AsType[*servercard.NotFoundError](err); ok && a.Named && !none.Unreachable && !a.Document() {
+			g.Logger(env).Info("no server card; trying the URL itself", "tried", len(none.Tried))
+			err = nil // a server may be at the root of its host
+		}
+		switch {
+		case err != nil:
+			return nil, nil, noCard(err)
+		case found == nil:
+			if err := d.AddURL(a.URL); err != nil {
+				return nil, nil, cli.Usage("%w", err)
+			}
+			continue
+		}
+		for _, id := range d.AddCards(a, found.Cards) {
+			guards[id] = found.Guard
+		}
+		for _, c := range found.Cards {
+			g.Logger(env).Info("server card", "url", c.From, "server", c.Label())
+		}
+	}
+	text, err := d.Text()
+	if err != nil {
+		return nil, nil, err
+	}
+	cfg, problems := config.Parse(text, "the server card", g.ConfigOptions(env))
+	if cfg == nil {
+		return nil, nil, problems
+	}
+	return cfg.Servers, func(ctx context.Context, srv config.Server, opts session.Options) (*session.Session, error) {
+		if guard := guards[srv.ID]; guard != nil {
+			if u, err := url.Parse(srv.URL.Reveal()); err == nil && !guard.Proxied(u) {
+				opts.DialContext = guard.DialContext
+			}
+		}
+		return env.Dialer()(ctx, srv, opts)
+	}, nil
 }
 
 // withDisabled adds reports for the servers that are disabled in the config.

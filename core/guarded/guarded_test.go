@@ -1,16 +1,11 @@
 package guarded_test
 
 import (
-	"context"
-	"encoding/binary"
-	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"net/netip"
 	"net/url"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -18,53 +13,6 @@ import (
 	"github.com/mcptrack/mcptrack/core/ipscope/ipscopetest"
 	"github.com/mcptrack/mcptrack/core/printable"
 )
-
-// names returns a resolver of names; nth counts the lookups of a name from 0.
-func names(answer func(name string, nth int) []string) *net.Resolver {
-	var mu sync.Mutex // guards asked
-	asked := map[string]int{}
-	return &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) {
-		ours, theirs := net.Pipe()
-		go func() { // ends with the connection, which the resolver closes after its answer or timeout
-			defer func() { _ = ours.Close() }()
-			var size [2]byte // no packet connection, so messages are framed as over TCP
-			if _, err := io.ReadFull(ours, size[:]); err != nil {
-				return
-			}
-			q := make([]byte, binary.BigEndian.Uint16(size[:]))
-			if _, err := io.ReadFull(ours, q); err != nil {
-				return
-			}
-			var labels []string
-			at := 12
-			for n := int(q[at]); n > 0; n = int(q[at]) {
-				labels = append(labels, string(q[at+1:at+1+n]))
-				at += 1 + n
-			}
-			question, kind := q[12:at+5], q[at+2]
-			name := strings.ToLower(strings.Join(labels, "."))
-			mu.Lock()
-			nth := asked[name+string(kind)]
-			asked[name+string(kind)]++
-			mu.Unlock()
-			var records []byte
-			count := 0
-			for _, s := range answer(name, nth) {
-				addr := netip.MustParseAddr(s)
-				if addr.Is4() != (kind == 1) {
-					continue
-				}
-				records = append(records, 0xc0, 12, 0, kind, 0, 1, 0, 0, 0, 0, 0, byte(addr.BitLen()/8))
-				records = append(records, addr.AsSlice()...)
-				count++
-			}
-			p := append([]byte{q[0], q[1], 0x81, 0x80, 0, 1, 0, byte(count), 0, 0, 0, 0}, question...)
-			p = append(p, records...)
-			_, _ = ours.Write(append(binary.BigEndian.AppendUint16(nil, uint16(len(p))), p...))
-		}()
-		return theirs, nil
-	}}
-}
 
 func newClient(t *testing.T, server string, resolver *net.Resolver, proxy func(*http.Request) (*url.URL, error)) (client *http.Client, check func(host, address string) error) {
 	g := guarded.New(t.Context(), guarded.Options{Server: server, Resolver: resolver, Proxy: proxy})
@@ -106,7 +54,7 @@ func get(t *testing.T, client *http.Client, address string) error {
 // naming the address nor by a name that resolves to it.
 func TestPublicServerReachesOnlyPublicAddresses(t *testing.T) {
 	for _, address := range ipscopetest.NotPublic() {
-		client, check := newClient(t, "https://server.example/mcp", names(func(host string, _ int) []string {
+		client, check := newClient(t, "https://server.example/mcp", ipscopetest.Resolver(func(host string, _ int) []string {
 			return map[string][]string{"server.example": {"93.184.215.14"}, "as.example": {address}}[host]
 		}), noProxy)
 		for _, host := range []string{net.JoinHostPort(address, "443"), "as.example"} {
@@ -141,7 +89,7 @@ func TestOnePrivateAddressIsNotAPrivateServer(t *testing.T) {
 		"no address":       {nil, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			resolver := names(func(host string, _ int) []string {
+			resolver := ipscopetest.Resolver(func(host string, _ int) []string {
 				switch host {
 				case "server.example":
 					return c.records
@@ -185,7 +133,7 @@ func TestNamesThatResolveDifferently(t *testing.T) {
 		"a server that turns private": {"93.184.215.14", "127.0.0.1", "has a private address"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			client, _ := newClient(t, "https://server.example:"+port+"/mcp", names(func(host string, nth int) []string {
+			client, _ := newClient(t, "https://server.example:"+port+"/mcp", ipscopetest.Resolver(func(host string, nth int) []string {
 				switch {
 				case host != "server.example":
 					return nil
@@ -224,7 +172,7 @@ func TestProxies(t *testing.T) {
 		}
 		return at, nil
 	}
-	resolver := names(func(host string, _ int) []string {
+	resolver := ipscopetest.Resolver(func(host string, _ int) []string {
 		return map[string][]string{"server.example": {"10.0.0.1"}, "direct.example": {"127.0.0.1"}, "intranet.example": {"10.0.0.2"},
 			"mixed.example": {"93.184.215.14", "10.0.0.2"}, "public.example": {"93.184.215.14"}}[host]
 	})
@@ -255,7 +203,7 @@ func TestProxies(t *testing.T) {
 // it may still refer to public hosts.
 func TestOwnHost(t *testing.T) {
 	port, connections := listening(t)
-	resolver := names(func(host string, _ int) []string {
+	resolver := ipscopetest.Resolver(func(host string, _ int) []string {
 		return map[string][]string{"intranet.example": {"127.0.0.1"}, "other.example": {"127.0.0.1"}, "db.example": {"10.0.0.2"}, "public.example": {"93.184.215.14"}}[host]
 	})
 	for _, c := range []struct{ server, host, want string }{

@@ -1,5 +1,5 @@
 // Package draft creates a new config from the configs of the MCP hosts on this machine and in the
-// working directory.
+// working directory, and from server cards.
 //
 // Configs are read in the order of [config.HostFiles], and servers in the order of their file.
 // References replace secrets; see [config.Import]. Nothing is started, and no host's config is
@@ -18,24 +18,35 @@ import (
 // Draft is a new config and the sources it was created from.
 type Draft struct {
 	Sources   []Source
-	Variables []config.Variable // variables to set before all servers can be used
+	Variables []Variable // variables to set before all servers can be used
 
 	entries entries
 }
 
-// Source is one host config, with the ids of its servers.
+// Source is one host config or server card, with the ids of its servers.
 type Source struct {
-	Host    string   `json:"host"`
-	File    string   `json:"file"`
+	Host    string   `json:"host"`  // name of the host, or domain of the card
+	File    string   `json:"file"`  // path of the config, or URL of the card
 	Valid   bool     `json:"valid"` // false if the file has errors; Servers is then empty
 	Servers []string `json:"servers"`
+	Refused []string `json:"refused,omitempty"` // why remotes of a card are left out
 }
 
-// Collect reads the configs of the named hosts, or of all hosts, and merges their servers.
+// Variable is a variable that must be set before a server can be used.
+type Variable struct {
+	Name  string `json:"name"`
+	File  string `json:"file"`            // path of the config that has the value, or URL of the card that asks for it
+	Line  int    `json:"line"`            // of the value in the config; 0 for a card
+	About string `json:"about,omitempty"` // what a card says about the value, as one printable line
+}
+
+// New returns an empty draft.
+func New() *Draft { return &Draft{Sources: []Source{}, Variables: []Variable{}} }
+
+// AddHosts reads the configs of the named hosts, or of all hosts, and merges their servers.
 // Identical servers are merged into one. If servers with the same name differ, the host's name is
 // added to the later ones. file, the path to which the draft will be written, is not read.
-func Collect(read config.Options, file string, names ...string) *Draft {
-	d := &Draft{Sources: []Source{}, Variables: []config.Variable{}}
+func (d *Draft) AddHosts(read config.Options, file string, names ...string) {
 	read.Format = "" // detect the format of each file
 	var variables config.Names
 	for _, f := range config.HostFiles(read, names...) {
@@ -47,12 +58,13 @@ func Collect(read config.Options, file string, names ...string) *Draft {
 		for _, srv := range servers {
 			source.Servers = append(source.Servers, srv.ID)
 			if d.entries.add(srv, f.Host.Name) {
-				d.Variables = append(d.Variables, srv.Variables...)
+				for _, v := range srv.Variables {
+					d.Variables = append(d.Variables, Variable{Name: v.Name, File: v.File, Line: v.Line})
+				}
 			}
 		}
 		d.Sources = append(d.Sources, source)
 	}
-	return d
 }
 
 // Len returns the number of servers.
@@ -102,6 +114,9 @@ func (e *entries) add(srv config.Imported, host string) bool {
 		}
 	}
 }
+
+// last returns the id of the server that was added last.
+func (e *entries) last() string { return e.servers[len(e.servers)-1][0].Value.(string) }
 
 // IsZero reports whether there are no servers.
 func (e entries) IsZero() bool { return len(e.servers) == 0 }

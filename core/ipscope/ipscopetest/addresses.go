@@ -1,5 +1,5 @@
-// Package ipscopetest lists non-public addresses for tests of code that must refuse connections to
-// private networks.
+// Package ipscopetest lists non-public addresses, and resolves names without a network, for tests of
+// code that must refuse connections to private networks.
 package ipscopetest
 
 // NotPublic returns at least one address from every non-public block, in every form in which such
