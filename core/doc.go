@@ -103,7 +103,7 @@
 //	gateway → mcpserver, tracker, gateway/upstream, gateway/capindex → internal/textindex
 //	gateway/changetools → mcpevents → mcpserver, journal
 //	reload → filewatch, config, event
-//	vault → mcpserver, filewatch, internal/textindex
+//	vault → mcpserver, skill, filewatch, internal/textindex
 //
 // Events are values: event imports neither config nor any publisher. A publisher converts its own
 // types to payloads. Nothing in core depends on a terminal, a flag or the process's standard streams.
@@ -156,7 +156,7 @@
 //	which clients share a server  core/daemon/share.go; how a connection begins: core/daemon/wire
 //	a method of our MCP server  core/mcp for its name, core/mcpserver for the handler
 //	which items a gateway shows core/gateway: by name or URI filter.go; by content run.go (checkAs); by the lock locked.go
-//	a tool of the vault         core/vault/server.go
+//	a tool of the vault         core/vault/server.go; what is a skill, and what its entry contains: skills.go
 //
 // # Glossary
 //

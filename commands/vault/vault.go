@@ -34,6 +34,7 @@ func Command(env *cli.Env, g *cli.Globals) *cobra.Command {
 		Short:       "Serve a folder of Markdown notes as live MCP resources",
 		Annotations: cli.ManualPage("vault"),
 		Example: `  mcptrack vault ~/Notes
+  mcptrack vault ~/.claude/skills
   mcptrack vault ~/Notes --ignore 'drafts/**' --ignore '*.excalidraw.md'
   mcptrack vault ~/Notes --addr 0.0.0.0:8724 --token-file token`,
 		Args: cli.Args(1, 1),
@@ -80,7 +81,11 @@ func run(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) error 
 	serve := func(ctx context.Context) error { return s.ServeIO(ctx, env.In, env.Out) }
 	if !opts.Stdio {
 		endpoint := cli.MCPEndpoint{Handler: s, Tokens: tokens, Closing: s.Server.Close, Listening: func(url string) {
-			g.Tell(env, "%s of %s at %s", cli.Plural(s.Vault().Notes(), "note"), printable.Line(opts.dir, 200), url)
+			served := cli.Plural(s.Vault().Notes(), "note")
+			if skills := s.Vault().Skills(); skills > 0 {
+				served += " and " + cli.Plural(skills, "skill")
+			}
+			g.Tell(env, "%s of %s at %s", served, printable.Line(opts.dir, 200), url)
 			g.Tell(env, "add it to Claude Code: %s", opts.ClaudeCode("vault", url))
 		}}
 		if serve, err = opts.OverHTTP(ctx, env, log, endpoint); err != nil {

@@ -17,11 +17,12 @@ import (
 	"github.com/mcptrack/mcptrack/core/mcp"
 )
 
-// Catalog contains all tools, prompts, resources and resource templates that a server lists. Items
-// are JSON objects as defined by the protocol, in list order; items that are not objects are
-// skipped.
+// Catalog contains all tools, prompts, resources, resource templates and skills that a server lists.
+// Items are JSON objects as defined by the protocol, in list order; items that are not objects are
+// skipped. Skills are listed only with Options.Skills. As the protocol has no notification for skills,
+// clients are notified that the resources changed.
 type Catalog struct {
-	Tools, Prompts, Resources, Templates []json.RawMessage
+	Tools, Prompts, Resources, Templates, Skills []json.RawMessage
 	// Variants contains alternative catalogs by name. A client sees only the variant whose name
 	// Options.Variant returns for it. Variants cannot be nested.
 	Variants map[string]Catalog
@@ -126,8 +127,10 @@ func (c *Catalog) replace(was *Catalog) (changed subscriptions.Lists) {
 	changed.Tools = differs(was.Tools, &c.Tools)
 	changed.Prompts = differs(was.Prompts, &c.Prompts)
 	changed.Resources = differs(was.Resources, &c.Resources)
-	if differs(was.Templates, &c.Templates) {
-		changed.Resources = true
+	for _, list := range [][2]*[]json.RawMessage{{&was.Templates, &c.Templates}, {&was.Skills, &c.Skills}} {
+		if differs(*list[0], list[1]) {
+			changed.Resources = true
+		}
 	}
 	return changed
 }
@@ -158,6 +161,7 @@ func (c Catalog) clean(known Catalog) Catalog {
 	return Catalog{
 		Tools: objects(c.Tools, known.Tools), Prompts: objects(c.Prompts, known.Prompts),
 		Resources: objects(c.Resources, known.Resources), Templates: objects(c.Templates, known.Templates),
+		Skills: objects(c.Skills, known.Skills),
 	}
 }
 
@@ -194,6 +198,7 @@ func lists() map[string]list {
 		mcp.MethodListPrompts:   {"prompts", func(c *Catalog) []json.RawMessage { return c.Prompts }, subscriptions.Lists{Prompts: true}},
 		mcp.MethodListResources: {"resources", func(c *Catalog) []json.RawMessage { return c.Resources }, subscriptions.Lists{Resources: true}},
 		mcp.MethodListTemplates: {"resourceTemplates", func(c *Catalog) []json.RawMessage { return c.Templates }, subscriptions.Lists{Resources: true}},
+		mcp.MethodListSkills:    {"skills", func(c *Catalog) []json.RawMessage { return c.Skills }, subscriptions.Lists{Resources: true}},
 	}
 }
 

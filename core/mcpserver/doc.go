@@ -49,6 +49,8 @@
 //   - Requests to clients: a Func can send requests to a legacy client, see [Client]. They
 //     are sent on the stream of the request in progress, or otherwise on the session's
 //     stream.
+//   - Skills: with Options.Skills, the catalog contains the skills that skills/list returns
+//     (SEP-2640). A change of them is announced as a change of the resources.
 //   - Events: [Options].Events handles the methods of MCP Events in both eras. An event
 //     stream has its own limits and ends when its client disconnects, even in the legacy
 //     era.

@@ -155,7 +155,7 @@ func (x *exchange) modern() {
 		x.listen()
 	case m.method == mcp.MethodStreamEvents && x.srv.opts.Events.offered():
 		x.streamEvents(x.r.Context(), from)
-	case fromMemory(m.method):
+	case x.srv.fromMemory(m.method):
 		x.result(from)
 	default:
 		x.runFunc(x.r.Context(), from, nil)

@@ -157,8 +157,10 @@ func (s *Server) mayWait(m *message, from caller) bool {
 }
 
 // fromMemory reports whether a method is answered without calling a Func.
-func fromMemory(method string) bool {
+func (s *Server) fromMemory(method string) bool {
 	switch method {
+	case mcp.MethodListSkills:
+		return s.opts.Skills
 	case mcp.MethodPing, mcp.MethodInitialize, mcp.MethodDiscover, mcp.MethodListen, mcp.MethodSubscribe, mcp.MethodUnsubscribe,
 		mcp.MethodListTools, mcp.MethodListPrompts, mcp.MethodListResources, mcp.MethodListTemplates:
 		return true
@@ -178,19 +180,25 @@ func (s *Server) result(ctx context.Context, m *message, from caller) (json.RawM
 		return s.complete(s.discovered(), true, from)
 	case mcp.MethodListTools, mcp.MethodListPrompts, mcp.MethodListResources, mcp.MethodListTemplates:
 		return s.list(ctx, m, from)
+	case mcp.MethodListSkills:
+		if s.opts.Skills {
+			return s.list(ctx, m, from)
+		}
 	case mcp.MethodCallTool:
 		return s.call(ctx, s.opts.CallTool, m, from, "name")
 	case mcp.MethodGetPrompt:
 		return s.call(ctx, s.opts.GetPrompt, m, from, "name")
 	case mcp.MethodReadResource:
 		return s.call(ctx, s.opts.ReadResource, m, from, "uri")
+	case mcp.MethodGetSkill, mcp.MethodReadDirectory:
+		return s.call(ctx, s.opts.Extension, m, from, "uri")
 	case mcp.MethodComplete:
 		return s.call(ctx, s.opts.Complete, m, from, "")
 	}
 	if o := s.opts.Events; o.offered() && strings.HasPrefix(m.method, eventsPrefix) && m.method != mcp.MethodStreamEvents {
 		return s.call(ctx, o.Handle, m, from, "")
 	}
-	if fromMemory(m.method) || m.method == mcp.MethodStreamEvents && s.opts.Events.offered() { // these methods need a session or a stream
+	if s.fromMemory(m.method) || m.method == mcp.MethodStreamEvents && s.opts.Events.offered() { // these methods need a session or a stream
 		return nil, errorf(mcp.CodeInvalidRequest, "%s requires a session or an event stream", m.method)
 	}
 	return s.call(ctx, s.opts.Extension, m, from, "")
@@ -255,7 +263,12 @@ func (s *Server) call(ctx context.Context, f Func, m *message, from caller, requ
 	if err != nil {
 		return nil, wireError(err, r)
 	}
-	return s.complete(result, m.method == mcp.MethodReadResource, from)
+	return s.complete(result, cacheable(m.method), from)
+}
+
+// cacheable reports whether the result of a Func for a method is a CacheableResult of the modern era.
+func cacheable(method string) bool {
+	return method == mcp.MethodReadResource || method == mcp.MethodListSkills || method == mcp.MethodGetSkill
 }
 
 func newRequest(m *message, from caller) *Request {

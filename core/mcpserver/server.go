@@ -42,6 +42,9 @@ type Options struct {
 	ReadResource Func // resources/read; also enables resource subscriptions
 	Complete     Func // completion/complete
 	Extension    Func // methods of the extensions declared by [Server.Describe]
+	// Skills makes skills/list return Catalog.Skills, if [mcp.ExtensionSkills] is declared. Extension
+	// handles the other methods of that extension, and without Skills also skills/list.
+	Skills bool
 
 	// Variant returns the name of the catalog variant for clients with the given capabilities, or
 	// an empty string for the default lists. It must always return the same name for the same
@@ -193,6 +196,8 @@ func (s *Server) Describe(d Description) {
 		d.Info = s.opts.info()
 	}
 	d.meta = encode(map[string]mcp.Implementation{mcp.MetaServerInfo: d.Info})
+	skills, failed := object(d.Extensions[mcp.ExtensionSkills])
+	d.directories = failed == nil && string(skills["directoryRead"]) == "true"
 	s.about.Store(&d)
 }
 
@@ -253,7 +258,8 @@ type Description struct {
 	// their subscriptions, and completions. If it is nil, all that have a handler are declared.
 	Offers *mcp.Capabilities
 	// Extensions maps the identifiers of extensions to their capabilities. The methods of an
-	// extension "…/NAME" start with "NAME/" and are handled by Options.Extension.
+	// extension "…/NAME" start with "NAME/" and are handled by Options.Extension. To
+	// [mcp.ExtensionSkills] also belongs resources/directory/read, if "directoryRead" is true.
 	Extensions map[string]json.RawMessage
 	// Logging declares that legacy clients can set a log level. Options.Extension then also handles
 	// logging/setLevel.
@@ -267,7 +273,8 @@ type Description struct {
 	// nil.
 	WatchTasks func(ctx context.Context, w TaskWatch) (known []string)
 
-	meta json.RawMessage // _meta for modern results; set by Describe
+	meta        json.RawMessage // _meta for modern results; set by Describe
+	directories bool            // directoryRead is declared; set by Describe
 }
 
 // TaskWatch describes a subscriptions/listen request for task notifications.
@@ -318,8 +325,13 @@ func (s *Server) offers(method string, modern bool) bool {
 			return true
 		}
 	}
-	if method == mcp.MethodSetLevel {
+	switch method {
+	case mcp.MethodSetLevel:
 		return !modern && about.Logging && o.Extension != nil
+	case mcp.MethodListSkills:
+		return (o.Skills || o.Extension != nil) && about.declares(method)
+	case mcp.MethodReadDirectory:
+		return about.directories && o.Extension != nil
 	}
 	if !modern && strings.HasPrefix(method, "tasks/") {
 		return about.Tasks != nil && o.Extension != nil

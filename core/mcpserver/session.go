@@ -368,7 +368,7 @@ func (x *exchange) legacy() {
 		x.result(from)
 	case m.method == mcp.MethodSubscribe || m.method == mcp.MethodUnsubscribe:
 		x.reply(http.StatusOK, ss.subscribe(m))
-	case fromMemory(m.method):
+	case x.srv.fromMemory(m.method):
 		x.result(from)
 	default:
 		// The parent context is the session's, because a lost connection does not cancel the

@@ -274,7 +274,7 @@ func (c *stdioConn) request(m *message) {
 	case offered && (m.method == mcp.MethodSubscribe || m.method == mcp.MethodUnsubscribe):
 		sub := c.legacy.sub
 		c.out.put(func() []byte { return line(subscribe(sub, m)) })
-	case offered && (!fromMemory(m.method) || c.srv.mayWait(m, from)):
+	case offered && (!c.srv.fromMemory(m.method) || c.srv.mayWait(m, from)):
 		c.runFunc(m, from)
 	default:
 		c.out.put(func() []byte { return c.answerTo(c.ctx, m, from) })

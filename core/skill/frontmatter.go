@@ -42,11 +42,20 @@ func Frontmatter(content []byte) (json.RawMessage, error) {
 	if node.Kind != tree.Object {
 		return nil, errors.New("the frontmatter is not a YAML mapping")
 	}
+	if repeats(node) {
+		return nil, errors.New("a key of the frontmatter occurs twice") // programs differ in which one they use
+	}
 	raw := tree.Canonical(node)
 	if len(raw) > MaxFrontmatter { // aliases
 		return nil, fmt.Errorf("the frontmatter has more than %d bytes", MaxFrontmatter)
 	}
 	return raw, nil
+}
+
+// repeats reports whether an object in the tree has a key twice.
+func repeats(n *tree.Node) bool {
+	return len(n.Index()) < len(n.Members) ||
+		slices.ContainsFunc(n.Members, func(m *tree.Member) bool { return repeats(m.Value) }) || slices.ContainsFunc(n.Items, repeats)
 }
 
 // compare returns the first top-level field, in the order of names, that differs between the

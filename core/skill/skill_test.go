@@ -181,6 +181,7 @@ func TestVerifyFrontmatter(t *testing.T) {
 		"no end":    "---\nname: s\n",
 		"not YAML":  "---\n\t{\n---\n",
 		"a list":    "---\n- name\n---\n",
+		"twice":     "---\nname: s\nmetadata: [{a: 1, b: 2, a: 1}]\n---\n",
 		"too large": "---\nname: " + strings.Repeat("s", MaxFrontmatter) + "\n---\n",
 		"aliases":   "---\na: &a [" + strings.Repeat("x,", 999) + "x]\nb: &b [" + strings.Repeat("*a,", 99) + "*a]\nc: [" + strings.Repeat("*b,", 99) + "*b]\n---\n",
 	} {

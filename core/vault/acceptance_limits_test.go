@@ -101,7 +101,7 @@ func TestCloseEndsSubscriptions(t *testing.T) {
 		g.forget()
 		h.put("n.md", "z")
 		for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) { // the index follows a real folder
-			recent, err := h.Vault().Read(recentURI)
+			recent, err := h.Vault().Read(t.Context(), recentURI)
 			must(t, err)
 			if strings.Contains(recent.Text, `"preview": "z"`) {
 				break

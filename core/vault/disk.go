@@ -182,9 +182,9 @@ func (d *disk) check(p string, info fs.FileInfo) error {
 	return nil
 }
 
-// read returns the content of a note and its file info. It fails if the opened file is not the one
-// that the path refers to (compare enter), or does not pass check.
-func (d *disk) read(p string) ([]byte, fs.FileInfo, error) {
+// open opens a file and returns its file info. It fails if the opened file is not the one that the path
+// refers to (compare enter), or does not pass check. The caller closes it.
+func (d *disk) open(p string) (*os.File, fs.FileInfo, error) {
 	in, err := d.enter(parentOf(p))
 	if err != nil {
 		return nil, nil, err
@@ -202,17 +202,27 @@ func (d *disk) read(p string) ([]byte, fs.FileInfo, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	defer f.Close()
 	info, err := f.Stat()
+	if err == nil {
+		err = d.check(p, info)
+	}
+	if err == nil && !os.SameFile(named, info) {
+		err = errMoved
+	}
+	if err != nil {
+		_ = f.Close()
+		return nil, nil, err
+	}
+	return f, info, nil
+}
+
+// read returns the content of a file of at most d.maxNote bytes, and its file info.
+func (d *disk) read(p string) ([]byte, fs.FileInfo, error) {
+	f, info, err := d.open(p)
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := d.check(p, info); err != nil {
-		return nil, nil, err
-	}
-	if !os.SameFile(named, info) {
-		return nil, nil, errMoved
-	}
+	defer f.Close()
 	var b bytes.Buffer
 	b.Grow(int(min(info.Size(), d.maxNote)) + bytes.MinRead)
 	if _, err := b.ReadFrom(io.LimitReader(f, d.maxNote+1)); err != nil {

@@ -13,6 +13,23 @@
 //	vault://structure   the folder tree with file names
 //	vault://note/{+path}     the text of a note
 //	vault://folder/{+path}   the entries of a folder, and a digest of everything below it
+//	skill://PATH             a file of a skill, at a path in the vault
+//
+// # Skills
+//
+// A folder with a SKILL.md is a skill (https://agentskills.io/specification), which hosts find with the
+// extension io.modelcontextprotocol/skills (SEP-2640): its entry has the frontmatter of SKILL.md and the
+// digest and size of every file below the folder, of any type. If the vault's folder itself has a
+// SKILL.md, its name precedes all paths. A folder is not served as a skill, and the log says why, if
+// SKILL.md breaks the rules of Agent Skills or of package skill, if there are more than 512 files or 16
+// MiB, or if a file is larger than MaxNoteBytes or cannot be read. Files that are not part of the vault
+// (see below) are not part of a skill either. All entries together list about MaxEntries files at most,
+// of at most 10,000 skills.
+//
+// A read of a file returns the bytes that the entry describes: if the file on disk differs, the index is
+// updated first. An entry that is requested after a read is therefore never older than what was read.
+// The protocol has no notification for skills, so a change of any entry is announced as a change of the
+// list of resources, with no minimum interval.
 //
 // # Promises
 //
@@ -26,7 +43,7 @@
 //     updated whenever any of them changes. A change that is reverted between two scans
 //     is not detected.
 //   - Rate: a resource is published at most once per Spacing, the list of notes at
-//     most once per ListSpacing. Bursts are merged, and the last change is always
+//     most once per ListSpacing unless a skill has changed. Bursts are merged, and the last change is always
 //     published.
 //   - Limits: notes of up to MaxNoteBytes, MaxEntries files and folders, 64 levels.
 //     vault://structure counts the entries skipped because of a limit, by reason. Tags,

@@ -38,7 +38,7 @@ func (v *Vault) picture() map[string]string {
 		{kind: kindRecent, limit: maxLimit}, {kind: kindRecent, limit: 3, offset: 2}, {kind: kindStats},
 		{kind: kindTags}, {kind: kindTags, full: true}, {kind: kindStructure}, {kind: kindFolder},
 	} {
-		c, err := v.Read(t.uri())
+		c, err := v.Read(context.Background(), t.uri())
 		shows[t.uri()] = fmt.Sprint(c, err)
 	}
 	for _, e := range s.entries {
@@ -48,11 +48,14 @@ func (v *Vault) picture() map[string]string {
 			from, _ := s.backlinks(context.Background(), e.path)
 			shows[noteURI(e.path)] = fmt.Sprintf("%s %x %q %q %q %q", e.note.item, e.note.digest, e.note.tags, to, broken, from)
 		case e.dir:
-			c, err := v.Read(folderURI(e.path))
+			c, err := v.Read(context.Background(), folderURI(e.path))
 			shows[folderURI(e.path)] = fmt.Sprint(c, err)
 		default:
 			shows[e.path] = fmt.Sprint(e.size, e.left)
 		}
+	}
+	for _, k := range s.skills.list {
+		shows[k.URI] = fmt.Sprintf("%s %s", k.item, k.main)
 	}
 	return shows
 }
@@ -67,6 +70,9 @@ func picture(t testing.TB, opts Options) map[string]string {
 	scans, _, err := v.scan.scan(t.Context(), []string{""}, newSnapshot())
 	must(t, err)
 	s, _ := newSnapshot().with(scans)
+	u := updater{Vault: v}
+	s.skills, _, err = u.findSkills(t.Context(), s, s.skills)
+	must(t, err)
 	v.now.Store(s)
 	return v.picture()
 }
@@ -82,9 +88,9 @@ func TestIncrementalEqualsFullScan(t *testing.T) {
 			put(t, filepath.Join(dir, fmt.Sprintf("d%d/n%d.md", i%2, i)), fmt.Sprintf("#a [[n%d]]", i+1))
 		}
 		e := openUntil(t, r.Cleanup, quick(dir))
-		name := rapid.SampledFrom([]string{"a.md", "d0/n0.md", "d0/n1.md", "d1/n1.md", "d1/x/n2.md", "pic.png", "d0/.hidden.md", "d0/note~"})
+		name := rapid.SampledFrom([]string{"a.md", "d0/n0.md", "d0/n1.md", "d1/n1.md", "d1/x/n2.md", "pic.png", "d0/pic.png", "d0/.hidden.md", "d0/note~", "d0/SKILL.md", "d1/x/SKILL.md"})
 		folders := rapid.SampledFrom([]string{"d0", "d1", "d1/x", "d2", "d2/y"})
-		text := rapid.SampledFrom([]string{"", "#a", "#A #b/c", "[[n1]]", "---\ntags: [x, y]\ntitle: T\n---\n[[d1/n1|one]]", "# Head\n#b"})
+		text := rapid.SampledFrom([]string{"", "#a", "#A #b/c", "[[n1]]", "---\ntags: [x, y]\ntitle: T\n---\n[[d1/n1|one]]", "# Head\n#b", "---\nname: d0\ndescription: d\n---", "---\nname: x\ndescription: d\n---"})
 		for range rapid.IntRange(1, 12).Draw(r, "steps") {
 			switch rapid.IntRange(0, 6).Draw(r, "what") {
 			case 0, 1:

@@ -117,7 +117,7 @@ func (e *recorder) updated(uris ...string) {
 	e.wake()
 }
 
-func (e *recorder) listed(notes []json.RawMessage) {
+func (e *recorder) listed(notes, _ []json.RawMessage) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.lists = append(e.lists, notes)
@@ -173,7 +173,7 @@ func (e *recorder) until(what string, ok func() bool) {
 
 func (e *recorder) read(uri string) string {
 	e.t.Helper()
-	c, err := e.Read(uri)
+	c, err := e.Read(context.Background(), uri)
 	if err != nil {
 		e.t.Fatalf("read %s: %v", uri, err)
 	}

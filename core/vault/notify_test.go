@@ -1,6 +1,7 @@
 package vault
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -76,7 +77,7 @@ func TestOnlyChangesArePublished(t *testing.T) {
 			}
 		}
 		for _, uri := range step.want { // and what is read is new
-			if _, err := e.Read(uri); err != nil && !strings.Contains(err.Error(), "not found") {
+			if _, err := e.Read(context.Background(), uri); err != nil && !strings.Contains(err.Error(), "not found") {
 				t.Errorf("%s: read %s: %v", step.name, uri, err)
 			}
 		}
@@ -233,7 +234,7 @@ func TestRootReplaced(t *testing.T) {
 	if text := e.read(statsURI); !strings.Contains(text, `"noteCount": 1`) {
 		t.Errorf("while it is away: %s", text)
 	}
-	if _, err := e.Read(noteURI("old.md")); err != nil && !strings.Contains(err.Error(), "not found") {
+	if _, err := e.Read(context.Background(), noteURI("old.md")); err != nil && !strings.Contains(err.Error(), "not found") {
 		t.Error(err)
 	}
 	put(t, filepath.Join(dir, "new.md"), "new")
@@ -241,6 +242,9 @@ func TestRootReplaced(t *testing.T) {
 	e.wantIndex()
 	must(t, os.RemoveAll(dir))
 	must(t, os.Rename(dir+".away", dir))
-	e.until("the old one is back", func() bool { c, err := e.Read(noteURI("old.md")); return err == nil && c.Text == "old" })
+	e.until("the old one is back", func() bool {
+		c, err := e.Read(context.Background(), noteURI("old.md"))
+		return err == nil && c.Text == "old"
+	})
 	e.wantIndex()
 }

@@ -16,11 +16,12 @@ var ErrNotFound = errors.New("not found")
 type Content struct {
 	MIMEType string
 	Text     string // always valid UTF-8
+	Blob     string // in base64, in place of Text: a file of a skill that is not UTF-8; empty otherwise
 }
 
-// Read returns the current content of a resource. The error is ErrNotFound, or describes what is
-// invalid in the URI.
-func (v *Vault) Read(uri string) (Content, error) {
+// Read returns the current content of a resource. The error is ErrNotFound, the cause of ctx, or
+// describes what is invalid in the URI.
+func (v *Vault) Read(ctx context.Context, uri string) (Content, error) {
 	t, err := parseURI(uri)
 	if err != nil {
 		return Content{}, err
@@ -31,7 +32,10 @@ func (v *Vault) Read(uri string) (Content, error) {
 	}
 	if t.kind == kindNote {
 		src, err := v.open(s, t.path)
-		return Content{mimeMarkdown, src}, err
+		return Content{MIMEType: mimeMarkdown, Text: src}, err
+	}
+	if t.kind == kindSkill {
+		return v.readSkill(ctx, t)
 	}
 	budget := contentBudget
 	doc := s.render(t, func(n *note) (string, bool) {
@@ -42,7 +46,7 @@ func (v *Vault) Read(uri string) (Content, error) {
 		budget -= len(src)
 		return src, err == nil && budget >= 0
 	})
-	return Content{mimeJSON, string(doc)}, nil
+	return Content{MIMEType: mimeJSON, Text: string(doc)}, nil
 }
 
 // open reads a note that is in the index, and replaces invalid UTF-8.

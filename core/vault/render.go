@@ -131,7 +131,7 @@ func (s *snapshot) renderTags(full bool) []byte {
 	return pretty(doc)
 }
 
-// render renders any target except a note. text returns the text of a note for vault://recent, or
+// render renders any target except a note or a file of a skill. text returns the text of a note for vault://recent, or
 // false to include its preview instead.
 func (s *snapshot) render(t target, text func(*note) (string, bool)) []byte {
 	switch t.kind {
@@ -159,6 +159,10 @@ func (s *snapshot) fingerprint(t target) string {
 		digest := s.note(t.path).digest
 		return string(digest[:])
 	}
+	if t.kind == kindSkill {
+		f, _, _ := s.skills.file(t.path)
+		return string(f.Digest[:])
+	}
 	sum := sha256.Sum256(s.render(t, digestOf))
 	return string(sum[:])
 }
@@ -170,6 +174,9 @@ func (s *snapshot) exists(t target) bool {
 		return s.note(t.path) != nil
 	case kindFolder:
 		return s.isFolder(t.path)
+	case kindSkill:
+		_, _, ok := s.skills.file(t.path)
+		return ok
 	}
 	return true
 }

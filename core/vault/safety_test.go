@@ -3,6 +3,7 @@
 package vault
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -78,7 +79,7 @@ func TestNothingOutsideIsServed(t *testing.T) {
 		"..", ".", "", "good.md\x00", "new\nline.md", `sub\fine.md`, "latin\xe9.md", "..%2fsecret.md", "%2e%2e/secret.md", "%252e%252e/secret.md",
 	} {
 		for _, uri := range []string{notePrefix + path, noteURI(path), folderPrefix + path} {
-			c, err := e.Read(uri)
+			c, err := e.Read(context.Background(), uri)
 			if path == "" && uri == folderPrefix || path == "folder.md" && strings.HasPrefix(uri, folderPrefix) {
 				continue // there are such folders
 			}
@@ -100,6 +101,64 @@ func TestNothingOutsideIsServed(t *testing.T) {
 		if r, total, err := e.Search(t.Context(), SearchOptions{Query: query}); err != nil || total > 0 {
 			t.Errorf("search %q: %+v %v", query, r, err)
 		}
+	}
+	if s := fmt.Sprint(e.picture()); strings.Contains(s, secret) {
+		t.Error("the secret is shown somewhere")
+	}
+}
+
+// TestSkillsStayInside: a skill contains nothing from outside of the vault, however its folder refers to it,
+// and no FIFO or device blocks.
+func TestSkillsStayInside(t *testing.T) {
+	t.Parallel()
+	base := t.TempDir()
+	dir := filepath.Join(base, "vault")
+	at := func(path string) string { return filepath.Join(dir, path) }
+	put(t, filepath.Join(base, "out", "SKILL.md"), skillMD("out", "license: "+secret))
+	put(t, filepath.Join(base, "out", "secret.txt"), secret)
+	for _, name := range []string{"good", "parts", "fifo", "link", "hard"} {
+		put(t, at(name+"/SKILL.md"), skillMD(name))
+		put(t, at(name+"/fine.txt"), "fine")
+	}
+	for to, name := range map[string]string{
+		"../../out/secret.txt": "parts/relative.txt", filepath.Join(base, "out/secret.txt"): "parts/absolute.txt", "loop": "parts/loop",
+		"../../out": "parts/folder", "..": "parts/up", "/proc/self/environ": "parts/environ", "fine.txt": "parts/inside.txt", "/dev/zero": "parts/zero",
+		"../out": "out",
+	} {
+		must(t, os.Symlink(to, at(name)))
+	}
+	must(t, os.Link(filepath.Join(base, "out", "secret.txt"), at("parts/hard.txt")))
+	must(t, syscall.Mkfifo(at("parts/fifo"), 0o644))
+	for _, name := range []string{"fifo", "link", "hard"} {
+		must(t, os.Remove(at(name+"/SKILL.md")))
+	}
+	must(t, syscall.Mkfifo(at("fifo/SKILL.md"), 0o644))
+	must(t, os.Symlink("../../out/SKILL.md", at("link/SKILL.md")))
+	must(t, os.Link(filepath.Join(base, "out", "SKILL.md"), at("hard/SKILL.md")))
+	e := open(t, quick(dir))
+	var served []string
+	for _, k := range e.now.Load().skills.list {
+		for _, f := range k.Files {
+			served = append(served, strings.TrimPrefix(f.URI, skillScheme))
+		}
+	}
+	if got := strings.Join(served, " "); got != "good/SKILL.md good/fine.txt parts/SKILL.md parts/fine.txt" {
+		t.Errorf("served %s", got)
+	}
+	for _, path := range []string{"parts/relative.txt", "parts/absolute.txt", "parts/loop", "parts/folder/secret.txt", "parts/up/good/fine.txt", "parts/inside.txt",
+		"parts/hard.txt", "parts/fifo", "parts/../../out/secret.txt", "out/SKILL.md", "out/secret.txt", "link/SKILL.md", "hard/SKILL.md", "fifo/SKILL.md", "fifo/fine.txt"} {
+		if c, err := e.Read(t.Context(), skillScheme+path); err == nil || e.Subscribable(skillScheme+path) {
+			t.Errorf("%s is served: %+v", path, c)
+		}
+	}
+	if c, err := e.ReadFolder("skill://parts"); err != nil || len(c) != 2 {
+		t.Errorf("folder %+v, %v", c, err)
+	}
+	// A file that is replaced by a link after it was listed is not followed.
+	must(t, os.Remove(at("good/fine.txt")))
+	must(t, os.Symlink("../../out/secret.txt", at("good/fine.txt")))
+	if c, err := e.Read(t.Context(), "skill://good/fine.txt"); err == nil {
+		t.Errorf("a link is followed: %+v", c)
 	}
 	if s := fmt.Sprint(e.picture()); strings.Contains(s, secret) {
 		t.Error("the secret is shown somewhere")
@@ -198,9 +257,15 @@ func TestTemporaryHardLink(t *testing.T) {
 	away := filepath.Join(t.TempDir(), "backup")
 	must(t, os.Link(filepath.Join(dir, "n.md"), away))
 	must(t, os.WriteFile(filepath.Join(dir, "n.md"), []byte("two"), 0o644))
-	e.until("left out", func() bool { _, err := e.Read(noteURI("n.md")); return errors.Is(err, ErrNotFound) })
+	e.until("left out", func() bool {
+		_, err := e.Read(context.Background(), noteURI("n.md"))
+		return errors.Is(err, ErrNotFound)
+	})
 	must(t, os.Remove(away))
-	e.until("back", func() bool { c, err := e.Read(noteURI("n.md")); return err == nil && c.Text == "two" })
+	e.until("back", func() bool {
+		c, err := e.Read(context.Background(), noteURI("n.md"))
+		return err == nil && c.Text == "two"
+	})
 	e.wantIndex()
 }
 

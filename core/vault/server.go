@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"sync"
 
 	"github.com/mcptrack/mcptrack/core/internal/subscriptions"
@@ -39,8 +40,8 @@ type Server struct {
 	vault *Vault
 	other mcpserver.Func // handles calls to tools added with Offer; nil if there are none
 
-	mu                    sync.Mutex        // guards the fields below
-	notes, tools, prompts []json.RawMessage // parts of the catalog; tools are the ones added with Offer
+	mu                                sync.Mutex        // guards the fields below
+	resources, skills, tools, prompts []json.RawMessage // parts of the catalog; tools are the ones added with Offer
 }
 
 // NewServer opens a vault and creates a server for it. Errors caused by invalid options are of type
@@ -51,9 +52,9 @@ func NewServer(opts ServerOptions) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{vault: v, other: opts.CallTool}
+	instructions := cmp.Or(opts.Instructions, "Notes in Markdown. Subscribe to vault://recent, to a note or to a folder to be notified of changes.")
 	s.Server = mcpserver.New(mcpserver.Options{
 		Name: cmp.Or(opts.Name, "mcptrack-vault"), Title: cmp.Or(opts.Title, "Vault"), Version: opts.Version,
-		Instructions:  cmp.Or(opts.Instructions, "Notes in Markdown. Subscribe to vault://recent, to a note or to a folder to be notified of changes."),
 		Principal:     opts.Principal,
 		SessionDir:    opts.SessionDir,
 		Logger:        opts.Vault.Logger,
@@ -61,7 +62,13 @@ func NewServer(opts ServerOptions) (*Server, error) {
 		GetPrompt:     opts.GetPrompt,
 		ReadResource:  s.readResource,
 		Complete:      s.complete,
+		Skills:        true,
+		Extension:     s.extension,
 		Subscriptions: subscriptions.Options{Subscribable: v.Subscribable, MaxURIs: opts.MaxSubscriptions},
+	})
+	s.Describe(mcpserver.Description{
+		Instructions: instructions,
+		Extensions:   map[string]json.RawMessage{mcp.ExtensionSkills: json.RawMessage(`{"directoryRead":true}`)},
 	})
 	return s, nil
 }
@@ -78,10 +85,10 @@ func (s *Server) Run(ctx context.Context) error {
 	return s.vault.Run(ctx, Listener{
 		Subscribed: s.Subscriptions().Subscribed,
 		Updated:    s.Updated,
-		Listed: func(notes []json.RawMessage) {
+		Listed: func(resources, skills []json.RawMessage) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			s.notes = notes
+			s.resources, s.skills = resources, skills
 			s.list()
 		},
 	})
@@ -100,7 +107,8 @@ func (s *Server) Offer(tools, prompts []json.RawMessage) {
 func (s *Server) list() {
 	s.SetCatalog(mcpserver.Catalog{
 		Tools: append(tools(), s.tools...), Prompts: s.prompts,
-		Resources: append(resources(), s.notes...), Templates: templates(),
+		Resources: append(resources(), s.resources...), Templates: templates(),
+		Skills: s.skills,
 	})
 }
 
@@ -110,20 +118,53 @@ func (s *Server) Close() error {
 	return s.vault.Close()
 }
 
-func (s *Server) readResource(_ context.Context, r *mcpserver.Request) (json.RawMessage, error) {
+func (s *Server) readResource(ctx context.Context, r *mcpserver.Request) (json.RawMessage, error) {
 	if r.URI() == "" {
 		return nil, refuse("Resource URI cannot be empty")
 	}
-	c, err := s.vault.Read(r.URI())
+	c, err := s.vault.Read(ctx, r.URI())
 	if err != nil {
 		return nil, wireError(err)
 	}
-	type contents struct {
-		URI  string `json:"uri"`
-		MIME string `json:"mimeType"`
-		Text string `json:"text"`
+	contents := object{"uri": r.URI(), "mimeType": c.MIMEType, "text": c.Text}
+	if c.Blob != "" {
+		delete(contents, "text")
+		contents["blob"] = c.Blob
 	}
-	return encode(map[string]any{"contents": []contents{{r.URI(), c.MIMEType, c.Text}}}), nil
+	return encode(object{"contents": []object{contents}}), nil
+}
+
+// maxChildren is the maximum number of children in a result of resources/directory/read.
+const maxChildren = 1_000
+
+// extension handles the methods of the Skills extension (SEP-2640) except skills/list.
+func (s *Server) extension(_ context.Context, r *mcpserver.Request) (json.RawMessage, error) {
+	switch r.Method {
+	case mcp.MethodGetSkill:
+		item, err := s.vault.Skill(r.URI())
+		if err != nil {
+			return nil, refuse(err.Error())
+		}
+		return encode(object{"skill": item}), nil
+	case mcp.MethodReadDirectory:
+		children, err := s.vault.ReadFolder(r.URI())
+		if err != nil {
+			return nil, refuse(err.Error())
+		}
+		// A cursor is the name of the last child that was sent.
+		var params struct{ Cursor string }
+		if json.Unmarshal(r.Params, &params) != nil {
+			return nil, refuse(`"cursor" must be a string`)
+		}
+		at, _ := slices.BinarySearchFunc(children, params.Cursor+"\x00", func(c Child, after string) int { return cmp.Compare(c.Name, after) })
+		children = children[at:]
+		result := object{"resources": children}
+		if len(children) > maxChildren {
+			result["resources"], result["nextCursor"] = children[:maxChildren], children[maxChildren-1].Name
+		}
+		return encode(result), nil
+	}
+	return nil, &mcpserver.Error{Code: mcp.CodeMethodNotFound, Message: "method not found: " + printable.Line(r.Method, 100)}
 }
 
 // wireError converts an error from the vault to an error that may be sent to clients.

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/mcptrack/mcptrack/core/skill"
 )
 
 // snapshot is the index at one moment. It is immutable, so it can be read without a lock. Derived
@@ -19,12 +21,15 @@ import (
 type snapshot struct {
 	entries []*entry // sorted by path
 	recent  []*note  // all notes, sorted newest first, then by path
+	skills  *skillSet
 
 	tags  *tagTable
 	names *nameTable
 }
 
-func newSnapshot() *snapshot { return &snapshot{tags: &tagTable{}, names: &nameTable{}} }
+func newSnapshot() *snapshot {
+	return &snapshot{tags: &tagTable{}, names: &nameTable{}, skills: &skillSet{}}
+}
 
 // scanned is the result of a scan: the new entries at and under a path.
 type scanned struct {
@@ -98,7 +103,7 @@ func (s *snapshot) with(scans []scanned) (*snapshot, []change) {
 	if same {
 		return s, nil
 	}
-	next := &snapshot{entries: entries, recent: s.recent, tags: s.tags, names: s.names}
+	next := &snapshot{entries: entries, recent: s.recent, skills: s.skills, tags: s.tags, names: s.names}
 	next.derive(changes)
 	return next, changes
 }
@@ -242,6 +247,11 @@ type note struct {
 	modified       time.Time
 	digest         [sha256.Size]byte
 	item           json.RawMessage // the note's item in resources/list
+
+	// frontmatter is the frontmatter as an entry of a skill contains it, and skillErr is the reason if
+	// there is none. Both are set only for notes called SKILL.md.
+	frontmatter json.RawMessage
+	skillErr    error
 }
 
 // youth returns the possible granularity of a modification time. Some file systems store whole
@@ -291,6 +301,9 @@ func makeNote(p string, info fs.FileInfo, src []byte, f facts, now time.Time) *e
 	e.note = &note{
 		path: p, title: f.title, preview: f.preview, tags: f.tags, links: f.links,
 		size: int64(len(src)), modified: info.ModTime(), digest: sha256.Sum256(src),
+	}
+	if path.Base(p) == skill.Main {
+		e.note.frontmatter, e.note.skillErr = skill.Frontmatter(src)
 	}
 	e.note.item = encode(struct {
 		URI   string `json:"uri"`

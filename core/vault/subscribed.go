@@ -11,7 +11,7 @@ import (
 // affected returns the subscribed URIs whose content differs between two snapshots.
 func (u *updater) affected(old, next *snapshot, changes []change) map[string]struct{} {
 	uris := make(map[string]struct{})
-	if len(changes) == 0 {
+	if len(changes) == 0 && old.skills == next.skills {
 		return uris
 	}
 	u.extras.prune(time.Now())
@@ -46,6 +46,9 @@ func (u *updater) affected(old, next *snapshot, changes []change) map[string]str
 	for p := range folders {
 		compare(target{kind: kindFolder, path: p})
 	}
+	for _, t := range changedSkills(old.skills, next.skills) {
+		compare(t)
+	}
 	pages := comparePages(old, next)
 	for _, t := range append(u.extras.pages(), firstPage()) {
 		if pages.differs(t) {
@@ -71,7 +74,7 @@ func (u *updater) subscribedURIs(t target) (uris []string) {
 }
 
 // Subscribable reports whether clients may subscribe to a URI: it must refer to one of the fixed
-// resources, or to an existing note or folder, in any spelling. It is called for each subscription
+// resources, or to an existing note, folder or file of a skill, in any spelling. It is called for each subscription
 // request, and stores URIs that cannot be derived from a changed path.
 func (v *Vault) Subscribable(uri string) bool {
 	t, err := parseURI(uri)

@@ -34,12 +34,13 @@ const (
 	kindStructure
 	kindNote
 	kindFolder
+	kindSkill // a file of a skill
 )
 
 // target is a parsed URI. It is comparable: equal targets refer to the same content.
 type target struct {
 	kind          kind
-	path          string // path of a note or folder; "" is the root folder
+	path          string // path of a note or folder; "" is the root folder. Of a file of a skill: its path in URIs, see skillSet
 	full          bool   // mode=full in vault://recent or vault://tags
 	limit, offset int    // parameters of vault://recent; 0 for other resources
 }
@@ -69,9 +70,14 @@ func parseURI(uri string) (t target, err error) {
 		}
 		return t, err
 	}
+	if rest, ok := strings.CutPrefix(uri, skillScheme); ok {
+		t.kind = kindSkill
+		t.path, err = decodePath(rest)
+		return t, err
+	}
 	rest, ok := strings.CutPrefix(uri, scheme)
 	if !ok {
-		return t, badURI("it does not start with %s", scheme)
+		return t, badURI("it does not start with %s or %s", scheme, skillScheme)
 	}
 	name, query, hasQuery := strings.Cut(rest, "?")
 	switch name {
@@ -191,6 +197,8 @@ func (t target) uri() string {
 		return structureURI
 	case kindNote:
 		return noteURI(t.path)
+	case kindSkill:
+		return skillURI(t.path)
 	}
 	return folderURI(t.path)
 }

@@ -27,6 +27,10 @@ type Vault struct {
 
 	now   atomic.Pointer[snapshot] // the current snapshot of the index
 	ready chan struct{}            // closed by Run after the first complete scan
+	ended chan struct{}            // closed by Run when it returns
+	name  string                   // of the folder; see skillSet
+	// rescans carries requests of readers. Unbuffered, because a reader waits for Run; never closed.
+	rescans chan rescanned
 
 	extras extras
 
@@ -41,9 +45,10 @@ type Listener struct {
 	Subscribed func(uri string) bool
 	// Updated is called after the content of the resources with these URIs has changed.
 	Updated func(uris ...string)
-	// Listed is called with all notes, as items of resources/list, after a note was added, removed
-	// or given a new title. The receiver owns the slice and must not modify the items.
-	Listed func(notes []json.RawMessage)
+	// Listed is called with all notes and the SKILL.md of all skills, as items of resources/list, and
+	// with all skills, as items of skills/list, after a note was added, removed or given a new title,
+	// or a skill has changed. The receiver owns the slices and must not modify the items.
+	Listed func(resources, skills []json.RawMessage)
 }
 
 // Open opens the folder without reading it; Run reads it. Errors caused by invalid options are of
@@ -59,7 +64,8 @@ func Open(opts Options) (*Vault, error) {
 	}
 	v := &Vault{
 		opts: opts, disk: d, tree: filewatch.NewTree(opts.Dir, opts.tree()),
-		ready: make(chan struct{}), logged: make(map[string]bool),
+		ready: make(chan struct{}), ended: make(chan struct{}), rescans: make(chan rescanned),
+		name: folderName(opts.Dir), logged: make(map[string]bool),
 	}
 	v.scan = &scanner{disk: d, rules: rules{globs: opts.Ignore}, md: newMarkdown(), most: opts.MaxEntries}
 	v.now.Store(newSnapshot())
@@ -89,6 +95,7 @@ func (v *Vault) Run(ctx context.Context, l Listener) error {
 	wg.Go(func() { cancel(v.tree.Run(ctx)) })
 	defer wg.Wait()
 
+	defer close(v.ended)
 	u := updater{Vault: v, Listener: l, pace: pacer{spacing: v.opts.Spacing}, retries: make(map[string]int)}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -104,6 +111,9 @@ func (v *Vault) Run(ctx context.Context, l Listener) error {
 				delete(u.retries, p)
 			}
 			u.refresh(ctx, b.Paths, b.All)
+		case r := <-v.rescans:
+			u.refresh(ctx, []string{r.path}, false)
+			close(r.done)
 		case <-timer.C:
 			u.tick(ctx, time.Now())
 		}
@@ -113,7 +123,7 @@ func (v *Vault) Run(ctx context.Context, l Listener) error {
 // Notes returns the number of notes.
 func (v *Vault) Notes() int { return len(v.now.Load().recent) }
 
-// items returns the notes as items of resources/list, in path order.
+// items returns the notes, in path order, and the SKILL.md of all skills as items of resources/list.
 func (v *Vault) items() []json.RawMessage {
 	s := v.now.Load()
 	items := make([]json.RawMessage, 0, len(s.recent))
@@ -121,6 +131,9 @@ func (v *Vault) items() []json.RawMessage {
 		if e.note != nil {
 			items = append(items, e.note.item)
 		}
+	}
+	for _, k := range s.skills.list {
+		items = append(items, k.main)
 	}
 	return items
 }
@@ -214,7 +227,10 @@ type updater struct {
 	retryAt time.Time      // zero if retry is empty
 	retries map[string]int // number of retries of a path since its last event
 
-	listDirty bool      // the list of notes differs from the published list
+	digests    map[string]fileDigest // of the files of skills that are not notes, by path
+	skillNotes map[string]string     // what the last scan found wrong with folders with a SKILL.md
+
+	listDirty bool      // the list of notes or skills differs from the published list
 	listSent  time.Time // when the list was last published; zero if never
 }
 
@@ -263,9 +279,18 @@ func (u *updater) refresh(ctx context.Context, paths []string, all bool) {
 		}
 		return
 	}
-	now := time.Now()
-	u.retryLater(now, again)
 	next, changes := old.with(scans)
+	if next != old {
+		skills, more, err := u.findSkills(ctx, next, old.skills)
+		if err != nil {
+			return // ctx is done
+		}
+		next.skills, again = skills, append(again, more...)
+		if skills != old.skills { // a host that has read a new file must not be given an older list
+			u.listDirty, u.listSent = true, time.Time{}
+		}
+	}
+	u.retryLater(time.Now(), again)
 	u.now.Store(next) // must precede publishing: a read after a notification must return it
 	u.logSkipped(changes)
 	for uri := range u.affected(old, next, changes) {
@@ -308,7 +333,7 @@ func (u *updater) retryLater(now time.Time, paths []string) {
 func (u *updater) publish(now time.Time) {
 	if u.listDirty && !now.Before(u.listSent.Add(u.opts.ListSpacing)) {
 		u.listDirty, u.listSent = false, now
-		u.Listed(u.items())
+		u.Listed(u.items(), u.skillItems())
 	}
 	if due := u.pace.take(now); len(due) > 0 {
 		u.Updated(due...)
