@@ -94,9 +94,11 @@ programs() {
 	apt-get update -qq && apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
 }
 
-# The tests find it in the cache of the go command.
+# The tests find nats-server in the cache of the go command.
 server() {
 	go tool -modfile=scripts/tools.mod -n nats-server >/dev/null
+	mkdir -p "$bin"
+	go build -modfile=scripts/tools.mod -o "$bin/" gotest.tools/gotestsum
 }
 
 # Most tests run with the race detector. SQLite, which is translated from C, runs without: the
@@ -136,6 +138,11 @@ vet() {
 	(cd scripts/bench && as_tested go vet ./... && go test ./... && go build -o "$tmp/" ./...)
 	(cd scripts/docs && as_tested go vet ./...)
 	(cd scripts/release && go vet ./...)
+}
+
+# It says which files of other systems do not compile.
+portable() {
+	go run ./scripts/portable windows darwin
 }
 
 modernize() {
@@ -198,12 +205,20 @@ flags=(-shuffle=on -vet=off -exec 'env -u GOGC')
 # The race detector of each process waits 1 s at its end for races of what still runs.
 export GORACE=atexit_sleep_ms=50
 
+# Runs go test, and remembers how long each test took.
+# usage: gotest NAME FLAG|PACKAGE...
+gotest() {
+	local name=$1
+	shift
+	CI=true "$bin/gotestsum" --format standard-quiet --hide-summary skipped --jsonfile-timing-events "$tmp/$name.json" -- "${flags[@]}" "$@"
+}
+
 program() {
 	local rc=0 # all of them, also after a failure
-	CI=true go test "${flags[@]}" -parallel 6 ./cmd/mcptrack ./core/journal/sqlitelog || rc=1
+	gotest program -parallel 6 ./cmd/mcptrack ./core/journal/sqlitelog || rc=1
 	CI=true go test "${flags[@]}" -parallel 6 -short ./core/config || rc=1
 	CI=true go test "${flags[@]}" -exec env -run '^(TestHostileRepository|TestInvalidFlagValues)$' ./commands || rc=1
-	CI=true go test "${flags[@]}" -parallel 6 "${detector[@]}" -run 'TestScript/(watch|subscribe|gateway|inject|vault|serve)$' ./cmd/mcptrack || rc=1
+	gotest scripts -parallel 6 "${detector[@]}" -run 'TestScript/(watch|subscribe|gateway|inject|vault|serve)$' ./cmd/mcptrack || rc=1
 	return $rc
 }
 
@@ -216,8 +231,10 @@ tests() {
 		sleep 0.5
 	done
 	mapfile -t packages < <(go list ./... | if [[ -n $race ]]; then cat; else grep -vx "$(go list -m)/cmd/mcptrack"; fi)
-	CI=true go test "${flags[@]}" -parallel 8 "${detector[@]}" "${packages[@]}" 2>&1 | tee "$tmp/test" || rc=1
+	gotest packages -parallel 8 "${detector[@]}" "${packages[@]}" 2>&1 | tee "$tmp/test" || rc=1
 	joined || rc=1
+	echo 'slowest tests:'
+	cat "$tmp"/*.json | "$bin/gotestsum" tool slowest --threshold 1s --num 20
 	return $rc
 }
 
@@ -248,6 +265,7 @@ beside others
 run format format
 run modules modules
 run vet vet
+run portable portable
 run modernize modernize
 run lint lint
 if [[ -n $short ]]; then
