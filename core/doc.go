@@ -128,7 +128,7 @@
 //	a limit on what servers send  core/session: options.go, session.go (wireConfig), internal/wire (MaxLine also limits
 //	                            an SSE event); commands/internal/cli/connect.go and commands/topics/limits.md
 //	how attempts are spaced     core/backoff, and the options of the package that waits
-//	how server cards are found  core/servercard/discover.go; what becomes of them in a config: commands/internal/draft/card.go
+//	how server cards are found  core/servercard: discover.go; our own: serve.go; in a config: commands/internal/draft/card.go
 //	how a login is made         core/login/flow.go; where logins are stored: core/login/store.go
 //	which lists are read, when  core/tracker/sync.go
 //	when a resource is read     core/tracker/internal/coalesce; polls: core/tracker/scope.go, safety reads: unannounced.go

@@ -31,6 +31,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/mcpserver"
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/secretfile"
+	"github.com/mcptrack/mcptrack/core/servercard"
 	"github.com/mcptrack/mcptrack/core/tracker"
 )
 
@@ -256,7 +257,8 @@ func run(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) error 
 
 	serving := func(ctx context.Context) error { return serveOneClient(ctx, env, gw.Server()) }
 	if !opts.Stdio {
-		endpoint := cli.MCPEndpoint{Handler: gw.Server(), Routes: stored.routes(env.Version, e), Tokens: tokens, Ready: e.Log().Err, Closing: gw.Close, Listening: func(url string) {
+		card := servercard.Own{Name: "mcptrack-gateway", Title: "mcptrack gateway", Description: "Several MCP servers at one endpoint, and their changes."}
+		endpoint := cli.MCPEndpoint{Handler: gw.Server(), Card: card, Routes: stored.routes(env.Version, e), Tokens: tokens, Ready: e.Log().Err, Closing: gw.Close, Listening: func(url string) {
 			g.Tell(env, "%s", served(gw.Capabilities(), len(opts.exported(cfg).Servers)))
 			g.Tell(env, "add it to Claude Code: %s", opts.ClaudeCode("mcptrack", url))
 		}}

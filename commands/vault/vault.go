@@ -12,6 +12,7 @@ import (
 
 	"github.com/mcptrack/mcptrack/commands/internal/cli"
 	"github.com/mcptrack/mcptrack/core/printable"
+	"github.com/mcptrack/mcptrack/core/servercard"
 	"github.com/mcptrack/mcptrack/core/vault"
 )
 
@@ -80,7 +81,8 @@ func run(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) error 
 	tokens.OnChange(func() { s.EndSessions(tokens.HoldsPrincipal) })
 	serve := func(ctx context.Context) error { return s.ServeIO(ctx, env.In, env.Out) }
 	if !opts.Stdio {
-		endpoint := cli.MCPEndpoint{Handler: s, Tokens: tokens, Closing: s.Server.Close, Listening: func(url string) {
+		card := servercard.Own{Name: "mcptrack-vault", Title: "Vault", Description: "A folder of Markdown notes as resources that change."}
+		endpoint := cli.MCPEndpoint{Handler: s, Card: card, Tokens: tokens, Closing: s.Server.Close, Listening: func(url string) {
 			served := cli.Plural(s.Vault().Notes(), "note")
 			if skills := s.Vault().Skills(); skills > 0 {
 				served += " and " + cli.Plural(skills, "skill")

@@ -53,7 +53,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("Cross-Origin-Opener-Policy", "same-origin")
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")
 	open := s.openFor(r)
-	r, done := s.admit(w, r, open != nil)
+	r, done := s.admit(w, r, open)
 	if r == nil {
 		return
 	}
@@ -114,27 +114,30 @@ func (s *Server) overloaded(w http.ResponseWriter, r *http.Request) {
 
 // admit checks a request. If it passes, admit returns it with a context that also ends when its
 // token is removed; done must be called when the request has ended. Otherwise admit answers it
-// and returns nil. open says that its handler is an [Open], which needs no token.
-func (s *Server) admit(w http.ResponseWriter, r *http.Request, open bool) (_ *http.Request, done func()) {
+// and returns nil. open is its handler if that is an [Open], which needs no token, else nil.
+func (s *Server) admit(w http.ResponseWriter, r *http.Request, open *Open) (_ *http.Request, done func()) {
 	h := w.Header()
 	if !s.hostAllowed(r) {
 		s.refuse(w, r, http.StatusForbidden, "the Host header does not name this server; to allow this name, start the server with --allow-origin")
 		return nil, nil
 	}
-	other, ok := s.originAllowed(r)
-	if !ok {
+	if open != nil && open.Public {
+		if setPublic(h, r) {
+			w.WriteHeader(http.StatusNoContent)
+			return nil, nil
+		}
+	} else if other, ok := s.originAllowed(r); !ok {
 		s.refuse(w, r, http.StatusForbidden, "pages of other sites are not allowed; to allow this one, start the server with --allow-origin "+printable.Line(r.Header.Get("Origin"), 128))
 		return nil, nil
-	}
-	if len(s.origins) > 0 {
+	} else if len(s.origins) > 0 {
 		h.Add("Vary", "Origin")
-	}
-	if other != "" && setCORS(h, r, other, s.opts.MCP) {
-		w.WriteHeader(http.StatusNoContent)
-		return nil, nil
+		if other != "" && setCORS(h, r, other, s.opts.MCP) {
+			w.WriteHeader(http.StatusNoContent)
+			return nil, nil
+		}
 	}
 	done = func() {}
-	if s.opts.Tokens.Set() && !open {
+	if s.opts.Tokens.Set() && open == nil {
 		result, found := s.authorize(r)
 		switch result {
 		case rightToken:
@@ -344,6 +347,32 @@ func isHeaderName(s string) bool {
 type Open struct {
 	http.Handler
 	MaxBody int64 // bytes of a request's body; less than 64 KiB means 64 KiB
+	// Public means that pages of all sites may read the responses to GET requests, as the Server Cards
+	// of MCP require. The handler must answer no other method but HEAD, and all requests alike.
+	Public bool
+}
+
+// setPublic sets the CORS headers of a public document, as the extension for Server Cards requires. It
+// reports whether the request is a preflight, whose response consists of these headers.
+func setPublic(h http.Header, r *http.Request) (preflight bool) {
+	h.Set("Cross-Origin-Resource-Policy", "cross-origin")
+	h.Set("Access-Control-Allow-Origin", "*")
+	h.Set("Access-Control-Allow-Methods", "GET")
+	h.Set("Access-Control-Allow-Headers", "Content-Type, If-None-Match")
+	h.Set("Access-Control-Expose-Headers", "ETag")
+	return r.Method == http.MethodOptions
+}
+
+// Base returns the scheme, host and port by which a request came, such as "https://dash.example". The
+// host is one that the server accepts.
+func (s *Server) Base(r *http.Request) string {
+	host := strings.ToLower(r.Host)
+	for _, o := range s.origins {
+		if host == o.host || host == o.host+o.defaultPort() {
+			return o.String()
+		}
+	}
+	return s.scheme(r) + "://" + host
 }
 
 // Write is a handler for [Server.Handle] whose requests change something for the user. In addition to

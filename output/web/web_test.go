@@ -188,6 +188,53 @@ func TestEveryRouteAndMethodIsGuarded(t *testing.T) {
 	}
 }
 
+// A public document is for pages of all sites and needs no token; the Host is still checked, and the
+// address that the handler learns is one of the server's own.
+func TestPublicDocuments(t *testing.T) {
+	for _, proxied := range []bool{false, true} {
+		opts := web.Options{Tokens: token(t), Origins: []string{"https://mcp.example"}, MCP: true, TrustProxy: proxied}
+		_, base := start(t, opts, func(s *web.Server) {
+			s.Handle("/mcp", http.NotFoundHandler())
+			s.Handle("/mcp/card", web.Open{Public: true, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, s.Base(r)) })})
+		})
+		behindTLS := "http"
+		if proxied {
+			behindTLS = "https"
+		}
+		port := base[strings.LastIndex(base, ":")+1:]
+		for _, c := range []struct {
+			h    header
+			want string // the body, or a status
+		}{
+			{header{}, base}, {header{"Host": "LOCALHOST:" + port}, "http://localhost:" + port},
+			{header{"Origin": "https://evil.example", "Sec-Fetch-Site": "cross-site"}, base}, {header{"Origin": "null"}, base},
+			{header{"Host": "mcp.example"}, "https://mcp.example"}, {header{"Host": "MCP.example:443"}, "https://mcp.example"},
+			{header{"X-Forwarded-Proto": "https"}, behindTLS + strings.TrimPrefix(base, "http")},
+			{header{"X-Forwarded-Host": "evil.example"}, base},
+			{header{"Host": "evil.example"}, "403"}, {header{"Host": "evil.example:" + port}, "403"}, {header{"Host": "localhost.evil.com:" + port}, "403"},
+		} {
+			res, text := ask(t, "GET", base+"/mcp/card", c.h, "")
+			if got := text; res.StatusCode != http.StatusOK && c.want != fmt.Sprint(res.StatusCode) || res.StatusCode == http.StatusOK && got != c.want {
+				t.Errorf("%v: %d %s, want %s", c.h, res.StatusCode, text, c.want)
+			}
+			if public := res.Header.Get("Access-Control-Allow-Origin") == "*" && res.Header.Get("Access-Control-Expose-Headers") == "ETag" &&
+				res.Header.Get("Cross-Origin-Resource-Policy") == "cross-origin" && res.Header.Get("Access-Control-Allow-Credentials") == ""; public != (c.want != "403") {
+				t.Errorf("%v: headers are %v", c.h, res.Header)
+			}
+		}
+		res, _ := ask(t, "OPTIONS", base+"/mcp/card", header{"Origin": "https://evil.example", "Access-Control-Request-Method": "GET"}, "")
+		if res.StatusCode != http.StatusNoContent || res.Header.Get("Access-Control-Allow-Methods") != "GET" || res.Header.Get("Access-Control-Allow-Headers") != "Content-Type, If-None-Match" {
+			t.Errorf("preflight: %d %v", res.StatusCode, res.Header)
+		}
+		// Nothing else becomes public.
+		for path, want := range map[string]int{"/mcp": http.StatusForbidden, "/mcp/card2": http.StatusForbidden, "/events": http.StatusForbidden} {
+			if res, _ := ask(t, "GET", base+path, header{"Origin": "https://evil.example"}, ""); res.StatusCode != want || res.Header.Get("Access-Control-Allow-Origin") != "" {
+				t.Errorf("%s: %d", path, res.StatusCode)
+			}
+		}
+	}
+}
+
 func TestGoodNames(t *testing.T) {
 	_, base := start(t, web.Options{}, nil)
 	port := base[strings.LastIndex(base, ":")+1:]

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/mcptrack/mcptrack/core/printable"
+	"github.com/mcptrack/mcptrack/core/servercard"
 	"github.com/mcptrack/mcptrack/output/web"
 )
 
@@ -154,6 +155,7 @@ func (o *MCPFlags) SessionDir(data string) string {
 // MCPEndpoint describes what a command serves over HTTP.
 type MCPEndpoint struct {
 	Handler http.Handler
+	Card    servercard.Own          // describes the server in its card; Version, Path and Token are set by OverHTTP
 	Routes  map[string]http.Handler // additional routes, by pattern
 	Tokens  *web.Tokens             // nil if clients need no token
 	Ready   func() error            // status of /readyz; nil means always ready
@@ -170,6 +172,10 @@ func (o *MCPFlags) OverHTTP(ctx context.Context, env *Env, log *slog.Logger, e M
 		return nil, err
 	}
 	srv.Handle(mcpPath, e.Handler)
+	e.Card.Version, e.Card.Path, e.Card.Token = env.Version, mcpPath, e.Tokens.Set()
+	for path, h := range e.Card.Routes(srv.Base) {
+		srv.Handle(path, web.Open{Handler: h, Public: true})
+	}
 	for pattern, h := range e.Routes {
 		srv.Handle(pattern, h)
 	}
