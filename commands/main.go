@@ -57,6 +57,7 @@ func Main(ctx context.Context, env *cli.Env, args []string) int {
 	var g cli.Globals
 	root := newRoot(env, &g)
 	root.SetArgs(args)
+	defer g.EndTraces()
 	cmd, err := root.ExecuteContextC(ctx)
 	if err == nil {
 		return cli.ExitOK
@@ -98,7 +99,13 @@ config.`,
 					return cli.UsageHint("omit --"+name+" to use the default", "--%s is empty", name)
 				}
 			}
-			return g.Resolve(env)
+			if err := g.Resolve(env); err != nil {
+				return err
+			}
+			if isTraced(cmd) {
+				g.StartTraces(cmd.Context(), env)
+			}
+			return nil
 		},
 	}
 	root.SetVersionTemplate("mcptrack {{.Version}}\n")
@@ -135,6 +142,17 @@ config.`,
 	finishBuiltins(root)
 	setHelp(root, env, g)
 	return root
+}
+
+// isTraced reports whether a command sends traces: those that make or serve requests for others, and
+// those that follow servers. Commands that look once, such as list, never start the SDK.
+func isTraced(cmd *cobra.Command) bool {
+	switch cmd.CommandPath() {
+	case "mcptrack call", "mcptrack read", "mcptrack prompt", "mcptrack watch", "mcptrack subscribe",
+		"mcptrack serve-sse", "mcptrack inject", "mcptrack gateway", "mcptrack vault", "mcptrack daemon":
+		return true
+	}
+	return false
 }
 
 // subcommand rejects the arguments of a command that only groups subcommands, because such an

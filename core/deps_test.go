@@ -63,6 +63,11 @@ func rules() []rule {
 		{"github.com/prometheus", []string{"output/metrics"}, "metrics are one way to look, and one package"},
 		{module + "output/web", []string{"commands"}, "who may ask is decided in one place, for all that is served"},
 		{module + "output/markdown", []string{"commands", "output/dashboard"}, "the manual is the help of commands, and the page shows notes"},
+		{"go.opentelemetry.io", []string{"core/tracing", "output/otlp"}, "spans are described in one place and sent in one"},
+		{"go.opentelemetry.io/otel/sdk", []string{"output/otlp"}, "core uses the API only, so that embedders choose their SDK"},
+		{"go.opentelemetry.io/otel/exporters", []string{"output/otlp"}, "core uses the API only, so that embedders choose their SDK"},
+		{"google.golang.org/protobuf", []string{"output/otlp"}, "only traces are encoded as protocol buffers here"},
+		{module + "output/otlp", []string{"commands"}, "whether traces are sent is decided by commands"},
 		{"github.com/tailscale/hujson", []string{"core/config/tree"}, "one reader of JSON with places"},
 		{"github.com/pelletier/go-toml", []string{"core/config/tree", "core/vault"}, "configs and notes are written in it"},
 		{"go.yaml.in/yaml/v4", []string{"core/config/tree", "core/vault", "output/document"}, "configs and notes are written in it, and documents"},
@@ -211,7 +216,8 @@ func TestAddressesAreJudgedInOnePlace(t *testing.T) {
 	}
 }
 
-// TestNoArchivedModules: what nobody maintains does not come back with a dependency.
+// TestNoArchivedModules: what nobody maintains does not come back with a dependency, and neither does
+// gRPC, which is larger than all that would use it.
 func TestNoArchivedModules(t *testing.T) {
 	t.Parallel()
 	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", "-f", "{{with .Module}}{{.Path}}{{end}}", module+"...").Output()
@@ -222,7 +228,7 @@ func TestNoArchivedModules(t *testing.T) {
 	if !slices.Contains(modules, "go.yaml.in/yaml/v4") {
 		t.Fatalf("%d modules", len(modules))
 	}
-	for _, name := range []string{"gopkg.in/yaml.v2", "gopkg.in/yaml.v3", "github.com/BurntSushi/toml", "github.com/ghodss/yaml", "sigs.k8s.io/yaml"} {
+	for _, name := range []string{"gopkg.in/yaml.v2", "gopkg.in/yaml.v3", "github.com/BurntSushi/toml", "github.com/ghodss/yaml", "sigs.k8s.io/yaml", "google.golang.org/grpc"} {
 		if slices.Contains(modules, name) {
 			t.Errorf("%s is linked; see go mod why -m %s", name, name)
 		}

@@ -76,6 +76,7 @@
 // Shared by all of them:
 //
 //	eventstream  writes and parses server-sent events
+//	tracing      OpenTelemetry spans of requests, and the trace context in _meta
 //	backoff      the delays between attempts
 //	ipscope      classifies addresses: loopback, private, public
 //	glob         validates and matches globs in linear time
@@ -145,6 +146,8 @@
 //	a page of the dashboard     output/dashboard/assets; its data: output/dashboard/api.go, core/status/status.go
 //	a new metric                output/metrics/metrics.go. A server's counts: Counts in core/status/status.go,
 //	                            filled in core/tracker/publish.go from coalesce and the worker's fields
+//	what is traced              core/tracing: the spans and their attributes; output/otlp: where they are sent;
+//	                            commands/main.go (isTraced): by which commands
 //	what agents are told        output/agent/changes.go; what is remembered between runs: cursor.go
 //	who may make a request      output/web: guard.go, auth.go
 //	how webhooks are delivered  output/webhook: worker.go (when and how often; also in doc.go, commands/serve/webhooks.md

@@ -414,7 +414,7 @@ func (o *options) prove(ctx context.Context, env *cli.Env, socket string, build 
 
 func gatewayOptions(env *cli.Env, sessions session.Options, callers *gateway.Callers, key []byte, tokens *web.Tokens, log *slog.Logger) gateway.Options {
 	return gateway.Options{Dial: env.Dial, Session: sessions, Callers: callers, Key: key, Logger: log, Launch: env.Launch,
-		Serve: mcpserver.Options{Name: "mcptrack", Title: "mcptrack", Version: env.Version, MaxMessage: relay.MaxRequest, Principal: tokens.Principal, Logger: log}}
+		Serve: mcpserver.Options{Name: "mcptrack", Title: "mcptrack", Version: env.Version, MaxMessage: relay.MaxRequest, Principal: tokens.Principal, Tracer: sessions.Tracer, Logger: log}}
 }
 
 // open reads the config of a client as a command in the client's folder would.

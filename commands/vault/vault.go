@@ -62,7 +62,7 @@ func run(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) error 
 		return err
 	}
 	s, err := vault.NewServer(vault.ServerOptions{
-		Version: env.Version, Principal: tokens.Principal, SessionDir: opts.SessionDir(env.StateDir("vault")),
+		Version: env.Version, Principal: tokens.Principal, SessionDir: opts.SessionDir(env.StateDir("vault")), Tracer: g.Tracer(),
 		Vault: vault.Options{Dir: opts.dir, Ignore: opts.ignore, Logger: log},
 	})
 	if option, ok := errors.AsType[*vault.OptionError](err); ok {

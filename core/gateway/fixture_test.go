@@ -57,7 +57,7 @@ func newFixture(t *testing.T) *fixture {
 // start runs a gateway over the entries and waits until they are listed.
 func (w *fixture) start(entries ...config.Server) {
 	w.Helper()
-	opts := tracker.Options{Dial: w.Dial, AllLists: true}
+	opts := tracker.Options{Dial: w.Dial, AllLists: true, Session: w.opts.Session}
 	if w.dial != nil {
 		opts.Dial = w.dial
 		if w.opts.Dial == nil {

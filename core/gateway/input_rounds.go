@@ -16,6 +16,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/mcp"
 	"github.com/mcptrack/mcptrack/core/mcpserver"
 	"github.com/mcptrack/mcptrack/core/session"
+	"github.com/mcptrack/mcptrack/core/tracing"
 )
 
 const (
@@ -320,6 +321,7 @@ func (rt *route) beginInputRound(ctx context.Context, q session.Request) (*input
 	round := &inputRound{capabilities: rt.r.Capabilities, owner: rt.r.Principal, key: rt.inputRoundKey(q), opened: make(chan struct{}, 1), done: make(chan struct{})}
 	on, cancel := context.WithCancelCause(g.life) // must outlive the client's request
 	round.cancel = cancel
+	on = tracing.Continue(on, ctx)
 	s.setClient(round, false)
 	q.Progress, q.Timeout = round.report, max(q.Timeout, inputTimeout+g.opts.CallTimeout)
 	inside := *rt

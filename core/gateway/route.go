@@ -18,6 +18,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/mcpserver"
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/session"
+	"github.com/mcptrack/mcptrack/core/tracing"
 	"github.com/mcptrack/mcptrack/core/tracker"
 )
 
@@ -178,6 +179,9 @@ func (rt *route) send(ctx context.Context, params map[string]json.RawMessage) (j
 	}
 	if rt.r.Method == mcp.MethodCallTool && (rt.r.Client == nil || rt.modern(ctx)) {
 		delete(params, "task") // only legacy servers accept this parameter
+	}
+	if meta, ok := params["_meta"]; ok {
+		params["_meta"] = tracing.Clean(meta)
 	}
 	q := session.Request{Method: rt.r.Method, Params: params, Timeout: rt.g.opts.CallTimeout, Client: rt.r.Capabilities}
 	switch {

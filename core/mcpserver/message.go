@@ -40,6 +40,9 @@ func idKey(id json.RawMessage) string {
 	return "n" + string(id)
 }
 
+// idText returns a request id without quotes.
+func idText(id json.RawMessage) string { return idKey(id)[1:] }
+
 func text(raw json.RawMessage) string {
 	var s string
 	if json.Unmarshal(raw, &s) != nil {

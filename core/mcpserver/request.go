@@ -14,6 +14,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/internal/subscriptions"
 	"github.com/mcptrack/mcptrack/core/mcp"
 	"github.com/mcptrack/mcptrack/core/printable"
+	"github.com/mcptrack/mcptrack/core/tracing"
 )
 
 // Request is a client's request that a Func handles. It is valid until the Func returns.
@@ -123,6 +124,7 @@ func (r *Request) Notify(method string, params any) {
 type caller struct {
 	version   string
 	modern    bool
+	stdio     bool
 	principal string
 	identity  string
 	notes     *notifier                 // nil if the client does not accept notifications
@@ -168,8 +170,30 @@ func (s *Server) fromMemory(method string) bool {
 	return false
 }
 
-// result handles a request that needs neither a session nor a stream. It passes ctx to the Func.
+// result handles a request that needs neither a session nor a stream. It passes ctx to the Func. With
+// a tracer it records the request, except for pings.
 func (s *Server) result(ctx context.Context, m *message, from caller) (json.RawMessage, *Error) {
+	if s.opts.Tracer == nil || m.method == mcp.MethodPing {
+		return s.handle(ctx, m, from)
+	}
+	ctx, span := s.opts.Tracer.Server(ctx, m.meta, tracing.Request{
+		Method: m.method, Target: text(m.fields["name"]), URI: text(m.fields["uri"]),
+		ID: idText(m.id), Version: from.version, Pipe: from.stdio,
+	})
+	defer span.End()
+	result, failed := s.handle(ctx, m, from)
+	switch {
+	case ctx.Err() != nil:
+		span.FailWith(ctx.Err())
+	case failed != nil:
+		span.FailRPC(failed.Code, failed.Message)
+	default:
+		span.Result(m.method, result)
+	}
+	return result, failed
+}
+
+func (s *Server) handle(ctx context.Context, m *message, from caller) (json.RawMessage, *Error) {
 	if !s.offers(m.method, from.modern) {
 		return nil, errorf(mcp.CodeMethodNotFound, "method not found: %s", bounded(m.method))
 	}

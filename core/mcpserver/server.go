@@ -18,6 +18,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/internal/fair"
 	"github.com/mcptrack/mcptrack/core/internal/subscriptions"
 	"github.com/mcptrack/mcptrack/core/mcp"
+	"github.com/mcptrack/mcptrack/core/tracing"
 )
 
 // Func handles one request and returns the result, a JSON object. The server adds only the members
@@ -102,6 +103,9 @@ type Options struct {
 	// WriteTimeout limits each write to an HTTP stream. A client that does not read for that long
 	// is disconnected. The default is 10 seconds.
 	WriteTimeout time.Duration
+	// Tracer records a span for every request but initialize, pings, streams and subscriptions. Funcs
+	// get it in their context. Nil records nothing.
+	Tracer *tracing.Tracer
 	// Logger receives Func panics with their stack traces, and the errors that prevent sessions
 	// from being stored in SessionDir. If nil, nothing is logged.
 	Logger *slog.Logger

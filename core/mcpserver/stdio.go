@@ -248,7 +248,7 @@ func (c *stdioConn) handle(data []byte) {
 }
 
 func (c *stdioConn) request(m *message) {
-	from := caller{modern: m.meta[mcp.MetaProtocolVersion] != nil || m.method == mcp.MethodDiscover || m.method == mcp.MethodListen}
+	from := caller{stdio: true, modern: m.meta[mcp.MetaProtocolVersion] != nil || m.method == mcp.MethodDiscover || m.method == mcp.MethodListen}
 	switch {
 	case from.modern:
 	case m.method == mcp.MethodInitialize:

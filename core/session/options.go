@@ -12,6 +12,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/login"
 	"github.com/mcptrack/mcptrack/core/mcp"
+	"github.com/mcptrack/mcptrack/core/tracing"
 )
 
 // DialFunc opens the sessions for a tracker. Embedders and tests may replace it. ctx limits only
@@ -47,6 +48,9 @@ type Options struct {
 	Client *ClientSide
 	// Logger receives the session's log records, at debug level. Nil discards them.
 	Logger *slog.Logger
+	// Tracer records a span for every request, and makes it the parent of what the server records.
+	// Nil records nothing.
+	Tracer *tracing.Tracer
 	// Environ looks up the environment variables that a child process may inherit. The default is
 	// os.LookupEnv. A child process inherits only the variables that core/process allows, because
 	// other variables may contain secrets for other servers.

@@ -136,7 +136,7 @@ func (s *Session) exchange(ctx context.Context, conn *wire.Conn, q wire.Request)
 	if err := s.Err(); err != nil {
 		return nil, &InterruptedError{Err: err}
 	}
-	raw, err := conn.Do(ctx, q)
+	raw, err := s.traced(ctx, conn, q)
 	if rpc, ok := errors.AsType[*RPCError](err); ok && rpc.Code == mcp.CodeUnsupportedVersion && s.Info().Era == EraModern {
 		// The server has been replaced by one with other versions. The next session negotiates the
 		// version again.

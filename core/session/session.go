@@ -18,6 +18,7 @@ import (
 // Session is an open connection to one server. Its methods are safe for concurrent use. The caller
 // that dialled it must call Close, even after the session has ended.
 type Session struct {
+	id      string // id of the server in the config
 	opts    Options
 	redact  redactor
 	login   *login.TokenSource // nil if requests carry no token
@@ -67,6 +68,7 @@ func (s *Session) Tokens() []string {
 // newSession returns a session without a connection.
 func newSession(srv config.Server, opts Options) *Session {
 	s := &Session{
+		id:      srv.ID,
 		opts:    opts,
 		redact:  newRedactor(secretsOf(srv)),
 		signals: newSignals(opts.Limits.MaxDirty, srv.Transport == config.TransportStdio),

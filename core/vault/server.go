@@ -14,6 +14,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/mcp"
 	"github.com/mcptrack/mcptrack/core/mcpserver"
 	"github.com/mcptrack/mcptrack/core/printable"
+	"github.com/mcptrack/mcptrack/core/tracing"
 )
 
 // ServerOptions configures a vault and its server.
@@ -22,9 +23,10 @@ type ServerOptions struct {
 	// Name, Title, Version and Instructions are sent to clients when they connect; the defaults are
 	// "mcptrack-vault", "Vault", "dev" and a sentence about notes.
 	Name, Title, Version, Instructions string
-	// Principal and SessionDir are passed to [mcpserver.Options].
+	// Principal, SessionDir and Tracer are passed to [mcpserver.Options].
 	Principal  func(*http.Request) string
 	SessionDir string
+	Tracer     *tracing.Tracer
 	// MaxSubscriptions is the maximum number of resources that one client may subscribe to; default
 	// 10,000.
 	MaxSubscriptions int
@@ -57,6 +59,7 @@ func NewServer(opts ServerOptions) (*Server, error) {
 		Name: cmp.Or(opts.Name, "mcptrack-vault"), Title: cmp.Or(opts.Title, "Vault"), Version: opts.Version,
 		Principal:     opts.Principal,
 		SessionDir:    opts.SessionDir,
+		Tracer:        opts.Tracer,
 		Logger:        opts.Vault.Logger,
 		CallTool:      s.callTool,
 		GetPrompt:     opts.GetPrompt,

@@ -78,7 +78,7 @@ func (c *ConnectFlags) Run(cmd *cobra.Command, run func(ctx context.Context) err
 // SessionOptions returns the session options that the flags specify.
 func (c *ConnectFlags) SessionOptions(env *Env, g *Globals) session.Options {
 	return session.Options{ClientVersion: env.Version, ConnectTimeout: c.connectTimeout,
-		Environ: env.LookupEnv, Logger: g.Logger(env), Limits: c.limits, Logins: env.Logins(g, "", g.Logger(env))}
+		Environ: env.LookupEnv, Logger: g.Logger(env), Limits: c.limits, Tracer: g.Tracer(), Logins: env.Logins(g, "", g.Logger(env))}
 }
 
 // defaultConnectTimeout is the default of --connect-timeout.

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"io"
 	"log/slog"
@@ -13,7 +14,9 @@ import (
 	"github.com/mcptrack/mcptrack/core/config/hosts"
 	"github.com/mcptrack/mcptrack/core/config/tree"
 	"github.com/mcptrack/mcptrack/core/printable"
+	"github.com/mcptrack/mcptrack/core/tracing"
 	"github.com/mcptrack/mcptrack/output/document"
+	"github.com/mcptrack/mcptrack/output/otlp"
 	"github.com/mcptrack/mcptrack/output/table"
 )
 
@@ -38,6 +41,8 @@ type Globals struct {
 	JSON        bool
 	Quiet       bool
 	demo        bool // value of --demo of a command with AddDemo
+
+	traces *otlp.Export // nil if nothing is traced; set by StartTraces
 
 	Format document.Format // output format from --output or --json; set by Resolve
 	level  slog.Level
@@ -120,6 +125,30 @@ func (g *Globals) Resolve(env *Env) error {
 		g.Config = env.Getenv("MCPTRACK_CONFIG")
 	}
 	return nil
+}
+
+// StartTraces starts to send traces if the environment names a collector. Wrong variables are logged, and
+// do not fail the command, because they may be meant for all programs of a machine.
+func (g *Globals) StartTraces(ctx context.Context, env *Env) {
+	var err error
+	if g.traces, err = otlp.Start(ctx, env.LookupEnv, env.Version, g.Logger(env)); err != nil {
+		g.Logger(env).Warn("no traces are sent", "err", err)
+	}
+}
+
+// Tracer returns the tracer of StartTraces, or nil if nothing is traced.
+func (g *Globals) Tracer() *tracing.Tracer {
+	if g.traces == nil {
+		return nil
+	}
+	return g.traces.Tracer
+}
+
+// EndTraces sends the traces that are waiting, for two seconds at most.
+func (g *Globals) EndTraces() {
+	if g.traces != nil {
+		g.traces.Close()
+	}
 }
 
 // CheckHost returns an error if --host names no host.
