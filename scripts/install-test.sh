@@ -34,9 +34,9 @@ kind=start
 trap finish EXIT
 
 programs() {
-	local missing=() pair
+	local missing=() pair # a function of this script has the name of a program, so type -P
 	for pair in jq:jq rpm:rpm umoci:umoci runc:runc skopeo:skopeo unzip:unzip man:man-db fish:fish zsh:zsh systemd-analyze:systemd; do
-		command -v "${pair%:*}" >/dev/null || missing+=("${pair#*:}")
+		type -P "${pair%:*}" >/dev/null || missing+=("${pair#*:}")
 	done
 	[[ -e /usr/share/bash-completion/bash_completion ]] || missing+=(bash-completion)
 	((${#missing[@]} == 0)) || { apt-get update -qq && apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null; }
