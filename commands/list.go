@@ -40,14 +40,16 @@ func newList(env *cli.Env, g *cli.Globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list [KIND] [SERVER...]",
 		Short: "List servers, or their resources, tools and other items",
-		Long: `KIND is servers, resources, templates, prompts, tools or events; the default is servers.
+		Long: `KIND is servers, resources, templates, prompts, tools, skills or events; the default is
+servers.
 
 Connects to all enabled servers in the config, or to the named ones, prints what they
 offer, and exits. SERVER may also be the URL of a server that is in no config, or a domain
 whose server card says where its servers are; see mcptrack init --help. A running daemon that follows the same config answers for them; see
 mcptrack help daemon. Servers that do not support a kind list nothing. Tables also show
 disabled servers. Events are the types of MCP Events that "events" in the config lists;
-see mcptrack help events.
+see mcptrack help events. Skills are shown with their number of files and their size;
+--json has all files and their digests. Invalid skills are left out, and a warning says why.
 
 States are ready, needs login, not configured, not approved, disabled and failed; in JSON
 they are those of events: Ready, NeedsAuth, Unconfigured, Unapproved, Disabled and Failed.
@@ -63,6 +65,7 @@ server card; 6 --timeout expired; 130 interrupted.`,
   mcptrack list tools docs
   mcptrack list tools https://docs.example/mcp
   mcptrack list events
+  mcptrack list skills
   mcptrack list resources --demo
   mcptrack list resources --json | jq -r '.[].uri'
   mcptrack list -o 'template={{if .resources}}{{.id}} {{.resources}}{{end}}'`,
@@ -277,6 +280,7 @@ type serverRow struct {
 	Templates       int              `json:"templates"`
 	Prompts         int              `json:"prompts"`
 	Tools           int              `json:"tools"`
+	Skills          int              `json:"skills"`
 	Error           string           `json:"error,omitempty"`
 }
 
@@ -286,7 +290,7 @@ func newServerRow(r session.Report) serverRow {
 		ServerName: r.Info.ServerName, ServerVersion: r.Info.ServerVersion,
 		Tracked: r.Server.Tracked(), Capabilities: map[string]any{},
 		Resources: len(r.Lists[catalog.Resources]), Templates: len(r.Lists[catalog.Templates]),
-		Prompts: len(r.Lists[catalog.Prompts]), Tools: len(r.Lists[catalog.Tools])}
+		Prompts: len(r.Lists[catalog.Prompts]), Tools: len(r.Lists[catalog.Tools]), Skills: len(r.Lists[catalog.Skills])}
 	if row.Transport == "" {
 		row.Transport = r.Server.Transport
 	}

@@ -32,10 +32,15 @@ func newRead(env *cli.Env, g *cli.Globals) *cobra.Command {
 a pipe, or with --out to a file. On a terminal, binary content is summarised as type,
 size and digest. --json prints the MCP result. Templates are expanded as in RFC 6570.
 
+A file of a skill is checked against the digest, the size and the frontmatter that its
+server lists for it. If they differ, or if the file is not listed, nothing of it is
+printed, and the exit code is 1.
+
 ` + requestExits,
 		Example: `  mcptrack read docs file:///guide.md
   mcptrack read docs file:///logo.png --out logo.png
   mcptrack read docs --template 'notes:///{y}/{n}' --param y=2026 --param n=plan
+  mcptrack read docs skill://review/SKILL.md
   mcptrack read docs file:///guide.md --json | jq '.contents[0].mimeType'`,
 		Args:              cli.Args(1, 2),
 		ValidArgsFunction: completeItems(env, g, catalog.Resources),
@@ -58,7 +63,7 @@ size and digest. --json prints the MCP result. Templates are expanded as in RFC 
 				return err
 			}
 			err = opts.ask(cmd, env, g, target{args[0], catalog.Resources, uri}, func(ctx context.Context, s *session.Session) (func() error, error) {
-				content, err := s.Read(ctx, uri)
+				content, err := readVerified(ctx, s, uri)
 				if err != nil {
 					return nil, err
 				}
@@ -126,4 +131,17 @@ func contentPieces(raw json.RawMessage) ([]piece, error) {
 		pieces = append(pieces, p)
 	}
 	return pieces, nil
+}
+
+// readVerified reads a resource. If it is a file of a skill, the content is checked against the skill's
+// entry.
+func readVerified(ctx context.Context, s *session.Session, uri string) (*session.Content, error) {
+	e, err := s.SkillOf(ctx, uri)
+	if err != nil {
+		return nil, fmt.Errorf("cannot check whether the resource belongs to a skill: %w", err)
+	}
+	if e == nil {
+		return s.Read(ctx, uri)
+	}
+	return s.ReadSkillFile(ctx, e, uri)
 }

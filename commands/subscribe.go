@@ -111,7 +111,7 @@ func runSubscribe(ctx context.Context, env *cli.Env, g *cli.Globals, opts subscr
 		return err
 	}
 	srv := servers[0]
-	srv.TrackResources, srv.TrackTools, srv.TrackPrompts = true, false, false
+	srv.TrackResources, srv.TrackTools, srv.TrackPrompts, srv.TrackSkills = true, false, false, false
 	srv.Unasked = true // run fails if there are no resources, so no warning is needed
 	if len(opts.uris) > 0 {
 		srv.Include, srv.Exclude = opts.uris, nil

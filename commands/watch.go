@@ -47,17 +47,17 @@ func newWatch(env *cli.Env, g *cli.Globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "watch [FILE|SERVER...]",
 		Short: "Follow all tracked servers and print what changes",
-		Long: `Connects to every enabled server with "trackResources" (or trackTools, trackPrompts), or
-with --all to every enabled server, follows it through crashes, restarts and list changes,
-and prints every change. Changes to the config file take effect without a restart; a
-config with errors is rejected, and the last valid one stays in use. SIGHUP rereads the
-config immediately. watch waits for a FILE that does not exist yet; the file of --config
-must exist.
+		Long: `Connects to every enabled server with "trackResources" (or trackTools, trackPrompts,
+trackSkills), or with --all to every enabled server, follows it through crashes, restarts
+and list changes, and prints every change. Changes to the config file take effect without
+a restart; a config with errors is rejected, and the last valid one stays in use. SIGHUP
+rereads the config immediately. watch waits for a FILE that does not exist yet; the file
+of --config must exist.
 
 An argument is a FILE if it exists, contains a path separator or ends in .json, .jsonc,
 .toml, .yaml or .yml. Any other argument is the name of a SERVER in the config. watch then
-follows only the named servers: all their resources, tools and prompts, whether the config
-tracks them or not.
+follows only the named servers: all their resources, tools, prompts and skills, whether the
+config tracks them or not.
 
 If a running daemon follows the same config, watch shows its events and connects to no
 server; -v says so. See mcptrack help daemon.

@@ -25,20 +25,22 @@ import (
 // Kind identifies one of the lists of an MCP server.
 type Kind string
 
-// The four lists.
+// The tracked lists. Skills are an extension; their items are the entries of package skill, which do
+// not depend on the order in which a server lists the files.
 const (
 	Resources Kind = "resources"
 	Templates Kind = "templates"
 	Prompts   Kind = "prompts"
 	Tools     Kind = "tools"
+	Skills    Kind = "skills"
 )
 
 // Events is the list of event types that a server offers (MCP Events). It is loaded like the other
 // lists, but is not included in [Kinds], because its changes are not tracked.
 const Events Kind = "events"
 
-// Kinds returns the four kinds in a fixed order.
-func Kinds() []Kind { return []Kind{Resources, Templates, Prompts, Tools} }
+// Kinds returns the tracked kinds in a fixed order.
+func Kinds() []Kind { return []Kind{Resources, Templates, Prompts, Tools, Skills} }
 
 // Method returns the JSON-RPC method that lists items of this kind.
 func (k Kind) Method() string {
@@ -60,7 +62,7 @@ func (k Kind) Field() string {
 // template, or the name.
 func (k Kind) KeyField() string {
 	switch k {
-	case Resources:
+	case Resources, Skills:
 		return "uri"
 	case Templates:
 		return "uriTemplate"
@@ -178,12 +180,16 @@ type Descriptor struct {
 }
 
 // Describe decodes the members of the item that are displayed. It ignores members of the wrong
-// type.
+// type. The name and description of a skill are in its frontmatter.
 func (it Item) Describe() Descriptor {
 	var members map[string]json.RawMessage
 	var d Descriptor
 	if json.Unmarshal(it.Raw, &members) != nil {
 		return d
+	}
+	if front, ok := members["frontmatter"]; ok && members["name"] == nil {
+		clear(members)
+		_ = json.Unmarshal(front, &members) // a value of the wrong type describes nothing
 	}
 	for name, into := range map[string]any{"name": &d.Name, "title": &d.Title,
 		"description": &d.Description, "mimeType": &d.MimeType, "size": &d.Size} {

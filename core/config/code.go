@@ -19,7 +19,7 @@ func Stdio(id, command string, args ...string) Server {
 func tracked(s Server) Server {
 	s.Enabled, s.Protocol, s.RequestTimeout = true, ProtocolAuto, DefaultRequestTimeout
 	s.Tracking = Tracking{
-		TrackResources: true, TrackTools: true, TrackPrompts: true, Read: ReadDigest, Mode: ModeAuto,
+		TrackResources: true, TrackTools: true, TrackPrompts: true, TrackSkills: true, Read: ReadDigest, Mode: ModeAuto,
 		PollInterval: DefaultPollInterval, SafetyInterval: DefaultSafetyInterval,
 	}
 	return s

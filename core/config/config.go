@@ -123,6 +123,7 @@ type Tracking struct {
 	TrackResources bool
 	TrackTools     bool
 	TrackPrompts   bool
+	TrackSkills    bool
 	// Unasked means that the user did not set TrackResources for this server: it is tracked together
 	// with all others. It is no problem if such a server offers no resources.
 	Unasked      bool
@@ -170,7 +171,7 @@ func (e *UnconfiguredError) Error() string { return strings.Join(e.Missing, "; "
 // Tracked reports whether anything on the server is to be followed. A catalog is never tracked: see
 // [TransportCatalog].
 func (s *Server) Tracked() bool {
-	return s.Enabled && (s.TrackResources || s.TrackTools || s.TrackPrompts)
+	return s.Enabled && (s.TrackResources || s.TrackTools || s.TrackPrompts || s.TrackSkills)
 }
 
 // Transport specifies how to connect to a server.
@@ -292,7 +293,7 @@ func (c *Config) trackAll() {
 func (s *Server) TrackAll() {
 	if s.Transport != TransportCatalog {
 		s.Unasked = s.Unasked || !s.TrackResources
-		s.TrackResources, s.TrackTools, s.TrackPrompts = true, true, true
+		s.TrackResources, s.TrackTools, s.TrackPrompts, s.TrackSkills = true, true, true, true
 	}
 }
 

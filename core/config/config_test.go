@@ -103,7 +103,7 @@ func TestVibeChat(t *testing.T) {
 	got := parsed(t, `{ "servers": [ { "id": "codex-tasks", "command": "codex-tasks", "args": ["mcp"],
 	  "workingDirectory": "`+dir+`", "description": "Codex Tasks workflow", "enabled": true, "trackResources": true } ] }`, nil)
 	want := Server{ID: "codex-tasks", Description: "Codex Tasks workflow", Enabled: true, Transport: TransportStdio,
-		Program: Program{Command: "codex-tasks", Args: []string{"mcp"}, Dir: dir}, Tracking: Tracking{TrackResources: true, TrackTools: true, TrackPrompts: true, Read: ReadDigest, Mode: ModeAuto, PollInterval: 30 * time.Second, SafetyInterval: 5 * time.Minute},
+		Program: Program{Command: "codex-tasks", Args: []string{"mcp"}, Dir: dir}, Tracking: Tracking{TrackResources: true, TrackTools: true, TrackPrompts: true, TrackSkills: true, Read: ReadDigest, Mode: ModeAuto, PollInterval: 30 * time.Second, SafetyInterval: 5 * time.Minute},
 		Protocol: ProtocolAuto, RequestTimeout: 30 * time.Second}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -123,7 +123,7 @@ func TestDefaults(t *testing.T) {
 func TestEveryKey(t *testing.T) {
 	stdio := parsed(t, `{"mcpServers":{"a":{"type":"stdio","command":"${CMD}","args":["-y","${env:PKG}@${V:-1}"],
 	  "env":{"A":"${TOKEN}","N":8080,"B":"own","GONE":null},"envFile":"vars.env","cwd":"${workspaceFolder}/home",
-	  "description":"d","enabled":false,"trackResources":true,"trackTools":false,"trackPrompts":true,
+	  "description":"d","enabled":false,"trackResources":true,"trackTools":false,"trackPrompts":true,"trackSkills":false,
 	  "include":["file:///**"],"exclude":["**/*.tmp"],"protocol":"legacy","read":"none","mode":"poll","pollInterval":"1m30s","safetyInterval":"0",
 	  "connectTimeout":"5s","requestTimeout":"250ms","shared":false,"lock":{"wording":"allow","L005":"block"},"pinContent":["file:///a/**"],
 	  "onConnect":[{"tool":"login","arguments":{"key":"${TOKEN}","big":12345678901234567890,"deep":[{"x":true},null]}},{"tool":"b"}]}}}`,
@@ -241,7 +241,7 @@ func TestEqualNoticesEveryField(t *testing.T) {
 	keepsConnection := map[string]bool{
 		"ID": false, "Description": true, "Enabled": false, "Transport": false, "Fallback": false,
 		"Command": false, "Args": false, "Env": false, "Dir": false, "URL": false, "Headers": false, "OAuth": false, "Secrets": false, "Missing": false,
-		"TrackResources": true, "TrackTools": true, "TrackPrompts": true, "Unasked": true, "Include": true, "Exclude": true,
+		"TrackResources": true, "TrackTools": true, "TrackPrompts": true, "TrackSkills": true, "Unasked": true, "Include": true, "Exclude": true,
 		"Read": true, "Mode": true, "PollInterval": true, "SafetyInterval": true, "CatalogInterval": true, "OnConnect": false, "Events": true,
 		"Lock": true, "PinContent": true,
 		"Protocol": false, "ConnectTimeout": false, "RequestTimeout": true, "Sharing": true, "Idle": true, "Unapproved": false, "Superseded": true,

@@ -67,7 +67,7 @@ func (e *entry) add(id string) {
 			s.Secrets = e.expander.secrets
 		}
 	}
-	for name, track := range map[string]*bool{"trackResources": &s.TrackResources, "trackTools": &s.TrackTools, "trackPrompts": &s.TrackPrompts} {
+	for name, track := range map[string]*bool{"trackResources": &s.TrackResources, "trackTools": &s.TrackTools, "trackPrompts": &s.TrackPrompts, "trackSkills": &s.TrackSkills} {
 		if _, ok := e.find(name); ok {
 			e.tracks = true
 		} else {

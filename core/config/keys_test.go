@@ -258,7 +258,7 @@ func TestSchemaAgreesOnGenerated(t *testing.T) {
 		"oauth": {true, map[string]any{"clientId": "a", "clientSecret": "${SET}", "scopes": []any{"a"}, "callbackPort": 8080, "grant": "client_credentials"},
 			map[string]any{"clientId": 1}, map[string]any{"scopes": "a b", "grant": "implicit"}, map[string]any{"callbackPort": 0}, map[string]any{"redirectUri": "http://localhost:8080/callback"}, map[string]any{"redirectUri": 1}, map[string]any{"scopes": []any{1}},
 			map[string]any{"clientMetadataUrl": "https://h/client.json", "privateKeyFile": "key.pem", "authServerMetadataUrl": "https://h/meta"}},
-		"trackResources": {true}, "trackTools": {false}, "trackPrompts": {true}, "include": {[]any{"a://**"}}, "exclude": {[]any{}},
+		"trackResources": {true}, "trackTools": {false}, "trackPrompts": {true}, "trackSkills": {true}, "include": {[]any{"a://**"}}, "exclude": {[]any{}},
 		"read": {"digest", "none"}, "pollInterval": {"30s", "1h2m3.5s", "5", "-5s", "1ms2", "3µs", ".5s", "1.s", "${SET}"},
 		"mode": {"auto", "poll", "push", "${SET}"}, "safetyInterval": {"0", "5m", "00", "5", "${SET}"},
 		"catalogInterval": {"30s", "5", "${SET}"},

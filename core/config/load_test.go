@@ -138,7 +138,7 @@ func TestProblems(t *testing.T) {
 				t.Errorf("%s: %s counts as absent: %v", key, nothing, problems)
 			}
 		}
-		for _, key := range []string{"trackResources", "trackTools", "trackPrompts", "shared"} {
+		for _, key := range []string{"trackResources", "trackTools", "trackPrompts", "trackSkills", "shared"} {
 			_, problems = Parse([]byte(`{"servers":[{"id":"a","command":"go","`+key+`":`+nothing+`}]}`), "f.json", surroundings(t, nil))
 			if want := `f.json:1:`; len(problems) != 1 || !strings.HasPrefix(problems.Error(), want) ||
 				!strings.HasSuffix(problems.Error(), `: error: Server "a" has invalid "`+key+`"; expected boolean`) {

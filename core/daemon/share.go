@@ -182,6 +182,7 @@ func merge(a, b config.Server) config.Server {
 	}
 	out.TrackTools = a.TrackTools || b.TrackTools
 	out.TrackPrompts = a.TrackPrompts || b.TrackPrompts
+	out.TrackSkills = a.TrackSkills || b.TrackSkills
 	out.Events.All = a.Events.All || b.Events.All
 	out.Idle = max(cmp.Or(a.Idle, config.DefaultIdle), cmp.Or(b.Idle, config.DefaultIdle))
 	out.RequestTimeout = max(a.RequestTimeout, b.RequestTimeout)

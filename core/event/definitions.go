@@ -27,6 +27,11 @@ const (
 	TypeTemplatesListChanged Type = "templates.list_changed"
 	TypePromptsListChanged   Type = "prompts.list_changed"
 	TypeToolsListChanged     Type = "tools.list_changed"
+	TypeSkillsListChanged    Type = "skills.list_changed"
+	TypeSkillAdded           Type = "skill.added"
+	TypeSkillRemoved         Type = "skill.removed"
+	TypeSkillChanged         Type = "skill.changed"
+	TypeSkillMismatch        Type = "skill.mismatch"
 	TypeConfigReloaded       Type = "config.reloaded"
 	TypeConfigRejected       Type = "config.rejected"
 	TypeServerEvent          Type = "server.event"
@@ -64,6 +69,11 @@ func Definitions() []Definition {
 		{TypeTemplatesListChanged, "The list of resource templates changed or could not be loaded.", true, decodeList(catalog.Templates), ListChanged{}},
 		{TypePromptsListChanged, "The list of prompts changed or could not be loaded.", true, decodeList(catalog.Prompts), ListChanged{}},
 		{TypeToolsListChanged, "The list of tools changed or could not be loaded.", true, decodeList(catalog.Tools), ListChanged{}},
+		{TypeSkillsListChanged, "The list of skills changed or could not be loaded.", true, decodeList(catalog.Skills), ListChanged{}},
+		{TypeSkillAdded, "A followed server offers a new skill.", true, decode[SkillAdded], SkillAdded{}},
+		{TypeSkillRemoved, "A skill is no longer offered, or its entry became invalid.", true, decode[SkillRemoved], SkillRemoved{}},
+		{TypeSkillChanged, "The files or the frontmatter of a skill changed, as its server describes them. An approval of the skill must be given again.", true, decode[SkillChanged], SkillChanged{}},
+		{TypeSkillMismatch, "A file of a skill was read and is not what the skill's entry says; nobody received it.", true, decode[SkillMismatch], SkillMismatch{}},
 		{TypeServerEvent, "A server that offers MCP Events reported an event that does not concern a resource.", true, decode[ServerEvent], ServerEvent{}},
 		{TypeLockDrift, "An item of a server differs from the lock file, or no longer does.", true, decode[LockDrift], LockDrift{}},
 		{TypeConfigReloaded, "A new config was applied.", true, decode[ConfigReloaded], ConfigReloaded{}},

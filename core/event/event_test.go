@@ -42,6 +42,13 @@ func samples() []Event {
 		ListChanged{List: catalog.Tools, Changed: []string{"add"}, Details: []catalog.ItemChange{{Key: "add", Fields: []string{"description", "inputSchema"}, More: 2,
 			Changes: []catalog.Change{{Op: catalog.Changed, Path: "/description"}, {Op: catalog.Added, Path: "/inputSchema/properties/b"}}}}, Versions: []catalog.ItemVersion{{Key: "add", Digest: digest(1), PreviousDigest: digest(2)}}},
 		ListChanged{List: catalog.Tools, Error: "timed out"},
+		ListChanged{List: catalog.Skills, Changed: []string{"skill://review/SKILL.md"}},
+		SkillAdded{Skill{Name: "review", Files: 2, Size: 42, Digest: digest(1)}},
+		SkillRemoved{Skill{Name: "daily", Dynamic: true, Digest: digest(2)}},
+		SkillChanged{Skill: Skill{Name: "review", Files: 2, Size: 42, Digest: digest(1)}, PreviousDigest: digest(2), Frontmatter: true, More: 1,
+			Added: []SkillFile{{URI: "skill://review/a", Digest: digest(3), Size: 0}}, Removed: []SkillFile{{URI: "skill://review/b", Digest: digest(4), Size: 1}},
+			Changed: []SkillFile{{URI: "skill://review/SKILL.md", Digest: digest(5), Size: 42, PreviousDigest: digest(6), PreviousSize: &size}}},
+		SkillMismatch{Skill: "skill://review/SKILL.md", Reason: "the content has 3 bytes instead of 2"},
 		ConfigReloaded{Added: []string{"docs"}, Duration: Milliseconds(12 * time.Millisecond)},
 		ConfigRejected{Problems: []Problem{{Severity: "error", File: "c.json", Line: 4, Column: 23, Code: "invalid_type", Message: "no"}}},
 		ResourceContent{Template: "file:///{name}", Changed: &changed, MimeType: "text/markdown", Size: size, Digest: digest(1), PreviousDigest: digest(2)},
@@ -60,7 +67,7 @@ func samples() []Event {
 	var out []Event
 	for i, p := range payloads {
 		e := Event{ID: FormatID("3f9a1c20b7e4d581", uint64(i+1)), Seq: uint64(i + 1), ServerID: "docs", Timestamp: at, Payload: p}
-		if strings.HasPrefix(string(e.Type()), "resource.") {
+		if kind := string(e.Type()); strings.HasPrefix(kind, "resource.") || strings.HasPrefix(kind, "skill.") {
 			e.ResourceURI, e.Cause = "file:///guide.md?a=1&b=2", CauseNotify
 		}
 		if strings.HasPrefix(string(e.Type()), "config.") || e.Type() == TypeGap {

@@ -104,6 +104,7 @@ type SubscriptionActive struct {
 	URIs      []string   `json:"uris,omitempty" about:"the followed URIs, sorted; absent if there are more than 100"`
 	Tools     int        `json:"tools,omitempty" about:"number of tools, if they are followed"`
 	Prompts   int        `json:"prompts,omitempty" about:"number of prompts, if they are followed"`
+	Skills    int        `json:"skills,omitempty" about:"number of skills, if they are followed"`
 	Mode      UpdateMode `json:"mode,omitempty" about:"how changes of the resources are detected: push or poll; absent if they are not"`
 	Missing   []string   `json:"missing,omitempty" about:"URIs for which the server does not push updates"`
 }
@@ -176,6 +177,56 @@ type ListChanged struct {
 	// Follows lists the resources whose own events come directly after this one. It is set together
 	// with Items.
 	Follows []string `json:"-"`
+}
+
+// Skill describes a skill in events. The event's resourceUri is that of its SKILL.md.
+type Skill struct {
+	Name string `json:"name" about:"from the frontmatter; several skills may have it"`
+	// Dynamic means that the server generates the files, so that nothing is known about them.
+	Dynamic bool           `json:"dynamic,omitempty" about:"true if the server lists no files, because it generates them"`
+	Files   int            `json:"files,omitempty" about:"number of files"`
+	Size    int64          `json:"size,omitempty" about:"bytes of all files"`
+	Digest  catalog.Digest `json:"digest,omitzero" about:"of the frontmatter and of the list of files with their digests"`
+}
+
+// SkillAdded is published when a followed server offers a new skill.
+type SkillAdded struct{ Skill }
+
+// SkillRemoved is published when a skill is no longer offered. If the skill was last listed by an
+// earlier process, only its URI is known.
+type SkillRemoved struct{ Skill }
+
+// SkillChanged is published when the frontmatter or the list of files of a skill changed.
+type SkillChanged struct {
+	Skill
+	PreviousDigest catalog.Digest `json:"previousDigest,omitzero"`
+	// Frontmatter reports whether the frontmatter differs. The lists of files are absent if the
+	// previous files are unknown, because an earlier process listed them or because they were or are
+	// generated.
+	Frontmatter bool        `json:"frontmatter,omitempty" about:"true if the frontmatter differs"`
+	Added       []SkillFile `json:"added,omitempty" about:"new files: uri, digest, size"`
+	Removed     []SkillFile `json:"removed,omitempty" about:"files that are gone: uri, digest, size"`
+	Changed     []SkillFile `json:"changed,omitempty" about:"files with other content: uri, digest, size, previousDigest, previousSize"`
+	More        int         `json:"more,omitempty" about:"number of files left out of these lists"`
+}
+
+// SkillFile is a file of a changed skill.
+type SkillFile struct {
+	URI            string         `json:"uri"`
+	Digest         catalog.Digest `json:"digest,omitzero"`
+	Size           int64          `json:"size"`
+	PreviousDigest catalog.Digest `json:"previousDigest,omitzero"`
+	PreviousSize   *int64         `json:"previousSize,omitempty"`
+}
+
+// MaxSkillFiles limits the files in one skill.changed event.
+const MaxSkillFiles = 100
+
+// SkillMismatch is published when a client reads a file of a skill and the content is not what the
+// skill's entry says. The event's resourceUri is that of the file.
+type SkillMismatch struct {
+	Skill  string `json:"skill" about:"URI of the skill's SKILL.md"`
+	Reason string `json:"reason" about:"what differs: the size, the digest or the frontmatter, or that the file is not listed"`
 }
 
 // ServerEvent is published for an event from the server (MCP Events) that does not concern a
@@ -349,6 +400,10 @@ func (ResourceAdded) Type() Type        { return TypeResourceAdded }
 func (ResourceRemoved) Type() Type      { return TypeResourceRemoved }
 func (ResourceChanged) Type() Type      { return TypeResourceChanged }
 func (l ListChanged) Type() Type        { return Type(l.List) + ".list_changed" }
+func (SkillAdded) Type() Type           { return TypeSkillAdded }
+func (SkillRemoved) Type() Type         { return TypeSkillRemoved }
+func (SkillChanged) Type() Type         { return TypeSkillChanged }
+func (SkillMismatch) Type() Type        { return TypeSkillMismatch }
 func (ServerEvent) Type() Type          { return TypeServerEvent }
 func (LockDrift) Type() Type            { return TypeLockDrift }
 func (ConfigReloaded) Type() Type       { return TypeConfigReloaded }

@@ -91,7 +91,7 @@ func (s ServerState) String() string {
 
 // String returns what is followed, as numbers.
 func (s SubscriptionActive) String() string {
-	return details("following", count(s.Resources, "resource"), count(s.Tools, "tool"), count(s.Prompts, "prompt"), string(s.Mode))
+	return details("following", count(s.Resources, "resource"), count(s.Tools, "tool"), count(s.Prompts, "prompt"), count(s.Skills, "skill"), string(s.Mode))
 }
 
 // String describes the update without the content.
@@ -127,6 +127,32 @@ func prefixed(n int, word string) string {
 	}
 	return strconv.Itoa(n) + word
 }
+
+// String returns the name and the number of files.
+func (s SkillAdded) String() string {
+	return details("skill added", s.Name, count(s.Files, "file"))
+}
+
+// String returns the name.
+func (s SkillRemoved) String() string { return details("skill removed", s.Name) }
+
+// String returns the name and how many files differ.
+func (s SkillChanged) String() string {
+	front := ""
+	if s.Frontmatter {
+		front = "frontmatter"
+	}
+	files := func(list []SkillFile, verb string) string {
+		if len(list) == 0 {
+			return ""
+		}
+		return count(len(list), "file") + " " + verb
+	}
+	return details("skill changed", s.Name, front, files(s.Added, "added"), files(s.Removed, "removed"), files(s.Changed, "changed"))
+}
+
+// String returns the reason.
+func (s SkillMismatch) String() string { return details("skill mismatch", s.Reason) }
 
 // String returns the name and ID of the server's event.
 func (s ServerEvent) String() string { return details("event", s.Name, s.EventID) }

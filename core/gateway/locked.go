@@ -16,6 +16,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/lock/guard"
 	"github.com/mcptrack/mcptrack/core/mcpserver"
 	"github.com/mcptrack/mcptrack/core/session"
+	"github.com/mcptrack/mcptrack/core/skill"
 	"github.com/mcptrack/mcptrack/core/status"
 )
 
@@ -182,6 +183,9 @@ func (rt *route) refused() error {
 	if err := verdict.Refuse(rt.item.kind, rt.item.key); err != nil || rt.item.kind == catalog.Tools || rt.item.kind == catalog.Prompts {
 		return err
 	}
+	if key, is := skillOf(verdict.Held(catalog.Skills), rt.item.key); is {
+		return verdict.Refuse(catalog.Skills, key)
+	}
 	if rt.listed() {
 		return nil
 	}
@@ -214,7 +218,64 @@ func (rt *route) readable(result json.RawMessage) error {
 			uri = key
 		}
 	}
-	return verdict.Contents(uri, result)
+	if err := verdict.Contents(uri, result); err != nil || !verdict.Enforced() {
+		return err
+	}
+	if e := session.SkillIn(rt.state().listed[catalog.Skills], rt.item.key); e != nil {
+		return session.VerifySkillFile(e, rt.item.key, result) // the approval binds to the digests
+	}
+	return nil
+}
+
+// approvedSkills returns the result of skills/list without the entries that are held, or that differ from
+// what was compared with the lock.
+func (rt *route) approvedSkills(result json.RawMessage) json.RawMessage {
+	verdict := rt.state().verdict
+	if !verdict.Enforced() {
+		return result
+	}
+	members := fields(result)
+	var all []json.RawMessage
+	if json.Unmarshal(members["skills"], &all) != nil {
+		all = nil
+	}
+	kept := []json.RawMessage{}
+	for _, raw := range all {
+		e, err := skill.Parse(raw)
+		if err != nil || verdict.Refuse(catalog.Skills, e.URI) != nil {
+			continue
+		}
+		if known, _ := catalog.List(rt.state().listed[catalog.Skills]).Get(e.URI); known.Digest == e.Digest() {
+			kept = append(kept, encode(e))
+		}
+	}
+	members["skills"] = encode(kept)
+	return encode(members)
+}
+
+// skillOf returns the first of several skills, given by the URIs of their SKILL.md, to whose directory a
+// server may take a URI to belong. See spelled.
+func skillOf(skills []string, uri string) (of string, is bool) {
+	if len(skills) == 0 {
+		return "", false
+	}
+	asked, ok := formsOf(uri)
+	if !ok || len(uri) > maxCompared {
+		return skills[0], true
+	}
+	for _, of := range skills {
+		known, _ := formsOf(of)
+		for _, main := range slices.Concat(known.normal, known.more) {
+			if len(main) < len(skill.Main) {
+				continue
+			}
+			dir := main[:len(main)-len(skill.Main)]
+			if slices.ContainsFunc(slices.Concat(asked.normal, asked.more), func(s string) bool { return strings.HasPrefix(s+"/", dir) }) {
+				return of, true
+			}
+		}
+	}
+	return "", false
 }
 
 // MayReadTexts reports whether resources/read, sent by the client that sent r, would serve each text that

@@ -128,6 +128,48 @@ func described(name, description string) map[string]any {
 	return it
 }
 
+// An approval of a skill binds to its files: after a change, none of them is served, however their URIs
+// are spelled, and a file that is not what was approved is never served.
+func TestHeldSkills(t *testing.T) {
+	inEras(t, func(w *fixture, era session.Era) {
+		docs := w.Serve("docs", era)
+		docs.OfferSkills()
+		set := func(name, text string) map[string]any {
+			docs.SetQuietly("skill://"+name+"/SKILL.md", sessiontest.SkillMain(name, "d"))
+			docs.SetQuietly("skill://"+name+"/a.md", text)
+			return sessiontest.Skill(name, "d", map[string]string{"a.md": text})
+		}
+		docs.SetList(catalog.Skills, set("changes", "good"), set("stays", "good"), set("lies", "good"))
+		approve, _ := w.locked(sessiontest.Entry("docs"))
+		w.start(sessiontest.Entry("docs"))
+		c := w.client(era)
+		for _, name := range []string{"changes", "stays", "lies"} {
+			w.wantServed(c, "resources/read", `{"uri":"skill://`+name+`/a.md"}`)
+		}
+		docs.SetQuietly("skill://lies/a.md", evil)
+		docs.SetList(catalog.Skills, set("changes", evil), set("stays", "good"), sessiontest.Skill("lies", "d", map[string]string{"a.md": "good"}), set("new", evil))
+		docs.NotifyListChanged(catalog.Resources)
+		w.advance(time.Minute)
+		const command = "run mcptrack review docs"
+		for _, uri := range []string{"skill://changes/a.md", "skill://changes/SKILL.md", "skill://changes/%61.md", "skill://x/../changes/a.md", "skill://new/a.md"} {
+			w.wantHeld(c, "resources/read", `{"uri":"`+uri+`"}`, command)
+		}
+		w.wantHeld(c, "skills/get", `{"uri":"skill://changes/SKILL.md"}`, command)
+		w.wantServed(c, "resources/read", `{"uri":"skill://stays/a.md"}`)
+		w.wantServed(c, "skills/get", `{"uri":"skill://stays/SKILL.md"}`)
+		if got, err := w.do(c, "resources/read", `{"uri":"skill://lies/a.md"}`); err == nil || strings.Contains(string(got)+err.Error(), evil) {
+			w.Errorf("%s, %v", got, err)
+		}
+		got, err := w.do(c, "skills/list", `{}`)
+		if text := string(got); err != nil || !strings.Contains(text, "skill://stays/SKILL.md") || strings.Contains(text, "skill://changes/") || strings.Contains(text, "skill://new/") {
+			w.Errorf("%s, %v", got, err)
+		}
+		approve()
+		w.wantServed(c, "resources/read", `{"uri":"skill://changes/a.md"}`)
+		w.wantServed(c, "resources/read", `{"uri":"skill://new/a.md"}`)
+	})
+}
+
 // A changed item keeps its approved definition, an added one is hidden, and requests for them are
 // refused. Nobody is notified until they are approved, and then once.
 func TestHeld(t *testing.T) {

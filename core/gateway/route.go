@@ -573,7 +573,11 @@ func (g *Gateway) extension(ctx context.Context, r *mcpserver.Request) (json.Raw
 	if rt.server == "" {
 		return nil, &mcpserver.Error{Code: mcp.CodeMethodNotFound, Message: "several servers support " + r.Method + ", and the request does not identify one of them"}
 	}
-	return rt.send(ctx, params)
+	raw, err := rt.send(ctx, params)
+	if err == nil && r.Method == mcp.MethodListSkills {
+		raw = rt.approvedSkills(raw)
+	}
+	return raw, err
 }
 
 func allEqual(list []string) bool {

@@ -12,6 +12,7 @@ const (
 	SectionInstructions Section = "instructions" // has one item without a key
 	SectionTools        Section = "tools"
 	SectionPrompts      Section = "prompts"
+	SectionSkills       Section = "skills"
 	SectionTemplates    Section = "templates"
 	SectionResources    Section = "resources"
 	SectionContents     Section = "contents" // contents of resources, by URI
@@ -66,7 +67,7 @@ func Classes() []Class {
 		{"L002", "wording", Warning, "The description of an item, or another text of it that a model reads, has changed.", Hold},
 		{"L003", "title", Note, "The title or an icon of an item has changed.", Audit},
 		{"L004", "optional", Note, "A tool or prompt accepts another parameter that is not required.", Hold},
-		{"L005", "added", Warning, "A tool, prompt, template or resource is new.", Hold},
+		{"L005", "added", Warning, "A tool, prompt, skill, template or resource is new.", Hold},
 		{"L006", "loosened", Note, "A schema accepts more: a parameter is no longer required, or accepts more values.", Hold},
 		{"L007", "narrowed", Warning, "A schema accepts less: a parameter is required now, or accepts fewer values. Callers may fail.", Hold},
 		{"L008", "annotation", Error, "An annotation promises less, such as readOnlyHint: true that became false.", Hold},
@@ -75,7 +76,7 @@ func Classes() []Class {
 		{"L011", "launch", Error, "The command, URL, package version or package content of the server has changed.", Block},
 		{"L012", "output", Warning, "The output schema of a tool has changed.", Hold},
 		{"L013", "capability", Warning, "The server declares other capabilities of the protocol.", Audit},
-		{"L014", "content", Warning, "The content of a resource that the config pins has changed.", Hold},
+		{"L014", "content", Warning, "The content of a resource that the config pins, or the set of files of a skill, has changed.", Hold},
 		{"L015", "other", Warning, "A member that no other class covers has changed.", Hold},
 		{"L016", "promise", Warning, "An annotation promises more, such as readOnlyHint: false that became true. Hosts may stop asking the user before calls.", Hold},
 		{"L017", "policy", Error, "The settings \"lock\" of the server have become weaker, so that more changes are served. Gateways use them only when the lock has them.", ""},

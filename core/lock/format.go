@@ -74,6 +74,7 @@ type fileServer struct {
 	Instructions *fileItem           `json:"instructions,omitzero"`
 	Tools        object[fileItem]    `json:"tools,omitzero"` // by key, as the next ones
 	Prompts      object[fileItem]    `json:"prompts,omitzero"`
+	Skills       object[fileItem]    `json:"skills,omitzero"`
 	Templates    object[fileItem]    `json:"templates,omitzero"`
 	Resources    object[fileItem]    `json:"resources,omitzero"`
 	Contents     object[fileItem]    `json:"contents,omitzero"`
@@ -124,7 +125,7 @@ func (f *fileServer) only(section Section) **fileItem {
 
 // named returns the items of a section by key; nil for a section with at most one.
 func (f *fileServer) named(section Section) *object[fileItem] {
-	return map[Section]*object[fileItem]{SectionTools: &f.Tools, SectionPrompts: &f.Prompts, SectionTemplates: &f.Templates,
+	return map[Section]*object[fileItem]{SectionTools: &f.Tools, SectionPrompts: &f.Prompts, SectionSkills: &f.Skills, SectionTemplates: &f.Templates,
 		SectionResources: &f.Resources, SectionContents: &f.Contents}[section]
 }
 

@@ -74,7 +74,7 @@ type Observation struct {
 
 // sections returns all sections in the order in which they are shown.
 func sections() []Section {
-	return []Section{SectionLaunch, SectionCapabilities, SectionInstructions, SectionTools, SectionPrompts, SectionTemplates, SectionResources, SectionContents}
+	return []Section{SectionLaunch, SectionCapabilities, SectionInstructions, SectionTools, SectionPrompts, SectionSkills, SectionTemplates, SectionResources, SectionContents}
 }
 
 // Merge returns a server with the union of several observations. refused has the items with a

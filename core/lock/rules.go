@@ -45,6 +45,8 @@ const (
 //   - outputSchema is always L012, and wording in addition if a text in it changed.
 //   - A hint of a tool that promises less is L008, and one that promises more is L016. An absent
 //     hint has its default by the specification, and so does one that is not a boolean.
+//   - The files of a skill, with their digests and sizes, are content (L014). The name and the
+//     description in its frontmatter are wording, and all else there is L015.
 //   - size and annotations.lastModified of a resource say that its content changed: L014.
 //   - All else is L015, also what differs without an effect, such as the order of required.
 //   - L009 in addition to these: see [Drift.Reasons].
@@ -115,7 +117,7 @@ func (c classes) add(ids ...string) {
 	}
 }
 
-// item classifies a changed tool, prompt, template or resource.
+// item classifies a changed tool, prompt, skill, template or resource.
 func (c classes) item(all nodes, section Section, a, b *node) {
 	for _, name := range union(a, b) {
 		x, y := a.members[name], b.members[name]
@@ -141,8 +143,25 @@ func (c classes) item(all nodes, section Section, a, b *node) {
 			if compareSchemas(all, inside, x, y); inside[classWording] {
 				c.add(classWording)
 			}
+		case name == "resources" && section == SectionSkills:
+			c.add(classContent)
+		case name == "frontmatter" && section == SectionSkills:
+			c.frontmatter(x, y)
 		case name == "arguments" && section == SectionPrompts:
 			c.arguments(x, y)
+		default:
+			c.add(classOther)
+		}
+	}
+}
+
+// frontmatter classifies the members of the frontmatter of a skill. Either side may be nil.
+func (c classes) frontmatter(a, b *node) {
+	for _, name := range union(a, b) {
+		switch x, y := a.member(name), b.member(name); {
+		case x == y:
+		case name == "name" || name == "description":
+			c.add(classWording)
 		default:
 			c.add(classOther)
 		}

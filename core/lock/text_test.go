@@ -11,7 +11,7 @@ import (
 
 func TestName(t *testing.T) {
 	for _, section := range sections() {
-		want := map[Section]string{SectionTools: "tool/k", SectionPrompts: "prompt/k", SectionTemplates: "template/k", SectionResources: "resource/k", SectionContents: "content/k"}[section]
+		want := map[Section]string{SectionTools: "tool/k", SectionPrompts: "prompt/k", SectionSkills: "skill/k", SectionTemplates: "template/k", SectionResources: "resource/k", SectionContents: "content/k"}[section]
 		if want == "" {
 			want = string(section)
 		}

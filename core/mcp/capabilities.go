@@ -34,6 +34,8 @@ func (c Capabilities) Has(k catalog.Kind) bool {
 		return c.Prompts
 	case catalog.Events:
 		return c.Events
+	case catalog.Skills:
+		return c.Skills
 	}
 	return false
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/glob"
 	"github.com/mcptrack/mcptrack/core/mcpserver"
 	"github.com/mcptrack/mcptrack/core/printable"
@@ -183,7 +184,7 @@ func (f *Filter) set(member string, raw json.RawMessage) error {
 			return fmt.Errorf("%s must be an array of strings", member)
 		}
 		for _, w := range words {
-			if member == "lists" && !slices.Contains([]string{"resources", "templates", "prompts", "tools"}, w) {
+			if member == "lists" && !slices.Contains(catalog.Kinds(), catalog.Kind(w)) {
 				return fmt.Errorf("unknown list %q", printable.Line(w, 64))
 			}
 		}

@@ -37,10 +37,10 @@ func Types(modes []Mode) []Type {
 	}
 	return []Type{
 		{
-			Name: ListChanged, Description: "The tools, prompts, resources or templates of a tracked MCP server changed. Filter by server and list; list them again to see all.",
+			Name: ListChanged, Description: "The tools, prompts, skills, resources or templates of a tracked MCP server changed. Filter by server and list; list them again to see all.",
 			Delivery: modes,
 			InputSchema: json.RawMessage(`{"type":"object","additionalProperties":false,"properties":{"server":` + serverSchema +
-				`,"lists":{"type":"array","items":{"type":"string","enum":["resources","templates","prompts","tools"]},"description":"Which lists; default: all"}}}`),
+				`,"lists":{"type":"array","items":{"type":"string","enum":["resources","templates","prompts","tools","skills"]},"description":"Which lists; default: all"}}}`),
 			PayloadSchema: json.RawMessage(`{"type":"object","required":["server","list"],"properties":{"server":{"type":"string"},"list":{"type":"string"},"added":` + namesSchema +
 				`,"removed":` + namesSchema + `,"changed":` + namesSchema + `,"more":{"type":"object","description":"How many names were omitted from added, removed and changed","additionalProperties":{"type":"integer"}}}}`),
 		},

@@ -135,7 +135,7 @@ func probe(ctx context.Context, srv config.Server, opts ProbeOptions) Report {
 			continue
 		}
 		lists.Go(func() {
-			list, err := s.List(ctx, k)
+			list, err := s.listLogged(ctx, k)
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil && !errors.Is(err, ErrUnsupported) {

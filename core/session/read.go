@@ -31,13 +31,18 @@ func (e *LimitError) Error() string { return fmt.Sprintf("%s: limit exceeded: %s
 // List fetches all pages of a list within one request timeout. If the server does not declare the
 // kind, the list is empty and no request is sent. The list of templates is also empty if the server
 // has resources but does not support the method. Items that are not objects, or whose key is
-// missing or longer than 8 KiB, are omitted and counted as [DroppedItems].
+// missing or longer than 8 KiB, are omitted and counted as [DroppedItems]. For skills, see
+// [Session.ListSkills].
 //
 // A list is not a snapshot: if it changes while its pages are fetched, they may be inconsistent,
 // and the change raises another signal.
 func (s *Session) List(ctx context.Context, k catalog.Kind) (catalog.List, error) {
 	if !s.Info().Capabilities.Has(k) {
 		return catalog.List{}, nil
+	}
+	if k == catalog.Skills {
+		skills, err := s.ListSkills(ctx)
+		return skills.List, err
 	}
 	var items []catalog.Item
 	malformed := 0
@@ -152,19 +157,24 @@ func (c *Content) Text() (string, bool) { return c.text, c.allText }
 // errors that mean "no such resource" in either era.
 func (s *Session) Read(ctx context.Context, uri string) (*Content, error) {
 	raw, err := s.request(ctx, mcp.MethodReadResource, map[string]any{"uri": uri})
-	if rpc, ok := errors.AsType[*RPCError](err); ok && rpc.Code == mcp.CodeInvalidParams {
-		// 2026-07-28 defines no error code for a missing resource: modern servers, and some legacy
-		// servers, respond with "invalid params".
-		return nil, fmt.Errorf("read %q: %w: %w", uri, ErrNotFound, err)
-	}
 	if err != nil {
-		return nil, fmt.Errorf("read %q: %w", uri, err)
+		return nil, fmt.Errorf("read %q: %w", uri, missing(err))
 	}
 	c, err := newContent(raw)
 	if err != nil {
 		return nil, fmt.Errorf("read %q: %w", uri, err)
 	}
 	return c, nil
+}
+
+// missing adds [ErrNotFound] to the error of a request for something that a server does not have.
+func missing(err error) error {
+	if rpc, ok := errors.AsType[*RPCError](err); ok && rpc.Code == mcp.CodeInvalidParams {
+		// 2026-07-28 defines no error code for a missing resource: modern servers, and some legacy
+		// servers, respond with "invalid params".
+		return fmt.Errorf("%w: %w", ErrNotFound, err)
+	}
+	return err
 }
 
 func newContent(raw json.RawMessage) (*Content, error) {

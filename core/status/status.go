@@ -169,6 +169,7 @@ type Lists struct {
 	Templates int `json:"templates"`
 	Prompts   int `json:"prompts"`
 	Tools     int `json:"tools"`
+	Skills    int `json:"skills"`
 }
 
 // Summarize converts the status of a server to a Summary.
@@ -183,7 +184,7 @@ func Summarize(st *ServerStatus) Summary {
 		Info: Info{Era: string(st.Info.Era), ProtocolVersion: st.Info.ProtocolVersion,
 			ServerName: st.Info.ServerName, ServerVersion: st.Info.ServerVersion},
 		Lists: Lists{Resources: len(st.Resources), Missing: len(st.Missing), Templates: len(st.Lists[catalog.Templates]),
-			Prompts: len(st.Lists[catalog.Prompts]), Tools: len(st.Lists[catalog.Tools])},
+			Prompts: len(st.Lists[catalog.Prompts]), Tools: len(st.Lists[catalog.Tools]), Skills: len(st.Lists[catalog.Skills])},
 		Signals: st.Counts.Signals, Updates: st.Counts.Published, Failures: st.Counts.Failures,
 	}
 }

@@ -96,7 +96,8 @@ func (c *Client) SupportsSubscriptions() bool {
 
 // ReadResource reads a resource from the server and caches its content. If an update is announced
 // during the read, it reads the resource again, up to three times in total; content that is
-// outdated even then is returned but not cached. If the resource does not exist, it returns
+// outdated even then is returned but not cached. A file of a tracked skill is verified: if it is not
+// what the skill's entry says, skill.mismatch is published, and the error is a [*skill.Mismatch]. If the resource does not exist, it returns
 // [session.ErrNotFound] and removes the cached content.
 func (c *Client) ReadResource(ctx context.Context, uri string) (cache.Resource, error) {
 	conn, err := c.offering(ctx, catalog.Resources)
@@ -283,7 +284,7 @@ const maxRereads = 3
 func (c *connection) readCached(ctx context.Context, kind catalog.Kind, name, uri string, params map[string]string) (cache.Resource, error) {
 	for try := 1; ; try++ {
 		f := c.cache.Fetch(kind, name, uri)
-		content, err := do(c, func(s *session.Session) (*session.Content, error) { return s.Read(ctx, uri) })
+		content, err := do(c, func(s *session.Session) (*session.Content, error) { return c.readSkill(ctx, s, uri) })
 		if err != nil {
 			f.Cancel()
 			if errors.Is(err, session.ErrNotFound) {

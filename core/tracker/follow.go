@@ -33,6 +33,7 @@ type sessionFollower struct {
 	clients  clientSubscriptions
 	liveness liveness
 	events   serverEvents
+	skills   skillSchedule
 
 	background  background
 	unannounced missedChanges
@@ -158,6 +159,9 @@ func (f *sessionFollower) due(now time.Time) {
 	if f.ready && !f.nextPoll.IsZero() && !now.Before(f.nextPoll) {
 		f.poll(now)
 	}
+	if f.ready && f.skills.due(now) {
+		f.listSkills(event.CausePoll)
+	}
 	f.dueEvents(now)
 	if f.liveness.due(now) {
 		f.signals(f.s.Signals().Take()) // if all notifications were dropped, the session does not wake this loop
@@ -172,7 +176,7 @@ func (f *sessionFollower) due(now time.Time) {
 func (f *sessionFollower) wakeAt() time.Time {
 	at := earliest(f.w.co.Next(), f.liveness.wakeAt(), f.syncs.wakeAt(), f.background.wakeAt(), f.unannounced.wakeAt(), f.events.wakeAt(f.ready))
 	if f.ready {
-		at = earliest(at, f.nextResync, f.nextPoll)
+		at = earliest(at, f.nextResync, f.nextPoll, f.skills.next)
 	}
 	return at
 }
@@ -211,6 +215,9 @@ func (f *sessionFollower) signals(b session.Dirty) {
 		if !sc.ignores(k) {
 			f.syncs.pending.list([]catalog.Kind{k}, event.CauseNotify)
 		}
+	}
+	if len(b.Lists) > 0 || f.concernSkills(b.URIs) {
+		f.listSkills(event.CauseNotify)
 	}
 	switch {
 	case b.Silent:

@@ -85,7 +85,7 @@ func TestClearAllEmptiesTheCache(t *testing.T) {
 		p.readAll()
 		view := p.client.Cache()
 		for _, k := range catalog.Kinds() {
-			if len(view.Keys(k)) == 0 {
+			if len(view.Keys(k)) == 0 && k != catalog.Skills { // whose files are resources
 				p.Fatalf("nothing is cached of the %s", k)
 			}
 		}

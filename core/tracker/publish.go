@@ -270,9 +270,12 @@ func (w *worker) setList(k catalog.Kind, list catalog.List, cause event.Cause) c
 		List: k, Added: delta.Added, Removed: delta.Removed, Changed: delta.Changed,
 		Details: catalog.ItemChanges(old, list, delta.Changed), Versions: catalog.ItemVersions(old, list, delta), Items: &list, Before: before, Follows: keys(resources),
 	}}, func(r *record) { r.lists[k] = list })
-	if k == catalog.Resources {
-		publish := func(e event.Event) { w.t.store.commit(e, nil) }
+	publish := func(e event.Event) { w.t.store.commit(e, nil) }
+	switch k {
+	case catalog.Resources:
 		w.publishDelta(publish, old, list, resources, cause)
+	case catalog.Skills:
+		w.publishSkills(publish, old, list, delta, cause)
 	}
 	return delta
 }
@@ -292,6 +295,9 @@ func (w *worker) compareList(k catalog.Kind, published, list catalog.List) {
 		w.t.store.recordOnly(event.Event{ServerID: w.id, Cause: event.CauseResync, Payload: event.ListChanged{
 			List: k, Added: delta.Added, Removed: delta.Removed, Changed: delta.Changed, Versions: catalog.ItemVersions(published, list, delta), Items: &list, Follows: keys(resources),
 		}})
+	}
+	if k == catalog.Skills {
+		w.publishSkills(w.t.store.recordOnly, published, list, delta, event.CauseResync)
 	}
 	if k == catalog.Resources && !(delta.Empty() && resources.Empty()) {
 		w.publishDelta(w.t.store.recordOnly, published, list, resources, event.CauseResync)

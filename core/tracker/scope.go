@@ -64,6 +64,8 @@ func (s scope) wants(k catalog.Kind) bool {
 		return s.srv.TrackTools
 	case k == catalog.Prompts:
 		return s.srv.TrackPrompts
+	case k == catalog.Skills:
+		return s.srv.TrackSkills
 	default:
 		return s.srv.TrackResources
 	}
@@ -103,7 +105,7 @@ func (s scope) filter(uris []string) session.Filter {
 	want := session.Filter{
 		Tools:     follow(catalog.Tools),
 		Prompts:   follow(catalog.Prompts),
-		Resources: follow(catalog.Resources),
+		Resources: follow(catalog.Resources) || caps.ResourcesListChanged && caps.Skills && s.wants(catalog.Skills), // files of skills are resources
 		Events:    caps.EventsListChanged && !s.srv.Events.Off,
 	}
 	if s.subscribes() {
@@ -112,13 +114,16 @@ func (s scope) filter(uris []string) session.Filter {
 	return want
 }
 
-// announces reports whether a server with the given capabilities announces changes to the list.
+// announces reports whether a server with the given capabilities announces changes to the list. The
+// Skills extension has no notification.
 func announces(caps session.Capabilities, k catalog.Kind) bool {
 	switch k {
 	case catalog.Tools:
 		return caps.ToolsListChanged
 	case catalog.Prompts:
 		return caps.PromptsListChanged
+	case catalog.Skills:
+		return false
 	}
 	return caps.ResourcesListChanged
 }
@@ -155,11 +160,12 @@ func (s scope) resources(list catalog.List, clients []string) []string {
 func (s scope) selects(uri string) bool { return s.srv.TrackResources && s.srv.Selects(uri) }
 
 // polledLists returns the wanted lists whose changes the server does not announce. missing contains
-// the lists that the server was asked to announce but does not.
+// the lists that the server was asked to announce but does not. Skills have their own schedule; see
+// [skillSchedule].
 func (s scope) polledLists(missing []catalog.Kind) []catalog.Kind {
 	var kinds []catalog.Kind
 	for _, k := range s.kinds() {
-		if !s.ignores(k) && (!announces(s.info.Capabilities, k) || !s.info.Push || slices.Contains(missing, k)) {
+		if k != catalog.Skills && !s.ignores(k) && (!announces(s.info.Capabilities, k) || !s.info.Push || slices.Contains(missing, k)) {
 			kinds = append(kinds, k)
 		}
 	}
@@ -220,21 +226,21 @@ func (c *coverage) warn(w *worker) {
 }
 
 // announceActive publishes what is followed and how changes of resources are detected: once per
-// session, and again whenever the set of resources or the mode changes, or when the tools or prompts
-// become known.
+// session, and again whenever the set of resources or the mode changes, or when the tools, prompts
+// or skills become known.
 func (f *sessionFollower) announceActive() {
 	sc := f.scope()
 	if !slices.ContainsFunc(sc.kinds(), func(k catalog.Kind) bool { return !sc.ignores(k) }) {
 		f.lastActive = nil
 		return
 	}
-	active := event.SubscriptionActive{Tools: f.followed(sc, catalog.Tools), Prompts: f.followed(sc, catalog.Prompts)}
+	active := event.SubscriptionActive{Tools: f.followed(sc, catalog.Tools), Prompts: f.followed(sc, catalog.Prompts), Skills: f.followed(sc, catalog.Skills)}
 	if sc.srv.TrackResources && sc.info.Capabilities.Resources {
 		f.describeResources(&active)
 	}
 	if last := f.lastActive; last != nil && active.Mode == last.Mode && active.Resources == last.Resources &&
 		slices.Equal(active.URIs, last.URIs) && slices.Equal(active.Missing, last.Missing) &&
-		(active.Tools > 0) == (last.Tools > 0) && (active.Prompts > 0) == (last.Prompts > 0) {
+		(active.Tools > 0) == (last.Tools > 0) && (active.Prompts > 0) == (last.Prompts > 0) && (active.Skills > 0) == (last.Skills > 0) {
 		return
 	}
 	f.lastActive = &active

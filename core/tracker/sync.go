@@ -285,6 +285,7 @@ type syncResult struct {
 	job      syncJob
 	lists    map[catalog.Kind]catalog.List
 	listErrs map[catalog.Kind]error
+	skills   session.Skills // the list of skills, if lists has it
 
 	// asked is the last subscription that was made, or that would have been made if the server
 	// supported subscriptions; ack is the server's response to it. Both are zero if made is false.
@@ -360,9 +361,20 @@ func (r *syncResult) listAll(ctx context.Context, s *session.Session, kinds []ca
 	)
 	for _, k := range kinds {
 		lists.Go(func() {
-			list, err := loadList(ctx, s, k, len(r.job.known[k]) > 0)
+			var skills session.Skills
+			list, err := loadList(ctx, k, len(r.job.known[k]) > 0, func(ctx context.Context) (catalog.List, error) {
+				if k != catalog.Skills {
+					return s.List(ctx, k)
+				}
+				var err error
+				skills, err = s.ListSkills(ctx)
+				return skills.List, err
+			})
 			mu.Lock()
 			defer mu.Unlock()
+			if k == catalog.Skills {
+				r.skills = skills
+			}
 			if err != nil {
 				r.listErrs[k] = err
 			} else {
@@ -378,16 +390,16 @@ func (r *syncResult) listAll(ctx context.Context, s *session.Session, kinds []ca
 // servers clear a list before they refill it.
 const confirmEmpty = 250 * time.Millisecond
 
-func loadList(ctx context.Context, s *session.Session, k catalog.Kind, had bool) (catalog.List, error) {
-	list, err := s.List(ctx, k)
-	if isUnsupported(err) {
+func loadList(ctx context.Context, k catalog.Kind, had bool, load func(context.Context) (catalog.List, error)) (catalog.List, error) {
+	list, err := load(ctx)
+	if isUnsupported(err) && k != catalog.Skills {
 		return nil, nil // the capability covers this list, but the server does not implement it
 	}
 	if err != nil || len(list) > 0 || !had {
 		return list, err
 	}
 	backoff.Sleep(ctx, confirmEmpty)
-	return s.List(ctx, k)
+	return load(ctx)
 }
 
 // err returns the joined errors of all failed parts of the sync, or nil if nothing failed.
@@ -434,6 +446,7 @@ func (f *sessionFollower) synced(r syncResult) error {
 	}
 	f.retry(r)
 	now := time.Now()
+	f.skillsListed(r, now)
 	if f.ready && r.unanswered() {
 		f.liveness.pingSoon(now) // the server may be dead
 	}
@@ -491,6 +504,9 @@ func (f *sessionFollower) retry(r syncResult) {
 	f.w.failures++
 	var again syncRequest
 	for _, k := range sortedKeys(r.listErrs) {
+		if k == catalog.Skills && isUnsupported(r.listErrs[k]) {
+			continue // see skillsListed
+		}
 		f.w.listFailed(k, r.listErrs[k])
 		again.list([]catalog.Kind{k}, cmp.Or(r.job.lists[k], event.CauseResync))
 	}
@@ -548,12 +564,12 @@ func (f *sessionFollower) becomeReady() {
 	}
 	srv, caps := f.w.srv, info.Capabilities
 	if srv.TrackResources && !caps.Resources {
-		if !(srv.TrackTools && caps.Tools) && !(srv.TrackPrompts && caps.Prompts) {
+		if !(srv.TrackTools && caps.Tools) && !(srv.TrackPrompts && caps.Prompts) && !(srv.TrackSkills && caps.Skills) {
 			st.State, st.Reason = event.Unsupported, event.NoResources
 		}
 		if !srv.Unasked {
 			st.Reason = event.NoResources
-			f.w.warnOnce("resources", event.NoResources, nil, "hint", `set "trackTools" or "trackPrompts" instead of "trackResources"`)
+			f.w.warnOnce("resources", event.NoResources, nil, "hint", `set "trackTools", "trackPrompts" or "trackSkills" instead of "trackResources"`)
 		}
 	}
 	if srv.Superseded {

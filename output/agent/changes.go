@@ -155,6 +155,8 @@ func (c *changes) event(e *event.Event, tracks func(server, uri string) bool) {
 		c.add(resource, removed, nil, nil)
 	case event.ListChanged:
 		c.list(e.ServerID, p, tracks)
+	case event.SkillMismatch:
+		c.add(changeKey{e.ServerID, "skill file", e.ResourceURI}, "does not match its digest", nil, nil)
 	case event.LockDrift:
 		c.drift(e.ServerID, p)
 	case event.ConfigReloaded:
@@ -187,7 +189,7 @@ func (c *changes) drift(server string, p event.LockDrift) {
 
 // list adds the changes of a list. Other events may report the same resources.
 func (c *changes) list(server string, p event.ListChanged, tracks func(server, uri string) bool) {
-	kind := map[catalog.Kind]string{catalog.Tools: "tool", catalog.Prompts: "prompt", catalog.Templates: "template", catalog.Resources: ""}[p.List]
+	kind := map[catalog.Kind]string{catalog.Tools: "tool", catalog.Prompts: "prompt", catalog.Skills: "skill", catalog.Templates: "template", catalog.Resources: ""}[p.List]
 	note := func(keys []string, verb string) {
 		for _, key := range keys {
 			if p.List != catalog.Resources || tracks(server, key) {

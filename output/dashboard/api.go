@@ -204,6 +204,7 @@ type serverDetail struct {
 	ToolList     []json.RawMessage `json:"toolList"`
 	PromptList   []json.RawMessage `json:"promptList"`
 	TemplateList []json.RawMessage `json:"templateList"`
+	SkillList    []json.RawMessage `json:"skillList"`
 }
 
 func (d *Dashboard) server(w http.ResponseWriter, r *http.Request) {
@@ -217,7 +218,7 @@ func (d *Dashboard) server(w http.ResponseWriter, r *http.Request) {
 	st, _ := d.opts.Snapshot().Server(servers[i].ID)
 	answer(w, serverDetail{
 		Summary: servers[i], Polled: st.Missing[:min(len(st.Missing), maxMissing)],
-		ToolList: items(st.Lists[catalog.Tools]), PromptList: items(st.Lists[catalog.Prompts]), TemplateList: items(st.Lists[catalog.Templates]),
+		ToolList: items(st.Lists[catalog.Tools]), PromptList: items(st.Lists[catalog.Prompts]), TemplateList: items(st.Lists[catalog.Templates]), SkillList: items(st.Lists[catalog.Skills]),
 	})
 }
 

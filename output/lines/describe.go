@@ -3,6 +3,7 @@ package lines
 import (
 	"cmp"
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -39,6 +40,14 @@ func (w *Writer) describe(e *event.Event, used int) string {
 			return w.list(e, p, used)
 		}
 		return w.word(termtext.Cyan, string(p.List)) + "  " + w.listChange(p)
+	case event.SkillAdded:
+		return w.change(termtext.Green, "skill added", e, skillDetails(p.Skill), used)
+	case event.SkillRemoved:
+		return w.change(termtext.Red, "skill removed", e, nil, used)
+	case event.SkillChanged:
+		return w.change(termtext.Yellow, "skill changed", e, w.skillChange(p), used)
+	case event.SkillMismatch:
+		return w.change(termtext.Red, "skill mismatch", e, []string{printable.Line(p.Reason, 300)}, used)
 	case event.ServerEvent:
 		return w.word(termtext.Cyan, "event") + "  " + printable.Line(p.Name, 200) + "  " + w.paint(termtext.Grey, Size(int64(p.Size))+", "+printable.Line(p.EventID, 100))
 	case event.LockDrift:
@@ -76,7 +85,7 @@ func (w *Writer) drift(server string, p event.LockDrift) string {
 // following says what is followed of a server. Resources are omitted if only lists are followed.
 func following(p event.SubscriptionActive) string {
 	var parts []string
-	if p.Resources > 0 || p.Tools+p.Prompts == 0 {
+	if p.Resources > 0 || p.Tools+p.Prompts+p.Skills == 0 {
 		parts = append(parts, plural(p.Resources, "resource"))
 	}
 	if p.Tools > 0 {
@@ -85,11 +94,55 @@ func following(p event.SubscriptionActive) string {
 	if p.Prompts > 0 {
 		parts = append(parts, plural(p.Prompts, "prompt"))
 	}
+	if p.Skills > 0 {
+		parts = append(parts, plural(p.Skills, "skill"))
+	}
 	s := "following " + strings.Join(parts, ", ")
-	if p.Mode == "" && p.Resources == 0 && p.Tools+p.Prompts > 0 {
+	if p.Mode == "" && p.Resources == 0 && p.Tools+p.Prompts+p.Skills > 0 {
 		return s
 	}
 	return s + " (" + cmp.Or(printable.Line(string(p.Mode), 32), "changes are not detected") + ")"
+}
+
+// skillDetails returns how large a skill is.
+func skillDetails(s event.Skill) []string {
+	switch {
+	case s.Dynamic:
+		return []string{"generated files"}
+	case s.Files == 0:
+		return nil
+	}
+	return []string{plural(s.Files, "file"), Size(s.Size)}
+}
+
+// skillChange returns what differs of a skill: the files by their paths in it, with digests on wide
+// lines.
+func (w *Writer) skillChange(p event.SkillChanged) (parts []string) {
+	if p.Frontmatter {
+		parts = append(parts, "frontmatter")
+	}
+	n := 0
+	for _, c := range []struct {
+		sign  string
+		files []event.SkillFile
+	}{{"+", p.Added}, {"-", p.Removed}, {"~", p.Changed}} {
+		for _, f := range c.files {
+			if n++; n > maxNames && !w.Wide {
+				continue
+			}
+			text := c.sign + printable.Line(path.Base(f.URI), 80)
+			if w.Wide {
+				text = c.sign + printable.Line(f.URI, 0) + " " + f.Digest.String()
+			}
+			parts = append(parts, text)
+		}
+	}
+	if more := n - maxNames; more > 0 && !w.Wide {
+		parts = append(parts, fmt.Sprintf("… %d more", more+p.More))
+	} else if p.More > 0 {
+		parts = append(parts, fmt.Sprintf("… %d more", p.More))
+	}
+	return parts
 }
 
 // word returns a coloured word for an event, padded to the width of its column.
@@ -360,6 +413,9 @@ func (w *Writer) repeats(e *event.Event) bool {
 	case event.ResourceChanged:
 		l.sign = "~"
 	case event.ListChanged:
+		if p.List == catalog.Skills && p.Error == "" {
+			return true // each skill has an event of its own
+		}
 		if p.List != catalog.Resources || p.Error != "" || !w.rest(e.ServerID, p).Empty() {
 			return false
 		}

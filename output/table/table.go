@@ -21,6 +21,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/session"
+	"github.com/mcptrack/mcptrack/core/skill"
 	"github.com/mcptrack/mcptrack/output/termtext"
 )
 
@@ -95,6 +96,8 @@ func Items(w io.Writer, k catalog.Kind, reports []session.Report, o Options) err
 		head = []string{"Server", "URI", "Name", "Type", "Size"}
 	case catalog.Templates:
 		head = []string{"Server", "URI Template", "Name", "Type"}
+	case catalog.Skills:
+		head = []string{"Server", "URI", "Name", "Files", "Size", "Description"}
 	case catalog.Events:
 		head = []string{"Server", "Event", "Delivery", "Description"}
 	}
@@ -116,6 +119,9 @@ func Items(w io.Writer, k catalog.Kind, reports []session.Report, o Options) err
 			case catalog.Templates:
 				row = append(row, o.cut(d.Name, 32), dash(o.cut(d.MimeType, 32)))
 			default:
+				if k == catalog.Skills {
+					row = append(append(row, o.cut(d.Name, 32)), files(it.Raw)...)
+				}
 				if k == catalog.Events {
 					row = append(row, dash(o.cut(delivery(it.Raw), 32)))
 				}
@@ -132,6 +138,18 @@ func Items(w io.Writer, k catalog.Kind, reports []session.Report, o Options) err
 		}
 	}
 	return o.render(w, head, rows)
+}
+
+// files returns the cells for the number and the size of a skill's files.
+func files(raw json.RawMessage) []string {
+	e, err := skill.Parse(raw)
+	switch {
+	case err != nil:
+		return []string{"-", "-"}
+	case e.Dynamic():
+		return []string{"generated", "-"}
+	}
+	return []string{strconv.Itoa(len(e.Files)), strconv.FormatInt(e.Size(), 10)}
 }
 
 // delivery returns the delivery modes that an event type supports.

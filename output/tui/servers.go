@@ -196,7 +196,7 @@ func (f *feed) add(events []*event.Event, paused bool) {
 			f.count(e.ServerID, e.Timestamp, time.Now())
 		}
 		switch e.Payload.(type) {
-		case event.ResourceUpdated, event.ResourceAdded, event.ResourceRemoved, event.ResourceChanged, event.ListChanged:
+		case event.ResourceUpdated, event.ResourceAdded, event.ResourceRemoved, event.ResourceChanged, event.ListChanged, event.SkillMismatch:
 			if f.last == nil || len(f.last) > maxFeed {
 				f.last = map[string]time.Time{}
 			}

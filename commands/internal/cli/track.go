@@ -79,7 +79,7 @@ func (s Selection) Hint(cfg *config.Config) string {
 		switch {
 		case srv.Enabled:
 			enabled++
-		case srv.TrackResources || srv.TrackTools || srv.TrackPrompts:
+		case srv.TrackResources || srv.TrackTools || srv.TrackPrompts || srv.TrackSkills:
 			off = append(off, printable.Line(srv.ID, 64))
 		}
 	}

@@ -197,6 +197,9 @@ func observation(r session.Report, v variant, h lock.Hashing) lock.Observation {
 		o.Items[lock.SectionInstructions] = []lock.Item{h.Item(lock.SectionInstructions, text)}
 	}
 	for _, kind := range catalog.Kinds() {
+		if kind == catalog.Skills && !r.Info.Capabilities.Skills {
+			continue // an extension that few servers have
+		}
 		section := lock.Section(kind)
 		items := make([]lock.Item, 0, len(r.Lists[kind]))
 		for _, it := range r.Lists[kind] {

@@ -30,6 +30,7 @@ type Fake struct {
 	Name           string // serverInfo.name; New sets "fake"
 	Capabilities   map[string]any
 	Instructions   string
+	TTL            int       // ttlMs of modern results; New sets an hour
 	Events         EventFunc // answers the methods of MCP Events; nil if they are not offered
 
 	NoGET          bool // HTTP: respond to GET with 405
@@ -48,11 +49,11 @@ type Fake struct {
 func New() *Fake {
 	list := map[string]any{"listChanged": true}
 	return &Fake{
-		Legacy: true, Modern: true, Name: "fake",
+		Legacy: true, Modern: true, Name: "fake", TTL: 3600_000,
 		Capabilities: map[string]any{"tools": list, "prompts": list,
 			"resources": map[string]any{"listChanged": true, "subscribe": true}},
 		world: world{resources: map[string]Resource{}, items: map[catalog.Kind]map[string]json.RawMessage{
-			catalog.Tools: {}, catalog.Prompts: {}, catalog.Templates: {}}, capable: map[catalog.Kind]map[string]json.RawMessage{}},
+			catalog.Tools: {}, catalog.Prompts: {}, catalog.Templates: {}, catalog.Skills: {}}, capable: map[catalog.Kind]map[string]json.RawMessage{}},
 		clients: clients{peers: map[*peer]struct{}{}, sessions: map[string]*peer{}},
 	}
 }
@@ -181,6 +182,13 @@ func (s *Fake) dispatch(p *peer, m message) (any, *rpcError) {
 			entry["blob"] = base64.StdEncoding.EncodeToString(r.Blob)
 		}
 		return s.cacheable(modern, map[string]any{"contents": []any{entry}}), nil
+	case "skills/get":
+		for _, raw := range s.world.list(catalog.Skills, false) {
+			if it, err := catalog.NewItem(catalog.Skills, raw); err == nil && it.Key == q.URI {
+				return s.cacheable(modern, map[string]any{"skill": raw}), nil
+			}
+		}
+		return nil, &rpcError{-32602, "no such skill", nil}
 	case "tools/call":
 		return map[string]any{"content": []any{map[string]any{"type": "text", "text": fmt.Sprint(q.Name, " ", q.Arguments)}}}, nil
 	case "prompts/get":
@@ -206,7 +214,7 @@ func canBeAsked(capabilities map[string]any) bool {
 
 func (s *Fake) cacheable(modern bool, result map[string]any) map[string]any {
 	if modern {
-		result["resultType"], result["ttlMs"], result["cacheScope"] = "complete", 3600_000, "public"
+		result["resultType"], result["ttlMs"], result["cacheScope"] = "complete", s.TTL, "public"
 	}
 	return result
 }

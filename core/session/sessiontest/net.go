@@ -110,7 +110,7 @@ func (n *Net) Wait() {
 // Entry returns a config entry that tracks everything, after applying the given changes.
 func Entry(id string, change ...func(*config.Server)) config.Server {
 	srv := config.Server{ID: id, Enabled: true, Transport: config.TransportStdio, Program: config.Program{Command: id},
-		Tracking:       config.Tracking{TrackResources: true, TrackTools: true, TrackPrompts: true, Read: config.ReadDigest, PollInterval: config.DefaultPollInterval},
+		Tracking:       config.Tracking{TrackResources: true, TrackTools: true, TrackPrompts: true, TrackSkills: true, Read: config.ReadDigest, PollInterval: config.DefaultPollInterval},
 		RequestTimeout: config.DefaultRequestTimeout, Protocol: config.ProtocolAuto}
 	for _, c := range change {
 		c(&srv)

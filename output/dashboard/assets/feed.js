@@ -39,10 +39,11 @@ function sayHeld(n) {
 // pageOf returns what a row opens. A burst opens as one change, the one whose lines the row counts.
 function pageOf({ e, oldest, n }) {
 	if (isChange(e)) return { server: e.serverId, uri: e.resourceUri, to: e.id, from: n > 1 ? oldest.previousDigest || '' : '', tab: 'diff' };
+	if (e.type.startsWith('skill.')) return { server: e.serverId, tab: 'skills' };
 	if (e.resourceUri && e.serverId) return { server: e.serverId, uri: e.resourceUri };
 	if (e.type === 'server.state') return { server: e.serverId, tab: 'timeline' };
 	if (e.type === 'lock.drift') return { review: '1', server: e.serverId, item: e.item || '' };
-	const tab = { 'tools.list_changed': 'tools', 'prompts.list_changed': 'prompts', 'templates.list_changed': 'templates' }[e.type];
+	const tab = { 'skills.list_changed': 'skills', 'tools.list_changed': 'tools', 'prompts.list_changed': 'prompts', 'templates.list_changed': 'templates' }[e.type];
 	return tab ? { server: e.serverId, tab } : { event: e.id, server: e.serverId || '' };
 }
 
@@ -93,6 +94,7 @@ function fold(all) {
 			if (over && transitional.includes(e.state)) continue;
 		} else if (e.changed === false) continue;
 		if (e.type === 'resource.added' || e.type === 'resource.removed') named.add(e.serverId + '\n' + e.resourceUri);
+		if (e.type === 'skills.list_changed' && !e.error) continue; // each skill has an event of its own
 		// A changed list of resources and the events of these resources are one fact.
 		if (e.type === 'resources.list_changed' && !e.error && !e.changed?.length && [...(e.added || []), ...(e.removed || [])].every((uri) => named.has(e.serverId + '\n' + uri))) continue;
 		if (!fits(state.efilter, e.type, e.serverId, e.resourceUri, e.state, stateWords(e.state), e.reason, e.name, describe(e).verb)) continue;

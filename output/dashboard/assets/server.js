@@ -36,7 +36,7 @@ export async function loadLog(changed) {
 }
 
 export const serverTabs = () => [['overview', 'Overview'], ['timeline', 'Timeline'], ['log', 'Log'],
-	['tools', 'Tools' + number(detail?.tools)], ['prompts', 'Prompts' + number(detail?.prompts)], ['templates', 'Templates' + number(detail?.templates)]];
+	['tools', 'Tools' + number(detail?.tools)], ['prompts', 'Prompts' + number(detail?.prompts)], ['templates', 'Templates' + number(detail?.templates)], ['skills', 'Skills' + number(detail?.skills)]];
 const number = (n) => n ? ` (${n})` : '';
 
 export function showServer(tab, now) {
@@ -49,7 +49,7 @@ export function showServer(tab, now) {
 	const s = now || detail;
 	$('detail-meta').replaceChildren(s ? line('', badge(s), s.since && el('span', '', 'since ', ago(s.since)), count(s.resources, 'resource'), count(s.updates, 'update'), count(s.failures, 'failure')) : 'loading…');
 	if (!detail) return [];
-	return { overview: () => showOverview({ ...detail, ...now }), timeline: showTimeline, log: showLog, tools: () => showItems('toolList', 'tools', 'tool'), prompts: () => showItems('promptList', 'prompts', 'prompt'), templates: () => showItems('templateList', 'templates', 'template') }[tab]();
+	return { overview: () => showOverview({ ...detail, ...now }), timeline: showTimeline, log: showLog, tools: () => showItems('toolList', 'tools', 'tool'), prompts: () => showItems('promptList', 'prompts', 'prompt'), templates: () => showItems('templateList', 'templates', 'template'), skills: () => showItems('skillList', 'skills', 'skill') }[tab]();
 }
 
 function showOverview(s) {
@@ -82,14 +82,14 @@ function showLog() {
 }
 
 function showItems(member, list, what) {
-	const changes = timeline.filter((e) => e.type === list + '.list_changed').slice(0, 20);
+	const changes = timeline.filter((e) => e.type === list + '.list_changed' || e.type.startsWith(what + '.')).slice(0, 20);
 	return [
 		changes.length && el('details', '', el('summary', '', count(changes.length, 'change') + ', the last ', ago(changes[0].timestamp)),
 			el('ol', 'history', ...changes.map((e) => el('li', '', at(e.timestamp, 'quiet'), ' ', summary(e))))),
 		!detail[member].length && para(detail[what + 's'] ? `The descriptors of the ${what}s are only available in the process that follows the server.` : `The server offers no ${what}s.`),
 		...detail[member].map((item) => {
 			const { name: id, uriTemplate, title, description, inputSchema, outputSchema, arguments: args, ...more } = item;
-			return el('details', 'item', el('summary', '', name(uriTemplate || id, 'mono'), title && title !== id && ' – ', title && title !== id && name(title)),
+			return el('details', 'item', el('summary', '', name(uriTemplate || id || item.frontmatter?.name || item.uri, 'mono'), title && title !== id && ' – ', title && title !== id && name(title)),
 				description && para(shown(String(description))),
 				...[['Input', inputSchema], ['Arguments', args], ['Output', outputSchema], ['More', Object.keys(more).length ? more : null]].filter(([, v]) => v)
 					.flatMap(([label, v]) => [el('h3', '', label), el('pre', '', shown(JSON.stringify(v, null, 2)))]));
