@@ -76,7 +76,7 @@
 // Shared by all of them:
 //
 //	eventstream  writes and parses server-sent events
-//	tracing      OpenTelemetry spans of requests, and the trace context in _meta
+//	tracing      OpenTelemetry spans of requests and events, and the trace context in _meta
 //	backoff      the delays between attempts
 //	ipscope      classifies addresses: loopback, private, public
 //	glob         validates and matches globs in linear time

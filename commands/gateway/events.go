@@ -21,6 +21,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/mcpserver"
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/textdiff"
+	"github.com/mcptrack/mcptrack/core/tracing"
 	"github.com/mcptrack/mcptrack/output/dashboard"
 	"github.com/mcptrack/mcptrack/output/metrics"
 	"github.com/mcptrack/mcptrack/output/web"
@@ -129,6 +130,7 @@ func (o *eventsFlags) numbering() mcpevents.Numbering {
 // eventLog contains a gateway's event log and the handlers that serve it.
 type eventLog struct {
 	logger  *slog.Logger
+	tracer  *tracing.Tracer // nil if nothing is traced
 	log     journal.Log
 	shared  bool                   // shared with other gateways on a cluster
 	reader  *mcpevents.Reader      // nil without --events and --change-tools: no events are stored
@@ -140,8 +142,8 @@ type eventLog struct {
 }
 
 // open opens the event log. The caller must close it.
-func (o *eventsFlags) open(ctx context.Context, env *cli.Env, logger *slog.Logger, isDemo bool, tokens *web.Tokens, shown func() *gateway.Gateway) (*eventLog, error) {
-	e := &eventLog{logger: logger, shared: o.NATS != "", tokens: tokens}
+func (o *eventsFlags) open(ctx context.Context, env *cli.Env, logger *slog.Logger, tracer *tracing.Tracer, isDemo bool, tokens *web.Tokens, shown func() *gateway.Gateway) (*eventLog, error) {
+	e := &eventLog{logger: logger, tracer: tracer, shared: o.NATS != "", tokens: tokens}
 	if !o.on && !o.tools {
 		e.log = journal.NewMemory(journal.MemoryOptions{})
 		return e, nil
@@ -213,6 +215,7 @@ func (o *eventsFlags) openHooks(ctx context.Context, e *eventLog, reader *mcpeve
 		e.logger.Warn("--events-allow lets webhooks reach services on this machine; use it only for tests")
 	}
 	sender := webhook.NewSender(local)
+	sender.Tracer = e.tracer
 	e.fixed = webhook.NewHooks(webhook.HookOptions{Log: e.log, Reader: reader, Sender: sender, Scope: scope, Logger: e.logger})
 	if !o.webhooks || !e.tokens.Set() {
 		return nil

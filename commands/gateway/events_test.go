@@ -50,7 +50,7 @@ func TestGatewayStatusShowsOwnWebhooks(t *testing.T) {
 				t.Fatal(err)
 			}
 			flags := eventsFlags{on: true, webhooks: true, JournalFlags: cli.JournalFlags{Dir: t.TempDir()}, unverified: all}
-			e, err := flags.open(t.Context(), &cli.Env{}, slog.New(slog.DiscardHandler), false, tokens, func() *gateway.Gateway { return nil })
+			e, err := flags.open(t.Context(), &cli.Env{}, slog.New(slog.DiscardHandler), nil, false, tokens, func() *gateway.Gateway { return nil })
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -212,7 +212,7 @@ func run(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) error 
 	if err != nil {
 		return err
 	}
-	stored, err := opts.events.open(ctx, env, log, g.Demo(), tokens, func() *gateway.Gateway { return gw })
+	stored, err := opts.events.open(ctx, env, log, g.Tracer(), g.Demo(), tokens, func() *gateway.Gateway { return gw })
 	if err != nil {
 		return err
 	}

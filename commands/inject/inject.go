@@ -176,8 +176,8 @@ func (o *options) message() realtime.MessageOptions {
 }
 
 // delivery returns the delivery options, without the callbacks.
-func (o *options) delivery() realtime.DeliveryOptions {
-	d := realtime.DeliveryOptions{Message: o.message(), Respond: o.respond}
+func (o *options) delivery(g *cli.Globals) realtime.DeliveryOptions {
+	d := realtime.DeliveryOptions{Message: o.message(), Respond: o.respond, Tracer: g.Tracer()}
 	if d.Queue.Window = o.coalesce; o.coalesce == 0 {
 		d.Queue.Window = -1
 	}

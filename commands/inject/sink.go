@@ -34,7 +34,7 @@ func (o *options) sink(ctx context.Context, env *cli.Env, g *cli.Globals, r *rec
 		}
 		return s, err
 	}
-	s, err := o.session(env, log, r)
+	s, err := o.session(env, g, log, r)
 	if err == nil {
 		g.Tell(env, "injecting updates of %s into %s", o.origin(g), o.destination())
 	}
@@ -106,7 +106,7 @@ func (o *options) dry(env *cli.Env, r *receipts) *messageSink {
 }
 
 // session returns a sink that joins a running session as a sideband, or starts a new session.
-func (o *options) session(env *cli.Env, log *slog.Logger, r *receipts) (*messageSink, error) {
+func (o *options) session(env *cli.Env, g *cli.Globals, log *slog.Logger, r *receipts) (*messageSink, error) {
 	stored, err := o.progressFile(env)
 	if err != nil {
 		return nil, err
@@ -117,7 +117,7 @@ func (o *options) session(env *cli.Env, log *slog.Logger, r *receipts) (*message
 			log.Warn("cannot store which messages were sent; a restart would repeat some of them", "err", err)
 		}
 	}
-	d := o.delivery()
+	d := o.delivery(g)
 	d.Injected = func(x []realtime.Receipt) {
 		save(0) // save before printing, so that a printed message is never sent again
 		r.print(x)
@@ -153,7 +153,7 @@ func (o *options) session(env *cli.Env, log *slog.Logger, r *receipts) (*message
 
 // proxy returns a sink that accepts applications and forwards their sessions.
 func (o *options) proxy(ctx context.Context, env *cli.Env, g *cli.Globals, log *slog.Logger, r *receipts) (*messageSink, error) {
-	d := o.delivery()
+	d := o.delivery(g)
 	d.Injected = r.print
 	d.Failed = func(x realtime.Failure) { warnFailed(log, x) }
 	p, err := realtime.NewProxy(realtime.ProxyOptions{

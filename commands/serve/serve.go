@@ -319,8 +319,10 @@ func openServer(ctx context.Context, env *cli.Env, g *cli.Globals, logger *slog.
 		f.review = &dashboard.Review{Guard: lock.Guard, Changes: f.engine.LockChanges}
 	}
 	if err == nil && !opts.follow {
+		sender := webhook.NewSender(nil)
+		sender.Tracer = g.Tracer()
 		f.hooks = webhook.NewHooks(webhook.HookOptions{
-			Log: f.log, Reader: mcpevents.NewReader(f.log, mcpevents.Scope{}), Sender: webhook.NewSender(nil), Follow: true, Logger: logger,
+			Log: f.log, Reader: mcpevents.NewReader(f.log, mcpevents.Scope{}), Sender: sender, Follow: true, Logger: logger,
 			Dashboard: strings.TrimSuffix(cmp.Or(opts.dashboard, opts.publicURL), "/"),
 		})
 	}

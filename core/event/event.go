@@ -48,6 +48,10 @@ type Event struct {
 	// exposes them to its clients, if they differ. It is set by a gateway that stores the event. If
 	// it is nil, it is omitted on the wire.
 	Exported map[string]string
+	// Trace is the traceparent (W3C Trace Context) of the span that records this event, so that its
+	// delivery, also by another process, can link to it. Empty, and omitted on the wire, if nothing
+	// was traced.
+	Trace string
 	// Received is when the notification that caused the event arrived from the server; zero if
 	// there was none. It is used for measurements and is not part of the wire format.
 	Received time.Time
@@ -114,6 +118,9 @@ func ParseID(id string) (epoch string, seq uint64, err error) {
 // TimeFormat is RFC 3339 with exactly three fractional digits. It is only used for times in UTC.
 const TimeFormat = "2006-01-02T15:04:05.000Z"
 
+// traceLength is the length of a traceparent of version 00, the only one that is written.
+const traceLength = 55
+
 // header holds the members common to all events, in wire order.
 type header struct {
 	ID          string            `json:"id,omitempty"`
@@ -122,6 +129,7 @@ type header struct {
 	ResourceURI string            `json:"resourceUri,omitempty"`
 	Timestamp   string            `json:"timestamp"`
 	Cause       Cause             `json:"cause,omitempty"`
+	Trace       string            `json:"trace,omitempty"`
 	Exported    map[string]string `json:"exported,omitempty"`
 }
 
@@ -152,6 +160,11 @@ func (e *Event) AppendJSON(b []byte) ([]byte, error) {
 	b = append(b, '"')
 	if e.Cause != "" {
 		b = append(append(append(b, `,"cause":"`...), e.Cause...), '"')
+	}
+	if e.Trace != "" {
+		if b, err = appendString(append(b, `,"trace":`...), e.Trace); err != nil {
+			return b[:start], err
+		}
 	}
 	if e.Exported != nil {
 		if b, err = appendNames(append(b, `,"exported":`...), e.Exported); err != nil {
@@ -186,7 +199,7 @@ func (e *Event) UnmarshalJSON(data []byte) error {
 			return errors.New("invalid event: not a JSON object")
 		case wrong.Field == "exported", strings.HasPrefix(wrong.Field, "exported."):
 			h.Exported = nil
-		case wrong.Field != "cause":
+		case wrong.Field != "cause" && wrong.Field != "trace":
 			return fmt.Errorf("invalid event: member %q is a JSON %s", printable.Line(wrong.Field, 64), wrong.Value)
 		}
 	}
@@ -208,10 +221,13 @@ func (e *Event) UnmarshalJSON(data []byte) error {
 			return err
 		}
 	}
+	if len(h.Trace) != traceLength {
+		h.Trace = ""
+	}
 	if !h.Cause.known() {
 		h.Cause = ""
 	}
-	*e = Event{ID: h.ID, Seq: seq, ServerID: h.ServerID, ResourceURI: h.ResourceURI, Timestamp: ts.UTC(), Cause: h.Cause, Exported: h.Exported, Payload: p}
+	*e = Event{ID: h.ID, Seq: seq, ServerID: h.ServerID, ResourceURI: h.ResourceURI, Timestamp: ts.UTC(), Cause: h.Cause, Trace: h.Trace, Exported: h.Exported, Payload: p}
 	return nil
 }
 

@@ -82,7 +82,10 @@ func samples() []Event {
 		e.ID = FormatID("3f9a1c20b7e4d581", e.Seq)
 		out = append(out, e)
 	}
-	return out
+	traced := updated
+	traced.Trace, traced.Seq = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", uint64(len(out)+1)
+	traced.ID = FormatID("3f9a1c20b7e4d581", traced.Seq)
+	return append(out, traced)
 }
 
 // The wire form does not change: other programs parse it.
@@ -225,6 +228,8 @@ func TestEventsOfANewerVersion(t *testing.T) {
 		`{` + head + `,"digest":{"sha512":"00"},"name":"a"}`:                  named,
 		`{` + head + `,"size":"large","changed":"partly","name":"a"}`:         named,
 		`{"exported":{"a":1},` + head + `,"name":"a"}`:                        named,
+		`{"trace":7,` + head + `,"name":"a"}`:                                 named,
+		`{"trace":"x",` + head + `,"name":"a"}`:                               named,
 		`{"exported":["a"],` + head + `,"name":"a"}`:                          named,
 		`{"importance":[1,{}],` + head + `,"name":"a","attachments":{"x":1}}`: named,
 	} {
@@ -248,7 +253,7 @@ func TestEventsOfANewerVersion(t *testing.T) {
 
 // The documented members are the ones that are written.
 func TestMembersMatchTheWireForm(t *testing.T) {
-	shared := []string{"id", "type", "serverId", "resourceUri", "timestamp", "cause", "exported"}
+	shared := []string{"id", "type", "serverId", "resourceUri", "timestamp", "cause", "trace", "exported"}
 	for _, e := range samples() {
 		d, ok := Define(e.Type())
 		if !ok || d.About == "" {

@@ -26,6 +26,7 @@ type Occurrence struct {
 	Name   string // event type
 	Server string
 	Time   time.Time // when the event occurred
+	Trace  string    // see [event.Event.Trace]
 
 	uri, exported string       // a resource's URI at its server and at this endpoint; otherwise empty
 	changed       *bool        // whether a resource's content changed; nil if unknown
@@ -155,7 +156,7 @@ func (s Scope) occurrence(e *journal.Entry) (o *Occurrence, gap bool) {
 	if ev.ServerID == "" || !s.server(ev.ServerID) {
 		return nil, false
 	}
-	o = &Occurrence{ID: e.ID, Seq: e.Seq, Server: ev.ServerID, Time: ev.Timestamp}
+	o = &Occurrence{ID: e.ID, Seq: e.Seq, Server: ev.ServerID, Time: ev.Timestamp, Trace: ev.Trace}
 	var data any
 	switch p := ev.Payload.(type) {
 	case event.ResourceUpdated:

@@ -1,4 +1,4 @@
-// Package tracing describes MCP requests as OpenTelemetry spans, and passes the trace
+// Package tracing describes MCP requests and events as OpenTelemetry spans, and passes the trace
 // context of a request on. Names and attributes follow OpenTelemetry's semantic conventions for MCP
 // (https://github.com/open-telemetry/semantic-conventions-genai, docs/gen-ai/mcp.md); the members of
 // _meta follow SEP-414, and their values W3C Trace Context and W3C Baggage. Spans contain neither

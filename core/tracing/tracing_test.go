@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 
 	sdk "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
@@ -20,7 +21,7 @@ func off(ctx context.Context, meta json.RawMessage) int {
 	inner.End()
 	outer.FailRPC(-32602, "text")
 	outer.End()
-	return len(Clean(meta))
+	return len(Clean(meta)) + len(t.Changed(time.Time{}, Event{Type: "resource.updated", URI: "file:///a"}))
 }
 
 var plain = json.RawMessage(`{"progressToken":7,"io.modelcontextprotocol/protocolVersion":"2026-07-28"}`)
@@ -94,7 +95,22 @@ func TestSpans(t *testing.T) {
 	span.End()
 	_, span = tr.Server(t.Context(), map[string]json.RawMessage{Parent: json.RawMessage(`"x"`)}, Request{Method: long})
 	span.End()
-	for _, s := range spans.Ended() {
+	at := time.Now().Add(-time.Minute)
+	change := Event{Type: "resource.updated", Server: long, URI: long, Cause: "notify"}
+	change.Trace = tr.Changed(at, change)
+	for _, trace := range []string{change.Trace, "", "garbage"} {
+		change.Trace = trace
+		_, sent := tr.Delivery(t.Context(), "webhook", time.Time{}, change)
+		sent.End()
+	}
+	ended := spans.Ended()
+	if s := ended[2]; s.Name() != "resource.updated" || !s.StartTime().Equal(at) {
+		t.Errorf("%s at %s", s.Name(), s.StartTime())
+	}
+	if s := ended[3]; len(s.Links()) != 1 || s.Links()[0].SpanContext.SpanID() != ended[2].SpanContext().SpanID() || len(ended[4].Links())+len(ended[5].Links()) != 0 {
+		t.Errorf("%v %v %v", s.Links(), ended[4].Links(), ended[5].Links())
+	}
+	for _, s := range ended {
 		size := len(s.Name()) + len(s.Status().Description)
 		for _, a := range s.Attributes() {
 			size += len(a.Value.AsString())

@@ -13,6 +13,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/status"
+	"github.com/mcptrack/mcptrack/core/tracing"
 	"github.com/mcptrack/mcptrack/core/tracker/internal/coalesce"
 )
 
@@ -21,6 +22,7 @@ import (
 // contains. Only workers write to the store.
 type store struct {
 	log     *journal.Memory
+	tracer  *tracing.Tracer  // nil if nothing is traced
 	durable journal.Recorder // durable log; nil if there is none
 	// baseline returns the digest that the durable log stores for a resource, or zero if there is
 	// none. It is nil if no stored digests are available.
@@ -71,6 +73,7 @@ func (s *store) publish(e event.Event) *event.Event {
 	if e.Timestamp.IsZero() {
 		e.Timestamp = time.Now()
 	}
+	e.Trace = s.tracer.Changed(e.Received, tracing.Event{Type: string(e.Type()), Server: e.ServerID, URI: e.ResourceURI, Cause: string(e.Cause)})
 	bare := journal.WithoutDefinitions(&e)
 	s.order.Lock()
 	defer s.order.Unlock()

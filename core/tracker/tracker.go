@@ -154,7 +154,7 @@ func New(opts Options) *Tracker {
 	opts = opts.withDefaults()
 	t := &Tracker{
 		opts:    opts,
-		store:   &store{log: opts.Log, durable: opts.Record, baseline: opts.Baseline, servers: map[string]*record{}},
+		store:   &store{log: opts.Log, tracer: opts.Session.Tracer, durable: opts.Record, baseline: opts.Baseline, servers: map[string]*record{}},
 		texts:   &textBudget{each: opts.MaxText, all: opts.MaxTexts},
 		caches:  cache.NewStore(0),
 		applied: make(chan struct{}, 1),

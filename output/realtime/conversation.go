@@ -10,6 +10,7 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/backoff"
 	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/tracing"
 )
 
 // conversation delivers messages to one conversation over consecutive connections. begin and then
@@ -339,6 +340,9 @@ func (c *conversation) delivered(f *flight, now time.Time) {
 		c.setLatestItem(p.key(), f.id)
 		receipts[i] = Receipt{Message: p.Message, Session: c.name, At: now, Merged: p.merged, Latency: max(0, now.Sub(p.since))}
 		receipts[i].ItemID = f.id
+		_, span := c.opts.Tracer.Delivery(context.Background(), "inject", p.happened(), tracing.Event{
+			Type: string(event.TypeResourceUpdated), Server: p.ServerID, URI: p.ResourceURI, Trace: p.Trace})
+		span.End()
 	}
 	c.calls = append(c.calls, func() { c.opts.Injected(receipts) })
 }

@@ -3,6 +3,8 @@ package realtime
 import (
 	"cmp"
 	"time"
+
+	"github.com/mcptrack/mcptrack/core/tracing"
 )
 
 // DeliveryOptions configures how messages are delivered. Zero fields have their defaults.
@@ -19,6 +21,9 @@ type DeliveryOptions struct {
 	// Attempts limits how often an item is sent over one working connection before it is abandoned.
 	// The default is 3.
 	Attempts int
+	// Tracer records a span for every message that was added, from the update to its acknowledgement.
+	// Nil records nothing.
+	Tracer *tracing.Tracer
 	// Injected is called with the messages in every acknowledged item, and Failed with every
 	// message that was rejected or abandoned. Either may be nil.
 	Injected func([]Receipt)

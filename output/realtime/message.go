@@ -53,6 +53,7 @@ type Message struct {
 	ResourceURI string
 	Timestamp   time.Time // time of the event, in UTC
 	Received    time.Time // when the server's notification arrived; zero if unknown
+	Trace       string    // see [event.Event.Trace]
 	ItemID      string    // ID for an item with only this message; in a [Receipt], ID of the item that contains it
 	Parts       []Part    // the text, followed by the content if requested
 
@@ -88,7 +89,7 @@ func newMessage(e *event.Event, o MessageOptions) (Message, error) {
 	}
 	m := Message{
 		EventID: e.ID, ServerID: e.ServerID, ResourceURI: e.ResourceURI,
-		Timestamp: e.Timestamp.UTC(), Received: e.Received,
+		Timestamp: e.Timestamp.UTC(), Received: e.Received, Trace: e.Trace,
 		byContent: o.ByContent && !u.Digest.IsZero(),
 	}
 	if m.byContent {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/backoff"
 	"github.com/mcptrack/mcptrack/core/standardwebhooks"
+	"github.com/mcptrack/mcptrack/core/tracing"
 )
 
 // Error is the reason, as reported to clients, why a message was not accepted. It is only a
@@ -59,6 +60,10 @@ type result struct {
 
 // Sender sends messages over HTTP. It is safe for concurrent use.
 type Sender struct {
+	// Tracer records a span for every attempt to deliver an event. Set it before the sender is used; nil
+	// records nothing.
+	Tracer *tracing.Tracer
+
 	guard  *guard
 	client *http.Client // reaches only public addresses
 	open   *http.Client // reaches any address

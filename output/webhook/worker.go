@@ -11,6 +11,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/backoff"
 	"github.com/mcptrack/mcptrack/core/mcpevents"
 	"github.com/mcptrack/mcptrack/core/standardwebhooks"
+	"github.com/mcptrack/mcptrack/core/tracing"
 )
 
 const (
@@ -235,7 +236,7 @@ func (w *worker) deliver(ctx context.Context, d *delivery, m *message) error {
 			return context.Cause(ctx)
 		}
 		m.secrets = w.secrets()
-		r, err := w.sender.post(ctx, w.responder, m, func() error {
+		r, err := w.attempt(ctx, d.occ, m, func() error {
 			if !w.shows(d.occ) {
 				return errHidden
 			}
@@ -263,6 +264,28 @@ func (w *worker) deliver(ctx context.Context, d *delivery, m *message) error {
 	d.lost = true
 	w.abandoned()
 	return nil
+}
+
+// attempt makes one attempt to send an event, and records it if the sender has a tracer.
+func (w *worker) attempt(ctx context.Context, o *mcpevents.Occurrence, m *message, before func() error) (result, error) {
+	if w.sender.Tracer == nil {
+		return w.sender.post(ctx, w.responder, m, before)
+	}
+	var span tracing.Span
+	r, err := w.sender.post(ctx, w.responder, m, func() error {
+		err := before()
+		if err == nil { // otherwise nothing is sent
+			_, span = w.sender.Tracer.Delivery(ctx, "webhook", time.Time{}, tracing.Event{Type: o.Name, Server: o.Server, URI: o.URI(), Trace: o.Trace})
+		}
+		return err
+	})
+	if err != nil {
+		span.FailWith(err)
+	} else if r.err != "" {
+		span.Fail(string(r.err), "")
+	}
+	span.End()
+	return r, err
 }
 
 // sendGap sends a message that reports lost events. Endpoints need not understand it, so a failure
