@@ -19,7 +19,8 @@
 // or that starts like a qualified URI, is exported in qualified form:
 // mcptrack://server/ID/URI (ID with everything except letters, digits, "-", "." and "_"
 // percent-encoded, URI unchanged). The same applies to a template without literal text after its
-// scheme. A ui:// URI of MCP Apps keeps its scheme: ui://mcptrack/server/ID/REST. Every resource
+// scheme. A ui:// URI of MCP Apps keeps its scheme: ui://mcptrack/server/ID/REST, and so does a skill://
+// URI. If one URI of a skill is exported in qualified form, all its URIs are. Every resource
 // of every server can be read by its qualified URI, whether it is listed or not. Stored events
 // contain the names that were valid when they were stored; see [Names].
 //
@@ -65,6 +66,11 @@
 //     be called as a task can also be called normally: by every client if its server is legacy, and
 //     by legacy clients if its server is modern. The gateway then waits for the task and returns its
 //     result.
+//   - The skills (SEP-2640) of all servers are listed, as the tracker has listed them, so one server
+//     that fails does not affect the others. A skill is omitted if one of its files is not admitted by
+//     [Options.Allow] and [Options.Deny], because hosts expect to read all of them. Their servers answer
+//     skills/get, for skills that they do not list too, and resources/directory/read if all of them
+//     declare it. A server owns the files in its skills' entries, also those that it does not list.
 //   - The extensions of all servers are declared; requests for an extension are forwarded to the
 //     server that declares it, or that owns the specified resource. Instructions are merged under the
 //     ids of their servers, up to 8 KiB.

@@ -153,10 +153,10 @@ func matches(globs []string, s string) bool {
 func normalizeGlob(g string) (normal string, joined []string) {
 	if head, uri, ok := cutServer(g); ok {
 		normal, joined = normalizeGlob(uri)
-		if head[:len(uiScheme)] == uiScheme { // the scheme ends within head
-			normal = strings.TrimPrefix(normal, uiScheme)
+		if scheme := keptScheme(head); scheme != "" { // the scheme is in head
+			normal = strings.TrimPrefix(normal, scheme)
 			for i := range joined {
-				joined[i] = strings.TrimPrefix(joined[i], "ui:")
+				joined[i] = strings.TrimPrefix(joined[i], strings.TrimSuffix(scheme, "//"))
 			}
 		}
 		for i := range joined {
@@ -194,13 +194,12 @@ func normalizeGlob(g string) (normal string, joined []string) {
 // cutServer splits a glob for qualified URIs into the part before the server's own URI and the
 // rest, as unqualify does for a URI. It does not decode the server's path segment.
 func cutServer(g string) (head, uri string, ok bool) {
-	for own, scheme := range map[string]string{serverPrefix: "", uiServerPrefix: uiScheme} {
-		if rest, is := strings.CutPrefix(g, own); is {
-			server, uri, ok := strings.Cut(rest, "/")
-			return own + server + "/", scheme + uri, ok && uri != ""
-		}
+	scheme, rest, ok := cutQualified(g)
+	if !ok {
+		return "", "", false
 	}
-	return "", "", false
+	server, uri, ok := strings.Cut(rest, "/")
+	return g[:len(g)-len(rest)] + server + "/", scheme + uri, ok && uri != ""
 }
 
 // decodeGlob decodes percent-encoded characters that have no special meaning in globs or URIs.

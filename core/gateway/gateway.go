@@ -302,7 +302,7 @@ func New(opts Options) (*Gateway, error) {
 	g.view.Store(newView(g.local, nil, g.filter, func(Refusal) {}))
 	so := opts.Serve
 	so.CallTool, so.GetPrompt, so.ReadResource, so.Complete = g.callTool, g.getPrompt, g.readResource, g.complete
-	so.Extension = g.extension
+	so.Extension, so.Skills = g.extension, true
 	so.Variant, so.AwaitVariant, so.Connected = g.variantOf, g.variants.await, g.connected
 	so.Subscriptions.Subscribable = g.subscribable
 	so.Key = opts.Key

@@ -41,6 +41,7 @@ type item struct {
 	pattern   *regexp.Regexp  // for a template: matches the URIs that it can expand to
 	digest    catalog.Digest  // digest of the JSON that the server sent
 	rendered  *rendered       // cache of the last exported form
+	skill     *listedSkill    // for a skill
 }
 
 // rendered caches the exported form of an item, because most items do not change between merges.
@@ -54,6 +55,9 @@ type rendered struct {
 // newItem validates an item. The error explains to users why the item cannot be listed: clients
 // validate whole lists, and one invalid item would make them reject all others.
 func newItem(k catalog.Kind, it catalog.Item) (item, error) {
+	if k == catalog.Skills {
+		return newSkill(it)
+	}
 	if len(it.Raw) > maxItem {
 		return item{}, fmt.Errorf("it is larger than %d KiB", maxItem>>10)
 	}
@@ -158,7 +162,9 @@ func (it item) as(key, ui string, down bool) json.RawMessage {
 		return last.raw
 	}
 	raw := it.raw
-	if key != it.key {
+	if key != it.key && it.skill != nil {
+		raw = encode(renamed(it.skill.Entry, key))
+	} else if key != it.key {
 		raw = slices.Concat(raw[:it.at], quote(key), raw[it.end:])
 	}
 	if ui != it.ui && ui != "" {

@@ -227,32 +227,6 @@ func (rt *route) readable(result json.RawMessage) error {
 	return nil
 }
 
-// approvedSkills returns the result of skills/list without the entries that are held, or that differ from
-// what was compared with the lock.
-func (rt *route) approvedSkills(result json.RawMessage) json.RawMessage {
-	verdict := rt.state().verdict
-	if !verdict.Enforced() {
-		return result
-	}
-	members := fields(result)
-	var all []json.RawMessage
-	if json.Unmarshal(members["skills"], &all) != nil {
-		all = nil
-	}
-	kept := []json.RawMessage{}
-	for _, raw := range all {
-		e, err := skill.Parse(raw)
-		if err != nil || verdict.Refuse(catalog.Skills, e.URI) != nil {
-			continue
-		}
-		if known, _ := catalog.List(rt.state().listed[catalog.Skills]).Get(e.URI); known.Digest == e.Digest() {
-			kept = append(kept, encode(e))
-		}
-	}
-	members["skills"] = encode(kept)
-	return encode(members)
-}
-
 // skillOf returns the first of several skills, given by the URIs of their SKILL.md, to whose directory a
 // server may take a URI to belong. See spelled.
 func skillOf(skills []string, uri string) (of string, is bool) {

@@ -13,6 +13,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/journal"
+	"github.com/mcptrack/mcptrack/core/skill"
 	"github.com/mcptrack/mcptrack/core/uritemplate"
 )
 
@@ -90,25 +91,50 @@ func nameByte(c byte) bool {
 }
 
 // Prefixes of qualified URIs, which specify their server. URIs of MCP Apps keep their scheme,
-// because hosts do not load any other: https://modelcontextprotocol.io/extensions/apps.
+// because hosts do not load any other: https://modelcontextprotocol.io/extensions/apps. URIs of skills
+// keep theirs, so that they stay paths without empty segments.
 const (
-	serverPrefix   = "mcptrack://server/"
-	uiServerPrefix = uiScheme + "mcptrack/server/"
-	uiScheme       = "ui://"
+	serverPrefix     = "mcptrack://server/"
+	keptServerPrefix = "mcptrack/server/" // after the scheme, if it is kept
+	uiScheme         = "ui://"
+	skillScheme      = "skill://"
 )
+
+// keptScheme returns the scheme of a URI, URI template or glob if its qualified form keeps it, and
+// otherwise "".
+func keptScheme(uri string) string {
+	for _, scheme := range []string{uiScheme, skillScheme} {
+		if strings.HasPrefix(uri, scheme) {
+			return scheme
+		}
+	}
+	return ""
+}
+
+// cutQualified returns what follows the prefix of a qualified URI, URI template or glob, and the scheme
+// that it keeps.
+func cutQualified(uri string) (scheme, rest string, ok bool) {
+	if scheme = keptScheme(uri); scheme != "" {
+		rest, ok = strings.CutPrefix(uri[len(scheme):], keptServerPrefix)
+	} else {
+		rest, ok = strings.CutPrefix(uri, serverPrefix)
+	}
+	return scheme, rest, ok
+}
 
 // isQualified reports whether a URI or URI template has the prefix of qualified URIs.
 func isQualified(uri string) bool {
-	return strings.HasPrefix(uri, serverPrefix) || strings.HasPrefix(uri, uiServerPrefix)
+	_, _, ok := cutQualified(uri)
+	return ok
 }
 
 // qualify returns the qualified URI, or URI template, which specifies the server. The server is a
 // path segment because the host part of a URI is case-insensitive and allows few characters.
 func qualify(server, uri string) string {
 	var b strings.Builder
-	if rest, ok := strings.CutPrefix(uri, uiScheme); ok {
-		b.WriteString(uiServerPrefix)
-		uri = rest
+	if scheme := keptScheme(uri); scheme != "" {
+		b.WriteString(scheme + keptServerPrefix)
+		uri = uri[len(scheme):]
 	} else {
 		b.WriteString(serverPrefix)
 	}
@@ -126,13 +152,9 @@ func qualify(server, uri string) string {
 
 // unqualify splits a qualified URI into server and URI; it is the inverse of qualify.
 func unqualify(s string) (server, uri string, ok bool) {
-	scheme := ""
-	rest, ok := strings.CutPrefix(s, serverPrefix)
+	scheme, rest, ok := cutQualified(s)
 	if !ok {
-		scheme = uiScheme
-		if rest, ok = strings.CutPrefix(s, uiServerPrefix); !ok {
-			return "", "", false
-		}
+		return "", "", false
 	}
 	segment, uri, ok := strings.Cut(rest, "/")
 	if !ok || uri == "" {
@@ -211,7 +233,7 @@ func (n *Names) apply(ids []string) {
 }
 
 func (n *Names) countLocked() {
-	n.listed = map[catalog.Kind]map[string]int{catalog.Resources: {}, catalog.Templates: {}}
+	n.listed = map[catalog.Kind]map[string]int{catalog.Resources: {}, catalog.Templates: {}, catalog.Skills: {}}
 	for k, counts := range n.listed {
 		for key := range n.local[k] {
 			counts[key]++
@@ -228,8 +250,8 @@ func (n *Names) countLocked() {
 
 // Listed records a list of a server. Set it as [engine.Options.Listed].
 func (n *Names) Listed(name journal.ListName, list catalog.List) {
-	if name.Kind != catalog.Resources && name.Kind != catalog.Templates {
-		return // names of tools and prompts do not depend on the lists
+	if name.Kind == catalog.Tools || name.Kind == catalog.Prompts {
+		return // their names do not depend on the lists
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -289,7 +311,7 @@ func (n *Names) Exported(e *event.Event) map[string]string {
 	for _, key := range keys {
 		t := target{e.ServerID, key}
 		name := n.exportLocked(k, t)
-		if updated && name == key && !n.listsLocked(k, t) && !n.matchesLocked(t) {
+		if updated && name == key && !n.listsLocked(k, t) && !n.matchesLocked(t) && !n.ofSkillLocked(t) {
 			name = n.alias.qualify(t)
 		}
 		if name != key {
@@ -352,17 +374,40 @@ func (n *Names) export(k catalog.Kind, t target) string {
 }
 
 func (n *Names) exportLocked(k catalog.Kind, t target) string {
-	if k != catalog.Resources && k != catalog.Templates {
+	if k == catalog.Tools || k == catalog.Prompts {
 		return n.naming.export(n.alias.of(t.server), t.key)
 	}
-	others := n.listed[k][t.key]
-	if n.ids[t.server] && n.listsLocked(k, t) {
-		others--
+	others := n.othersLocked(k, t)
+	if k != catalog.Templates { // a SKILL.md may be both
+		others = n.othersLocked(catalog.Resources, t) + n.othersLocked(catalog.Skills, t)
 	}
 	if others > 0 || len(n.ids) > 1 && !keepsKey(k, t.key) {
 		return n.alias.qualify(t)
 	}
 	return t.key
+}
+
+// othersLocked returns how many other servers, and whether the gateway, list a URI or template.
+func (n *Names) othersLocked(k catalog.Kind, t target) int {
+	others := n.listed[k][t.key]
+	if n.ids[t.server] && n.listsLocked(k, t) {
+		others--
+	}
+	return others
+}
+
+// ofSkillLocked reports whether a URI is in the folder of a skill that the server lists.
+func (n *Names) ofSkillLocked(t target) bool {
+	for dir := t.key; ; {
+		i := strings.LastIndexByte(dir, '/')
+		if i < 0 {
+			return false
+		}
+		dir = dir[:i]
+		if n.listsLocked(catalog.Skills, target{t.server, dir + "/" + skill.Main}) {
+			return true
+		}
+	}
 }
 
 // known returns the most recently recorded list of a server.

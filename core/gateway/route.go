@@ -532,12 +532,18 @@ func (g *Gateway) complete(ctx context.Context, r *mcpserver.Request) (json.RawM
 }
 
 // extension handles the methods that mcpserver.Server leaves to the gateway: logging/setLevel, the
-// task methods, and the methods of extensions. A request for an extension is forwarded to the
+// task methods, the methods for skills except skills/list, and the methods of extensions. A request for an extension is forwarded to the
 // server that declares the extension. If several servers declare it, the request is forwarded to
 // the server that owns the resource specified in the request.
 func (g *Gateway) extension(ctx context.Context, r *mcpserver.Request) (json.RawMessage, error) {
 	if r.Method == mcp.MethodSetLevel {
 		return g.sessions.setLevel(r)
+	}
+	switch r.Method {
+	case mcp.MethodGetSkill:
+		return g.getSkill(ctx, r)
+	case mcp.MethodReadDirectory:
+		return g.readDirectory(ctx, r)
 	}
 	rt := &route{g: g, v: g.view.Load(), r: r}
 	if isTaskMethod(r.Method) {
@@ -573,11 +579,7 @@ func (g *Gateway) extension(ctx context.Context, r *mcpserver.Request) (json.Raw
 	if rt.server == "" {
 		return nil, &mcpserver.Error{Code: mcp.CodeMethodNotFound, Message: "several servers support " + r.Method + ", and the request does not identify one of them"}
 	}
-	raw, err := rt.send(ctx, params)
-	if err == nil && r.Method == mcp.MethodListSkills {
-		raw = rt.approvedSkills(raw)
-	}
-	return raw, err
+	return rt.send(ctx, params)
 }
 
 func allEqual(list []string) bool {

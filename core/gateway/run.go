@@ -214,7 +214,7 @@ func (l *loop) merge(snap *status.Snapshot) {
 				refused[r] = struct{}{}
 			}
 		}
-		for _, k := range []catalog.Kind{catalog.Resources, catalog.Templates} {
+		for _, k := range []catalog.Kind{catalog.Resources, catalog.Templates, catalog.Skills} {
 			if l.opts.Names == nil {
 				l.names.record(srv.ID, k, st.Lists[k])
 			}
@@ -334,6 +334,9 @@ func (l *loop) checkAs(id, server string, k catalog.Kind, list []catalog.Item) c
 		} else {
 			c.items = append(c.items, checked)
 		}
+	}
+	if k == catalog.Skills {
+		c.items = limitSkills(c.items, refuse)
 	}
 	for _, it := range c.items {
 		if it.suspicion != "" {

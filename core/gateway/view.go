@@ -26,7 +26,7 @@ type contribution struct {
 	id string
 	serverState
 	lists map[catalog.Kind][]item
-	// known contains the most recently recorded resources and templates, including refused items,
+	// known contains the most recently recorded resources, templates and skills, including refused items,
 	// so that no other server can use their URIs while this server is unreachable.
 	known map[catalog.Kind]catalog.List
 	drop  bool // the server is down, and its items must not be listed
@@ -54,7 +54,7 @@ type view struct {
 	byAlias map[string]string     // ids of the servers, keyed by exported id
 
 	byKey     map[catalog.Kind]map[string]target // keyed by exported name or URI
-	owners    map[string]owner                   // which server lists a resource, by URI, whether exported or not
+	owners    map[string]owner                   // which server lists a resource, or has it in a skill, by URI, whether exported or not
 	qualified map[target]struct{}                // resources exported in qualified form
 	templates []template
 	asTask    map[target]struct{} // tools of legacy servers that must be called as tasks
@@ -133,10 +133,23 @@ func newView(local contribution, parts []contribution, f filter, refuse func(Ref
 		own[it.key] = true
 	}
 	names := newNaming(f.alias.all(ids), own)
-	for _, k := range []catalog.Kind{catalog.Resources, catalog.Templates, catalog.Tools, catalog.Prompts} {
+	v.owners = ownersOf(append(parts, local), catalog.Resources)
+	skills := v.ownSkills(parts)
+	for _, k := range []catalog.Kind{catalog.Resources, catalog.Templates, catalog.Skills, catalog.Tools, catalog.Prompts} {
 		export := func(server, name string) string { return names.export(f.alias.of(server), name) }
-		if k == catalog.Resources || k == catalog.Templates {
-			owners := ownersOf(append(parts, local), k)
+		switch k {
+		case catalog.Skills:
+			export = func(server, uri string) string {
+				if t := (target{server, uri}); skills[t] {
+					return f.alias.qualify(t)
+				}
+				return uri
+			}
+		case catalog.Resources, catalog.Templates:
+			owners := v.owners
+			if k == catalog.Templates {
+				owners = ownersOf(append(parts, local), k)
+			}
 			export = func(server, uri string) string {
 				if !owners[uri].shared && (len(ids) <= 1 || keepsKey(k, uri)) {
 					return uri
@@ -145,9 +158,6 @@ func newView(local contribution, parts []contribution, f filter, refuse func(Ref
 					v.qualified[target{server, uri}] = struct{}{}
 				}
 				return f.alias.qualify(target{server, uri})
-			}
-			if k == catalog.Resources {
-				v.owners = owners
 			}
 		}
 		v.byKey[k] = map[string]target{}
@@ -191,11 +201,12 @@ func (v *view) add(k catalog.Kind, c contribution, it item, exported string, ref
 	if c.drop {
 		return
 	}
-	if c.id != "" && !v.filter.admits(k, t, exported) {
+	if c.id != "" && (!v.filter.admits(k, t, exported) || it.skill != nil && !v.admitsSkill(c.id, it.skill, exported)) {
 		v.filtered = append(v.filtered, exportedItem{itemID{k, t}, exported})
 		return
 	}
-	hidden := c.verdict.Hides(k, it.key)
+	// A server that has changed a skill no longer has the files of the approved one.
+	hidden := c.verdict.Hides(k, it.key) || k == catalog.Skills && c.verdict.Refuse(k, it.key) != nil
 	if k == catalog.Templates && c.verdict.Refuse(k, it.key) != nil {
 		v.held[c.id] = append(v.held[c.id], newTemplate(t, it.pattern))
 	}
@@ -217,7 +228,7 @@ func (v *view) add(k catalog.Kind, c contribution, it item, exported string, ref
 		v.asTask[t] = struct{}{}
 	}
 	list := map[catalog.Kind]*[]json.RawMessage{catalog.Tools: &v.catalog.Tools, catalog.Prompts: &v.catalog.Prompts,
-		catalog.Resources: &v.catalog.Resources, catalog.Templates: &v.catalog.Templates}[k]
+		catalog.Resources: &v.catalog.Resources, catalog.Templates: &v.catalog.Templates, catalog.Skills: &v.catalog.Skills}[k]
 	ui := ""
 	if it.ui != "" && c.id != "" {
 		ui = v.export(target{c.id, it.ui}) // newView has already added the resources
@@ -323,6 +334,8 @@ func tracks(srv config.Server) func(catalog.Kind, string) bool {
 			return srv.TrackPrompts
 		case catalog.Tools:
 			return srv.TrackTools
+		case catalog.Skills:
+			return srv.TrackSkills
 		}
 		return false
 	}
@@ -474,6 +487,8 @@ func (v *view) describe(own string, parts []contribution) mcpserver.Description 
 		for id, settings := range c.info.extensions {
 			if v.extensions[id] = append(v.extensions[id], c.id); len(v.extensions[id]) == 1 {
 				d.Extensions[id] = settings
+			} else if id == mcp.ExtensionSkills {
+				d.Extensions[id] = mergeSkills(d.Extensions[id], settings)
 			}
 		}
 		if c.info.instructions == "" {

@@ -45,8 +45,8 @@ func TestExtensionMethods(t *testing.T) {
 		for _, id := range []string{"a", "b"} {
 			s := w.Serve(id, era)
 			s.SetQuietly("skill:///s/"+id, "text")
-			s.Capabilities["extensions"] = map[string]any{"example.com/" + id + "only": map[string]any{}, "io.modelcontextprotocol/skills": map[string]any{}}
-			for _, method := range []string{"aonly/list", "skills/get", "skills/list"} {
+			s.Capabilities["extensions"] = map[string]any{"example.com/" + id + "only": map[string]any{}, "example.com/notes": map[string]any{}}
+			for _, method := range []string{"aonly/list", "notes/get", "notes/list"} {
 				s.Fail(sessiontest.Fault{Method: method, Result: map[string]any{"from": id}})
 			}
 		}
@@ -54,8 +54,8 @@ func TestExtensionMethods(t *testing.T) {
 		c := w.client(era)
 		for _, q := range []struct{ method, params, want, sent string }{
 			{"aonly/list", `{"x":{"y":[1]}}`, `"from":"a"`, `{"y":[1]}`},
-			{"skills/get", `{"uri":"skill:///s/b"}`, `"from":"b"`, ""},
-			{"skills/get", `{"uri":"mcptrack://server/a/skill:///s/b"}`, `"from":"a"`, ""},
+			{"notes/get", `{"uri":"skill:///s/b"}`, `"from":"b"`, ""},
+			{"notes/get", `{"uri":"mcptrack://server/a/skill:///s/b"}`, `"from":"a"`, ""},
 		} {
 			got, err := w.do(c, q.method, q.params)
 			if err != nil || !strings.Contains(got, q.want) {
@@ -65,10 +65,10 @@ func TestExtensionMethods(t *testing.T) {
 				w.Errorf("sent %v", w.last("a", q.method))
 			}
 		}
-		if got := string(w.last("a", "skills/get")["uri"]); got != `"skill:///s/b"` {
+		if got := string(w.last("a", "notes/get")["uri"]); got != `"skill:///s/b"` {
 			w.Errorf("sent %s", got)
 		}
-		for _, method := range []string{"skills/list", "none/list", "tools/none", "nothing"} {
+		for _, method := range []string{"notes/list", "none/list", "tools/none", "nothing"} {
 			if got, err := w.do(c, method, "{}"); err == nil {
 				w.Errorf("%s: %s", method, got)
 			}
