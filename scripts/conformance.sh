@@ -6,13 +6,14 @@
 # gateway answers with JSON if no stream is needed, and does not announce an unchanged list. Each
 # reference and its gateway are one process that serves both eras.
 #
-# usage: [TYPESCRIPT_SDK=DIR] conformance.sh [REFERENCE…]    (default: go tasks, and typescript if DIR is given)
+# usage: [TYPESCRIPT_SDK=DIR] conformance.sh [REFERENCE…]    (default: go tasks skills, and typescript if DIR is given)
 #
 #   go          the server of the Go SDK, which serves one era for each handler: here a
 #               request goes to the one of its era, over the same server
 #   typescript  test/conformance/src/everythingServer.ts of a checkout of the TypeScript SDK in
 #               DIR, as no package has it; it runs on the packages of testdata/conformance
 #   tasks       the extension of 2026-07-28: testdata/peers/tasks.mjs on the same
+#   skills      the extension of SEP-2640: `mcptrack vault`, all of whose checks must pass
 #
 # Needs npm and the Go toolchain. The suites, their Node and the packages of the SDK come
 # from testdata/conformance, the others from scripts/peers.sh. Reports stay in
@@ -21,7 +22,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 references=("$@")
 if ((${#references[@]} == 0)); then
-	references=(go tasks ${TYPESCRIPT_SDK:+typescript})
+	references=(go tasks skills ${TYPESCRIPT_SDK:+typescript})
 	[[ -n ${TYPESCRIPT_SDK-} ]] || echo 'not run: typescript, as TYPESCRIPT_SDK names no checkout of the TypeScript SDK' >&2
 fi
 
@@ -80,29 +81,40 @@ listens() {
 
 # Runs a suite for a version at a URL and writes "SCENARIO PASSED FAILED" lines.
 suite() { # PACKAGE VERSION URL REPORT
-	if [[ $2 == tasks ]]; then
-		extension "$1" "$3" "$4"
-		return
-	fi
+	case $2 in
+	tasks) extension "$1" 'tasks-[a-z-]+' "$3" "$4" && return ;;
+	skills) extension "$1" 'sep-2640-[a-z-]+' "$3" "$4" && return ;;
+	esac
 	"$node" "$modules/$1/dist/index.js" server --url "$3" \
 		--suite all --spec-version "$2" -o "$4" >"$4.log" 2>&1 || true
 	sed -nE 's/^[✓✗] ([a-z0-9-]+): ([0-9]+) passed, ([0-9]+) failed.*/\1 \2 \3/p' "$4.log" | sort >"$4.txt"
 }
 
 # The suites run no scenarios of extensions by themselves.
-extension() { # PACKAGE URL REPORT
+extension() { # PACKAGE SCENARIOS URL REPORT
 	local suite=$modules/$1/dist/index.js scenario
-	for scenario in $("$node" "$suite" list --server | sed -nE 's/^ *- (tasks-[a-z-]+) \[extension\]$/\1/p'); do
-		timeout 90 "$node" "$suite" server --url "$2" --scenario "$scenario" --spec-version 2026-07-28 --force \
-			>"$3-$scenario.log" 2>&1 || true
-		sed -nE "s|^Passed: ([0-9]+)/[0-9]+, ([0-9]+) failed.*|$scenario \1 \2|p" "$3-$scenario.log"
-	done | sort >"$3.txt"
+	for scenario in $("$node" "$suite" list --server | sed -nE "s/^ *- ($2) \\[extension\\]\$/\\1/p"); do
+		timeout 90 "$node" "$suite" server --url "$3" --scenario "$scenario" --spec-version 2026-07-28 --force \
+			>"$4-$scenario.log" 2>&1 || true
+		sed -nE "s|^Passed: ([0-9]+)/[0-9]+, ([0-9]+) failed.*|$scenario \1 \2|p" "$4-$scenario.log"
+	done | sort >"$4.txt"
+}
+
+# Two skills, one with a subfolder, in a vault.
+build_skills() {
+	local name
+	for name in git-flow pdf; do
+		mkdir -p "$out/vault/$name/scripts"
+		printf -- '---\nname: %s\ndescription: What it is for\nmetadata: {version: "1.0"}\n---\n# Steps\n' $name >"$out/vault/$name/SKILL.md"
+		printf '#!/bin/sh\n' >"$out/vault/$name/scripts/run.sh"
+	done
 }
 
 # Starts a reference on a port, in the background.
 reference() { # NAME PORT
 	case $1 in
 	tasks) "$node" testdata/peers/tasks.mjs --http="$2" & ;;
+	skills) $out/mcptrack vault "$out/vault" --addr "127.0.0.1:$2" & ;;
 	typescript) PORT=$2 "$node" "$out/everything.ts" & ;;
 	go) $out/reference-go -http "127.0.0.1:$2" & ;;
 	*) echo "conformance.sh: unknown reference $1" >&2 && return 2 ;;
@@ -162,6 +174,9 @@ for name in "${references[@]}"; do
 	done
 	if [[ $name == tasks ]]; then
 		compare "$name" $next tasks "$url" "$through" "${attached[modern]}"
+	elif [[ $name == skills ]]; then
+		compare "$name" $next skills "$url" "$through" "${attached[modern]}"
+		awk '$2 == 0 || $3 > 0 {bad = 1; print "  fails directly:", $1} END {exit bad}' "$out/skills-conformance-skills-direct.txt" || lost=1
 	else
 		for version in 2025-06-18 2025-11-25; do
 			compare "$name" $released $version "$url" "$through" "${attached[legacy]}"

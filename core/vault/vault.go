@@ -123,17 +123,17 @@ func (v *Vault) Run(ctx context.Context, l Listener) error {
 // Notes returns the number of notes.
 func (v *Vault) Notes() int { return len(v.now.Load().recent) }
 
-// items returns the notes, in path order, and the SKILL.md of all skills as items of resources/list.
+// items returns the SKILL.md of all skills, and the notes in path order, as items of resources/list.
 func (v *Vault) items() []json.RawMessage {
 	s := v.now.Load()
-	items := make([]json.RawMessage, 0, len(s.recent))
+	items := make([]json.RawMessage, 0, len(s.skills.list)+len(s.recent))
+	for _, k := range s.skills.list {
+		items = append(items, k.main)
+	}
 	for _, e := range s.entries {
 		if e.note != nil {
 			items = append(items, e.note.item)
 		}
-	}
-	for _, k := range s.skills.list {
-		items = append(items, k.main)
 	}
 	return items
 }
