@@ -13,7 +13,8 @@
 #   typescript  test/conformance/src/everythingServer.ts of a checkout of the TypeScript SDK in
 #               DIR, as no package has it; it runs on the packages of testdata/conformance
 #   tasks       the extension of 2026-07-28: testdata/peers/tasks.mjs on the same
-#   skills      the extension of SEP-2640: `mcptrack vault`, all of whose checks must pass
+#   skills      the extension of SEP-2640: `mcptrack vault`, all of whose checks must pass; the Inspector
+#               verifies every file, too
 #
 # Needs npm and the Go toolchain. The suites, their Node and the packages of the SDK come
 # from testdata/conformance, the others from scripts/peers.sh. Reports stay in
@@ -177,6 +178,12 @@ for name in "${references[@]}"; do
 	elif [[ $name == skills ]]; then
 		compare "$name" $next skills "$url" "$through" "${attached[modern]}"
 		awk '$2 == 0 || $3 > 0 {bad = 1; print "  fails directly:", $1} END {exit bad}' "$out/skills-conformance-skills-direct.txt" || lost=1
+		for way in "vault --stdio $out/vault" "gateway --stdio --config $out/skills.json"; do
+			# shellcheck disable=SC2086 # the words are arguments
+			"$node" testdata/peers/node_modules/@modelcontextprotocol/inspector/clients/cli/build/index.js \
+				--method skills/list --verify --require-digests -- $out/mcptrack $way >"$out/skills-inspector.log" 2>&1 ||
+				{ echo "  the Inspector does not verify the skills of: $way" && lost=1; }
+		done
 	else
 		for version in 2025-06-18 2025-11-25; do
 			compare "$name" $released $version "$url" "$through" "${attached[legacy]}"
