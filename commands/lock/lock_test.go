@@ -590,7 +590,7 @@ func TestReviewDoesNotApproveUnseen(t *testing.T) {
 	}
 	b.run(cli.ExitOK, "verify")
 	b.serve(draw)
-	if b.run(cli.ExitRefused, "approve", "notes:bogus/x"); !strings.Contains(b.Stderr.String(), `"bogus" is not a kind of item; the kinds are launch, capabilities, instructions, tool, prompt, template, resource, content`) {
+	if b.run(cli.ExitRefused, "approve", "notes:bogus/x"); !strings.Contains(b.Stderr.String(), `"bogus" is not a kind of item; the kinds are launch, capabilities, instructions, tool, prompt, skill, template, resource, content`) {
 		t.Errorf("approve says %s", &b.Stderr)
 	}
 }

@@ -126,7 +126,7 @@ func TestOffersWakesServers(t *testing.T) {
 func TestOffersOfSomeKinds(t *testing.T) {
 	s := &servers{all: []status.ServerStatus{asleep("a")}}
 	s.set("a", ready)
-	for query, want := range map[string]int{"": 3, "?kind=tools": 1, "?kind=tools&kind=resources": 2, "?kind=none": 0} {
+	for query, want := range map[string]int{"": 4, "?kind=tools": 1, "?kind=tools&kind=resources": 2, "?kind=none": 0} {
 		offers, _ := offersOf(t, newAPI(s), query)
 		if len(offers) != 1 || len(offers[0].Offered) != want {
 			t.Errorf("%q: %+v", query, offers)

@@ -40,6 +40,8 @@ func entriesAreEvents(t *testing.T, o *Opened) {
 		event.ResourceAdded{Descriptor: event.Descriptor{Name: "n"}}, event.ResourceRemoved{}, event.ResourceChanged{},
 		event.ListChanged{List: catalog.Resources, Added: []string{"a"}}, event.ListChanged{List: catalog.Templates, Error: "timeout"},
 		event.ListChanged{List: catalog.Prompts, Removed: []string{"a"}}, event.ListChanged{List: catalog.Tools, Changed: []string{"a"}},
+		event.ListChanged{List: catalog.Skills, Added: []string{"a"}}, event.SkillAdded{Skill: event.Skill{Name: "n", Files: 1, Size: 2}}, event.SkillRemoved{},
+		event.SkillChanged{Skill: event.Skill{Name: "n"}, Frontmatter: true, Added: []event.SkillFile{{URI: "a", Size: 2}}}, event.SkillMismatch{Skill: "a", Reason: "size"},
 		event.ServerEvent{Name: "n", EventID: "e", Size: 2},
 		event.LockDrift{Change: event.DriftChanged, Section: "tools", Item: "tool/n", Classes: []event.DriftClass{{ID: "L002", Name: "wording"}}, OldHash: "a", NewHash: "b"},
 		event.ConfigReloaded{Added: []string{"a"}, Duration: event.Milliseconds(time.Second)},

@@ -94,7 +94,7 @@ function fold(all) {
 			if (over && transitional.includes(e.state)) continue;
 		} else if (e.changed === false) continue;
 		if (e.type === 'resource.added' || e.type === 'resource.removed') named.add(e.serverId + '\n' + e.resourceUri);
-		if (e.type === 'skills.list_changed' && !e.error) continue; // each skill has an event of its own
+		if (e.type === 'skills.list_changed' && !e.error) continue;
 		// A changed list of resources and the events of these resources are one fact.
 		if (e.type === 'resources.list_changed' && !e.error && !e.changed?.length && [...(e.added || []), ...(e.removed || [])].every((uri) => named.has(e.serverId + '\n' + uri))) continue;
 		if (!fits(state.efilter, e.type, e.serverId, e.resourceUri, e.state, stateWords(e.state), e.reason, e.name, describe(e).verb)) continue;

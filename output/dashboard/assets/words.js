@@ -34,10 +34,6 @@ export function describe(e) {
 		case 'resource.added': return { verb: 'added', tone: 'good', about: e.resourceUri, more: [] };
 		case 'resource.removed': return { verb: 'removed', tone: 'bad', about: e.resourceUri, more: [] };
 		case 'resource.changed': return { verb: 'description', tone: 'warn', about: e.resourceUri, more: ['changed'] };
-		case 'skill.added': return { verb: 'skill added', tone: 'good', about: e.resourceUri, more: [e.files && `${e.files} file${e.files === 1 ? '' : 's'}`] };
-		case 'skill.removed': return { verb: 'skill removed', tone: 'bad', about: e.resourceUri, more: [] };
-		case 'skill.changed': return { verb: 'skill changed', tone: 'warn', about: e.resourceUri, more: [[e.frontmatter && 'frontmatter', ...[['added', '+'], ['removed', '−'], ['changed', '~']].map(([k, sign]) => Array.isArray(e[k]) && sign + e[k].length)].filter(Boolean).join(' ')] };
-		case 'skill.mismatch': return { verb: 'skill mismatch', tone: 'bad', about: e.resourceUri, more: [e.reason] };
 		case 'server.state': return { verb: stateWords(e.state), tone: e.state === 'Ready' ? 'quiet' : tone(e.state) || 'quiet', text: [e.reason, e.error].filter(Boolean).join(', '), more: [e.retryInMs && `next attempt in ${(e.retryInMs / 1000).toFixed(1)} s`] };
 		case 'subscription.active': return { verb: 'following', tone: 'quiet', text: [['resources', 'resource'], ['tools', 'tool'], ['prompts', 'prompt'], ['skills', 'skill']].filter(([k]) => typeof e[k] === 'number' && e[k]).map(([k, what]) => `${e[k]} ${what}${e[k] === 1 ? '' : 's'}`).join(', ') + (e.mode ? ` (${e.mode})` : ''), more: [] };
 		case 'server.event': return { verb: 'event', tone: 'accent', text: e.name, more: [] };
@@ -46,6 +42,7 @@ export function describe(e) {
 		case 'config.rejected': return { verb: 'config', tone: 'bad', text: 'rejected' + (e.error ? ': ' + e.error : ''), more: [] };
 		case 'gap': return { verb: 'gap', tone: 'bad', text: e.reason || 'events are missing', more: [] };
 	}
+	if (e.type?.startsWith('skill.')) return { verb: e.type.replace('.', ' '), tone: { added: 'good', changed: 'warn' }[e.type.slice(6)] || 'bad', about: e.resourceUri, more: [e.reason] };
 	if (e.type?.endsWith('.list_changed')) return { verb: e.type.replace('.list_changed', ''), tone: e.error ? 'bad' : 'accent', text: listChange(e), more: [] };
 	return { verb: e.type || '', tone: 'quiet', text: e.name || e.resourceUri || '', more: [] };
 }
