@@ -6,12 +6,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/mcptrack/mcptrack/commands/internal/cli"
 	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/hook"
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/output/document"
 	"github.com/mcptrack/mcptrack/output/remote"
@@ -27,7 +29,7 @@ func newStatus(env *cli.Env, g *cli.Globals) *cobra.Command {
 		Use:   "status [URL]",
 		Short: "Show the status of a running serve-sse",
 		Long: `Shows the status of the serve-sse, or gateway with --events, at URL or --url, of every
-server that it follows, and of its webhooks. Without a URL it shows the servers of a
+server that it follows, and of its hooks and webhooks. Without a URL it shows the servers of a
 running daemon that follows the same config, else the serve-sse at
 http://127.0.0.1:8722.
 
@@ -116,6 +118,7 @@ func writeStatus(env *cli.Env, tables table.Options, status json.RawMessage, ser
 		Unfollowed []string
 		Waiting    string
 		Unstored   string
+		Hooks      []hook.Status
 		Webhooks   []webhook.EndpointStatus
 		Deliveries []webhook.Deliverer `json:"webhookDeliveries"`
 	}
@@ -150,6 +153,12 @@ func writeStatus(env *cli.Env, tables table.Options, status json.RawMessage, ser
 	if err := tables.Rows(env.Out, header, rows); err != nil {
 		return err
 	}
+	if len(shared.Hooks) > 0 {
+		fmt.Fprintln(env.Out)
+		if err := tables.Rows(env.Out, []string{"Hook", "Verify", "Accepted", "Replayed", "Refused", "Last message", "Error"}, hookRows(env, shared.Hooks)); err != nil {
+			return err
+		}
+	}
 	if len(shared.Deliveries) > 0 {
 		fmt.Fprintln(env.Out)
 		if err := tables.Rows(env.Out, []string{"Webhooks of", "Delivered by"}, deliveryRows(shared.Deliveries)); err != nil {
@@ -161,6 +170,21 @@ func writeStatus(env *cli.Env, tables table.Options, status json.RawMessage, ser
 	}
 	fmt.Fprintln(env.Out)
 	return tables.Rows(env.Out, []string{"Webhook", "State", "Format", "Delivered", "Given up", "Behind", "Last delivery", "Error"}, webhookRows(env, shared.Webhooks))
+}
+
+func hookRows(env *cli.Env, all []hook.Status) (rows [][]string) {
+	for _, h := range all {
+		var refused []string
+		for _, o := range hook.Outcomes() {
+			if n := h.Messages[o]; n > 0 && o != hook.Accepted && o != hook.Replayed {
+				refused = append(refused, fmt.Sprintf("%d %s", n, strings.ReplaceAll(string(o), "_", " ")))
+			}
+		}
+		last, _ := time.Parse(time.RFC3339, h.LastReceived) // empty before the first message
+		rows = append(rows, []string{h.ID, string(h.Verify), fmt.Sprint(h.Messages[hook.Accepted]), fmt.Sprint(h.Messages[hook.Replayed]),
+			strings.Join(refused, ", "), env.Time(last), strings.Join(h.Missing, "; ")})
+	}
+	return rows
 }
 
 // deliveryRows returns table rows that show which process in a cluster delivers which webhooks.

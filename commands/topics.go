@@ -50,6 +50,7 @@ func newTopics() []*cobra.Command {
 		{"agents", "Changes for agents that read a process or call tools"},
 		{"mcp-events", "Events for MCP clients (gateway --events)"},
 		{"webhooks", "Events sent to the webhooks of the config"},
+		{"hooks", "Incoming webhooks: what other programs report"},
 		{"audit-rules", "What audit checks, and what to do about a finding"},
 		{"exit-codes", "The exit codes"},
 		{"limits", "Limits on what a server may send"},

@@ -86,6 +86,7 @@
 //	suggest      finds the likely correction of a misspelled word
 //	atomicfile   replaces a file atomically
 //	secretfile   reads or creates a file with a token or key that only its owner can read
+//	hook         receives the incoming webhooks of a config: verifies, limits and counts their messages
 //	keyring      reads secrets from the user's keyring within a time limit
 //	standardwebhooks  Standard Webhooks: secrets, signatures, and a receiver
 //	internal/fair       limits that principals share fairly
@@ -144,6 +145,8 @@
 //	                            commands/serve/serve.go (serve-sse)
 //	a filter of /events         output/feed/query.go and frame.go; commands/serve/serving.md
 //	a page of the dashboard     output/dashboard/assets; its data: output/dashboard/api.go, core/status/status.go
+//	how incoming webhooks are signed  core/hook/scheme.go, and the words of "verify" in core/config/hook.go;
+//	                            what a message causes: core/engine/hooks.go, core/tracker/touch.go
 //	a new metric                output/metrics/metrics.go. A server's counts: Counts in core/status/status.go,
 //	                            filled in core/tracker/publish.go from coalesce and the worker's fields
 //	what is traced              core/tracing: the spans and their attributes; output/otlp: where they are sent;
@@ -166,7 +169,7 @@
 //	ad-hoc subscription  a gateway's subscription to a resource that the config does not track, made
 //	                     because a client of the gateway subscribed to it
 //	baseline       the first digest of a resource; it is stored, and nothing is published
-//	cause          how a change was detected: notify, trailing, resync, poll, event
+//	cause          how a change was detected: notify, trailing, resync, poll, event, hook
 //	coalesce       to merge several announcements of one resource within a window into one event
 //	digest         the hash of a resource's content; two reads are compared by digest
 //	epoch          the first part of an event id; each log, or each run without a log, has its own
@@ -174,6 +177,7 @@
 //	               modern is 2026-07-28 (server/discover, subscriptions/listen)
 //	gap            for a tracker: a period in which notifications may have been lost;
 //	               for a reader of the log: events that are no longer stored
+//	hook           an incoming webhook: a URL at which other programs report that something changed
 //	in flight      sent but not yet answered
 //	lease          the exclusive right of one of several processes to follow a server
 //	leading        the event that opens a window; trailing: the event at its end, published only if the

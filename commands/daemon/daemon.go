@@ -36,6 +36,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/engine"
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/gateway"
+	"github.com/mcptrack/mcptrack/core/hook"
 	"github.com/mcptrack/mcptrack/core/machine"
 	"github.com/mcptrack/mcptrack/core/mcpserver"
 	"github.com/mcptrack/mcptrack/core/printable"
@@ -200,7 +201,9 @@ func run(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) (err e
 	sessions.Limits.MaxLine = cmp.Or(sessions.Limits.MaxLine, relay.MaxRequest)
 	sessions.Limits.MaxBody = cmp.Or(sessions.Limits.MaxBody, relay.MaxRequest)
 	callers := gateway.NewCallers()
-	e, err := engine.New(ctx, engine.Desired{}, stored, engine.Options{Logger: log, Tracker: tracker.Options{
+	var e *engine.Engine
+	received := hook.NewReceiver(hook.Options{Deliver: func(d hook.Delivery) { e.Receive(d) }, Logger: log})
+	e, err = engine.New(ctx, engine.Desired{}, stored, engine.Options{Logger: log, Applied: func(cfg *config.Config) { received.Apply(cfg.Hooks) }, Tracker: tracker.Options{
 		Dial: env.Dial, Session: sessions, Logger: log, AllLists: true, OnDemand: true, Window: window, Texts: true, ClientSide: callers.ClientSide}})
 	if err != nil {
 		return err
@@ -220,7 +223,7 @@ func run(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) (err e
 	})
 	run := func(ctx context.Context) error { return d.Run(ctx, ln) }
 	if opts.http.addr != "" {
-		serve, err := opts.http.listen(ctx, env, log, tokens, d)
+		serve, err := opts.http.listen(ctx, env, log, tokens, d, received)
 		if err != nil {
 			return err
 		}

@@ -17,6 +17,7 @@ import (
 	"github.com/mcptrack/mcptrack/commands/internal/cli"
 	"github.com/mcptrack/mcptrack/core/atomicfile"
 	"github.com/mcptrack/mcptrack/core/daemon"
+	"github.com/mcptrack/mcptrack/core/hook"
 	"github.com/mcptrack/mcptrack/core/secretfile"
 	"github.com/mcptrack/mcptrack/output/web"
 )
@@ -58,7 +59,7 @@ func (o *httpFlags) tokens(env *cli.Env, g *cli.Globals, log *slog.Logger) (*web
 
 // listen listens for HTTP clients of the daemon. serve serves them until its context ends; meanwhile a
 // file tells mcptrack connect --http where the daemon is.
-func (o *httpFlags) listen(ctx context.Context, env *cli.Env, log *slog.Logger, tokens *web.Tokens, d *daemon.Daemon) (serve func(context.Context) error, err error) {
+func (o *httpFlags) listen(ctx context.Context, env *cli.Env, log *slog.Logger, tokens *web.Tokens, d *daemon.Daemon, received *hook.Receiver) (serve func(context.Context) error, err error) {
 	srv, ln, err := o.access.Listen(ctx, log, tokens, o.addr, func(w *web.Options) { w.MCP = true })
 	if invalid, ok := errors.AsType[*web.OptionError](err); ok && invalid.Option == "addr" {
 		return nil, cli.Usage("--http: %s", invalid.Reason)
@@ -67,6 +68,7 @@ func (o *httpFlags) listen(ctx context.Context, env *cli.Env, log *slog.Logger, 
 		return nil, err
 	}
 	srv.Handle(daemon.MCPPath, d.MCP())
+	srv.Handle(hook.Path, cli.HookRoute(received))
 	return func(ctx context.Context) error {
 		forget, err := o.announce(env, fromHere(srv.URL()))
 		if err != nil {

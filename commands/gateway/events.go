@@ -15,6 +15,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/engine"
 	"github.com/mcptrack/mcptrack/core/gateway"
 	"github.com/mcptrack/mcptrack/core/gateway/changetools"
+	"github.com/mcptrack/mcptrack/core/hook"
 	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/mcp"
 	"github.com/mcptrack/mcptrack/core/mcpevents"
@@ -259,24 +260,28 @@ func (e *eventLog) handlers() mcpserver.Events {
 	return h
 }
 
-// routes returns the HTTP routes for operators. If no events are stored, there are none.
-func (e *eventLog) routes(version string, from *engine.Engine) map[string]http.Handler {
+// routes returns the HTTP routes for hooks and operators. If no events are stored, operators have none.
+func (e *eventLog) routes(version string, from *engine.Engine, received *hook.Receiver) map[string]http.Handler {
+	routes := map[string]http.Handler{hook.Path: cli.HookRoute(received)}
 	if e.reader == nil {
-		return nil
+		return routes
 	}
 	t, streams := from.Tracker(), func() int { return 0 }
 	if e.service != nil {
 		streams = e.service.Streams
 	}
 	counts := metrics.New(metrics.Options{
-		Version: version, Snapshot: t.Snapshot, Journal: e.log.Stats, Reloads: from.Reloads, LockChanges: from.LockChanges, Cluster: from.Cluster,
+		Version: version, Snapshot: t.Snapshot, Journal: e.log.Stats, Reloads: from.Reloads, LockChanges: from.LockChanges, Cluster: from.Cluster, Hooks: received.Status,
 		Webhooks: e.delivered, Deliveries: e.deliveries, Streams: streams,
 	})
 	page := dashboard.New(dashboard.Options{Version: version, Snapshot: t.Snapshot, Servers: from.Servers, Cluster: from.Cluster,
+		Hooks:    func(*http.Request) []hook.Status { return received.Status() },
 		Webhooks: e.endpoints, Deliveries: e.deliveries, Storing: e.log.Err, Clients: streams}).Routes()
-	return map[string]http.Handler{
-		"GET /metrics": counts.Handler(), "GET /api/status": page["GET /api/status"], "GET /api/servers": page["GET /api/servers"],
+	routes["GET /metrics"] = counts.Handler()
+	for _, pattern := range []string{"GET /api/status", "GET /api/servers"} {
+		routes[pattern] = page[pattern]
 	}
+	return routes
 }
 
 func (e *eventLog) delivered() map[webhook.Source]webhook.Stats {

@@ -18,6 +18,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/engine"
 	"github.com/mcptrack/mcptrack/core/gateway"
+	"github.com/mcptrack/mcptrack/core/hook"
 	"github.com/mcptrack/mcptrack/core/mcp"
 	"github.com/mcptrack/mcptrack/core/mcpserver"
 	"github.com/mcptrack/mcptrack/output/web"
@@ -81,7 +82,7 @@ func TestGatewayStatusShowsOwnWebhooks(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			routes := e.routes("test", from)
+			routes := e.routes("test", from, hook.NewReceiver(hook.Options{}))
 			for token, want := range tt.sees {
 				r := httptest.NewRequest(http.MethodGet, "/", nil)
 				if token != "" {

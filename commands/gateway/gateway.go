@@ -28,6 +28,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/gateway"
 	"github.com/mcptrack/mcptrack/core/gateway/capindex"
 	"github.com/mcptrack/mcptrack/core/gateway/upstream"
+	"github.com/mcptrack/mcptrack/core/hook"
 	"github.com/mcptrack/mcptrack/core/mcpserver"
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/secretfile"
@@ -221,17 +222,20 @@ func run(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) error 
 	if err != nil {
 		return err
 	}
+	var e *engine.Engine
+	received := hook.NewReceiver(hook.Options{Deliver: func(d hook.Delivery) { e.Receive(d) }, Logger: log})
 	sessions := opts.SessionOptions(env, g)
 	names := &gateway.Names{}
 	var exported func(*event.Event) map[string]string // nil if no events are stored
 	if stored.reader != nil {
 		exported = names.Exported
 	}
-	e, err := engine.New(ctx, desired, stored.log, engine.Options{
+	e, err = engine.New(ctx, desired, stored.log, engine.Options{
 		Tracker: tracker.Options{Dial: env.Dial, Session: sessions, Logger: log, AllLists: true, Window: window, Texts: opts.events.tools},
 		Shared:  opts.events.NATS != "", FollowAll: true, Logger: log, Listed: names.Listed, Exported: exported,
 		Applied: func(cfg *config.Config) {
 			stored.apply(cfg)
+			received.Apply(cfg.Hooks)
 			gw.Apply(opts.exported(cfg))
 		},
 	})
@@ -258,7 +262,7 @@ func run(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) error 
 	serving := func(ctx context.Context) error { return serveOneClient(ctx, env, gw.Server()) }
 	if !opts.Stdio {
 		card := servercard.Own{Name: "mcptrack-gateway", Title: "mcptrack gateway", Description: "Several MCP servers at one endpoint, and their changes."}
-		endpoint := cli.MCPEndpoint{Handler: gw.Server(), Card: card, Routes: stored.routes(env.Version, e), Tokens: tokens, Ready: e.Log().Err, Closing: gw.Close, Listening: func(url string) {
+		endpoint := cli.MCPEndpoint{Handler: gw.Server(), Card: card, Routes: stored.routes(env.Version, e, received), Tokens: tokens, Ready: e.Log().Err, Closing: gw.Close, Listening: func(url string) {
 			g.Tell(env, "%s", served(gw.Capabilities(), len(opts.exported(cfg).Servers)))
 			g.Tell(env, "add it to Claude Code: %s", opts.ClaudeCode("mcptrack", url))
 		}}
@@ -294,6 +298,9 @@ func (o *options) warn(log *slog.Logger, cfg *config.Config, stored *eventLog) {
 	}
 	if len(cfg.Webhooks) > 0 && stored.fixed == nil {
 		log.Warn("the webhooks in the config are ignored without --events")
+	}
+	if len(cfg.Hooks) > 0 && o.Stdio {
+		log.Warn("the hooks in the config receive nothing with --stdio")
 	}
 	if left := o.leftOut(cfg, exported); len(exported.Servers) > 0 && len(left) > 0 {
 		log.Warn("untracked servers are not served", "servers", strings.Join(left, ", "), "hint", "set \"trackResources\": true on them, or use --all")

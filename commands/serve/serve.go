@@ -23,6 +23,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/engine"
+	"github.com/mcptrack/mcptrack/core/hook"
 	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/mcpevents"
 	"github.com/mcptrack/mcptrack/core/printable"
@@ -73,6 +74,7 @@ func Command(env *cli.Env, g *cli.Globals) *cobra.Command {
   /api/mcp/resource-events     the feed of resource updates in the VibeChat form
   /api/status, /api/servers    the current state, as JSON
   /metrics, /healthz, /readyz  for Prometheus and for probes
+  /hooks/ID                    incoming webhooks; see mcptrack help hooks
 
 Events are stored before they are sent: a client that reconnects with the last id it
 received misses nothing, even after a restart or a crash of mcptrack. Text versions of the
@@ -252,7 +254,8 @@ func run(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) error 
 			return err
 		}
 	}
-	f, err = openServer(ctx, env, g, log, opts, desired, lock, tracker.Options{Dial: env.Dial, Session: opts.SessionOptions(env, g), Logger: log, Texts: true, Webhooks: receiver})
+	received := hook.NewReceiver(hook.Options{Deliver: func(d hook.Delivery) { f.engine.Receive(d) }, Next: next(receiver), Logger: log})
+	f, err = openServer(ctx, env, g, log, opts, received, desired, lock, tracker.Options{Dial: env.Dial, Session: opts.SessionOptions(env, g), Logger: log, Texts: true, Webhooks: receiver})
 	if err != nil {
 		return err
 	}
@@ -261,14 +264,24 @@ func run(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) error 
 	if !opts.follow {
 		_ = picked.Check(cfg, log, true) // with wait set, Check only warns
 	}
+	if !opts.follow {
+		s.Handle(hook.Path, cli.HookRoute(received))
+	}
 	if receiver != nil {
-		s.Handle(standardwebhooks.Path, web.Open{Handler: receiver, MaxBody: standardwebhooks.MaxBody + 1})
 		s.Handle(standardwebhooks.WellKnown, web.Open{Handler: http.HandlerFunc(receiver.Describe)})
 	}
 	parts := append(f.routes(s, env.Version, opts.maxClients), engine.Reader(func(ctx context.Context) error { return s.Serve(ctx, ln) }))
 	fmt.Fprintf(env.Err, "listening on %s\n", s.URL())
 	opts.introduce(env, g, s.URL(), cfg, len(picked.Of(cfg).Servers))
 	return f.engine.Run(ctx, parts...)
+}
+
+// next returns the handler for the messages that are for no hook: the events of servers.
+func next(r *standardwebhooks.Receiver) http.Handler {
+	if r == nil {
+		return nil
+	}
+	return r
 }
 
 // introduce says on a terminal where the dashboard is, and how many servers are followed.
@@ -292,12 +305,13 @@ type feedServer struct {
 	engine *engine.Engine
 	lines  func(server string) []serverlog.Line // returns the log lines for a server
 	hooks  *webhook.Hooks                       // nil with --follow
+	hooked *hook.Receiver                       // receives incoming webhooks; has none with --follow
 	review *dashboard.Review                    // nil if there cannot be a lock file
 }
 
 // openServer opens the log that the options specify, or a log in memory for a demo.
-func openServer(ctx context.Context, env *cli.Env, g *cli.Globals, logger *slog.Logger, opts options, desired engine.Desired, lock *engine.Lock, t tracker.Options) (*feedServer, error) {
-	f := &feedServer{logger: logger}
+func openServer(ctx context.Context, env *cli.Env, g *cli.Globals, logger *slog.Logger, opts options, received *hook.Receiver, desired engine.Desired, lock *engine.Lock, t tracker.Options) (*feedServer, error) {
+	f := &feedServer{logger: logger, hooked: received}
 	if g.Demo() && opts.Dir == "" && opts.NATS == "" {
 		f.log = journal.NewMemory(cli.MemoryLog(opts.Keep.Content))
 	} else {
@@ -313,6 +327,7 @@ func openServer(ctx context.Context, env *cli.Env, g *cli.Globals, logger *slog.
 			if f.hooks != nil {
 				f.hooks.Apply(cfg.Webhooks)
 			}
+			received.Apply(cfg.Hooks)
 		},
 	})
 	if err == nil && lock != nil {
@@ -354,7 +369,7 @@ func (f *feedServer) routes(s *web.Server, version string, maxClients int) []eng
 		}
 	}
 	counts := metrics.New(metrics.Options{
-		Version: version, Snapshot: t.Snapshot, Journal: f.log.Stats, Reloads: f.engine.Reloads, LockChanges: f.engine.LockChanges, Cluster: f.engine.Cluster, Webhooks: delivered, Deliveries: deliveries,
+		Version: version, Snapshot: t.Snapshot, Journal: f.log.Stats, Reloads: f.engine.Reloads, LockChanges: f.engine.LockChanges, Cluster: f.engine.Cluster, Hooks: f.hooked.Status, Webhooks: delivered, Deliveries: deliveries,
 		Clients: func() metrics.Clients {
 			st := served.Hub().Stats()
 			return metrics.Clients{Connected: st.Clients, Served: st.Accepted, Slow: st.Closed["slow"] + st.Closed["overrun"], Refused: st.Refused, Gaps: st.Gaps}
@@ -370,7 +385,7 @@ func (f *feedServer) routes(s *web.Server, version string, maxClients int) []eng
 			Read: func(ctx context.Context, server, uri string, digest catalog.Digest) (cache.Resource, error) {
 				return t.Client(server).CurrentResource(ctx, uri, digest)
 			},
-			Review: f.review, Logger: f.logger, Log: f.lines, Webhooks: hooks, Deliveries: deliveries, Login: slices.Contains(s.Routes(), "/login")},
+			Review: f.review, Logger: f.logger, Log: f.lines, Hooks: func(*http.Request) []hook.Status { return f.hooked.Status() }, Webhooks: hooks, Deliveries: deliveries, Login: slices.Contains(s.Routes(), "/login")},
 	})
 	for pattern, h := range served.Routes() {
 		s.Handle(pattern, h)

@@ -18,6 +18,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/engine"
 	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/hook"
 	"github.com/mcptrack/mcptrack/core/lock"
 	"github.com/mcptrack/mcptrack/core/lock/guard"
 	"github.com/mcptrack/mcptrack/core/session"
@@ -45,7 +46,7 @@ func TestNoRouteStartsOrChangesAnything(t *testing.T) {
 		t.Fatal(err)
 	}
 	desired := engine.Desired{Config: &config.Config{Servers: []config.Server{server, off}}}
-	f, err := openServer(t.Context(), &cli.Env{}, &cli.Globals{}, slog.New(slog.DiscardHandler), options{JournalFlags: cli.JournalFlags{Dir: t.TempDir()}}, desired, &engine.Lock{Guard: guarded}, tracker.Options{
+	f, err := openServer(t.Context(), &cli.Env{}, &cli.Globals{}, slog.New(slog.DiscardHandler), options{JournalFlags: cli.JournalFlags{Dir: t.TempDir()}}, hook.NewReceiver(hook.Options{}), desired, &engine.Lock{Guard: guarded}, tracker.Options{
 		Dial: func(ctx context.Context, _ config.Server, _ session.Options) (*session.Session, error) {
 			dials.Add(1)
 			<-ctx.Done()
@@ -68,6 +69,7 @@ func TestNoRouteStartsOrChangesAnything(t *testing.T) {
 		"/readyz",
 		"GET /api/activity",
 		"GET /api/history",
+		"GET /api/hooks/{id}/body",
 		"GET /api/lock",
 		"GET /api/servers",
 		"GET /api/servers/{id}",

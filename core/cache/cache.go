@@ -173,6 +173,25 @@ func (s *Session) Updated(uri string) {
 	}
 }
 
+// URIs returns the URIs whose content is cached under any key, or is being fetched, in no particular
+// order.
+func (s *Session) URIs() []string {
+	s.store.mu.Lock()
+	defer s.store.mu.Unlock()
+	var all []string
+	for k := range s.items {
+		if k.kind == catalog.Resources {
+			all = append(all, k.name)
+		}
+	}
+	for uri := range s.byURI {
+		if _, listed := s.items[key{catalog.Resources, uri}]; !listed {
+			all = append(all, uri)
+		}
+	}
+	return all
+}
+
 // Gone removes the content of a resource that the server reports as missing.
 func (s *Session) Gone(uri string) {
 	s.store.mu.Lock()

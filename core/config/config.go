@@ -54,6 +54,9 @@ type Config struct {
 	// Webhooks lists the webhooks used by commands that store events: serve-sse, and the gateway
 	// with --events.
 	Webhooks []Webhook
+	// Hooks lists the incoming webhooks, received by commands that listen: serve-sse, the gateway and
+	// the daemon. Their ids are unique in a config that was read from a file.
+	Hooks []Hook
 }
 
 // Server describes how to connect to one MCP server and what to follow on it.

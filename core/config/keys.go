@@ -15,7 +15,7 @@ import (
 )
 
 // A table lists the keys of one type of object in the file, which is read into a T. The tables
-// (serverKeys, oauthKeys, webhookKeys, indexKeys) are the only place that lists keys. They
+// (serverKeys, oauthKeys, webhookKeys, hookKeys, indexKeys) are the only place that lists keys. They
 // determine what is read and how, the JSON Schema, the table in "mcptrack help config", what init
 // keeps, which changes require a new connection, and which require the user's approval. To add a
 // key, add a row and the field into which it is read.
@@ -200,6 +200,23 @@ func webhookKeys() table[Webhook] {
 	}.made()
 }
 
+// hookKeys returns the keys of an incoming webhook. The secret comes after the scheme, which
+// determines its format.
+func hookKeys() table[Hook] {
+	return table[Hook]{
+		{name: "id", field: func(h *Hook) any { return &h.ID }, read: (*entry).hookID, schema: "hookId", example: `"repo"`,
+			doc: "The last part of the URL: other programs send messages to /hooks/ID."},
+		{name: "verify", field: func(h *Hook) any { return &h.Verify }, read: (*entry).hookVerify, words: HookSchemes(),
+			doc: "How messages are signed: `github`, `stripe` and `slack` as these services do it, `standard-webhooks`, or `hmac`: the HMAC-SHA256 of the body in hexadecimal, with or without `sha256=` before it."},
+		{name: "secret", field: func(h *Hook) any { return &h.Secrets }, read: (*entry).hookSecret, schema: "hookSecret", example: `"${HOOK_SECRET}"`,
+			doc: "The key that verifies signatures: whsec_ and 24 to 64 bytes in base64 for `standard-webhooks`, at least 16 bytes otherwise. A list of up to 3 during a rotation."},
+		{name: "header", field: func(h *Hook) any { return &h.Header }, read: (*entry).hookHeader, schema: "header", example: `"X-Signature-256"`,
+			doc: "The header with the signature of `hmac`. Default: X-Signature-256."},
+		{name: "touches", field: func(h *Hook) any { return &h.Touches }, read: (*entry).touches, schema: "touches",
+			doc: "The resources to read when a message arrives: the id of a server and a glob of URIs."},
+	}.made()
+}
+
 // indexKeys returns the keys of the "index" object.
 func indexKeys() table[Index] {
 	return table[Index]{
@@ -312,7 +329,7 @@ func Schema() []byte {
 	defs, _ := schema["$defs"].(map[string]any)
 	defs["lock"] = lockSchema()
 	for name, properties := range map[string]map[string]any{
-		"server": serverKeys().properties(), "oauth": oauthKeys().properties(), "webhook": webhookKeys().properties(), "index": indexKeys().properties(),
+		"server": serverKeys().properties(), "oauth": oauthKeys().properties(), "webhook": webhookKeys().properties(), "hook": hookKeys().properties(), "index": indexKeys().properties(),
 	} {
 		defs[name].(map[string]any)["properties"] = properties
 	}

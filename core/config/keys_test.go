@@ -177,7 +177,7 @@ func TestSchemaHasEveryKey(t *testing.T) {
 			agree(t, validator, surroundings(t, nil), fmt.Appendf(nil, `{"servers":{"docs":{%q:%s%s}}}`, k.name, k.sample(), k.beside()))
 		}
 	}
-	for name, own := range map[string][]string{"oauth": oauthKeys().names(), "webhook": webhookKeys().names(), "index": indexKeys().names()} {
+	for name, own := range map[string][]string{"oauth": oauthKeys().names(), "webhook": webhookKeys().names(), "hook": hookKeys().names(), "index": indexKeys().names()} {
 		for key := range schema.Defs[name].Properties {
 			if !slices.Contains(own, key) {
 				t.Errorf("%s of %s is not read", key, name)
@@ -303,7 +303,7 @@ func TestSchemaAgreesOnGenerated(t *testing.T) {
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		root := map[string]any{}
-		for _, shape := range rapid.SliceOfN(rapid.SampledFrom([]string{"list", "named", "vscode", "inputs", "index", "webhooks", "junk"}), 1, 2).Draw(t, "shapes") {
+		for _, shape := range rapid.SliceOfN(rapid.SampledFrom([]string{"list", "named", "vscode", "inputs", "index", "webhooks", "hooks", "junk"}), 1, 2).Draw(t, "shapes") {
 			n := rapid.IntRange(0, 2).Draw(t, "servers")
 			list, byName := []any{}, map[string]any{}
 			for range n {
@@ -344,6 +344,22 @@ func TestSchemaAgreesOnGenerated(t *testing.T) {
 					}
 				}
 				root["webhooks"] = rapid.SampledFrom([]any{[]any{hook}, []any{}, []any{"https://h/x"}, hook, "https://h/x"}).Draw(t, "webhooks")
+			case "hooks":
+				hook := map[string]any{"id": "repo", "verify": "github", "secret": "0123456789abcdef"}
+				for key, values := range map[string][]any{
+					"id": {5, "a/b", "", " ", "${SET}", strings.Repeat("a", 65)}, "verify": {"slack", "stripe", "hmac", "standard-webhooks", "gitlab", true},
+					"secret":  {true, "short", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "${TOKEN}", []any{}, []any{"0123456789abcdef", "${TOKEN}"}, []any{"x"}, []any{1}, []any{"${A}", "${A}", "${A}", "${A}"}},
+					"header":  {"X-Hash", "a b", 1},
+					"touches": {[]any{}, []any{map[string]any{"server": "a"}}, []any{map[string]any{"uri": "**"}}, []any{"a"}, "a", []any{map[string]any{"server": 1, "uri": "**"}}, []any{map[string]any{"server": "", "uri": ""}}},
+				} {
+					switch rapid.IntRange(0, 5).Draw(t, key) {
+					case 0:
+						hook[key] = rapid.SampledFrom(values).Draw(t, key)
+					case 1:
+						delete(hook, key)
+					}
+				}
+				root["hooks"] = rapid.SampledFrom([]any{[]any{hook}, []any{}, []any{"repo"}, hook, "repo"}).Draw(t, "hooks")
 			case "junk":
 				root[rapid.SampledFrom([]string{"servers", "mcpServers", "other"}).Draw(t, "key")] = rapid.SampledFrom(junk).Draw(t, "value")
 			}

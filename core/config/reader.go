@@ -52,8 +52,9 @@ func (r *reader) root(root *tree.Node) {
 		{"inputs", r.inputs},
 		{"index", func(v *tree.Node) { r.config.Index = r.index(v) }},
 		{"webhooks", func(v *tree.Node) { r.config.Webhooks = r.webhooks(v) }},
+		{"hooks", func(v *tree.Node) { r.config.Hooks = r.hooks(v) }},
 	} {
-		if beside.name == "webhooks" && hosts.IsSettings(r.file) {
+		if (beside.name == "webhooks" || beside.name == "hooks") && hosts.IsSettings(r.file) {
 			continue // the key is a setting of another program
 		}
 		if m := index[beside.name]; m != nil && m.Value.Kind != tree.Null && len(found) > 0 {
@@ -89,7 +90,7 @@ func (r *reader) noServers(root *tree.Node) {
 
 // rootKeys returns the keys of the root object that mcptrack reads.
 func rootKeys() map[string]bool {
-	keys := map[string]bool{"mcp": true, "inputs": true, "index": true, "webhooks": true}
+	keys := map[string]bool{"mcp": true, "inputs": true, "index": true, "webhooks": true, "hooks": true}
 	for _, name := range containerKeys() {
 		keys[name] = true
 	}
@@ -102,7 +103,7 @@ const maxNearMisses = 200
 // unknownRootKeys reports unknown keys of the root object: an individual warning for each key that
 // is probably a misspelling of a known key, and a single warning for all others.
 func (r *reader) unknownRootKeys(root *tree.Node, found []container) {
-	own := []string{"servers", "mcpServers", "inputs", "index", "webhooks"}
+	own := []string{"servers", "mcpServers", "inputs", "index", "webhooks", "hooks"}
 	known := rootKeys()
 	for _, name := range []string{"projects", "sandbox", "version", "imports", "mcpProxy"} {
 		known[name] = true

@@ -84,24 +84,32 @@ func WebhookKey(secret string) (key []byte, ok bool) {
 }
 
 func (r *reader) webhooks(v *tree.Node) (all []Webhook) {
+	r.objects(v, "webhooks", "Webhook", maxWebhooks, `write [{"url": "https://…", "secret": "${WEBHOOK_SECRET}"}]`, func(e *entry) {
+		all = append(all, e.webhook())
+	})
+	return all
+}
+
+// objects reads a list of at most most objects under a key of the root object. label is how messages
+// call one of them.
+func (r *reader) objects(v *tree.Node, name, label string, most int, hint string, read func(*entry)) {
+	at := pointer("").key(name)
 	if v.Kind != tree.List {
-		r.errorAt(v.Offset, "/webhooks", CodeType, fmt.Sprintf(`Config at %s has invalid "webhooks"; expected array`, r.file),
-			`write [{"url": "https://…", "secret": "${WEBHOOK_SECRET}"}]`)
-		return nil
+		r.errorAt(v.Offset, at, CodeType, fmt.Sprintf(`Config at %s has invalid %q; expected array`, r.file, name), hint)
+		return
 	}
-	if len(v.Items) > maxWebhooks {
-		r.errorAt(v.Offset, "/webhooks", CodeRange, fmt.Sprintf(`Config at %s has invalid "webhooks"; expected at most %d`, r.file, maxWebhooks), "")
-		return nil
+	if len(v.Items) > most {
+		r.errorAt(v.Offset, at, CodeRange, fmt.Sprintf(`Config at %s has invalid %q; expected at most %d`, r.file, name, most), "")
+		return
 	}
 	for i, item := range v.Items {
-		path, label := pointer("/webhooks").index(i), fmt.Sprintf("Webhook at index %d", i)
+		path, label := at.index(i), fmt.Sprintf("%s at index %d", label, i)
 		if item.Kind != tree.Object {
 			r.errorAt(item.Offset, path, CodeType, label+" must be an object", "")
 			continue
 		}
-		all = append(all, r.entry(item, path, label).webhook())
+		read(r.entry(item, path, label))
 	}
-	return all
 }
 
 func (e *entry) webhook() Webhook {

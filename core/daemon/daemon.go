@@ -274,7 +274,42 @@ func (d *Daemon) apply() {
 		all = append(all, srv)
 	}
 	slices.SortFunc(all, func(a, b config.Server) int { return strings.Compare(a.ID, b.ID) })
-	d.opts.Engine.Apply(&config.Config{Servers: all})
+	d.opts.Engine.Apply(&config.Config{Servers: all, Hooks: d.hooks()})
+}
+
+// hooks returns the hooks of all views, which touch servers by the ids of the tracker. Views whose hooks
+// differ only in what they touch share one; others may have the same id. d.mu must be held.
+func (d *Daemon) hooks() (all []config.Hook) {
+	for _, key := range slices.Sorted(maps.Keys(d.views)) {
+		v := d.views[key]
+		cfg := v.config.Load()
+		if cfg == nil {
+			continue
+		}
+		for _, h := range cfg.Hooks {
+			var touches []config.Touch
+			for _, t := range h.Touches {
+				if srv, ok := v.servers[t.Server]; ok {
+					touches = append(touches, config.Touch{Server: srv.ID, URI: t.URI})
+				}
+			}
+			h.Touches = nil
+			i := slices.IndexFunc(all, func(o config.Hook) bool {
+				o.Touches = nil
+				return h.Equal(o)
+			})
+			if i < 0 {
+				i = len(all)
+				all = append(all, h)
+			}
+			for _, t := range touches {
+				if !slices.Contains(all[i].Touches, t) {
+					all[i].Touches = append(all[i].Touches, t)
+				}
+			}
+		}
+	}
+	return all
 }
 
 // Status describes a daemon, as daemon status shows it.

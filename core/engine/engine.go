@@ -78,6 +78,7 @@ type Engine struct {
 	sharing  *sharing  // nil if this process follows all servers
 	cluster  *cluster  // nil if there are no other processes
 	drifts   *drifts
+	hooks    hooks
 	locked   *locked // nil without Options.Lock
 	first    uint64
 
@@ -156,6 +157,7 @@ func (e *Engine) Apply(cfg *config.Config) {
 	if e.recorder != nil {
 		e.recorder.texts.apply(cfg)
 	}
+	e.hooks.apply(cfg.Hooks)
 	if e.desired.Select != nil {
 		cfg = e.desired.Select(cfg)
 	}
@@ -266,6 +268,7 @@ func (e *Engine) Run(ctx context.Context, parts ...Part) error {
 	if e.sharing != nil {
 		start(reading, e.sharing.run)
 		start(ctx, e.cluster.announce)
+		start(ctx, e.followHooks)
 	}
 	if e.cluster != nil {
 		start(reading, e.cluster.watch)

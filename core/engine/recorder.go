@@ -156,13 +156,17 @@ func (t *texts) put(server string, d catalog.Digest, text *string) {
 	if text == nil || d.IsZero() {
 		return
 	}
+	if !t.secretIn(server, *text) {
+		t.contents.Put(d, *text)
+	}
+}
+
+// secretIn reports whether a text contains a secret of a server.
+func (t *texts) secretIn(server, text string) bool {
 	t.mu.Lock()
 	secrets := t.secrets[server]
 	t.mu.Unlock()
-	if slices.ContainsFunc(secrets, func(s string) bool { return strings.Contains(*text, s) }) {
-		return
-	}
-	t.contents.Put(d, *text)
+	return slices.ContainsFunc(secrets, func(s string) bool { return strings.Contains(text, s) })
 }
 
 // putDefinition stores a definition, with its secrets redacted.

@@ -36,6 +36,7 @@ const (
 	TypeConfigRejected       Type = "config.rejected"
 	TypeServerEvent          Type = "server.event"
 	TypeLockDrift            Type = "lock.drift"
+	TypeHookReceived         Type = "hook.received"
 	TypeResourceContent      Type = "resource.content"
 	TypePromptContent        Type = "prompt.content"
 	TypeToolResult           Type = "tool.result"
@@ -76,6 +77,7 @@ func Definitions() []Definition {
 		{TypeSkillMismatch, "A file of a skill was read and is not what the skill's entry says; nobody received it.", true, decode[SkillMismatch], SkillMismatch{}},
 		{TypeServerEvent, "A server that offers MCP Events reported an event that does not concern a resource.", true, decode[ServerEvent], ServerEvent{}},
 		{TypeLockDrift, "An item of a server differs from the lock file, or no longer does.", true, decode[LockDrift], LockDrift{}},
+		{TypeHookReceived, "A hook of the config received a message whose signature is valid.", true, decode[HookReceived], HookReceived{}},
 		{TypeConfigReloaded, "A new config was applied.", true, decode[ConfigReloaded], ConfigReloaded{}},
 		{TypeConfigRejected, "A new config is invalid; the previous config stays in use.", true, decode[ConfigRejected], ConfigRejected{}},
 		{TypeResourceContent, "A client of mcptrack read the content of a resource.", false, decode[ResourceContent], ResourceContent{}},

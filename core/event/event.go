@@ -88,12 +88,15 @@ const (
 	// CauseEvent means that an event sent by the server (MCP Events) prompted the read or list
 	// request that found the change.
 	CauseEvent Cause = "event"
+	// CauseHook means that a message to an incoming webhook prompted the read or list request that
+	// found the change.
+	CauseHook Cause = "hook"
 )
 
 // known reports whether this version recognises the cause.
 func (c Cause) known() bool {
 	switch c {
-	case "", CauseNotify, CauseTrailing, CauseResync, CausePoll, CauseEvent:
+	case "", CauseNotify, CauseTrailing, CauseResync, CausePoll, CauseEvent, CauseHook:
 		return true
 	}
 	return false

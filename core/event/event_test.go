@@ -63,6 +63,7 @@ func samples() []Event {
 		LockDrift{Change: DriftChanged, Section: "tools", Item: "tool/add", Classes: []DriftClass{{"L002", "wording"}, {"L009", "suspicious"}}, Severity: "error", Action: "hold", OldHash: "ab", NewHash: "cd"},
 		LockDrift{Change: DriftApproved, Section: "tools", Item: "tool/add"},
 		LockDrift{Change: DriftChanged, Action: "block", Reason: "the server is not in the lock"},
+		HookReceived{HookID: "repo", DeliveryID: "72d3162e-cc78-11e3-81ab-4c9367dc0958", ContentType: "application/json", Size: 6615, Digest: digest(3)},
 	}
 	var out []Event
 	for i, p := range payloads {
@@ -70,7 +71,7 @@ func samples() []Event {
 		if kind := string(e.Type()); strings.HasPrefix(kind, "resource.") || strings.HasPrefix(kind, "skill.") {
 			e.ResourceURI, e.Cause = "file:///guide.md?a=1&b=2", CauseNotify
 		}
-		if strings.HasPrefix(string(e.Type()), "config.") || e.Type() == TypeGap {
+		if strings.HasPrefix(string(e.Type()), "config.") || e.Type() == TypeGap || e.Type() == TypeHookReceived {
 			e.ServerID = ""
 		}
 		out = append(out, e)

@@ -277,6 +277,17 @@ type DriftClass struct {
 	Name string `json:"name"`
 }
 
+// HookReceived is published for each message that an incoming webhook accepts. The event has no server:
+// the resources that are read because of the message have their own events. The body is not in the
+// event; it is stored beside the log under its digest if it is JSON (see journal.Contents).
+type HookReceived struct {
+	HookID      string         `json:"hookId"`
+	DeliveryID  string         `json:"deliveryId,omitempty" about:"the sender's id of the message, if it has one"`
+	ContentType string         `json:"contentType,omitempty"`
+	Size        int            `json:"size" about:"of the body in bytes"`
+	Digest      catalog.Digest `json:"digest" about:"SHA-256 of the body, with which its text is read"`
+}
+
 // ConfigReloaded is published when a new config is applied. It contains the ids of the servers
 // whose entries differ; events about the effects follow. Duration is the time since the file change
 // was first detected.
@@ -406,6 +417,7 @@ func (SkillChanged) Type() Type         { return TypeSkillChanged }
 func (SkillMismatch) Type() Type        { return TypeSkillMismatch }
 func (ServerEvent) Type() Type          { return TypeServerEvent }
 func (LockDrift) Type() Type            { return TypeLockDrift }
+func (HookReceived) Type() Type         { return TypeHookReceived }
 func (ConfigReloaded) Type() Type       { return TypeConfigReloaded }
 func (ConfigRejected) Type() Type       { return TypeConfigRejected }
 func (Gap) Type() Type                  { return TypeGap }

@@ -12,7 +12,7 @@ import (
 // A server that waits has [config.Server.Unapproved] set. If an entry with the same ID is in use,
 // that entry stays in use and is marked as Superseded. A webhook that waits has
 // [config.Webhook.Missing] set, unless a webhook with the same URL is in use, which then stays in
-// use.
+// use; likewise a hook that waits, by its ID.
 type Hold struct {
 	// Approved returns the digests of the approved intents. Run calls it on its own goroutine
 	// whenever the content of the config or File changes. If it is nil, all intents are approved.
@@ -89,6 +89,21 @@ func (h *Hold) hold(running, next *config.Config, kicked bool) (*config.Config, 
 			used[digestOf(running.Webhooks[was].Intent)] = true
 		} else {
 			out.Webhooks[i].Missing = append(slices.Clone(hook.Missing), (&config.UnapprovedError{Hint: h.Hint}).Error())
+		}
+		held = append(held, w)
+	}
+	out.Hooks = slices.Clone(next.Hooks)
+	for i, hook := range next.Hooks {
+		if approved(hook.Intent) {
+			continue
+		}
+		w := waiting{"hook " + hook.ID + " " + digestOf(hook.Intent), []any{"hook", hook.ID}, "it accepts no messages", h.Hint}
+		was := slices.IndexFunc(running.Hooks, func(o config.Hook) bool { return o.ID == hook.ID && len(o.Missing) == 0 })
+		if was >= 0 {
+			w.meanwhile = "it accepts messages as before"
+			out.Hooks[i] = running.Hooks[was]
+		} else {
+			out.Hooks[i].Missing = append(slices.Clone(hook.Missing), (&config.UnapprovedError{Hint: h.Hint}).Error())
 		}
 		held = append(held, w)
 	}

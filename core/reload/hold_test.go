@@ -41,6 +41,9 @@ func (a *approvals) hold(o *Options) {
 		for _, w := range cfg.Webhooks {
 			digests[w.Intent.Digest] = a.approved(w.Intent)
 		}
+		for _, h := range cfg.Hooks {
+			digests[h.Intent.Digest] = a.approved(h.Intent)
+		}
 		return digests
 	}}
 }
@@ -193,4 +196,38 @@ func TestUnapprovedWebhooks(t *testing.T) {
 	expect("https://a/ server.state", "https://b/ not approved; approve it")
 	a.approve("https://b/")
 	expect("https://a/ server.state", "https://b/")
+}
+
+// A hook that is not approved accepts nothing, unless one with its id is in use, which then stays in
+// use.
+func TestUnapprovedHooks(t *testing.T) {
+	t.Parallel()
+	a := newApprovals(t, "X-Good")
+	hooks := func(entries ...string) string {
+		for i := range entries {
+			entries[i] = `{"verify": "hmac", "secret": "0123456789abcdef", ` + entries[i] + `}`
+		}
+		return `{"servers": [], "hooks": [` + strings.Join(entries, ",") + `]}`
+	}
+	b := run(t, hooks(`"id": "a", "header": "X-Good"`), a.hold)
+	expect := func(want ...string) {
+		t.Helper()
+		var got []string
+		select {
+		case cfg := <-b.applied:
+			for _, h := range cfg.Hooks {
+				got = append(got, strings.Join(append([]string{h.ID, h.Header}, h.Missing...), " "))
+			}
+		case <-time.After(10 * time.Second):
+			t.Fatal("nothing was applied within 10 s")
+		}
+		if !slices.Equal(got, want) {
+			t.Fatalf("applied %q, want %q", got, want)
+		}
+	}
+	b.save(hooks(`"id": "a", "header": "X-Other"`, `"id": "b"`))
+	b.reloaded("[] [] []")
+	expect("a X-Good", "b X-Signature-256 not approved; approve it")
+	a.approve("X-Other")
+	expect("a X-Other", "b X-Signature-256 not approved; approve it")
 }

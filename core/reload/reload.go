@@ -214,7 +214,8 @@ func reported(problems config.Problems) []event.Problem {
 // same reports whether two configs have the same effect.
 func same(from, to *config.Config) bool {
 	d := diff(from, to)
-	return len(d.Added)+len(d.Removed)+len(d.Changed) == 0 && slices.EqualFunc(from.Webhooks, to.Webhooks, config.Webhook.Equal)
+	return len(d.Added)+len(d.Removed)+len(d.Changed) == 0 && slices.EqualFunc(from.Webhooks, to.Webhooks, config.Webhook.Equal) &&
+		slices.EqualFunc(from.Hooks, to.Hooks, config.Hook.Equal)
 }
 
 // diff returns the sorted IDs of the servers that were added, removed or changed.

@@ -35,8 +35,10 @@ const (
 	MaxBody = 256 << 10
 )
 
+// Tolerance is the allowed difference between the time of a message and this machine's clock.
+const Tolerance = 5 * time.Minute
+
 const (
-	tolerance     = 5 * time.Minute // allowed difference between the sender's clock and this machine's
 	maxID         = 2 << 10         // maximum bytes of the webhook-id header
 	ownerPatience = 5 * time.Second // how long a handler waits for the slot's owner
 	perServer     = 16              // maximum concurrent messages per server
@@ -190,7 +192,7 @@ func (r *Receiver) receive(w http.ResponseWriter, q *http.Request) (status int, 
 	if media, _, err := mime.ParseMediaType(q.Header.Get("Content-Type")); err != nil || media != "application/json" {
 		return http.StatusUnsupportedMediaType, nil
 	}
-	id, at, ok := identify(q.Header)
+	id, at, ok := Identify(q.Header)
 	if !ok {
 		return http.StatusBadRequest, nil
 	}
@@ -206,24 +208,34 @@ func (r *Receiver) receive(w http.ResponseWriter, q *http.Request) (status int, 
 	} else if err != nil {
 		return http.StatusBadRequest, nil
 	}
-	if !slot.secret.signed(body, q.Header) || time.Since(at).Abs() > tolerance {
+	if !slot.secret.Signed(body, q.Header) || !Recent(at) {
 		return http.StatusUnauthorized, nil
 	}
 	return slot.receive(q, &Message{ID: id, Body: body, done: make(chan bool, 1)})
 }
 
-// identify returns the id and time of a message. Each of the three headers must occur exactly once.
-func identify(h http.Header) (id string, at time.Time, ok bool) {
+// Identify returns the id and time that the headers of a message claim. Each of the three headers must
+// occur exactly once.
+func Identify(h http.Header) (id string, at time.Time, ok bool) {
 	for _, name := range []string{"Webhook-Id", "Webhook-Timestamp", "Webhook-Signature"} {
 		if values := h.Values(name); len(values) != 1 || values[0] == "" {
 			return "", at, false
 		}
 	}
 	id = h.Get("Webhook-Id")
-	seconds, err := strconv.ParseInt(h.Get("Webhook-Timestamp"), 10, 64)
-	// A time in the distant future would overflow when times are subtracted.
-	return id, time.Unix(seconds, 0), err == nil && len(id) <= maxID && seconds >= 0 && seconds < 1<<40
+	at, ok = ParseTime(h.Get("Webhook-Timestamp"))
+	return id, at, ok && len(id) <= maxID
 }
+
+// ParseTime parses the time in the header of a signed message: seconds since 1970.
+func ParseTime(text string) (at time.Time, ok bool) {
+	seconds, err := strconv.ParseInt(text, 10, 64)
+	// A time in the distant future would overflow when times are subtracted.
+	return time.Unix(seconds, 0), err == nil && seconds >= 0 && seconds < 1<<40
+}
+
+// Recent reports whether the time of a message is within Tolerance of this machine's clock.
+func Recent(at time.Time) bool { return time.Since(at).Abs() <= Tolerance }
 
 // receive responds to a message whose signature is valid: to a challenge immediately, and to an
 // event or control message once the slot's owner has accepted it.

@@ -55,9 +55,9 @@ func Sign(secrets []Secret, id string, at time.Time, body []byte) (string, error
 	return strings.Join(all, " "), nil
 }
 
-// signed reports whether the headers contain a signature that was made with the secret over the id
-// and time in the headers and the body. It does not check whether the time is recent.
-func (s Secret) signed(body []byte, h http.Header) bool {
+// Signed reports whether the headers contain a signature that was made with the secret over the id
+// and time in the headers and the body. It does not check whether the time is recent; see [Recent].
+func (s Secret) Signed(body []byte, h http.Header) bool {
 	wh, err := standardwebhooks.NewWebhookRaw(s.key)
 	return err == nil && len(s.key) > 0 && wh.VerifyIgnoringTimestamp(body, h) == nil
 }

@@ -26,13 +26,13 @@ type serverEvents struct {
 	coverage eventsource.Coverage // which changes are reported by events
 	gap      string               // why everything must be compared; empty if not necessary
 	compared time.Time            // when the last such comparison started
-	unlisted bool                 // an event named an unknown resource after the last list
-	listed   time.Time            // when the list was last requested because of an unknown resource
+	unlisted event.Cause          // why the list of resources may be outdated; empty if it is not
+	listed   time.Time            // when the list was last requested for this reason
 }
 
 const (
 	// minCompare is the minimum time between two comparisons caused by missing events, and between
-	// two list requests caused by unknown resources.
+	// two list requests caused by unknown resources or by touches.
 	minCompare = 5 * time.Second
 	// coveredPolls is the factor by which the poll interval is lengthened while events report the
 	// changes.
@@ -144,7 +144,9 @@ func (f *sessionFollower) takeEvents(now time.Time) {
 func (f *sessionFollower) eventAbout(uri string, first, now time.Time) {
 	f.conn.cache.Updated(uri)
 	if _, known := f.w.co.Lookup(uri); !known {
-		f.events.unlisted = f.events.unlisted || f.scope().selects(uri) // so that dueEvents requests the list
+		if f.scope().selects(uri) {
+			f.events.unlisted = event.CauseEvent // so that dueEvents requests the list
+		}
 		return
 	}
 	f.unannounced.announced(uri)
@@ -174,20 +176,21 @@ func (e *serverEvents) wakeAt(ready bool) (at time.Time) {
 	if e.gap != "" && ready {
 		at = e.compared.Add(minCompare)
 	}
-	if e.unlisted {
+	if e.unlisted != "" {
 		at = earliest(at, e.listed.Add(minCompare))
 	}
 	return at
 }
 
-// dueEvents requests the list of resources if an event named an unknown resource, and compares
+// dueEvents requests the list of resources if it may be outdated, because an event named an unknown
+// resource or resources were touched, and compares
 // everything if events are missing. It does not compare before the first sync, because that sync
 // reads everything.
 func (f *sessionFollower) dueEvents(now time.Time) {
 	e := &f.events
-	if e.unlisted && now.Sub(e.listed) >= minCompare {
-		e.unlisted, e.listed = false, now
-		f.syncs.pending.list(f.scope().kindsOf(catalog.Resources), event.CauseEvent)
+	if e.unlisted != "" && now.Sub(e.listed) >= minCompare {
+		f.syncs.pending.list(f.scope().kindsOf(catalog.Resources), e.unlisted)
+		e.unlisted, e.listed = "", now
 	}
 	if e.gap == "" || !f.ready || now.Sub(e.compared) < minCompare {
 		return

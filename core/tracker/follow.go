@@ -141,6 +141,7 @@ func (f *sessionFollower) run(ctx context.Context) error {
 		case <-f.w.rechecks:
 			f.syncs.pending.list(f.scope().kinds(), event.CauseResync)
 			f.w.co.CheckAll(coalesce.Resync)
+		case <-f.w.touched.wake: // due handles it
 		case <-timer.C:
 		}
 	}
@@ -162,6 +163,7 @@ func (f *sessionFollower) due(now time.Time) {
 	if f.ready && f.skills.due(now) {
 		f.listSkills(event.CausePoll)
 	}
+	f.dueTouches(now)
 	f.dueEvents(now)
 	if f.liveness.due(now) {
 		f.signals(f.s.Signals().Take()) // if all notifications were dropped, the session does not wake this loop
@@ -174,7 +176,7 @@ func (f *sessionFollower) due(now time.Time) {
 
 // wakeAt returns when due must next be called.
 func (f *sessionFollower) wakeAt() time.Time {
-	at := earliest(f.w.co.Next(), f.liveness.wakeAt(), f.syncs.wakeAt(), f.background.wakeAt(), f.unannounced.wakeAt(), f.events.wakeAt(f.ready))
+	at := earliest(f.w.co.Next(), f.liveness.wakeAt(), f.syncs.wakeAt(), f.background.wakeAt(), f.unannounced.wakeAt(), f.events.wakeAt(f.ready), f.touchesAt())
 	if f.ready {
 		at = earliest(at, f.nextResync, f.nextPoll, f.skills.next)
 	}

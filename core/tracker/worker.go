@@ -39,6 +39,7 @@ type worker struct {
 	hasten   chan struct{} // sent by Tracker.Hasten
 	restarts chan struct{} // sent by Tracker.Restart
 	rechecks chan struct{} // sent by Tracker.Republish
+	touched  touched       // what Tracker.Touch reported
 
 	conn atomic.Pointer[connection] // connection of the live session, used by clients; nil while not connected
 
@@ -72,6 +73,7 @@ func newWorker(t *Tracker, srv config.Server) *worker {
 		hasten:   make(chan struct{}, 1),
 		restarts: make(chan struct{}, 1),
 		rechecks: make(chan struct{}, 1),
+		touched:  touched{wake: make(chan struct{}, 1)},
 		lists:    map[catalog.Kind]catalog.List{},
 		retries:  retries{maxWait: t.opts.MaxBackoff, delays: backoff.New(t.opts.Backoff, t.opts.MaxBackoff)},
 		state:    event.Pending,

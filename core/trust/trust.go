@@ -42,7 +42,8 @@ var ErrNoStore = errors.New("there is no directory for approvals")
 type Approval struct {
 	Digest string `json:"digest"`
 	Kind   Kind   `json:"kind"`
-	// Name is the name of the server, or the origin of the webhook's URL as written in its config.
+	// Name is the name of the server, the origin of the webhook's URL as written in its config, or the
+	// path of the hook.
 	// It is only displayed; the digest alone decides whether an entry is approved.
 	Name string    `json:"name"`
 	At   time.Time `json:"at"`
@@ -55,6 +56,7 @@ type Kind string
 const (
 	Server  Kind = "server"
 	Webhook Kind = "webhook"
+	Hook    Kind = "hook"
 )
 
 // Folder lists the approvals for one folder.

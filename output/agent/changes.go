@@ -159,6 +159,8 @@ func (c *changes) event(e *event.Event, tracks func(server, uri string) bool) {
 		c.add(changeKey{e.ServerID, "skill file", e.ResourceURI}, "does not match its digest", nil, nil)
 	case event.LockDrift:
 		c.drift(e.ServerID, p)
+	case event.HookReceived:
+		c.add(changeKey{"", "hook", p.HookID}, "received", nil, nil)
 	case event.ConfigReloaded:
 		for verb, ids := range map[string][]string{added: p.Added, removed: p.Removed, changed: p.Changed} {
 			for _, id := range ids {

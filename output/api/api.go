@@ -18,6 +18,8 @@ import (
 	"maps"
 	"net/http"
 
+	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/output/dashboard"
 	"github.com/mcptrack/mcptrack/output/feed"
 )
@@ -27,7 +29,7 @@ type Options struct {
 	// Feed configures the feeds. Its Log is required.
 	Feed feed.Options
 	// Dashboard configures the other routes. Its Snapshot is required. New sets what it reads from
-	// the log and the feeds: Last, Clients, Storing, Select, Contents and Stored.
+	// the log and the feeds: Last, Clients, Storing, Select, Contents, Stored and Event.
 	Dashboard dashboard.Options
 	// Demand wakes a server that is connected on demand and has not been connected yet, when its lists
 	// are requested, and keeps it connected until release is called. If it is nil, servers are always
@@ -50,11 +52,28 @@ func New(opts Options) *API {
 	page := opts.Dashboard
 	page.Last, page.Clients, page.Storing = a.hub.Last, func() int { return a.hub.Stats().Clients }, log.Err
 	page.Select, page.Contents, page.Stored = log.Select, log.Contents(), log.States
+	page.Event = func(ctx context.Context, id string) (event.Event, bool) { return stored(ctx, log, id) }
 	d := dashboard.New(page)
 	a.routes, a.writes = d.Routes(), d.Writes()
 	a.routes["/events"] = a.hub.Events()
 	a.routes["/api/mcp/resource-events"] = a.hub.Feed()
 	return a
+}
+
+// stored returns the event with an id, which comes from a client, or false if the log does not have it.
+func stored(ctx context.Context, log journal.Log, id string) (event.Event, bool) {
+	_, seq, err := event.ParseID(id)
+	if err != nil || seq == 0 {
+		return event.Event{}, false
+	}
+	for entry, err := range log.Read(ctx, seq) {
+		if err != nil || entry.Gap != nil || entry.ID != id {
+			break
+		}
+		e, err := entry.Event()
+		return e, err == nil
+	}
+	return event.Event{}, false
 }
 
 // Hub returns the hub of the feeds.

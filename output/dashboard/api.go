@@ -3,12 +3,14 @@ package dashboard
 import (
 	"cmp"
 	"encoding/json"
+	"io"
 	"net/http"
 	"slices"
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/hook"
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/status"
 	"github.com/mcptrack/mcptrack/output/markdown"
@@ -37,6 +39,8 @@ type overview struct {
 	// omitted endpoints.
 	Webhooks     []webhook.EndpointStatus `json:"webhooks,omitempty"`
 	MoreWebhooks int                      `json:"moreWebhooks,omitempty"`
+	// Hooks has the incoming webhooks.
+	Hooks []hook.Status `json:"hooks,omitempty"`
 	// Deliveries reports which process of a cluster delivers webhooks.
 	Deliveries []webhook.Deliverer `json:"webhookDeliveries,omitempty"`
 	// Undecided is the number of changes that the user has neither approved nor rejected; absent if there
@@ -127,6 +131,9 @@ func (d *Dashboard) status(w http.ResponseWriter, r *http.Request) {
 	if d.opts.Deliveries != nil {
 		out.Deliveries = d.opts.Deliveries()
 	}
+	if d.opts.Hooks != nil {
+		out.Hooks = d.opts.Hooks(r)
+	}
 	if d.opts.Webhooks != nil {
 		all := d.opts.Webhooks(r)
 		slices.SortStableFunc(all, func(a, b webhook.EndpointStatus) int {
@@ -140,6 +147,27 @@ func (d *Dashboard) status(w http.ResponseWriter, r *http.Request) {
 		out.Clients = d.opts.Clients()
 	}
 	answer(w, out)
+}
+
+// hookBody serves the body of the message whose hook.received event has the id in the parameter event,
+// byte for byte.
+func (d *Dashboard) hookBody(w http.ResponseWriter, r *http.Request) {
+	var received event.HookReceived
+	if d.opts.Event != nil {
+		e, _ := d.opts.Event(r.Context(), r.URL.Query().Get("event"))
+		received, _ = e.Payload.(event.HookReceived)
+	}
+	text, ok := "", received.HookID != "" && received.HookID == r.PathValue("id")
+	if ok {
+		text, ok = d.version(r.Context(), received.Digest.String())
+	}
+	if !ok {
+		refuse(w, http.StatusNotFound, "the body of this message is not available")
+		return
+	}
+	w.Header().Set("Content-Type", "application/json; charset=utf-8")
+	w.Header().Set("Cache-Control", "no-store")
+	_, _ = io.WriteString(w, text)
 }
 
 // words returns the words of all states of a tracked server.

@@ -14,7 +14,7 @@
 // user's decision about shown changes to the lock file ([Dashboard.Writes]). /content and /image read
 // a followed resource from its server if its content is unknown, at most 4 concurrently. /api/history
 // and /api/activity read the log, and /api/lock compares definitions, at most 2 concurrently. Old
-// versions of texts are available as long as the log keeps them.
+// versions of texts, and bodies of messages to hooks, are available as long as the log keeps them.
 //
 // uPlot (MIT) draws the chart. It is vendored in assets/uplot and is the page's only library.
 package dashboard
@@ -31,6 +31,8 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/cache"
 	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/hook"
 	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/status"
 	"github.com/mcptrack/mcptrack/output/serverlog"
@@ -70,6 +72,10 @@ type Options struct {
 	Log func(server string) []serverlog.Line
 	// Webhooks returns the webhook endpoints that the requesting client is allowed to see.
 	Webhooks func(*http.Request) []webhook.EndpointStatus
+	// Hooks returns the state of the incoming webhooks.
+	Hooks func(*http.Request) []hook.Status
+	// Event returns a stored event by its id, or false if there is none.
+	Event func(ctx context.Context, id string) (event.Event, bool)
 	// Deliveries reports which process of a cluster delivers webhooks. If nil, this process does.
 	Deliveries func() []webhook.Deliverer
 	// Review adds the review of what differs from the lock file. It is the only part of the API that
@@ -134,6 +140,7 @@ func (d *Dashboard) Routes() map[string]http.Handler {
 		"GET /assets/":                    http.StripPrefix("/assets/", http.FileServerFS(assets)),
 		"GET /api/status":                 http.HandlerFunc(d.status),
 		"GET /api/servers":                http.HandlerFunc(d.servers),
+		"GET /api/hooks/{id}/body":        http.HandlerFunc(d.hookBody),
 		"GET /api/servers/{id}":           http.HandlerFunc(d.server),
 		"GET /api/history":                http.HandlerFunc(d.history),
 		"GET /api/lock":                   http.HandlerFunc(d.review),

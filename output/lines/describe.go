@@ -50,6 +50,12 @@ func (w *Writer) describe(e *event.Event, used int) string {
 		return w.change(termtext.Red, "skill mismatch", e, []string{printable.Line(p.Reason, 300)}, used)
 	case event.ServerEvent:
 		return w.word(termtext.Cyan, "event") + "  " + printable.Line(p.Name, 200) + "  " + w.paint(termtext.Grey, Size(int64(p.Size))+", "+printable.Line(p.EventID, 100))
+	case event.HookReceived:
+		id := ""
+		if p.DeliveryID != "" {
+			id = ", " + printable.Line(p.DeliveryID, 100)
+		}
+		return w.word(termtext.Cyan, "hook") + "  " + printable.Line(p.HookID, 64) + "  " + w.paint(termtext.Grey, Size(int64(p.Size))+id)
 	case event.LockDrift:
 		return w.drift(e.ServerID, p)
 	case event.ResourceContent, event.PromptContent, event.ToolResult, event.SubscriptionsChanged:
@@ -326,6 +332,8 @@ func Found(c event.Cause) string {
 		return "found by polling"
 	case event.CauseEvent:
 		return "named by an event"
+	case event.CauseHook:
+		return "read because of a hook"
 	default:
 		return printable.Line(string(c), 40)
 	}

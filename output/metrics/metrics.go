@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/hook"
 	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/lock/guard"
 	"github.com/mcptrack/mcptrack/core/status"
@@ -46,6 +47,8 @@ type Options struct {
 	// Deliveries returns which process of a cluster delivers to webhooks. If nil, this process
 	// delivers.
 	Deliveries func() []webhook.Deliverer
+	// Hooks returns the state of the incoming webhooks.
+	Hooks func() []hook.Status
 	// Streams returns the number of open MCP Events streams.
 	Streams func() int
 	// Cluster returns the state of the processes that share servers, or false if no servers are
@@ -122,6 +125,9 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 			s.webhooks(string(source), st)
 		}
 	}
+	if c.opts.Hooks != nil {
+		s.hooks(c.opts.Hooks())
+	}
 	if c.opts.Streams != nil {
 		s.gauge("mcptrack_event_streams", "Open streams of MCP Events.", float64(c.opts.Streams()))
 	}
@@ -184,6 +190,14 @@ func (s scrape) server(st *status.ServerStatus) {
 		s.counter("mcptrack_dropped_total", "Notifications dropped, by reason.", n, "server", st.ID, "reason", reason)
 	}
 	s.counter("mcptrack_dropped_total", "Notifications dropped, by reason.", c.Unknown, "server", st.ID, "reason", "not_followed")
+}
+
+func (s scrape) hooks(all []hook.Status) {
+	for _, h := range all {
+		for _, outcome := range hook.Outcomes() {
+			s.counter("mcptrack_hook_messages_total", "Messages to an incoming webhook, by outcome; only accepted ones have an effect.", h.Messages[outcome], "hook", h.ID, "outcome", string(outcome))
+		}
+	}
 }
 
 func (s scrape) webhooks(source string, st webhook.Stats) {

@@ -7,7 +7,7 @@
 // its route and method, passes these checks in this order:
 //
 //  1. Host must name the listener. Otherwise a page that resolves its own name to 127.0.0.1
-//     (DNS rebinding) could read everything. 403.
+//     (DNS rebinding) could read everything. 403. An [Open] handler may be exempt.
 //  2. Origin and Sec-Fetch-Site must be absent or name the same site, or Origin must be one of
 //     Options.Origins. This includes GET, since streams are worth stealing. 403.
 //  3. If tokens are set: Authorization: Bearer, or the cookie of a login. 401. Only /healthz,

@@ -117,7 +117,7 @@ func (s *Server) overloaded(w http.ResponseWriter, r *http.Request) {
 // and returns nil. open is its handler if that is an [Open], which needs no token, else nil.
 func (s *Server) admit(w http.ResponseWriter, r *http.Request, open *Open) (_ *http.Request, done func()) {
 	h := w.Header()
-	if !s.hostAllowed(r) {
+	if (open == nil || !open.AnyHost) && !s.hostAllowed(r) {
 		s.refuse(w, r, http.StatusForbidden, "the Host header does not name this server; to allow this name, start the server with --allow-origin")
 		return nil, nil
 	}
@@ -350,6 +350,9 @@ type Open struct {
 	// Public means that pages of all sites may read the responses to GET requests, as the Server Cards
 	// of MCP require. The handler must answer no other method but HEAD, and all requests alike.
 	Public bool
+	// AnyHost accepts requests whatever their Host is: other programs reach the server by names that it
+	// does not know. The responses must reveal nothing, because pages can make such requests.
+	AnyHost bool
 }
 
 // setPublic sets the CORS headers of a public document, as the extension for Server Cards requires. It

@@ -372,6 +372,7 @@ func TestOpenHandlersNeedNoToken(t *testing.T) {
 	})
 	_, base := start(t, web.Options{Tokens: token(t)}, func(s *web.Server) {
 		s.Handle("/hooks/", web.Open{Handler: body, MaxBody: 200 << 10})
+		s.Handle("/signed/", web.Open{Handler: body, AnyHost: true})
 		s.Handle("/other/", http.NotFoundHandler())
 	})
 	for _, c := range []struct {
@@ -384,6 +385,10 @@ func TestOpenHandlersNeedNoToken(t *testing.T) {
 		{"/hooks/a", nil, 200 << 10, http.StatusOK},
 		{"/hooks/a", nil, 200<<10 + 1, http.StatusRequestEntityTooLarge},
 		{"/hooks/a", header{"Origin": "https://evil.example"}, 3, http.StatusForbidden},
+		{"/hooks/a", header{"Host": "hooks.example"}, 3, http.StatusForbidden},
+		{"/signed/a", header{"Host": "hooks.example"}, 3, http.StatusOK},
+		{"/signed/a", header{"Host": "hooks.example", "Origin": "https://evil.example"}, 3, http.StatusForbidden},
+		{"/signed/a", header{"Host": "hooks.example", "Sec-Fetch-Site": "cross-site"}, 3, http.StatusForbidden},
 		{"/hooks", nil, 3, http.StatusUnauthorized}, // the mux would redirect
 		{"/other/a", nil, 3, http.StatusUnauthorized},
 		{"/hooks/../other/a", nil, 3, http.StatusUnauthorized},

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/mcptrack/mcptrack/core/hook"
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/servercard"
 	"github.com/mcptrack/mcptrack/output/web"
@@ -193,6 +194,12 @@ func (o *MCPFlags) OverHTTP(ctx context.Context, env *Env, log *slog.Logger, e M
 		}
 		return srv.Serve(ctx, ln)
 	}, nil
+}
+
+// HookRoute returns the handler of hook.Path. Requests are authenticated by their signatures, and arrive
+// under any name.
+func HookRoute(r *hook.Receiver) http.Handler {
+	return web.Open{Handler: r, MaxBody: hook.MaxBody + 1, AnyHost: true}
 }
 
 // ClaudeCode returns the command that adds an endpoint to Claude Code under a name. It refers to the

@@ -15,6 +15,7 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/config/credential"
+	"github.com/mcptrack/mcptrack/core/hook"
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/reload"
 	"github.com/mcptrack/mcptrack/core/trust"
@@ -138,11 +139,11 @@ func (e *Env) Approvals() *trust.Store {
 	return trust.New(e.StateDir("trust"))
 }
 
-// Entry is a server or webhook in a config that needs approval.
+// Entry is a server, webhook or hook in a config that needs approval.
 type Entry struct {
 	Kind    trust.Kind
-	Name    string // server id, or origin of the webhook's URL
-	verb    string // what mcptrack does with it: run, contact or send
+	Name    string // server id, origin of the webhook's URL, or path of the hook
+	verb    string // what mcptrack does with it: run, contact, send or accept
 	line    string // command or address on one line, as written in the config, without credentials
 	host    string // contacted host, as written in the config
 	changed bool   // another version of the entry was approved earlier
@@ -171,8 +172,15 @@ func Entries(cfg *config.Config) (all []Entry) {
 		origin, _ := splitURL(w.Intent.URL()) // the path may be as secret as a token
 		all = append(all, Entry{Kind: trust.Webhook, Name: origin, verb: "send events to", line: origin, host: hostOf(origin), Intent: w.Intent})
 	}
+	for _, h := range cfg.Hooks {
+		if h.Intent != nil {
+			all = append(all, Entry{Kind: trust.Hook, Name: hook.Path + h.ID, verb: acceptMessages, line: hook.Path + h.ID, Intent: h.Intent})
+		}
+	}
 	return all
 }
+
+const acceptMessages = "accept messages at" // the verb of a hook
 
 // splitURL splits a URL, which may contain references, into its origin, without user and password,
 // and its path, without query and credentials.
@@ -372,8 +380,8 @@ func (p *Permission) hold(running *config.Config, commands bool) *reload.Hold {
 
 // Summary returns a one-line description of the entry without secrets.
 func (e *Entry) Summary() string {
-	if e.Kind == trust.Webhook {
-		return "send events to " + e.line
+	if e.Kind != trust.Server {
+		return e.verb + " " + e.line
 	}
 	if e.line == "" { // the command or URL is a reference without a value
 		return e.verb + " " + e.Name

@@ -40,7 +40,7 @@ func (p *Permission) Question(ctx context.Context, file string, pending []Entry,
 			Hint: "read the file; " + p.command() + " --yes approves it"}
 	}
 	var parts []string
-	for _, verb := range []struct{ name, noun string }{{"run", "command"}, {"contact", "server"}, {"send events to", "webhook"}} {
+	for _, verb := range []struct{ name, noun string }{{"run", "command"}, {"contact", "server"}, {"send events to", "webhook"}, {acceptMessages, "hook"}} {
 		if n := len(names[verb.name]); n > 0 {
 			parts = append(parts, Plural(n, verb.noun)+" ("+Join(names[verb.name], 10)+")")
 		}
@@ -74,9 +74,12 @@ func (e *Entry) Show(b *bytes.Buffer) {
 			line = shownWords(append([]string{command}, args...))
 		}
 	} else {
-		if e.Kind == trust.Webhook {
+		switch e.Kind {
+		case trust.Webhook:
 			fmt.Fprintf(b, "\n  send events to %s:\n", visible(e.host))
-		} else {
+		case trust.Hook:
+			fmt.Fprintf(b, "\n  %s %s:\n", acceptMessages, name)
+		default:
 			fmt.Fprintf(b, "\n  contact %s at %s:\n", name, visible(e.host))
 		}
 		if take("url", "serverUrl", "httpUrl", "uri") != nil {

@@ -44,6 +44,7 @@ func entriesAreEvents(t *testing.T, o *Opened) {
 		event.SkillChanged{Skill: event.Skill{Name: "n"}, Frontmatter: true, Added: []event.SkillFile{{URI: "a", Size: 2}}}, event.SkillMismatch{Skill: "a", Reason: "size"},
 		event.ServerEvent{Name: "n", EventID: "e", Size: 2},
 		event.LockDrift{Change: event.DriftChanged, Section: "tools", Item: "tool/n", Classes: []event.DriftClass{{ID: "L002", Name: "wording"}}, OldHash: "a", NewHash: "b"},
+		event.HookReceived{HookID: "repo", DeliveryID: "1", ContentType: "application/json", Size: 2, Digest: Digest(5)},
 		event.ConfigReloaded{Added: []string{"a"}, Duration: event.Milliseconds(time.Second)},
 		event.ConfigRejected{Problems: []event.Problem{{Message: "m"}}},
 		event.ResourceContent{Size: 1, Digest: Digest(3)}, event.PromptContent{Name: "n", Size: 4},

@@ -10,7 +10,7 @@ export const badge = (s) => el('span', 'badge ' + tone(s.state), stateWords(s.st
 export const modes = { push: 'pushed by the server', poll: 'found by polling' };
 
 export const causes = {
-	notify: 'announced', trailing: 'end of a burst', resync: 'found after a reconnect', poll: 'found by polling', event: 'named by an event',
+	notify: 'announced', trailing: 'end of a burst', resync: 'found after a reconnect', poll: 'found by polling', event: 'named by an event', hook: 'read because of a hook',
 };
 
 const places = (e, n) => (e.details || []).filter((d) => d.key === n).map((d) => ' (' + d.changes.slice(0, 3).map((c) => c.path.slice(1)).join(', ') + (d.changes.length > 3 || d.more ? ', …' : '') + ')').join('');
@@ -37,6 +37,7 @@ export function describe(e) {
 		case 'server.state': return { verb: stateWords(e.state), tone: e.state === 'Ready' ? 'quiet' : tone(e.state) || 'quiet', text: [e.reason, e.error].filter(Boolean).join(', '), more: [e.retryInMs && `next attempt in ${(e.retryInMs / 1000).toFixed(1)} s`] };
 		case 'subscription.active': return { verb: 'following', tone: 'quiet', text: [['resources', 'resource'], ['tools', 'tool'], ['prompts', 'prompt'], ['skills', 'skill']].filter(([k]) => typeof e[k] === 'number' && e[k]).map(([k, what]) => `${e[k]} ${what}${e[k] === 1 ? '' : 's'}`).join(', ') + (e.mode ? ` (${e.mode})` : ''), more: [] };
 		case 'server.event': return { verb: 'event', tone: 'accent', text: e.name, more: [] };
+		case 'hook.received': return { verb: 'hook', tone: 'accent', text: e.hookId, more: [size(e.size)] };
 		case 'lock.drift': return { verb: 'lock', tone: 'warn', text: e.reason || [e.item, e.state, ...(e.classes || []).map((c) => c.name)].join(' '), more: [] };
 		case 'config.reloaded': return { verb: 'config', tone: 'accent', text: 'reloaded', more: [] };
 		case 'config.rejected': return { verb: 'config', tone: 'bad', text: 'rejected' + (e.error ? ': ' + e.error : ''), more: [] };

@@ -48,7 +48,7 @@ func (i *Item[N]) Finish(e journal.Entry, err error) {
 type foldKey struct {
 	server, uri string
 	what        event.Type
-	name        string // name of a prompt, tool or locked item, which has no URI
+	name        string // name of a prompt, tool, hook or locked item, which has no URI
 }
 
 func (i *Item[N]) key() foldKey {
@@ -61,6 +61,8 @@ func (i *Item[N]) key() foldKey {
 		k.name = p.Name
 	case event.ToolResult:
 		k.name = p.Name
+	case event.HookReceived:
+		k.name = p.HookID
 	case event.LockDrift:
 		k.name = p.Item + "\x00" + p.Lock
 	}

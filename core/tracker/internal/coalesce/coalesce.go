@@ -31,6 +31,8 @@ package coalesce
 import (
 	"cmp"
 	"container/list"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/catalog"
@@ -296,6 +298,9 @@ func (c *Coalescer) CheckNext(n int, reason Reason) {
 		front.Value.(*key).recheck(reason)
 	}
 }
+
+// URIs returns the URIs of all tracked resources, in no particular order.
+func (c *Coalescer) URIs() []string { return slices.Collect(maps.Keys(c.keys)) }
 
 // Len returns the number of tracked resources.
 func (c *Coalescer) Len() int { return len(c.keys) }

@@ -7,7 +7,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/event"
 )
 
-// Reason tells why a resource is read. Code outside this package uses Resync, Poll and Event.
+// Reason tells why a resource is read. Code outside this package uses Resync, Poll, Event and Hook.
 type Reason uint8
 
 // The reasons for a read.
@@ -19,6 +19,7 @@ const (
 	Resync          // notifications may have been lost
 	Poll            // polling, because the server does not push updates
 	Event           // an event from the server (MCP Events) named the resource
+	Hook            // a message to an incoming webhook concerns the resource
 )
 
 func (r Reason) urgent() bool { return r == leading || r == trailing }
@@ -34,6 +35,8 @@ func (r Reason) cause() event.Cause {
 		return event.CausePoll
 	case Event:
 		return event.CauseEvent
+	case Hook:
+		return event.CauseHook
 	default:
 		return event.CauseResync
 	}
@@ -168,7 +171,7 @@ func (k *key) found(reason Reason, got Content, now time.Time) {
 			return
 		}
 		k.remember(got)
-	case Resync, Poll, Event:
+	case Resync, Poll, Event, Hook:
 		if got.Digest == k.published.Digest && !k.noDigest {
 			k.unchanged(got)
 			return
@@ -225,7 +228,7 @@ func (k *key) failed(reason Reason, now time.Time) {
 	case k.waits.Failures() < maxReadFailures:
 		k.retry = reason
 		k.c.timers.set(k, now.Add(wait))
-	case reason == Resync || reason == Event:
+	case reason == Resync || reason == Event || reason == Hook:
 		k.retry = reason
 		k.c.timers.set(k, now.Add(backoff.Spread(rareRetry)))
 	}
