@@ -250,8 +250,10 @@ func (n *Names) countLocked() {
 
 // Listed records a list of a server. Set it as [engine.Options.Listed].
 func (n *Names) Listed(name journal.ListName, list catalog.List) {
-	if name.Kind == catalog.Tools || name.Kind == catalog.Prompts {
-		return // their names do not depend on the lists
+	switch name.Kind {
+	case catalog.Resources, catalog.Templates, catalog.Skills:
+	default:
+		return // names of other items do not depend on the lists, and what else a log stores is no list
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
