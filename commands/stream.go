@@ -22,6 +22,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/printable"
+	"github.com/mcptrack/mcptrack/core/servercard"
 	"github.com/mcptrack/mcptrack/core/status"
 	"github.com/mcptrack/mcptrack/core/textdiff"
 	"github.com/mcptrack/mcptrack/core/tracker"
@@ -358,7 +359,7 @@ func (h withoutStates) WithGroup(name string) slog.Handler {
 // trackerOptions returns the tracker options for a command that prints events. Lines on a terminal show
 // how many lines of a text changed, so the texts are kept there too.
 func (s *streamFlags) trackerOptions(env *cli.Env, g *cli.Globals) tracker.Options {
-	return tracker.Options{Dial: env.Dial, Session: s.SessionOptions(env, g), Logger: statesOnce(env, g), Texts: s.content || s.diff || env.Width() > 0}
+	return tracker.Options{Dial: env.Dial, Session: s.SessionOptions(env, g), Logger: statesOnce(env, g), Texts: s.content || s.diff || env.Width() > 0, Card: servercard.Fetch}
 }
 
 // run runs the engine and the parts until ctx ends, --count is reached, or one of them fails. It

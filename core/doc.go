@@ -115,8 +115,8 @@
 //
 //	a new event type            core/event: its payload (payload.go) and one row of the table (definitions.go),
 //	                            from which the manual's table is made. Published by core/tracker: publish.go for
-//	                            states, lists and resources, events.go for server.event; by core/engine: drifts.go
-//	                            for lock.drift. Merged while it waits in
+//	                            states, lists and resources, events.go for server.event, cards.go for
+//	                            server.card_changed; by core/engine: drifts.go for lock.drift. Merged while it waits in
 //	                            a stored log: core/journal/internal/storing/queue.go. Shown by
 //	                            output/lines/describe.go, output/dashboard/assets/stream.js and feed.js, output/agent/changes.go
 //	a new config key            one row in core/config/keys.go and the field that it fills (config.go). The reader,

@@ -41,6 +41,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/mcpserver"
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/secretfile"
+	"github.com/mcptrack/mcptrack/core/servercard"
 	"github.com/mcptrack/mcptrack/core/session"
 	"github.com/mcptrack/mcptrack/core/tracker"
 	"github.com/mcptrack/mcptrack/output/lines"
@@ -204,7 +205,7 @@ func run(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) (err e
 	var e *engine.Engine
 	received := hook.NewReceiver(hook.Options{Deliver: func(d hook.Delivery) { e.Receive(d) }, Logger: log})
 	e, err = engine.New(ctx, engine.Desired{}, stored, engine.Options{Logger: log, Applied: func(cfg *config.Config) { received.Apply(cfg.Hooks) }, Tracker: tracker.Options{
-		Dial: env.Dial, Session: sessions, Logger: log, AllLists: true, OnDemand: true, Window: window, Texts: true, ClientSide: callers.ClientSide}})
+		Dial: env.Dial, Session: sessions, Logger: log, AllLists: true, OnDemand: true, Window: window, Texts: true, ClientSide: callers.ClientSide, Card: servercard.Fetch}})
 	if err != nil {
 		return err
 	}

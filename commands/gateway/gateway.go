@@ -227,11 +227,12 @@ func run(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) error 
 	sessions := opts.SessionOptions(env, g)
 	names := &gateway.Names{}
 	var exported func(*event.Event) map[string]string // nil if no events are stored
+	var card tracker.FetchCard                        // the same
 	if stored.reader != nil {
-		exported = names.Exported
+		exported, card = names.Exported, servercard.Fetch
 	}
 	e, err = engine.New(ctx, desired, stored.log, engine.Options{
-		Tracker: tracker.Options{Dial: env.Dial, Session: sessions, Logger: log, AllLists: true, Window: window, Texts: opts.events.tools},
+		Tracker: tracker.Options{Dial: env.Dial, Session: sessions, Logger: log, AllLists: true, Window: window, Texts: opts.events.tools, Card: card},
 		Shared:  opts.events.NATS != "", FollowAll: true, Logger: log, Listed: names.Listed, Exported: exported,
 		Applied: func(cfg *config.Config) {
 			stored.apply(cfg)
@@ -261,8 +262,8 @@ func run(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) error 
 
 	serving := func(ctx context.Context) error { return serveOneClient(ctx, env, gw.Server()) }
 	if !opts.Stdio {
-		card := servercard.Own{Name: "mcptrack-gateway", Title: "mcptrack gateway", Description: "Several MCP servers at one endpoint, and their changes."}
-		endpoint := cli.MCPEndpoint{Handler: gw.Server(), Card: card, Routes: stored.routes(env.Version, e, received), Tokens: tokens, Ready: e.Log().Err, Closing: gw.Close, Listening: func(url string) {
+		own := servercard.Own{Name: "mcptrack-gateway", Title: "mcptrack gateway", Description: "Several MCP servers at one endpoint, and their changes."}
+		endpoint := cli.MCPEndpoint{Handler: gw.Server(), Card: own, Routes: stored.routes(env.Version, e, received), Tokens: tokens, Ready: e.Log().Err, Closing: gw.Close, Listening: func(url string) {
 			g.Tell(env, "%s", served(gw.Capabilities(), len(opts.exported(cfg).Servers)))
 			g.Tell(env, "add it to Claude Code: %s", opts.ClaudeCode("mcptrack", url))
 		}}

@@ -27,6 +27,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/mcpevents"
 	"github.com/mcptrack/mcptrack/core/printable"
+	"github.com/mcptrack/mcptrack/core/servercard"
 	"github.com/mcptrack/mcptrack/core/standardwebhooks"
 	"github.com/mcptrack/mcptrack/core/tracker"
 	"github.com/mcptrack/mcptrack/output/api"
@@ -255,7 +256,7 @@ func run(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) error 
 		}
 	}
 	received := hook.NewReceiver(hook.Options{Deliver: func(d hook.Delivery) { f.engine.Receive(d) }, Next: next(receiver), Logger: log})
-	f, err = openServer(ctx, env, g, log, opts, received, desired, lock, tracker.Options{Dial: env.Dial, Session: opts.SessionOptions(env, g), Logger: log, Texts: true, Webhooks: receiver})
+	f, err = openServer(ctx, env, g, log, opts, received, desired, lock, tracker.Options{Dial: env.Dial, Session: opts.SessionOptions(env, g), Logger: log, Texts: true, Webhooks: receiver, Card: servercard.Fetch})
 	if err != nil {
 		return err
 	}

@@ -35,6 +35,7 @@ const (
 	TypeConfigReloaded       Type = "config.reloaded"
 	TypeConfigRejected       Type = "config.rejected"
 	TypeServerEvent          Type = "server.event"
+	TypeCardChanged          Type = "server.card_changed"
 	TypeLockDrift            Type = "lock.drift"
 	TypeHookReceived         Type = "hook.received"
 	TypeResourceContent      Type = "resource.content"
@@ -76,6 +77,7 @@ func Definitions() []Definition {
 		{TypeSkillChanged, "The files or the frontmatter of a skill changed, as its server describes them. An approval of the skill must be given again.", true, decode[SkillChanged], SkillChanged{}},
 		{TypeSkillMismatch, "A file of a skill was read and is not what the skill's entry says; nobody received it.", true, decode[SkillMismatch], SkillMismatch{}},
 		{TypeServerEvent, "A server that offers MCP Events reported an event that does not concern a resource.", true, decode[ServerEvent], ServerEvent{}},
+		{TypeCardChanged, "The public card of a server over HTTP changed, appeared or is gone.", true, decode[CardChanged], CardChanged{}},
 		{TypeLockDrift, "An item of a server differs from the lock file, or no longer does.", true, decode[LockDrift], LockDrift{}},
 		{TypeHookReceived, "A hook of the config received a message whose signature is valid.", true, decode[HookReceived], HookReceived{}},
 		{TypeConfigReloaded, "A new config was applied.", true, decode[ConfigReloaded], ConfigReloaded{}},

@@ -60,6 +60,8 @@ func samples() []Event {
 		SubscriptionsChanged{},
 		Gap{From: "3f9a1c20b7e4d581-1", To: "3f9a1c20b7e4d581-9", Reason: "retention"},
 		ServerEvent{Name: "page.changed", EventID: "evt <1>", Size: 42},
+		CardChanged{URL: "https://docs.example/mcp/server-card", Fields: []string{"version", "remotes"}, Version: "1.1.0", PreviousVersion: "1.0.0", Title: "Docs", PreviousTitle: "Docs",
+			Remotes: []string{"https://docs.example/mcp"}, PreviousRemotes: []string{"https://old.example/mcp"}, Digest: catalog.Digest{1}, PreviousDigest: catalog.Digest{2}},
 		LockDrift{Change: DriftChanged, Section: "tools", Item: "tool/add", Classes: []DriftClass{{"L002", "wording"}, {"L009", "suspicious"}}, Severity: "error", Action: "hold", OldHash: "ab", NewHash: "cd"},
 		LockDrift{Change: DriftApproved, Section: "tools", Item: "tool/add"},
 		LockDrift{Change: DriftChanged, Action: "block", Reason: "the server is not in the lock"},

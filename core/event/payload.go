@@ -238,6 +238,41 @@ type ServerEvent struct {
 	Size    int    `json:"size" about:"size of the event's data in bytes"`
 }
 
+// CardChanged is published when the server card of a server (SEP-2127) differs from the card that the
+// tracker saw before. A card is public and says what the server wants to be known as; it is no authority
+// on the server. The publisher ensures that all texts are single printable lines.
+type CardChanged struct {
+	URL             string         `json:"url" about:"of the card"`
+	Fields          []string       `json:"fields,omitempty" about:"names of the members that differ; absent if the card is new or gone"`
+	Version         string         `json:"version,omitempty"`
+	PreviousVersion string         `json:"previousVersion,omitempty"`
+	Title           string         `json:"title,omitempty"`
+	PreviousTitle   string         `json:"previousTitle,omitempty"`
+	Remotes         []string       `json:"remotes,omitempty" about:"URLs of the endpoints in the card"`
+	PreviousRemotes []string       `json:"previousRemotes,omitempty"`
+	Digest          catalog.Digest `json:"digest,omitzero" about:"of the card; absent if it is gone"`
+	PreviousDigest  catalog.Digest `json:"previousDigest,omitzero" about:"absent if the card is new"`
+}
+
+// Summary describes the change in words, such as "version 1.0.0 to 1.1.0, remotes". For decoded events,
+// the result may contain any characters.
+func (c CardChanged) Summary() string {
+	switch {
+	case c.Digest.IsZero():
+		return "gone"
+	case c.PreviousDigest.IsZero():
+		return "new"
+	}
+	var parts []string
+	for _, field := range c.Fields {
+		if field == "version" {
+			field = fmt.Sprintf("version %s to %s", c.PreviousVersion, c.Version)
+		}
+		parts = append(parts, field)
+	}
+	return strings.Join(parts, ", ")
+}
+
 // DriftState is the state of a difference from the lock file.
 type DriftState string
 
@@ -416,6 +451,7 @@ func (SkillRemoved) Type() Type         { return TypeSkillRemoved }
 func (SkillChanged) Type() Type         { return TypeSkillChanged }
 func (SkillMismatch) Type() Type        { return TypeSkillMismatch }
 func (ServerEvent) Type() Type          { return TypeServerEvent }
+func (CardChanged) Type() Type          { return TypeCardChanged }
 func (LockDrift) Type() Type            { return TypeLockDrift }
 func (HookReceived) Type() Type         { return TypeHookReceived }
 func (ConfigReloaded) Type() Type       { return TypeConfigReloaded }

@@ -160,6 +160,9 @@ func (s ServerEvent) String() string { return details("event", s.Name, s.EventID
 // String returns the hook and the sender's id of the message.
 func (h HookReceived) String() string { return details("hook received", h.HookID, h.DeliveryID) }
 
+// String returns the summary of the change.
+func (c CardChanged) String() string { return details("server card", c.Summary()) }
+
 // String returns the item and the names of the classes of the change.
 func (d LockDrift) String() string {
 	return details("lock "+string(d.Change), d.Item, d.ClassNames(), d.Reason)

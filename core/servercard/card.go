@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 
 	"github.com/mcptrack/mcptrack/core/catalog"
@@ -154,6 +155,23 @@ func (c *Card) Label() string {
 		return title
 	}
 	return printable.Line(c.Name, 100)
+}
+
+// Differs returns the names of the members in which two cards differ, in the order of the struct.
+func (c *Card) Differs(other *Card) (members []string) {
+	if c.Schema != other.Schema {
+		members = append(members, "$schema")
+	}
+	for _, m := range []struct{ name, a, b string }{{"name", c.Name, other.Name}, {"version", c.Version, other.Version},
+		{"description", c.Description, other.Description}, {"title", c.Title, other.Title}, {"websiteUrl", c.WebsiteURL, other.WebsiteURL}} {
+		if m.a != m.b {
+			members = append(members, m.name)
+		}
+	}
+	if !reflect.DeepEqual(c.Remotes, other.Remotes) {
+		members = append(members, "remotes")
+	}
+	return members
 }
 
 // decode parses a JSON object of limited depth.

@@ -217,53 +217,69 @@ func (d *discovery) document(u *url.URL, nesting int) (silent bool) {
 	}
 	d.seen[u.String()] = true
 	d.left--
-	data, err := fetch(d.ctx, d.client, u)
+	p, err := fetch(d.ctx, d.client, u, "")
 	if err != nil {
 		d.tell(u, "%s", printable.Reason(err, 300))
 		_, answered := errors.AsType[*answerError](err)
 		return !answered
 	}
-	d.parse(u, data, nesting)
+	d.parse(u, p.data, nesting)
 	return false
 }
 
 // answerError reports an answer that is no document.
-type answerError struct{ reason string }
+type answerError struct {
+	status int // of HTTP; 200 if the body is unusable, 0 if the request was refused by the guard
+	reason string
+}
 
 func (e *answerError) Error() string { return e.reason }
 
-// fetch requests a document.
-func fetch(ctx context.Context, client *http.Client, u *url.URL) ([]byte, error) {
+// page is a document that was requested.
+type page struct {
+	data []byte
+	etag string
+}
+
+// fetch requests a document, unless it still has the entity tag. An error is an [*answerError] unless the
+// host did not answer.
+func fetch(ctx context.Context, client *http.Client, u *url.URL, etag string) (page, error) {
 	q, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
 	if err != nil {
-		return nil, errors.New("invalid URL")
+		return page{}, errors.New("invalid URL")
 	}
 	q.Header.Set("Accept", CardType+", "+CatalogType+", application/json;q=0.9")
+	if etag != "" {
+		q.Header.Set("If-None-Match", etag)
+	}
 	p, err := client.Do(q)
 	if err != nil {
 		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
+			return page{}, context.Cause(ctx)
 		}
 		if wrapped, ok := errors.AsType[*url.Error](err); ok {
 			err = wrapped.Err
 		}
 		if _, network := errors.AsType[net.Error](err); !network {
-			return nil, &answerError{err.Error()} // refused by the guard, or a redirect
+			return page{}, &answerError{0, err.Error()} // refused by the guard, or a redirect
 		}
-		return nil, err
+		return page{}, err
 	}
 	defer func() { _ = p.Body.Close() }()
 	switch {
 	case p.StatusCode != http.StatusOK:
-		return nil, &answerError{fmt.Sprintf("HTTP status %d", p.StatusCode)}
+		return page{}, &answerError{p.StatusCode, fmt.Sprintf("HTTP status %d", p.StatusCode)}
 	case strings.Contains(p.Header.Get("Content-Type"), "html"):
-		return nil, &answerError{"an HTML page"}
+		return page{}, &answerError{p.StatusCode, "an HTML page"}
 	}
 	data, err := io.ReadAll(p.Body)
 	if err != nil {
-		return nil, &answerError{err.Error()}
+		return page{}, &answerError{p.StatusCode, err.Error()}
 	}
-	return data, nil
+	if etag = p.Header.Get("ETag"); len(etag) > maxName {
+		etag = ""
+	}
+	return page{data, etag}, nil
 }
 
 // parse takes the cards of a document, which is a card or a catalog.

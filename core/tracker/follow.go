@@ -26,6 +26,7 @@ type sessionFollower struct {
 	// closed.
 	reads  chan readResult // capacity: the maximum number of concurrent reads
 	trials chan eraTrial   // sent by tryLegacy, which is called once; dropTrial may also receive
+	cards  chan cardResult // capacity 1: sent by dueCard
 
 	reloads  cacheReloads
 	syncs    syncs
@@ -57,6 +58,7 @@ func newSessionFollower(w *worker, s *session.Session) *sessionFollower {
 		w: w, s: s, conn: conn,
 		reads:    make(chan readResult, w.opts.Reads),
 		trials:   make(chan eraTrial, 1),
+		cards:    make(chan cardResult, 1),
 		reloads:  cacheReloads{queue: map[string]event.Cause{}, done: make(chan struct{}, 1)},
 		syncs:    syncs{results: make(chan syncResult, 1)},
 		clients:  clientSubscriptions{conn: conn, wanted: map[string]bool{}, owners: map[string]map[any]bool{}},
@@ -85,6 +87,7 @@ func (f *sessionFollower) run(ctx context.Context) error {
 	f.nextResync = now.Add(backoff.Spread(f.w.opts.Resync))
 	f.syncs.pending = fullSync()
 	f.startEvents()
+	f.startCards(now)
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
@@ -123,6 +126,8 @@ func (f *sessionFollower) run(ctx context.Context) error {
 		case <-f.reloads.done:
 			f.reloads.busy = false
 			f.startReload()
+		case r := <-f.cards:
+			f.cardFetched(r)
 		case r := <-f.liveness.results:
 			if err := f.pinged(r); err != nil {
 				return err
@@ -165,6 +170,7 @@ func (f *sessionFollower) due(now time.Time) {
 	}
 	f.dueTouches(now)
 	f.dueEvents(now)
+	f.dueCard(now)
 	if f.liveness.due(now) {
 		f.signals(f.s.Signals().Take()) // if all notifications were dropped, the session does not wake this loop
 		f.ping(now)
@@ -178,7 +184,7 @@ func (f *sessionFollower) due(now time.Time) {
 func (f *sessionFollower) wakeAt() time.Time {
 	at := earliest(f.w.co.Next(), f.liveness.wakeAt(), f.syncs.wakeAt(), f.background.wakeAt(), f.unannounced.wakeAt(), f.events.wakeAt(f.ready), f.touchesAt())
 	if f.ready {
-		at = earliest(at, f.nextResync, f.nextPoll, f.skills.next)
+		at = earliest(at, f.nextResync, f.nextPoll, f.skills.next, f.w.card.next)
 	}
 	return at
 }

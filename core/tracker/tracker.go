@@ -87,6 +87,10 @@ type Options struct {
 	// Webhooks receives events from servers that deliver them by webhook. If it is nil, webhook
 	// delivery is not used.
 	Webhooks *standardwebhooks.Receiver
+	// Card requests the server card of a server over HTTP: once for each connection, at most every 10
+	// minutes, and about every hour if there is a card. A card that differs from the one that this
+	// tracker saw before is published. If it is nil, cards are not followed.
+	Card FetchCard
 	// AllLists tracks all lists of every server, including lists that the server's entry does not
 	// select. The entry still determines which resources are tracked. A gateway sets AllLists.
 	AllLists bool

@@ -49,6 +49,7 @@ type worker struct {
 	following  *sessionFollower // tracks the live session
 	co         *coalesce.Coalescer
 	retries    retries
+	card       cardWatch
 	login      loginWatch // login state at the last attempt to connect
 	began      time.Time  // when the last attempt to connect started
 	missed     int        // unannounced changes since the connection settings last changed
@@ -285,6 +286,7 @@ func (w *worker) adopt(next config.Server) (reconnect bool) {
 	if !next.SameConnection(old) {
 		w.eras.forget()
 		w.missed, w.unreliable = 0, false
+		w.card = cardWatch{}
 		clear(w.warned)
 		w.storeCursors(nil)
 		return true

@@ -157,6 +157,15 @@ func (c *changes) event(e *event.Event, tracks func(server, uri string) bool) {
 		c.list(e.ServerID, p, tracks)
 	case event.SkillMismatch:
 		c.add(changeKey{e.ServerID, "skill file", e.ResourceURI}, "does not match its digest", nil, nil)
+	case event.CardChanged:
+		verb := changed
+		switch {
+		case p.Digest.IsZero():
+			verb = removed
+		case p.PreviousDigest.IsZero():
+			verb = added
+		}
+		c.add(changeKey{e.ServerID, "card", ""}, "server card "+verb, nil, nil)
 	case event.LockDrift:
 		c.drift(e.ServerID, p)
 	case event.HookReceived:

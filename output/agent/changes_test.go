@@ -44,6 +44,10 @@ func TestLine(t *testing.T) {
 			{ServerID: "a", ResourceURI: "x:1", Payload: event.ResourceUpdated{Changed: &yes}},
 			{ServerID: "a", ResourceURI: "x:2", Payload: event.ResourceRemoved{}},
 		}, "a: x:1 added, x:2 removed, description of x:3 changed"},
+		{"server cards", []*event.Event{
+			{ServerID: "a", Payload: event.CardChanged{Digest: catalog.Digest{1}}}, {ServerID: "b", Payload: event.CardChanged{Digest: catalog.Digest{1}, PreviousDigest: catalog.Digest{2}}},
+			{ServerID: "c", Payload: event.CardChanged{PreviousDigest: catalog.Digest{2}}},
+		}, "a: server card added; b: server card changed; c: server card removed"},
 		{"the lock", []*event.Event{
 			{ServerID: "a", Payload: event.LockDrift{Change: event.DriftChanged, Item: "tool/find"}}, {ServerID: "a", Payload: event.LockDrift{Change: event.DriftApproved, Item: "tool/find"}},
 			{ServerID: "a", Payload: event.LockDrift{Change: event.DriftChanged, Item: "tool/\x1b"}}, {ServerID: "b", Payload: event.LockDrift{Change: event.DriftChanged}},

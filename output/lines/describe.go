@@ -50,6 +50,8 @@ func (w *Writer) describe(e *event.Event, used int) string {
 		return w.change(termtext.Red, "skill mismatch", e, []string{printable.Line(p.Reason, 300)}, used)
 	case event.ServerEvent:
 		return w.word(termtext.Cyan, "event") + "  " + printable.Line(p.Name, 200) + "  " + w.paint(termtext.Grey, Size(int64(p.Size))+", "+printable.Line(p.EventID, 100))
+	case event.CardChanged:
+		return w.word(termtext.Yellow, "card") + "  " + printable.Line(p.Summary(), 300) + "  " + w.paint(termtext.Grey, printable.Line(p.URL, 200))
 	case event.HookReceived:
 		id := ""
 		if p.DeliveryID != "" {

@@ -40,6 +40,7 @@ func samples() []*event.Event {
 		event.ToolResult{Name: "add", Success: true, Duration: event.Milliseconds(12 * time.Millisecond)},
 		event.ToolResult{Name: "add", Error: "no such number"},
 		event.SubscriptionsChanged{URIs: []string{"file:///a"}}, event.SubscriptionsChanged{},
+		event.CardChanged{URL: "https://docs.example/mcp/server-card", Fields: []string{"version", "remotes\x1b[31m"}, Version: "1.1.0", PreviousVersion: "1.0.0", Digest: catalog.Digest{1}, PreviousDigest: catalog.Digest{2}},
 		event.LockDrift{Change: event.DriftChanged, Section: "tools", Item: "tool/add\x1b[31m", Classes: []event.DriftClass{{ID: "L002", Name: "wording"}, {ID: "L009", Name: "suspicious"}}, Severity: "error"},
 		event.LockDrift{Change: event.DriftChanged, Section: "tools", Item: "tool/add", Classes: []event.DriftClass{{ID: "L003", Name: "title"}}, Severity: "note"},
 		event.LockDrift{Change: event.DriftApproved, Section: "tools", Item: "tool/add"}, event.LockDrift{Change: event.DriftResolved},

@@ -43,6 +43,7 @@ func entriesAreEvents(t *testing.T, o *Opened) {
 		event.ListChanged{List: catalog.Skills, Added: []string{"a"}}, event.SkillAdded{Skill: event.Skill{Name: "n", Files: 1, Size: 2}}, event.SkillRemoved{},
 		event.SkillChanged{Skill: event.Skill{Name: "n"}, Frontmatter: true, Added: []event.SkillFile{{URI: "a", Size: 2}}}, event.SkillMismatch{Skill: "a", Reason: "size"},
 		event.ServerEvent{Name: "n", EventID: "e", Size: 2},
+		event.CardChanged{URL: "u", Fields: []string{"version"}, Version: "2", PreviousVersion: "1", Digest: Digest(1), PreviousDigest: Digest(2)},
 		event.LockDrift{Change: event.DriftChanged, Section: "tools", Item: "tool/n", Classes: []event.DriftClass{{ID: "L002", Name: "wording"}}, OldHash: "a", NewHash: "b"},
 		event.HookReceived{HookID: "repo", DeliveryID: "1", ContentType: "application/json", Size: 2, Digest: Digest(5)},
 		event.ConfigReloaded{Added: []string{"a"}, Duration: event.Milliseconds(time.Second)},

@@ -3,7 +3,7 @@
 const types = ['server.state', 'subscription.active', 'resource.updated', 'resource.added', 'resource.removed',
 	'resource.changed', 'resources.list_changed', 'templates.list_changed', 'prompts.list_changed', 'tools.list_changed',
 	'skills.list_changed', 'skill.added', 'skill.removed', 'skill.changed', 'skill.mismatch',
-	'server.event', 'lock.drift', 'hook.received', 'config.reloaded', 'config.rejected', 'gap'];
+	'server.event', 'server.card_changed', 'lock.drift', 'hook.received', 'config.reloaded', 'config.rejected', 'gap'];
 
 const retryAfter = 5000; // ms until a refused stream is requested again
 

@@ -37,6 +37,7 @@ export function describe(e) {
 		case 'server.state': return { verb: stateWords(e.state), tone: e.state === 'Ready' ? 'quiet' : tone(e.state) || 'quiet', text: [e.reason, e.error].filter(Boolean).join(', '), more: [e.retryInMs && `next attempt in ${(e.retryInMs / 1000).toFixed(1)} s`] };
 		case 'subscription.active': return { verb: 'following', tone: 'quiet', text: [['resources', 'resource'], ['tools', 'tool'], ['prompts', 'prompt'], ['skills', 'skill']].filter(([k]) => typeof e[k] === 'number' && e[k]).map(([k, what]) => `${e[k]} ${what}${e[k] === 1 ? '' : 's'}`).join(', ') + (e.mode ? ` (${e.mode})` : ''), more: [] };
 		case 'server.event': return { verb: 'event', tone: 'accent', text: e.name, more: [] };
+		case 'server.card_changed': return { verb: 'card', tone: 'warn', text: !e.digest ? 'gone' : !e.previousDigest ? 'new' : (e.fields || []).map((f) => f === 'version' ? `version ${e.previousVersion || ''} to ${e.version || ''}` : f).join(', '), more: [] };
 		case 'hook.received': return { verb: 'hook', tone: 'accent', text: e.hookId, more: [size(e.size)] };
 		case 'lock.drift': return { verb: 'lock', tone: 'warn', text: e.reason || [e.item, e.state, ...(e.classes || []).map((c) => c.name)].join(' '), more: [] };
 		case 'config.reloaded': return { verb: 'config', tone: 'accent', text: 'reloaded', more: [] };
