@@ -44,7 +44,7 @@ With --from it reads only the hosts that are named there, and server cards: for 
 or a URL it requests the public documents that describe MCP servers, and adds the servers
 that they lead to. These are /.well-known/ai-catalog.json, /server-card below the
 endpoint, and the paths of earlier drafts. A card that leads to a private network is
-refused, unless it is that of the host you named. A value that a card asks for becomes a
+refused, unless it is the address of the host you named. A value that a card asks for becomes a
 variable, such as ${MCP_API_EXAMPLE_AUTHORIZATION}; its name contains the host to which
 the value is sent.
 

@@ -47,7 +47,7 @@
 //	lock/guard    decides what may be served of servers, by the lock file that it follows
 //	lock/observe  connects to servers and lists what they offer, for the lock
 //	lock/launch   describes how a configured server is started, and which package and files that runs
-//	servercard    server cards: finds and parses those of a domain, and makes ours
+//	servercard    server cards: finds and parses the cards of a domain, and makes ours
 //	mcp           the vocabulary of the protocol: methods, error codes, versions, capabilities
 //
 // Tracking:

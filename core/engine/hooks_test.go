@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -40,12 +41,7 @@ func (r *run) received() (all []event.HookReceived) {
 }
 
 func (r *run) updated() bool {
-	for _, line := range r.log() {
-		if line == "s0 resource.updated file:///a.md hook" {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(r.log(), "s0 resource.updated file:///a.md hook")
 }
 
 // A message is an event whose body is stored beside the log, unless it is no JSON or has a secret, and

@@ -179,7 +179,7 @@ type ListChanged struct {
 	Follows []string `json:"-"`
 }
 
-// Skill describes a skill in events. The event's resourceUri is that of its SKILL.md.
+// Skill describes a skill in events. The event's resourceUri is the URI of its SKILL.md.
 type Skill struct {
 	Name string `json:"name" about:"from the frontmatter; several skills may have it"`
 	// Dynamic means that the server generates the files, so that nothing is known about them.
@@ -223,7 +223,7 @@ type SkillFile struct {
 const MaxSkillFiles = 100
 
 // SkillMismatch is published when a client reads a file of a skill and the content is not what the
-// skill's entry says. The event's resourceUri is that of the file.
+// skill's entry says. The event's resourceUri is the URI of the file.
 type SkillMismatch struct {
 	Skill  string `json:"skill" about:"URI of the skill's SKILL.md"`
 	Reason string `json:"reason" about:"what differs: the size, the digest or the frontmatter, or that the file is not listed"`

@@ -20,7 +20,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/skill"
 )
 
-// entryOf returns the entry of a skill whose files have the given texts. The first URI is that of SKILL.md.
+// entryOf returns the entry of a skill whose files have the given texts. The first is the URI of SKILL.md.
 func entryOf(texts map[string]string, uri string, more ...string) json.RawMessage {
 	segments := strings.Split(uri, "/")
 	e := skill.Entry{URI: uri, Frontmatter: encode(map[string]string{"name": segments[len(segments)-2], "description": "<d> & e"})}

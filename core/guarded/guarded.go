@@ -185,7 +185,7 @@ func (g *Guard) checkName(ctx context.Context, host string) error {
 	return nil
 }
 
-// isOwn reports whether a host is that of the server.
+// isOwn reports whether a host is the server's.
 func (g *Guard) isOwn(host string) bool {
 	own := g.server.Hostname()
 	return strings.EqualFold(host, own) || ipscope.Loopback(host) && ipscope.Loopback(own)

@@ -13,7 +13,7 @@ const (
 	// is valid for twice as long.
 	atLeast = 2 * standardwebhooks.Tolerance
 	// unsignedTime is how long messages of GitHub, which signs no time, are remembered if there is room.
-	// Messages of hmac are not: unlike those of GitHub, two of them may be equal.
+	// Messages of hmac are not: unlike messages of GitHub, two of them may be equal.
 	unsignedTime = 24 * time.Hour
 	// maxRemembered is the maximum number of keys; a message has up to two.
 	maxRemembered = 40_000

@@ -93,7 +93,7 @@ func Parse(data []byte) (*Card, error) {
 	}
 	switch {
 	case c.Schema != "" && !isCardSchema(c.Schema):
-		return nil, errors.New("its $schema is not that of a server card")
+		return nil, errors.New("its $schema is not the schema of a server card")
 	case strings.TrimSpace(c.Name) == "" || len(c.Name) > maxName:
 		return nil, errors.New("it has no usable name")
 	case len(c.Remotes) > maxRemotes:
@@ -126,7 +126,7 @@ func Parse(data []byte) (*Card, error) {
 
 var errTooLong = fmt.Errorf("a text is longer than %d bytes", maxText)
 
-// isCardSchema reports whether a $schema is that of a card, of this version or a draft.
+// isCardSchema reports whether a $schema names the schema of a card, of this version or a draft.
 func isCardSchema(s string) bool {
 	return strings.HasSuffix(s, "/server-card.schema.json") || strings.HasSuffix(s, "/server-card.json")
 }

@@ -30,7 +30,7 @@ const (
 	maxTime     = time.Minute
 )
 
-// Address is where the user expects a server: a domain, the URL of an endpoint, or that of a document.
+// Address is where the user expects a server: a domain, or the URL of an endpoint or a document.
 type Address struct {
 	// URL has neither user, query nor fragment.
 	URL *url.URL
@@ -84,13 +84,13 @@ func ParseAddress(text string) (Address, error) {
 	return a, nil
 }
 
-// Endpoint reports whether the address may be that of an MCP endpoint: a URL with a path that does not
+// Endpoint reports whether the address may belong to an MCP endpoint: a URL with a path that does not
 // name a document.
 func (a Address) Endpoint() bool {
 	return strings.Trim(a.URL.Path, "/") != "" && !a.Document()
 }
 
-// Document reports whether the address is that of a document.
+// Document reports whether the address names a document.
 func (a Address) Document() bool {
 	return path.Ext(a.URL.Path) == ".json" || strings.HasSuffix(a.URL.Path, Suffix)
 }
@@ -164,7 +164,7 @@ type Options struct {
 	Guard guarded.Options
 }
 
-// Discover returns the cards that an address leads to. If the address is that of an endpoint, these are
+// Discover returns the cards that an address leads to. If the address names an endpoint, these are
 // the cards that have it as a remote, with no other remote. An error is a [*NotFoundError], or the cause
 // that ctx ended.
 func Discover(ctx context.Context, a Address, opts Options) (*Result, error) {

@@ -13,7 +13,7 @@ import (
 )
 
 // Seen is what the last request for the card of an endpoint found. The zero value is the state before
-// the first request, and that of an endpoint without a card.
+// the first request, and of an endpoint without a card.
 type Seen struct {
 	Card   *Card // nil if there is none
 	Digest catalog.Digest
@@ -22,7 +22,7 @@ type Seen struct {
 }
 
 // Fetch requests the card of an endpoint: where it was last, or else at the location that MCP reserves
-// or, if the card there has this endpoint, at that of earlier drafts. It sends no credentials: a card is
+// or, if the card there has this endpoint, at the location of earlier drafts. It sends no credentials: a card is
 // public. If the card is the same as last time, it returns last. If the endpoint has no card, it returns
 // a zero Seen. It returns an error if that is unknown.
 func Fetch(ctx context.Context, endpoint string, last Seen) (Seen, error) {
@@ -52,7 +52,7 @@ func Fetch(ctx context.Context, endpoint string, last Seen) (Seen, error) {
 		switch {
 		case err == nil && (place == own || c.has(a.URL)):
 		case last.Card != nil:
-			return last, errors.New("the document is no card of the server any more")
+			return last, errors.New("the document is no longer a card of the server")
 		default:
 			continue
 		}

@@ -26,7 +26,7 @@ type Own struct {
 }
 
 // Routes returns the handlers of the server's documents by path: its card, at the location that MCP
-// reserves and at that of earlier drafts, and the catalog of its host. The documents are public: they
+// reserves and at the location of earlier drafts, and the catalog of its host. The documents are public: they
 // contain the address by which the request came, which base returns as scheme, host and port, and
 // otherwise nothing but o. The handlers answer GET and HEAD; CORS is left to the caller.
 func (o Own) Routes(base func(*http.Request) string) map[string]http.Handler {

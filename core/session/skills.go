@@ -15,7 +15,7 @@ import (
 
 // Skills is the result of listing a server's skills.
 type Skills struct {
-	// List contains the valid entries. Their definitions are those of [skill.Entry], with sorted files
+	// List contains the valid entries. Their definitions are the JSON of [skill.Entry], with sorted files
 	// and without unknown members.
 	List catalog.List
 	// TTL is how long the server wants the list to be considered fresh: the shortest of all pages. It
@@ -224,7 +224,7 @@ func VerifySkillFile(e *skill.Entry, uri string, result json.RawMessage) error {
 	return e.Verify(uri, decodeBlob(*r.Contents[0].Blob))
 }
 
-// GetSkill returns the entry of one skill, which need not be listed. uri is that of its SKILL.md. It
+// GetSkill returns the entry of one skill, which need not be listed. uri is the URI of its SKILL.md. It
 // returns [ErrNotFound] if the server has no such skill.
 func (s *Session) GetSkill(ctx context.Context, uri string) (skill.Entry, error) {
 	raw, err := s.request(ctx, mcp.MethodGetSkill, map[string]any{"uri": uri})

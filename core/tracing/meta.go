@@ -110,7 +110,7 @@ func (s Span) Traceparent() string {
 }
 
 // Inject makes the span the parent of the request whose _meta is given: it sets traceparent, and sets
-// tracestate to that of the trace. It keeps baggage.
+// tracestate to the trace's. It keeps baggage.
 func (s Span) Inject(meta map[string]any) {
 	parent := s.Traceparent()
 	if parent == "" {

@@ -150,7 +150,7 @@ func (s Span) FailRPC(code int, message string) {
 	}
 }
 
-// Result records the result of a request: that of a tool call with isError set is a failure.
+// Result records the result of a request: a result of a tool call with isError set is a failure.
 func (s Span) Result(method string, result json.RawMessage) {
 	if s.otel == nil || method != mcp.MethodCallTool || !bytes.Contains(result, []byte(`"isError"`)) {
 		return
