@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/mcptrack/mcptrack/commands/internal/cli"
@@ -30,6 +31,7 @@ func TestServerCards(t *testing.T) {
 	defer host.Close()
 	name := strings.TrimPrefix(host.URL, "http://")
 	b := clitest.New(t, Main)
+	var mu sync.Mutex // guards dialled
 	var dialled []string
 	dial := b.Dial
 	b.Dial = func(ctx context.Context, srv config.Server, opts session.Options) (*session.Session, error) {
@@ -40,7 +42,9 @@ func TestServerCards(t *testing.T) {
 				t.Errorf("a private address: %v", err)
 			}
 		}
+		mu.Lock()
 		dialled = append(dialled, srv.URL.Reveal()+guarded)
+		mu.Unlock()
 		return dial(ctx, srv, opts)
 	}
 	run := func(want int, args ...string) string {

@@ -161,7 +161,7 @@ func TestEngineProgram(t *testing.T) {
 	binary := filepath.Join(module, "embedder")
 	build := exec.CommandContext(t.Context(), "go", "build", "-mod=mod", "-o", binary, ".")
 	build.Dir = module
-	build.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=")
+	build.Env = append(os.Environ(), "GOWORK=off")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}

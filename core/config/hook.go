@@ -5,7 +5,6 @@ import (
 	"net/textproto"
 	"path/filepath"
 	"reflect"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -76,8 +75,12 @@ func (h Hook) Equal(o Hook) bool {
 	return equal(reflect.ValueOf(h), reflect.ValueOf(o))
 }
 
-// hookID matches ids, which are part of a URL that people copy into other programs.
-var hookID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
+// validHookID reports whether a text may be an id, which is part of a URL that people copy into other
+// programs.
+func validHookID(id string) bool {
+	const letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
+	return id != "" && len(id) <= 64 && strings.Contains(letters, id[:1]) && strings.Trim(id, letters+"._-") == ""
+}
 
 // othersHooks reports whether "hooks" has the programs that a host runs at certain moments, in a file of
 // that host or of a plugin for it, and not incoming webhooks, which are a list.
@@ -121,7 +124,7 @@ func (e *entry) hookID(_ []string, h *Hook) {
 	id, f, ok := e.needs("id", "")
 	switch {
 	case !ok:
-	case !hookID.MatchString(id) || e.expander.refers(f.value.Text):
+	case !validHookID(id) || e.expander.refers(f.value.Text):
 		e.errorAt(f.value.Offset, f.path, CodeValue, e.label+` has invalid "id"; expected up to 64 letters, digits, ".", "_" and "-"`,
 			"it is the last part of the URL: /hooks/ID")
 	default:
