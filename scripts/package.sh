@@ -51,7 +51,8 @@ mkdir -p .cache/man.gz
 for page in .cache/man/*; do gzip -9n <"$page" >".cache/man.gz/${page##*/}.gz"; done
 step 'man pages'
 
-options=(--clean)
+# One task at a time, because an archive has its programs in the order in which they were built.
+options=(--clean --parallelism 1)
 [[ -n $publish ]] || options+=(--skip=publish --skip=announce --skip=sign)
 PATH=$bin:$PATH goreleaser release "${options[@]}"
 step goreleaser
