@@ -1,6 +1,7 @@
 package commands
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -81,7 +82,7 @@ func offered(srv config.Server, offers []api.Offer, kinds []catalog.Kind) (sessi
 		return r, fmt.Errorf("%s is %s there", printable.Line(srv.ID, 128), o.State.Words())
 	case event.Pending, event.Connecting:
 		if o.ProtocolVersion == "" {
-			r.Err = errors.New("not connected yet")
+			r.Err = errors.New(cmp.Or(o.Error, "not connected yet")) // the failure of the attempt before this one
 		}
 	default:
 		r.Err = errors.New(o.Error)

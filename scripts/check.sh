@@ -202,8 +202,8 @@ vulnerabilities() {
 # detector on two cores, 95 to 140 s without. So they run without it, and with it those
 # in which the program runs long and concurrently. -race runs all with it. In other packages, long
 # tests that use one goroutine do less with it, so these tests run without it, too.
-# go vet is a step of its own; go test does not repeat it.
-flags=(-shuffle=on -vet=off -exec 'env -u GOGC')
+# go vet is a step of its own; go test does not repeat it. A busy machine needs more than go test's 10 minutes.
+flags=(-shuffle=on -vet=off -timeout=25m -exec 'env -u GOGC')
 # The race detector of each process waits 1 s at its end for races of what still runs.
 export GORACE=atexit_sleep_ms=50
 

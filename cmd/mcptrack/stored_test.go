@@ -406,7 +406,7 @@ func demoHistory(t *testing.T, s *serving) (check func(source ...string)) {
 	}
 	return func(source ...string) {
 		t.Helper()
-		for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(100 * time.Millisecond) {
+		for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(100 * time.Millisecond) {
 			out, _ := runFor(t, 0, append([]string{"history", "demo", uri, "--json"}, source...)...)
 			var versions []struct {
 				ID, Timestamp string
