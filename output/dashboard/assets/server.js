@@ -36,7 +36,7 @@ export async function loadLog(changed) {
 }
 
 export const serverTabs = () => [['overview', 'Overview'], ['timeline', 'Timeline'], ['log', 'Log'],
-	['tools', 'Tools' + number(detail?.tools)], ['prompts', 'Prompts' + number(detail?.prompts)], ['templates', 'Templates' + number(detail?.templates)], ['skills', 'Skills' + number(detail?.skills)]];
+	...['tools', 'prompts', 'templates', 'skills'].map((k) => [k, k[0].toUpperCase() + k.slice(1) + number(detail?.[k])])];
 const number = (n) => n ? ` (${n})` : '';
 
 export function showServer(tab, now) {
@@ -49,7 +49,8 @@ export function showServer(tab, now) {
 	const s = now || detail;
 	$('detail-meta').replaceChildren(s ? line('', badge(s), s.since && el('span', '', 'since ', ago(s.since)), count(s.resources, 'resource'), count(s.updates, 'update'), count(s.failures, 'failure')) : 'loading…');
 	if (!detail) return [];
-	return { overview: () => showOverview({ ...detail, ...now }), timeline: showTimeline, log: showLog, tools: () => showItems('toolList', 'tools', 'tool'), prompts: () => showItems('promptList', 'prompts', 'prompt'), templates: () => showItems('templateList', 'templates', 'template'), skills: () => showItems('skillList', 'skills', 'skill') }[tab]();
+	const what = tab.slice(0, -1); // of tabs that list items
+	return ({ overview: () => showOverview({ ...detail, ...now }), timeline: showTimeline, log: showLog }[tab] || (() => showItems(what + 'List', tab, what)))();
 }
 
 function showOverview(s) {
