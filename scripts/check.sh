@@ -25,7 +25,8 @@ esac
 # Compilers and analysers use more memory, and an eighth to a fifth less time. Tests run without.
 export GOGC=300
 # Nobody debugs what is compiled here. Without what a debugger needs, compilers use a seventh less time.
-export GOFLAGS="$(go env GOFLAGS) -gcflags=all=-dwarf=false"
+GOFLAGS="$(go env GOFLAGS) -gcflags=all=-dwarf=false"
+export GOFLAGS
 
 bin=$PWD/.cache/bin
 tmp=$(mktemp -d)

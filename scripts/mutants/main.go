@@ -51,7 +51,7 @@ func mutants() []mutant {
 			{readFile, "if k.stale {", "if k.stale = false; k.stale {"},
 		}},
 		{"cached-read", "a comparison uses the previous content instead of the content it read", []patch{
-			{readFile, "case Resync, Poll, Event:\n", "case Resync, Poll, Event:\n\t\tgot = k.published\n"},
+			{readFile, "case Resync, Poll, Event, Hook:\n", "case Resync, Poll, Event, Hook:\n\t\tgot = k.published\n"},
 		}},
 		{"read-first", "the tracker lists and reads before it subscribes", []patch{
 			{syncFile, "if r.job.subscribe {\n", "if r.job.subscribe && false {\n"},
