@@ -44,7 +44,7 @@ func (r *run) updated() bool {
 	return slices.Contains(r.log(), "s0 resource.updated file:///a.md hook")
 }
 
-// A message is an event whose body is stored beside the log, unless it is no JSON or has a secret, and
+// A message is an event whose body is stored beside the log, unless it is not JSON or has a secret, and
 // the resources that the hook touches are read.
 func TestHookIsReceived(t *testing.T) {
 	t.Parallel()

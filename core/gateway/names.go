@@ -253,7 +253,7 @@ func (n *Names) Listed(name journal.ListName, list catalog.List) {
 	switch name.Kind {
 	case catalog.Resources, catalog.Templates, catalog.Skills:
 	default:
-		return // names of other items do not depend on the lists, and what else a log stores is no list
+		return // names of other items do not depend on the lists, and a log stores other things than lists
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -227,7 +227,7 @@ func (d *discovery) document(u *url.URL, nesting int) (silent bool) {
 	return false
 }
 
-// answerError reports an answer that is no document.
+// answerError reports an answer other than a document.
 type answerError struct {
 	status int // of HTTP; 200 if the body is unusable, 0 if the request was refused by the guard
 	reason string

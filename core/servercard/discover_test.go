@@ -110,7 +110,7 @@ func TestPlaces(t *testing.T) {
 		// the URL of an endpoint: its own card first, and only what has it as a remote
 		{at + "/mcp", map[string]string{at + "/mcp/server-card": card("own", at+"/mcp", "https://mcp.example/mcp")}, "com.example/own", []string{"/mcp/server-card"}},
 		{at + "/mcp", map[string]string{at + servercard.CatalogPath: entry(byType, `"data":`+one)}, "the card of com.example/one, which has other endpoints", nil},
-		// what is no card
+		// what is not a card
 		{at, nil, "http://public.example has no usable server card (tried /.well-known/ai-catalog.json: HTTP status 404; /server-card: HTTP status 404; /.well-known/mcp/server-card.json: HTTP status 404; ", nil},
 		{at, map[string]string{at + servercard.CatalogPath: "<html>"}, "ai-catalog.json: an HTML page", nil},
 		{at, map[string]string{at + servercard.CatalogPath: `{"entries":[]}`}, "a catalog without MCP servers", nil},

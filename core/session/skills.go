@@ -97,7 +97,7 @@ func (s *Session) listLogged(ctx context.Context, k catalog.Kind) (catalog.List,
 const SkillsLeftOut = "the server lists skills that must not be loaded, because their entries are invalid"
 
 // skillItem returns the item of an entry. Its definition is the entry's own encoding, so that the
-// order of files and unknown members are no change.
+// order of files and unknown members do not count as a change.
 func skillItem(raw json.RawMessage) (catalog.Item, error) {
 	e, err := skill.Parse(raw)
 	if err != nil {

@@ -85,7 +85,7 @@ func TestSkillsAreNormalized(t *testing.T) {
 		files[0].(map[string]any)["digest"] = "sha256:" + strings.Repeat("a", 64)
 		srv.SetList(catalog.Skills, entry)
 		if digest() == before {
-			t.Error("another digest is no change")
+			t.Error("another digest does not count as a change")
 		}
 	})
 }

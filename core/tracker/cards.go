@@ -42,7 +42,7 @@ type cardResult struct {
 }
 
 // cardEndpoint returns the URL of the server whose card is followed, or "" if none is: for a server that
-// is no HTTP server, and one whose URL contains a credential, which a request for a public document must
+// does not use HTTP, and one whose URL contains a credential, which a request for a public document must
 // not contain.
 func (w *worker) cardEndpoint() string {
 	endpoint := w.srv.URL.Reveal()

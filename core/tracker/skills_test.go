@@ -101,7 +101,7 @@ func TestSkills(t *testing.T) {
 		w.wantSkillEvents(want...)
 		for _, m := range docs.Wire() {
 			if m.Method == "resources/read" && strings.Contains(string(m.Params), "SKILL.md") {
-				w.Errorf("a file of a skill that is no listed resource was read: %s", m.Params)
+				w.Errorf("a file of a skill that is not a listed resource was read: %s", m.Params)
 			}
 		}
 	})
@@ -176,7 +176,7 @@ func TestSkillsAreNotTracked(t *testing.T) {
 }
 
 // A client never receives a file that is not what the skill's entry says. An entry that is older than
-// the content is no mismatch.
+// the content is not a mismatch.
 func TestSkillMismatch(t *testing.T) {
 	inWorld(t, func(w *world, docs *sessiontest.Fake) {
 		docs.OfferSkills()

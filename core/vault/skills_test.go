@@ -106,7 +106,7 @@ func TestSkills(t *testing.T) {
 			t.Errorf("resources/list has %s", it.Raw)
 		}
 
-		// What is no skill, no folder and no file of a skill.
+		// Neither a skill, nor a folder or file of one.
 		for method, uris := range map[string][]string{
 			mcp.MethodGetSkill: {"skill://none/SKILL.md", dir, dir + "/empty", "skill://team%2Fgit-flow/SKILL.md", "vault://recent", "skill://team/SKILL.md"},
 			mcp.MethodReadDirectory: {"skill://team", "skill://", dir + "/", dir + "/SKILL.md", dir + "/none", dir + "/.git", "vault://folder/team",
