@@ -400,16 +400,12 @@ func (n *Names) othersLocked(k catalog.Kind, t target) int {
 
 // ofSkillLocked reports whether a URI is in the folder of a skill that the server lists.
 func (n *Names) ofSkillLocked(t target) bool {
-	for dir := t.key; ; {
-		i := strings.LastIndexByte(dir, '/')
-		if i < 0 {
-			return false
-		}
-		dir = dir[:i]
-		if n.listsLocked(catalog.Skills, target{t.server, dir + "/" + skill.Main}) {
+	for main := range skill.Mains(t.key) {
+		if n.listsLocked(catalog.Skills, target{t.server, main}) {
 			return true
 		}
 	}
+	return false
 }
 
 // known returns the most recently recorded list of a server.

@@ -160,36 +160,25 @@ func mergeSkills(a, b json.RawMessage) json.RawMessage {
 
 // enclosing returns the URI of the skill of a server that contains a folder or file, or "" if there is none.
 func (v *view) enclosing(server, uri string) string {
-	for dir := uri; ; {
-		main := dir + "/" + skill.Main
+	for main := range skill.Mains(uri + "/") { // it may be the skill's own folder
 		if o, listed := v.owners[main]; listed && (o.server == server || o.shared) {
 			return main
 		}
-		i := strings.LastIndexByte(dir, '/')
-		if i <= 0 || dir[i-1] == '/' {
-			return ""
-		}
-		dir = dir[:i]
 	}
+	return ""
 }
 
 // folder returns the target of the URI of a folder of a skill, provided that the filter admits it.
 func (v *view) folder(uri string) (t target, ok bool) {
 	if t, ok = v.locate(uri); !ok {
-		for dir := uri; !ok; {
-			o, listed := v.owners[dir+"/"+skill.Main]
-			if listed && o.shared {
-				return target{}, false
+		for main := range skill.Mains(uri + "/") {
+			if o, listed := v.owners[main]; listed {
+				t, ok = target{o.server, uri}, !o.shared
+				break
 			}
-			i := strings.LastIndexByte(dir, '/')
-			switch {
-			case listed:
-				t, ok = target{o.server, uri}, true
-			case i <= 0 || dir[i-1] == '/':
-				return target{}, false
-			default:
-				dir = dir[:i]
-			}
+		}
+		if !ok {
+			return target{}, false
 		}
 	}
 	exported := t.key

@@ -142,9 +142,12 @@ func (s *Session) SkillOf(ctx context.Context, uri string) (e *skill.Entry, err 
 	if !strings.HasPrefix(uri, "skill://") {
 		return nil, nil
 	}
-	dirs := directories(uri)
-	for _, dir := range dirs[:min(len(dirs), maxDirectories)] {
-		got, err := s.GetSkill(ctx, dir+"/"+skill.Main)
+	asked := 0
+	for main := range skill.Mains(uri) {
+		if asked++; asked > maxDirectories {
+			break
+		}
+		got, err := s.GetSkill(ctx, main)
 		switch {
 		case errors.Is(err, ErrNotFound):
 		case err != nil:
@@ -164,28 +167,14 @@ func SkillIn(skills catalog.List, uri string) *skill.Entry {
 	if len(skills) == 0 {
 		return nil
 	}
-	for _, dir := range directories(uri) {
-		if it, ok := skills.Get(dir + "/" + skill.Main); ok {
+	for main := range skill.Mains(uri) {
+		if it, ok := skills.Get(main); ok {
 			if e, err := skill.Parse(it.Raw); err == nil && e.Contains(uri) {
 				return &e
 			}
 		}
 	}
 	return nil
-}
-
-// directories returns the URIs of the directories of a file, the innermost first.
-func directories(uri string) (dirs []string) {
-	if len(uri) > skill.MaxURI {
-		return nil
-	}
-	for dir := uri; ; dirs = append(dirs, dir) {
-		i := strings.LastIndexByte(dir, '/')
-		if i < 0 || strings.HasSuffix(dir[:i], ":/") {
-			return dirs
-		}
-		dir = dir[:i]
-	}
 }
 
 // ReadSkillFile reads one file of a skill and verifies it against the skill's entry. If the file is not

@@ -15,6 +15,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"net/url"
 	"slices"
 	"strings"
@@ -205,6 +206,22 @@ func split(uri string) ([]string, error) {
 
 // Dir returns the URI of the skill's directory, without a slash at its end.
 func (e Entry) Dir() string { return strings.TrimSuffix(e.URI, "/"+Main) }
+
+// Mains returns the URIs of the SKILL.md of all skills that a file at this URI may belong to, the
+// innermost first. There are none for a URI that is too long for a skill.
+func Mains(uri string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for dir := uri; len(uri) <= MaxURI; {
+			i := strings.LastIndexByte(dir, '/')
+			if i <= 0 || strings.HasSuffix(dir[:i], ":/") {
+				return
+			}
+			if dir = dir[:i]; !yield(dir + "/" + Main) {
+				return
+			}
+		}
+	}
+}
 
 // relative returns the path of a file below the skill's directory, as it is spelled in the URI.
 func (e Entry) relative(uri string) (string, error) {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -253,4 +254,20 @@ func FuzzParse(f *testing.F) {
 			t.Fatalf("frontmatter %s", front)
 		}
 	})
+}
+
+func TestMains(t *testing.T) {
+	t.Parallel()
+	for uri, want := range map[string][]string{
+		"skill://acme/refunds/a/b.md": {"skill://acme/refunds/a/SKILL.md", "skill://acme/refunds/SKILL.md", "skill://acme/SKILL.md"},
+		"skill://refunds/":            {"skill://refunds/SKILL.md"},
+		"skill://refunds":             nil,
+		"refunds":                     nil,
+		"/refunds":                    nil,
+		"skill://" + strings.Repeat("a/", MaxURI/2): nil,
+	} {
+		if diff := cmp.Diff(want, slices.Collect(Mains(uri))); diff != "" {
+			t.Errorf("%.50s: %s", uri, diff)
+		}
+	}
 }
