@@ -47,13 +47,23 @@ failed() {
 trap failed EXIT
 trap 'exit 130' INT TERM
 
+# Sets cpu to the seconds of processor time that the programs of this sequence have used.
+count() {
+	local file=$tmp/times.$BASHPID
+	times >"$file" # not in a subshell, whose times begin at zero
+	cpu=$(awk -F '[ms ]+' 'END { printf "%d", $1 * 60 + $2 + $3 * 60 + $4 }' "$file")
+}
+
 run() {
 	step=$1
-	local began=$SECONDS
+	local began=$SECONDS before cpu
+	count
+	before=$cpu
 	printf '== %s\n' "$step"
 	shift
 	"$@" # not in a condition, which would switch off set -e within
-	printf -- '-- %s: %ds\n' "$step" $((SECONDS - began))
+	count
+	printf -- '-- %s: %ds, %ds of processor time\n' "$step" $((SECONDS - began)) $((cpu - before))
 }
 
 # Runs a function in the background, in a process group of its own that the end of this

@@ -64,7 +64,7 @@ func peerScript(t *testing.T, script string, args ...string) []byte {
 // peerScriptFrom is like peerScript, with another environment unless env is nil.
 func peerScriptFrom(t *testing.T, env []string, script string, args ...string) []byte {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	cmd := nodeCommand(ctx, t, script, args...)
 	cmd.Env = env
@@ -134,7 +134,7 @@ func TestGatewayInspector(t *testing.T) {
 	}
 	defer func() { _ = do(context.Background(), "daemon", "stop").Run() }()
 	for _, era := range []string{"legacy", "modern"} {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 		if out, err := do(ctx, "connect", url, "--transport", "http", "--era", era).CombinedOutput(); err != nil {
 			t.Fatalf("%v\n%s", err, out)
 		}

@@ -21,7 +21,7 @@ func TestProbeReportsListsNotOfferedAsEmpty(t *testing.T) {
 		servers = append(servers, sessiontest.Entry("docs"))
 	}
 	for _, r := range session.Probe(t.Context(), servers, session.ProbeOptions{Dial: n.Dial}) {
-		if r.Err != nil || len(r.Lists) != 4 || len(r.Lists[catalog.Resources]) != 1 {
+		if r.Err != nil || len(r.Lists) != len(catalog.Kinds()) || len(r.Lists[catalog.Resources]) != 1 {
 			t.Errorf("%v, lists %v", r.Err, r.Lists)
 		}
 	}

@@ -186,7 +186,7 @@ func TestLeasesComeBack(t *testing.T) {
 					mu.Lock()
 					delete(held[name], l)
 					for _, since := range held[name] {
-						if both := time.Since(since); both > DefaultLease/2 {
+						if both := time.Since(since); both > DefaultLease {
 							t.Errorf("two processes held %s for %v", name, both)
 						}
 					}
