@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -81,14 +82,15 @@ func (c *comparison) compare(ctx context.Context, source versionSource, versions
 		return f
 	}
 	var texts [2]string
-	for i, v := range []history.Version{c.From, c.To} {
+	// The newer one first: it may be read from the server then, and stored.
+	for i, v := range slices.Backward([]history.Version{c.From, c.To}) {
 		text, ok, err := source.text(ctx, v.Digest)
 		switch {
 		case err != nil:
 			return err
 		case !ok:
 			return &cli.Failure{Exit: cli.ExitFailed, Code: "no_text", Err: fmt.Errorf("the text of version %s is not stored", versionName(v)),
-				Hint: "binary and very large contents are never stored, nor definitions by older versions of mcptrack; --keep-content limits how many texts are kept, and --no-content stores none"}
+				Hint: "binary and very large contents are never stored, nor definitions by older versions of mcptrack, nor files of skills that nobody read; --keep-content limits how many texts are kept, and --no-content stores none"}
 		case len(text) > textdiff.MaxText:
 			return &cli.Failure{Exit: cli.ExitFailed, Code: "too_large", Err: fmt.Errorf("version %s has %d bytes; at most %d can be compared", versionName(v), len(text), textdiff.MaxText)}
 		}

@@ -124,7 +124,10 @@ func changeWord(v history.Version) string {
 // versionsOfItems is the part of the help of history and diff about definitions.
 const versionsOfItems = `tool:NAME, prompt:NAME, template:URITEMPLATE, resource:URI and instructions are the
 definitions that the server sent, if it is followed with these lists. tool/NAME is the
-same. A URI that begins like one of them is written content:URI, unless :// follows.`
+same. A URI that begins like one of them is written content:URI, unless :// follows.
+skill:URI is the entry of a skill with its list of files. The URI of a file of a skill
+has the versions that these lists had; the text of a version is stored when a client
+of the daemon, the gateway or the dashboard reads the file.`
 
 // versionsFrom is the part of the help of history and diff that says where versions come from.
 const versionsFrom = `Versions come from a running daemon that follows the same config, else from the log
@@ -318,6 +321,11 @@ func (s storedVersions) versions(ctx context.Context) ([]history.Version, error)
 		if err != nil {
 			return nil, err
 		}
+		current := func(it history.Item) catalog.Digest { return history.Current(states, s.server, it) }
+		versions, err = s.stored().SkillFile(ctx, s.server, s.item.Key, current, remote.MaxVersions)
+		if err != nil || len(versions) > 0 {
+			return versions, err
+		}
 		var known []string
 		for r := range states.Resources {
 			known = append(known, r.URI)
@@ -340,13 +348,17 @@ func (s storedVersions) versions(ctx context.Context) ([]history.Version, error)
 	return versions, nil
 }
 
+func (s storedVersions) stored() history.Log {
+	return history.Log{Select: s.log.Select, Contents: s.log.Contents()}
+}
+
 func (s storedVersions) definitions(ctx context.Context) ([]history.Version, error) {
 	states, err := s.log.States(ctx, s.server)
 	if err != nil {
 		return nil, err
 	}
 	current := history.Current(states, s.server, s.item)
-	versions, err := history.Log{Select: s.log.Select, Contents: s.log.Contents()}.Definition(ctx, s.server, s.item, current, remote.MaxVersions)
+	versions, err := s.stored().Definition(ctx, s.server, s.item, current, remote.MaxVersions)
 	if err == nil && len(versions) == 0 {
 		known := states.Lists[journal.ListName{ServerID: s.server, Kind: catalog.Kind(s.item.Section)}].Keys()
 		err = noVersions(s.server, s.item, known)

@@ -133,6 +133,7 @@ func (e *Engine) remember(ctx context.Context, log journal.Log) error {
 	}
 	e.recorder = newRecorder(log, e.memory, e.opts)
 	t := &e.opts.Tracker
+	t.SkillFile = e.recorder.texts.putSkillFile
 	t.Record, t.Baseline, t.BaselineList, t.EventCursors = e.recorder, e.memory.baseline, e.memory.baselineList, e.memory.cursors
 	return nil
 }

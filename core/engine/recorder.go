@@ -161,6 +161,9 @@ func (t *texts) put(server string, d catalog.Digest, text *string) {
 	}
 }
 
+// putSkillFile stores the text of a file of a skill.
+func (t *texts) putSkillFile(server string, d catalog.Digest, text string) { t.put(server, d, &text) }
+
 // secretIn reports whether a text contains a secret of a server.
 func (t *texts) secretIn(server, text string) bool {
 	t.mu.Lock()

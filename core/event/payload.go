@@ -1,6 +1,7 @@
 package event
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -243,7 +244,7 @@ type ServerEvent struct {
 // on the server. The publisher ensures that all texts are single printable lines.
 type CardChanged struct {
 	URL             string         `json:"url" about:"of the card"`
-	Fields          []string       `json:"fields,omitempty" about:"names of the members that differ; absent if the card is new or gone"`
+	Fields          []string       `json:"fields,omitempty" about:"names of the members that differ; absent if the card is new or gone, or changed while nothing followed the server"`
 	Version         string         `json:"version,omitempty"`
 	PreviousVersion string         `json:"previousVersion,omitempty"`
 	Title           string         `json:"title,omitempty"`
@@ -270,7 +271,7 @@ func (c CardChanged) Summary() string {
 		}
 		parts = append(parts, field)
 	}
-	return strings.Join(parts, ", ")
+	return cmp.Or(strings.Join(parts, ", "), "changed")
 }
 
 // DriftState is the state of a difference from the lock file.

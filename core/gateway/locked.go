@@ -211,7 +211,12 @@ func (rt *route) listed() bool {
 }
 
 // readable returns why the result of resources/read must not be served, or nil if it may be.
-func (rt *route) readable(result json.RawMessage) error {
+func (rt *route) readable(ctx context.Context, result json.RawMessage) error {
+	if string(fields(result)["resultType"]) != `"input_required"` {
+		if err := rt.g.tracker.CheckSkillFile(ctx, rt.server, rt.item.key, result); err != nil {
+			return err
+		}
+	}
 	verdict, uri := rt.state().verdict, rt.item.key
 	if pinned := verdict.Pinned(); len(pinned) > 0 && !slices.Contains(pinned, uri) && !rt.listed() {
 		if key, is := spelled(pinned, uri); is {
@@ -222,7 +227,8 @@ func (rt *route) readable(result json.RawMessage) error {
 		return err
 	}
 	if e := session.SkillIn(rt.state().listed[catalog.Skills], rt.item.key); e != nil {
-		return session.VerifySkillFile(e, rt.item.key, result) // the approval binds to the digests
+		_, err := session.VerifySkillFile(e, rt.item.key, result) // the approval binds to the digests
+		return err
 	}
 	return nil
 }

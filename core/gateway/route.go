@@ -475,7 +475,7 @@ func (g *Gateway) readResource(ctx context.Context, r *mcpserver.Request) (json.
 	params["uri"] = quote(t.key)
 	raw, err := rt.send(ctx, params)
 	if err == nil {
-		if changed := rt.readable(raw); changed != nil {
+		if changed := rt.readable(ctx, raw); changed != nil {
 			return nil, g.wireError(t.server, changed)
 		}
 	}

@@ -20,6 +20,12 @@ import (
 	"github.com/mcptrack/mcptrack/core/skill"
 )
 
+// mainOf returns a SKILL.md that fits the entry that entryOf returns for its URI.
+func mainOf(uri, text string) string {
+	segments := strings.Split(uri, "/")
+	return sessiontest.SkillMain(segments[len(segments)-2], `"<d> & e"`) + text
+}
+
 // entryOf returns the entry of a skill whose files have the given texts. The first is the URI of SKILL.md.
 func entryOf(texts map[string]string, uri string, more ...string) json.RawMessage {
 	segments := strings.Split(uri, "/")
@@ -73,7 +79,9 @@ func TestSkills(t *testing.T) {
 		for _, id := range []string{"a", "b"} {
 			texts[id] = map[string]string{}
 			for _, uri := range []string{"skill://flow/SKILL.md", "skill://flow/scripts/run.sh", "skill://x/same/SKILL.md", "skill://x/same/y.txt", "skill://lone/SKILL.md", "skill://lone/z.txt", "skill://hidden/SKILL.md"} {
-				texts[id][uri] = uri + " of " + id
+				if texts[id][uri] = uri + " of " + id; strings.HasSuffix(uri, skill.Main) {
+					texts[id][uri] = mainOf(uri, id)
+				}
 			}
 		}
 		a, b, bad := w.Serve("a", era), w.Serve("b", era), w.Serve("bad", era)
@@ -173,7 +181,7 @@ func failure(_ string, err error) error { return err }
 // entry stays consistent.
 func TestSkillsThatCollideInOneFile(t *testing.T) {
 	inEras(t, func(w *fixture, era session.Era) {
-		texts := map[string]string{"skill://s/SKILL.md": "main", "skill://s/y.txt": "y"}
+		texts := map[string]string{"skill://s/SKILL.md": mainOf("skill://s/SKILL.md", "main"), "skill://s/y.txt": "y"}
 		withSkills(w.Serve("a", era), texts, entryOf(texts, "skill://s/SKILL.md", "skill://s/y.txt"))
 		w.Serve("b", era).SetQuietly("skill://s/y.txt", "another")
 		w.start(sessiontest.Entry("a"), sessiontest.Entry("b"))

@@ -126,6 +126,10 @@ func InstructionsList(d catalog.Digest) catalog.List {
 	return catalog.List{{Key: string(Instructions), Digest: d}}
 }
 
+// Card is the kind of an internal list that stores the digest of a server's card, as its only item. Its
+// key stands for the endpoint that the card belongs to. The list is empty if there is no card.
+const Card catalog.Kind = "card"
+
 // CursorList encodes cursors, keyed by subscription, as a list of kind [Cursors].
 func CursorList(cursors map[string]string) catalog.List {
 	var list catalog.List

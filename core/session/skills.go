@@ -188,15 +188,15 @@ func (s *Session) ReadSkillFile(ctx context.Context, e *skill.Entry, uri string)
 	if err != nil {
 		return nil, err
 	}
-	if err := VerifySkillFile(e, uri, content.Raw); err != nil {
+	if _, err := VerifySkillFile(e, uri, content.Raw); err != nil {
 		return nil, err
 	}
 	return content, nil
 }
 
 // VerifySkillFile checks the result of a resources/read request for a file of a skill, as
-// [Session.ReadSkillFile] does.
-func VerifySkillFile(e *skill.Entry, uri string, result json.RawMessage) error {
+// [Session.ReadSkillFile] does. It returns the text of the file, or nil for binary content.
+func VerifySkillFile(e *skill.Entry, uri string, result json.RawMessage) (text *string, err error) {
 	var r struct {
 		Contents []struct {
 			URI  string  `json:"uri"`
@@ -205,12 +205,12 @@ func VerifySkillFile(e *skill.Entry, uri string, result json.RawMessage) error {
 		} `json:"contents"`
 	}
 	if json.Unmarshal(result, &r) != nil || len(r.Contents) != 1 || (r.Contents[0].Text == nil) == (r.Contents[0].Blob == nil) || r.Contents[0].URI != uri {
-		return &skill.Mismatch{URI: uri, Reason: "the server did not answer with this one file"}
+		return nil, &skill.Mismatch{URI: uri, Reason: "the server did not answer with this one file"}
 	}
-	if text := r.Contents[0].Text; text != nil {
-		return e.Verify(uri, []byte(*text))
+	if text = r.Contents[0].Text; text != nil {
+		return text, e.Verify(uri, []byte(*text))
 	}
-	return e.Verify(uri, decodeBlob(*r.Contents[0].Blob))
+	return nil, e.Verify(uri, decodeBlob(*r.Contents[0].Blob))
 }
 
 // GetSkill returns the entry of one skill, which need not be listed. uri is the URI of its SKILL.md. It

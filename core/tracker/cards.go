@@ -6,9 +6,11 @@ import (
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/backoff"
+	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/config/credential"
 	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/servercard"
 )
@@ -80,7 +82,8 @@ func (f *sessionFollower) dueCard(now time.Time) {
 	})
 }
 
-// cardFetched publishes how the card differs from the last one that was seen. A server without a card is
+// cardFetched publishes how the card differs from the last one that was seen, by this tracker or, according
+// to the durable log, by an earlier one. A server without a card is
 // asked again only in the next session.
 func (f *sessionFollower) cardFetched(r cardResult) {
 	card := &f.w.card
@@ -93,10 +96,27 @@ func (f *sessionFollower) cardFetched(r cardResult) {
 	if card.seen.Card != nil {
 		card.next = time.Now().Add(backoff.Spread(cardInterval))
 	}
-	if r.err != nil || !known || before.Digest == r.seen.Digest {
+	if r.err != nil {
 		return
 	}
-	f.w.t.store.publish(event.Event{ServerID: f.w.id, Payload: cardChange(before, r.seen)})
+	stored, listed := f.w.baselineList(journal.Card)
+	_, endpoint := catalog.Text(f.w.cardEndpoint())
+	key := endpoint.String()
+	if was, same := stored.Get(key); listed && !known && (same || len(stored) == 0) {
+		before, known = servercard.Seen{Digest: was.Digest}, true
+	}
+	if known && before.Digest != r.seen.Digest {
+		f.w.t.store.publish(event.Event{ServerID: f.w.id, Payload: cardChange(before, r.seen)})
+	} else if known {
+		return
+	}
+	list := catalog.List{}
+	if !r.seen.Digest.IsZero() {
+		list = catalog.List{{Key: key, Digest: r.seen.Digest}}
+	}
+	f.w.t.store.remember(func(rec journal.Recorder) error {
+		return rec.RememberList(journal.ListName{ServerID: f.w.id, Kind: journal.Card}, list)
+	})
 }
 
 // cardChange describes how a card changed. One of them may have no card.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/servercard"
 	"github.com/mcptrack/mcptrack/core/session"
 	"github.com/mcptrack/mcptrack/core/session/sessiontest"
@@ -133,6 +135,51 @@ func TestCards(t *testing.T) {
 		w.apply(sessiontest.Entry("docs", atURL("https://other.example/mcp")))
 		w.pass(time.Minute)
 		want("another URL", 1)
+	})
+}
+
+// What changed while no tracker ran is published by the next one, once.
+func TestCardsOfAnEarlierTracker(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		log := journal.NewMemory(journal.MemoryOptions{})
+		defer log.Close()
+		h := &cardHost{}
+		for _, c := range []struct {
+			what, url string
+			card      *servercard.Card
+			want      []string
+		}{
+			{"first", "https://docs.example/mcp", nil, nil},
+			{"new", "https://docs.example/mcp", docsCard("1"), []string{"new"}},
+			{"the same", "https://docs.example/mcp", docsCard("1"), nil},
+			{"changed", "https://docs.example/mcp", docsCard("2"), []string{"changed"}},
+			{"of another server", "https://other.example/mcp", docsCard("3"), nil},
+			{"changed again", "https://other.example/mcp", docsCard("4"), []string{"changed"}},
+			{"gone", "https://other.example/mcp", nil, []string{"gone"}},
+			{"still gone", "https://other.example/mcp", nil, nil},
+		} {
+			h.set(c.card, nil)
+			states, err := log.States(t.Context(), "docs")
+			if err != nil {
+				t.Fatal(err)
+			}
+			w := newWorld(t, Options{Card: h.fetch, Record: log, BaselineList: func(server string, k catalog.Kind) (catalog.List, bool) {
+				list, ok := states.Lists[journal.ListName{ServerID: server, Kind: k}]
+				return list, ok && k == journal.Card
+			}})
+			w.Serve("docs", session.EraModern)
+			w.start(sessiontest.Entry("docs", atURL(c.url)))
+			w.pass(time.Minute)
+			var got []string
+			for _, e := range w.published(event.TypeCardChanged) {
+				got = append(got, e.Payload.(event.CardChanged).Summary())
+			}
+			if !slices.Equal(got, c.want) {
+				t.Errorf("%s: %q, want %q", c.what, got, c.want)
+			}
+			w.stop()
+		}
 	})
 }
 

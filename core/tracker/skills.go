@@ -3,6 +3,7 @@ package tracker
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"strings"
 	"time"
@@ -143,22 +144,68 @@ func sameJSON(a, b []byte) bool {
 }
 
 // readSkill reads a resource. If it is a file of a tracked skill, the content is verified against the
-// skill's entry. If that fails, the entry may be older than the content, so the server is asked for the
-// entry once more.
-func (c *connection) readSkill(ctx context.Context, s *session.Session, uri string) (*session.Content, error) {
+// skill's entry; see checkSkill.
+func (c *connection) readSkill(ctx context.Context, s *session.Session, uri string) (content *session.Content, err error) {
 	e := session.SkillIn(c.t.store.list(c.server, catalog.Skills), uri)
 	if e == nil {
 		return s.Read(ctx, uri)
 	}
-	content, err := s.ReadSkillFile(ctx, e, uri)
-	if _, differs := errors.AsType[*skill.Mismatch](err); !differs {
-		return content, err
+	e, err = c.checkSkill(ctx, s, e, uri, func(e *skill.Entry) error {
+		content, err = s.ReadSkillFile(ctx, e, uri)
+		return err
+	})
+	if err != nil {
+		return nil, err
 	}
-	if now, failed := s.GetSkill(ctx, e.URI); failed == nil && now.Digest() != e.Digest() {
-		content, err = s.ReadSkillFile(ctx, &now, uri)
+	if text, ok := content.Text(); ok {
+		c.skillRead(e, uri, text)
+	}
+	return content, nil
+}
+
+// CheckSkillFile verifies the complete result of a resources/read request of a proxy's client, if that is a
+// file of a skill that the server lists. A file that differs from the skill's entry is published, and
+// the error is a [*skill.Mismatch]. Any other result is accepted.
+func (t *Tracker) CheckSkillFile(ctx context.Context, server, uri string, result json.RawMessage) error {
+	e := session.SkillIn(t.store.list(server, catalog.Skills), uri)
+	if e == nil {
+		return nil
+	}
+	c, err := t.live(server)
+	if err != nil {
+		return err
+	}
+	var text *string
+	e, err = c.checkSkill(ctx, c.s, e, uri, func(e *skill.Entry) error {
+		text, err = session.VerifySkillFile(e, uri, result)
+		return err
+	})
+	if err == nil && text != nil {
+		c.skillRead(e, uri, *text)
+	}
+	return err
+}
+
+// checkSkill calls check, which verifies a file, with the entry of its skill. If the file differs, the
+// entry may be older than the file, so the server is asked for it and check is called once more. A file
+// that still differs is published. It returns the entry that was used last.
+func (c *connection) checkSkill(ctx context.Context, s *session.Session, e *skill.Entry, uri string, check func(*skill.Entry) error) (*skill.Entry, error) {
+	err := check(e)
+	if _, differs := errors.AsType[*skill.Mismatch](err); differs {
+		if now, failed := s.GetSkill(ctx, e.URI); failed == nil && now.Digest() != e.Digest() {
+			e = &now
+			err = check(e)
+		}
 	}
 	if bad, differs := errors.AsType[*skill.Mismatch](err); differs {
 		c.t.store.publish(event.Event{ServerID: c.server, ResourceURI: uri, Payload: event.SkillMismatch{Skill: e.URI, Reason: bad.Reason}})
 	}
-	return content, err
+	return e, err
+}
+
+// skillRead passes on the verified text of a file, unless the skill is dynamic.
+func (c *connection) skillRead(e *skill.Entry, uri, text string) {
+	if f, listed := e.File(uri); listed && c.t.opts.SkillFile != nil {
+		c.t.opts.SkillFile(c.server, f.Digest, text)
+	}
 }

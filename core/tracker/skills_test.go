@@ -1,7 +1,9 @@
 package tracker
 
 import (
+	"crypto/sha256"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -209,6 +211,51 @@ func TestSkillMismatch(t *testing.T) {
 		found := w.published(event.TypeSkillMismatch)
 		if len(found) != 1 || found[0].ResourceURI != "skill://review/a.md" || !strings.Contains(found[0].Payload.(event.SkillMismatch).Reason, "digest") {
 			w.Errorf("%v", found)
+		}
+	})
+}
+
+// What the client of a proxy reads is verified likewise, and the texts that match are handed over.
+func TestSkillFilesOfProxies(t *testing.T) {
+	inWorld(t, func(w *world, docs *sessiontest.Fake) {
+		var read []string
+		w.opts.SkillFile = func(server string, d catalog.Digest, text string) {
+			if d != catalog.Digest(sha256.Sum256([]byte(text))) {
+				w.Errorf("%v is not the digest of %q", d, text)
+			}
+			read = append(read, server+" "+text)
+		}
+		docs.OfferSkills()
+		docs.SetList(catalog.Skills, sessiontest.Skill("review", "Reviews", map[string]string{"a.md": "good"}))
+		w.start(sessiontest.Entry("docs", func(s *config.Server) { s.Include = []string{"file:///**"} }))
+		w.pass(5 * time.Second)
+		check := func(uri, member, content string) error {
+			return w.tracker.CheckSkillFile(w.Context(), "docs", uri, fmt.Appendf(nil, `{"contents":[{"uri":%q,%q:%q}]}`, uri, member, content))
+		}
+		if err := check("skill://review/a.md", "text", "good"); err != nil {
+			w.Error(err)
+		}
+		if err := check("skill://review/a.md", "blob", "Z29vZA=="); err != nil {
+			w.Error(err)
+		}
+		if err := check("file:///elsewhere.md", "text", "anything"); err != nil {
+			w.Error(err)
+		}
+		docs.SetList(catalog.Skills, sessiontest.Skill("review", "Reviews", map[string]string{"a.md": "newer"}))
+		if err := check("skill://review/a.md", "text", "newer"); err != nil {
+			w.Errorf("the entry was older than the file: %v", err)
+		}
+		for uri, content := range map[string]string{"skill://review/a.md": "EVIL!", "skill://review/unlisted.md": "x"} {
+			if _, ok := errors.AsType[*skill.Mismatch](check(uri, "text", content)); !ok {
+				w.Errorf("%s is accepted", uri)
+			}
+		}
+		w.pass(time.Second)
+		if found := w.published(event.TypeSkillMismatch); len(found) != 2 {
+			w.Errorf("%v", found)
+		}
+		if want := []string{"docs good", "docs newer"}; !slices.Equal(read, want) {
+			w.Errorf("read %q, want %q", read, want)
 		}
 	})
 }

@@ -91,7 +91,8 @@ func TestTouchWhileDisconnected(t *testing.T) {
 	})
 }
 
-// With "read": "none", a touch is an update of unknown content, once per window.
+// With "read": "none", a touch is an update of unknown content, once per window. A second window follows if
+// the tracker took the first touch before the last one.
 func TestTouchWithoutDigests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{})
@@ -107,7 +108,8 @@ func TestTouchWithoutDigests(t *testing.T) {
 		}
 		w.pass(5 * time.Second)
 		got := w.updates()
-		if slices.Sort(got); !slices.Equal(got, []string{"file:///a.md hook", "file:///b.md hook"}) {
+		slices.Sort(got)
+		if each := slices.Compact(slices.Clone(got)); !slices.Equal(each, []string{"file:///a.md hook", "file:///b.md hook"}) || len(got) > 4 {
 			w.Errorf("%q", got)
 		}
 	})

@@ -84,6 +84,10 @@ type Options struct {
 	// is nil, subscriptions start at the current position. Workers call EventCursors concurrently,
 	// and it must return immediately.
 	EventCursors func(server string) map[string]string
+	// SkillFile receives the text of each skill file that a client read and that matches the skill's
+	// entry, with the digest in that entry. It is called concurrently, and must return immediately. It
+	// may be nil.
+	SkillFile func(server string, d catalog.Digest, text string)
 	// Webhooks receives events from servers that deliver them by webhook. If it is nil, webhook
 	// delivery is not used.
 	Webhooks *standardwebhooks.Receiver

@@ -20,6 +20,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/cache"
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/history"
+	"github.com/mcptrack/mcptrack/core/session"
 	"github.com/mcptrack/mcptrack/core/status"
 	"github.com/mcptrack/mcptrack/output/markdown"
 )
@@ -78,6 +79,9 @@ func (d *Dashboard) content(w http.ResponseWriter, r *http.Request) {
 	if text := r.URL.Query().Get("digest"); text != "" && text != res.Digest.String() {
 		old, found := d.version(r.Context(), text)
 		if !found {
+			old, found = d.skillFile(r.Context(), st, uri, text)
+		}
+		if !found {
 			refuse(w, http.StatusNotFound, "this version of the resource is not available")
 			return
 		}
@@ -127,6 +131,23 @@ func (d *Dashboard) readText(ctx context.Context, id string, res status.Resource
 		return nil
 	}
 	return &text
+}
+
+// skillFile reads a file of a skill from its server, if the skill's entry lists it with the digest.
+func (d *Dashboard) skillFile(ctx context.Context, st status.ServerStatus, uri, digest string) (text string, ok bool) {
+	e := session.SkillIn(st.Lists[catalog.Skills], uri)
+	if e == nil || d.opts.Read == nil {
+		return "", false
+	}
+	if f, listed := e.File(uri); !listed || f.Digest.String() != digest || f.Size > maxText {
+		return "", false
+	}
+	c, err := d.read(ctx, st.ID, status.ResourceStatus{URI: uri})
+	if err != nil {
+		return "", false
+	}
+	text, ok = c.Text()
+	return text, ok && e.Verify(uri, []byte(text)) == nil // it may have changed since
 }
 
 // followed returns the server with the given id and its followed resource with the given URI, or

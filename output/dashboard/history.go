@@ -104,6 +104,10 @@ func (d *Dashboard) history(w http.ResponseWriter, r *http.Request) {
 	answer(w, out)
 }
 
+func (d *Dashboard) stored() history.Log {
+	return history.Log{Select: d.opts.Select, Contents: d.opts.Contents}
+}
+
 // definitions serves the versions of the definition of one item of a server.
 func (d *Dashboard) definitions(ctx context.Context, w http.ResponseWriter, server, name string, limit int) {
 	it, ok := history.ParseItem(name)
@@ -114,7 +118,7 @@ func (d *Dashboard) definitions(ctx context.Context, w http.ResponseWriter, serv
 	current, err := d.current(ctx, server, it)
 	var versions []history.Version
 	if err == nil {
-		versions, err = history.Log{Select: d.opts.Select, Contents: d.opts.Contents}.Definition(ctx, server, it, current.Digest, limit)
+		versions, err = d.stored().Definition(ctx, server, it, current.Digest, limit)
 	}
 	if err != nil {
 		refuseScan(w, err)
@@ -148,6 +152,15 @@ func (d *Dashboard) addVersions(ctx context.Context, out *eventHistory) {
 	versions, err := history.Versions(decoded(slices.Values(out.Events)), maxHistory)
 	if err != nil {
 		return // the events are worth showing without versions
+	}
+	if len(versions) == 0 {
+		current := func(it history.Item) catalog.Digest {
+			now, _ := d.current(ctx, out.ServerID, it)
+			return now.Digest
+		}
+		out.Versions, _ = d.stored().SkillFile(ctx, out.ServerID, out.URI, current, maxHistory)
+		slices.Reverse(out.Versions)
+		return
 	}
 	if len(versions) > 0 && versions[0].ID == "" && !out.More {
 		versions[0].Timestamp = d.firstSeen(ctx, out.ServerID, out.URI)

@@ -255,8 +255,7 @@ func TestProxySpeech(t *testing.T) {
 // repeated nor abandoned.
 func TestProxyBackPressure(t *testing.T) {
 	t.Parallel() // it waits for real timeouts
-	var mu sync.Mutex
-	written := 0
+	var written atomic.Int32
 	x := startProxy(t, &realtimetest.Endpoint{Message: func(c *realtimetest.Conn, typ websocket.MessageType, b []byte) {
 		if string(b) != "flood" {
 			echo(c, typ, b)
@@ -267,9 +266,7 @@ func TestProxyBackPressure(t *testing.T) {
 				if c.Write(c.Context(), websocket.MessageBinary, make([]byte, 100_000)) != nil {
 					return
 				}
-				mu.Lock()
-				written++
-				mu.Unlock()
+				written.Add(1)
 			}
 		}()
 	}}, func(o *ProxyOptions) { o.Delivery.AckTimeout = 2 * time.Second; o.Delivery.Attempts = 1 })
@@ -282,18 +279,13 @@ func TestProxyBackPressure(t *testing.T) {
 	// Wait until the endpoint is blocked.
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
-	for stood, last := 0, -1; stood < 20; {
+	for stood, last := 0, int32(0); stood < 20; stood++ {
 		<-tick.C
-		mu.Lock()
-		if written == last && written > 0 {
-			stood++
-		} else {
-			stood = 0
+		if now := written.Load(); now != last || now == 0 {
+			stood, last = 0, now
 		}
-		last = written
-		mu.Unlock()
 	}
-	if written >= 600 {
+	if written.Load() >= 600 {
 		t.Fatal("60 MB went somewhere")
 	}
 	x.Offer(update(1, "a:b", time.Now()))

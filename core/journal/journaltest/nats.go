@@ -12,7 +12,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -21,6 +20,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -282,19 +282,24 @@ func (n *NATSServer) Stop() {
 	}
 }
 
+// lastPort counts the ports that freePorts has tried, so that tests that run concurrently get different ones.
+var lastPort atomic.Uint32
+
 // freePorts returns n different ports on which no process listens. They are below the range from
 // which operating systems assign ports automatically, so no other process is given the port of a
-// stopped server.
+// stopped server. Test processes that run concurrently have different ranges, because their ids do
+// not differ by a multiple of 22.
 func freePorts(t testing.TB, n int) []int {
 	t.Helper()
+	first := 10_000 + os.Getpid()%22*1000
 	var ports []int
-	for range 100 {
-		port := 10000 + rand.IntN(22000)
+	for range 1000 {
+		port := first + int(lastPort.Add(1)%1000)
 		l, err := net.Listen("tcp", loopback(port))
 		if err != nil {
 			continue
 		}
-		defer func() { _ = l.Close() }()
+		_ = l.Close()
 		if ports = append(ports, port); len(ports) == n {
 			return ports
 		}
