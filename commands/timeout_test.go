@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -73,7 +74,7 @@ func TestDrippingServers(t *testing.T) {
 				t.Parallel()
 				var out, errs clitest.Buffer
 				env := &cli.Env{Out: &out, Err: &errs, LookupEnv: func(string) (string, bool) { return "", false }}
-				code := Main(t.Context(), env, append(command[:len(command):len(command)], dripping(t, c.head, c.drop), "--timeout", "2s"))
+				code := Main(t.Context(), env, append(slices.Clip(command), dripping(t, c.head, c.drop), "--timeout", "2s"))
 				if text := errs.String(); code != cli.ExitUnreachable || !strings.Contains(text, c.message) || !strings.Contains(text, "--timeout") {
 					t.Errorf("exit %d: %s", code, text)
 				}

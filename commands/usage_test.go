@@ -2,6 +2,7 @@ package commands
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -23,7 +24,7 @@ func commandLines(t *testing.T, visit func(path []string, cmd *cobra.Command)) {
 	walk = func(path []string, cmd *cobra.Command) {
 		visit(path, cmd)
 		for _, sub := range cmd.Commands() {
-			walk(append(path[:len(path):len(path)], sub.Name()), sub)
+			walk(append(slices.Clip(path), sub.Name()), sub)
 		}
 	}
 	var g cli.Globals
@@ -44,7 +45,7 @@ func TestInvalidFlagValues(t *testing.T) {
 		}
 	}
 	commandLines(t, func(path []string, cmd *cobra.Command) {
-		path = path[:len(path):len(path)]
+		path = slices.Clip(path)
 		inherited := cmd.InheritedFlags() // also merges the root's flags into Flags
 		cmd.Flags().VisitAll(func(f *pflag.Flag) {
 			if (raced || testing.Short()) && inherited.Lookup(f.Name) != nil && len(path) > 0 && path[0] != "watch" {

@@ -142,38 +142,27 @@ format() {
 
 modules() {
 	go mod tidy -diff
-	(cd scripts/bench && go mod tidy -diff)
-	(cd scripts/release && go mod tidy -diff)
+	for module in bench release lint; do (cd "scripts/$module" && go mod tidy -diff); done
 }
 
-vet() {
-	as_tested go vet ./...
-	(cd scripts/bench && as_tested go vet ./... && go test ./... && go build -o "$tmp/" ./...)
-	(cd scripts/docs && as_tested go vet ./...)
-	(cd scripts/release && go vet ./...)
+# Runs a check of the code in each module. bench and docs contain tests or the program's packages too.
+each_module() {
+	as_tested "$@"
+	for module in bench docs; do (cd "scripts/$module" && as_tested "$@"); done
+	for module in release lint; do (cd "scripts/$module" && "$@"); done
+}
+
+# What go vet, go fix and staticcheck find. It compiles all packages as the tests need them.
+lint() {
+	mkdir -p "$bin"
+	go build -C scripts/lint -o "$bin/lint" .
+	each_module "$bin/lint" ./...
+	(cd scripts/bench && go test ./... && go build -o "$tmp/" ./...)
 }
 
 # It says which files of other systems do not compile.
 portable() {
 	go run ./scripts/portable windows darwin
-}
-
-modernize() {
-	nothing 'older idioms, run go fix ./...:' "$(as_tested go fix -diff ./... 2>&1)"
-	(cd scripts/bench && nothing 'older idioms, run go fix ./...:' "$(as_tested go fix -diff ./... 2>&1)")
-}
-
-lint() {
-	# Left out: SA1019 (deprecated), as mcp-go deprecates all of the 2025 era of the
-	# protocol, which we speak on purpose; SA9003 (empty branches), as it reports
-	# false positives; QF*, which are editor suggestions. Tests are checked too.
-	local checks='SA*,S1*,ST*,U1000,-SA1019,-SA9003'
-	mkdir -p "$bin"
-	go build -modfile=scripts/tools.mod -o "$bin/" honnef.co/go/tools/cmd/staticcheck
-	as_tested "$bin/staticcheck" -checks "$checks" ./...
-	(cd scripts/bench && as_tested "$bin/staticcheck" -checks "$checks" ./...)
-	(cd scripts/docs && as_tested "$bin/staticcheck" -checks "$checks" ./...)
-	(cd scripts/release && "$bin/staticcheck" -checks "$checks" ./...)
 }
 
 generated() {
@@ -213,7 +202,7 @@ vulnerabilities() {
 # detector on two cores, 95 to 140 s without. So they run without it, and with it those
 # in which the program runs long and concurrently. -race runs all with it. In other packages, long
 # tests that use one goroutine do less with it, so these tests run without it, too.
-# go vet is a step of its own; go test does not repeat it. A busy machine needs more than go test's 10 minutes.
+# lint contains go vet; go test does not repeat it. A busy machine needs more than go test's 10 minutes.
 flags=(-shuffle=on -vet=off -timeout=25m -exec 'env -u GOGC')
 # The race detector of each process waits 1 s at its end for races of what still runs.
 export GORACE=atexit_sleep_ms=50
@@ -229,6 +218,7 @@ gotest() {
 program() {
 	local rc=0 # all of them, also after a failure
 	gotest program -parallel 6 ./cmd/mcptrack ./core/journal/sqlitelog || rc=1
+	gotest table -run '^TestLockTable$' ./core/gateway || rc=1
 	CI=true go test "${flags[@]}" -parallel 6 -short ./core/config || rc=1
 	CI=true go test "${flags[@]}" -exec env -run '^(TestHostileRepository|TestInvalidFlagValues)$' ./commands || rc=1
 	gotest scripts -parallel 6 "${detector[@]}" -run 'TestScript/(watch|subscribe|gateway|inject|vault|serve)$' ./cmd/mcptrack || rc=1
@@ -277,10 +267,8 @@ others() {
 beside others
 run format format
 run modules modules
-run vet vet
-run portable portable
-run modernize modernize
 run lint lint
+run portable portable
 if [[ -n $short ]]; then
 	joined
 	run test env -u GOGC bash scripts/test.sh

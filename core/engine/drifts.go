@@ -134,7 +134,7 @@ func (d *drifts) changesNow() map[string][]guard.Change {
 	defer d.mu.Unlock()
 	out := map[string][]guard.Change{}
 	for s, changes := range d.open {
-		out[s.server] = append(out[s.server][:len(out[s.server]):len(out[s.server])], changes...)
+		out[s.server] = append(slices.Clip(out[s.server]), changes...)
 	}
 	return out
 }

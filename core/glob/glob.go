@@ -9,6 +9,7 @@
 package glob
 
 import (
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -280,9 +281,9 @@ func groupsOf(glob string) (groups []group) {
 		case '}':
 			n := len(open) - 1
 			next := i
-			for k := len(open[n]) - 1; k >= 0; k-- {
-				groups[open[n][k]] = group{next, i + 1}
-				next = open[n][k]
+			for _, at := range slices.Backward(open[n]) {
+				groups[at] = group{next, i + 1}
+				next = at
 			}
 			groups[i] = group{i, i + 1}
 			open = open[:n]

@@ -3,6 +3,7 @@ package mcpevents
 import (
 	"encoding/json"
 	"maps"
+	"slices"
 
 	"github.com/mcptrack/mcptrack/core/mcp"
 	"github.com/mcptrack/mcptrack/core/mcpserver"
@@ -85,7 +86,7 @@ func (s *Service) list(r *mcpserver.Request) (json.RawMessage, error) {
 	}
 	modes := s.opts.Modes
 	if s.opts.Webhooks != nil && r.Identity != "" {
-		modes = append(modes[:len(modes):len(modes)], Webhook)
+		modes = append(slices.Clip(modes), Webhook)
 	}
 	var types []Type
 	if len(modes) > 0 {

@@ -77,8 +77,8 @@ func (p *resourcePage) open(m *model) tea.Cmd {
 			return nil, err
 		}
 		data := resourceData{tab: tab}
-		for i := len(versions) - 1; i >= 0; i-- {
-			data.versions = append(data.versions, versions[i])
+		for _, v := range slices.Backward(versions) {
+			data.versions = append(data.versions, v)
 		}
 		switch tab {
 		case tabContent:

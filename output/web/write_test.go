@@ -20,7 +20,7 @@ func TestWrites(t *testing.T) {
 	_, plain := start(t, web.Options{Origins: []string{other, own}}, setup)
 	s, tokens := start(t, web.Options{Tokens: token(t), Origins: []string{other, own}}, setup)
 	login, _ := ask(t, "POST", tokens+"/login", header{"Content-Type": "application/x-www-form-urlencoded"}, "token="+secret)
-	cookie := strings.SplitN(login.Header.Get("Set-Cookie"), ";", 2)[0]
+	cookie, _, _ := strings.Cut(login.Header.Get("Set-Cookie"), ";")
 	bearer := "Bearer " + secret
 	const same, cross = "same-origin", "cross-site"
 	for name, test := range map[string]struct {

@@ -287,18 +287,16 @@ func lastBefore(c *sqlite.Conn, first, last, at int64) (int64, error) {
 	if err != nil || oldest >= at && len(turns) == 1 {
 		return 0, err
 	}
-	for i := len(turns) - 1; i >= 0; i-- {
-		end := last
-		if i < len(turns)-1 {
-			end = turns[i+1] - 1
-		}
-		n, err := firstSince(c, turns[i], end, at)
+	end := last
+	for _, turn := range slices.Backward(turns) {
+		n, err := firstSince(c, turn, end, at)
 		if err != nil {
 			return 0, err
 		}
-		if n > turns[i] {
+		if n > turn {
 			return n - 1, nil
 		}
+		end = turn - 1
 	}
 	return 0, nil
 }

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -164,5 +165,5 @@ func (c *Counter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (c *Counter) Count() (all int, gets []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.all, c.gets[:len(c.gets):len(c.gets)]
+	return c.all, slices.Clip(c.gets)
 }

@@ -218,8 +218,7 @@ func (q *Queue[N]) signal() {
 // item that a caller waits for.
 func fold[N any](items []*Item[N]) (kept []*Item[N], folded int) {
 	newest := make(map[foldKey]*Item[N], len(items))
-	for n := len(items) - 1; n >= 0; n-- {
-		it := items[n]
+	for _, it := range slices.Backward(items) {
 		if it.Done != nil {
 			kept = append(kept, it)
 			continue
