@@ -3,7 +3,6 @@ package commands
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -75,11 +74,7 @@ type comparison struct {
 // compare selects the two versions that ids specify, and computes their diff.
 func (c *comparison) compare(ctx context.Context, source versionSource, versions []history.Version, it history.Item, ids []string) (err error) {
 	if c.From, c.To, err = history.Pair(versions, ids); err != nil {
-		f := &cli.Failure{Exit: cli.ExitFailed, Code: "no_version", Err: err, Hint: "mcptrack history lists the versions"}
-		if errors.Is(err, history.ErrNoVersion) && len(ids) == 0 {
-			f.Hint = "only one version is stored; there is nothing to compare yet"
-		}
-		return f
+		return &cli.Failure{Exit: cli.ExitFailed, Code: "no_version", Err: err, Hint: "mcptrack history lists the versions"}
 	}
 	var texts [2]string
 	// The newer one first: it may be read from the server then, and stored.

@@ -45,7 +45,7 @@ or a URL it requests the public documents that describe MCP servers, and adds th
 that they lead to. These are /.well-known/ai-catalog.json, /server-card below the
 endpoint, and the paths of earlier drafts. A card that leads to a private network is
 refused, unless it is the address of the host you named. A value that a card asks for becomes a
-variable, such as ${MCP_API_EXAMPLE_AUTHORIZATION}; its name contains the host to which
+variable, such as ${MCP_API_EXAMPLE__AUTHORIZATION}; its name contains the host to which
 the value is sent.
 
 init starts nothing and does not change the hosts' files; it connects to no server. It also approves the new config

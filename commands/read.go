@@ -14,6 +14,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/session"
+	"github.com/mcptrack/mcptrack/core/skill"
 	"github.com/mcptrack/mcptrack/core/uritemplate"
 )
 
@@ -143,5 +144,12 @@ func readVerified(ctx context.Context, s *session.Session, uri string) (*session
 	if e == nil {
 		return s.Read(ctx, uri)
 	}
-	return s.ReadSkillFile(ctx, e, uri)
+	content, err := s.ReadSkillFile(ctx, e, uri)
+	if refused, ok := errors.AsType[*session.RPCError](err); ok { // a gateway, such as the daemon, may have found it
+		var bad skill.Mismatch
+		if json.Unmarshal(refused.Data, &bad) == nil && bad.URI != "" {
+			return nil, &skill.Mismatch{URI: uri, Reason: printable.Line(bad.Reason, 300)}
+		}
+	}
+	return content, err
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/lock"
 	"github.com/mcptrack/mcptrack/core/printable"
+	"github.com/mcptrack/mcptrack/core/skill"
 )
 
 // A finding is a rule that an item broke. item is empty for the server itself.
@@ -97,6 +98,9 @@ func (d *definition) read(raw json.RawMessage) {
 func (f *findings) item(k catalog.Kind, it item) {
 	var d definition
 	d.read(it.raw)
+	if e, err := skill.Parse(it.raw); k == catalog.Skills && err == nil {
+		d.Description = e.Description
+	}
 	if k != catalog.Resources && strings.TrimSpace(d.Description) == "" {
 		f.add(ruleDescription, it.name, "has no description")
 	}

@@ -1,10 +1,12 @@
 package engine
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
+	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -49,8 +51,8 @@ func (h *hooks) touches(id string) []config.Touch {
 // returns immediately.
 func (e *Engine) Receive(d hook.Delivery) {
 	digest := catalog.Digest(sha256.Sum256(d.Body))
-	if text := string(d.Body); json.Valid(d.Body) && !e.secretIn(text, d.Hooks) {
-		e.log.Contents().Put(digest, text)
+	if json.Valid(d.Body) && !e.secretIn(readings(d.Body), d.Hooks) {
+		e.log.Contents().Put(digest, string(d.Body))
 	}
 	e.tracker.Publish(event.Event{Payload: event.HookReceived{
 		HookID: d.Hooks[0].ID, DeliveryID: d.ID, ContentType: d.ContentType, Size: len(d.Body), Digest: digest,
@@ -62,10 +64,28 @@ func (e *Engine) Receive(d hook.Delivery) {
 	}
 }
 
+// readings returns a JSON text and what its readers may take it for: its strings without escapes, and
+// these without percent-encoding.
+func readings(text []byte) string {
+	all := bytes.NewBuffer(bytes.Clone(text))
+	dec := json.NewDecoder(bytes.NewReader(text))
+	for token, err := dec.Token(); err == nil; token, err = dec.Token() {
+		if s, ok := token.(string); ok {
+			all.WriteString("\n" + s)
+			if decoded, err := url.PathUnescape(s); err == nil && decoded != s {
+				all.WriteString("\n" + decoded)
+			}
+		}
+	}
+	return all.String()
+}
+
 // secretIn reports whether a text contains a secret of the hooks or of a server that they touch.
 func (e *Engine) secretIn(text string, all []config.Hook) bool {
 	for _, h := range all {
-		if slices.ContainsFunc(h.Secrets, func(s config.Secret) bool { return strings.Contains(text, s.Reveal()) }) {
+		if slices.ContainsFunc(h.Secrets, func(s config.Secret) bool {
+			return strings.Contains(text, strings.TrimPrefix(s.Reveal(), "whsec_"))
+		}) {
 			return true
 		}
 		for _, t := range h.Touches {

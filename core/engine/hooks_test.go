@@ -11,6 +11,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/hook"
 	"github.com/mcptrack/mcptrack/core/journal/journaltest"
+	"github.com/mcptrack/mcptrack/core/status"
 )
 
 // hooked returns the config of the world with a hook that touches a resource of the server s0.
@@ -55,7 +56,7 @@ func TestHookIsReceived(t *testing.T) {
 	r.knows()
 	w.servers["s0"].SetQuietly("file:///a.md", "two")
 	w.servers["s0"].SetQuietly("file:///b.md", "two") // not touched
-	bodies := []string{`{"ref":"main"}`, `payload=x`, `{"token":"0123456789abcdef"}`, `{"auth":"Bearer the-token-of-s0"}`}
+	bodies := []string{`{"ref":"main"}`, `payload=x`, `{"token":"0123456789abcdef"}`, `{"token":"0123\u003456789abcdef"}`, `{"url":"?t=%30123456789abcdef"}`, `{"auth":"Bearer the-token-of-s0"}`}
 	for _, body := range bodies {
 		r.Receive(hook.Delivery{Hooks: cfg.Hooks, ID: "1", ContentType: "application/json", Body: []byte(body)})
 	}
@@ -90,6 +91,15 @@ func TestHookReachesTheProcessThatFollows(t *testing.T) {
 			}
 		}
 		return one.follows() == 1 && two.follows() == 1
+	})
+	eventually(t, "the contents are known", time.Minute, func() bool {
+		for _, r := range []*run{one, two} {
+			st, _ := r.Tracker().Snapshot().Server("s0")
+			if len(st.Resources) > 0 && !slices.ContainsFunc(st.Resources, func(res status.ResourceStatus) bool { return res.Digest.IsZero() }) {
+				return true
+			}
+		}
+		return false
 	})
 	w.servers["s0"].SetQuietly("file:///a.md", "two")
 	other.Receive(hook.Delivery{Hooks: w.hooked().Hooks, Body: []byte("{}")})

@@ -14,6 +14,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/gateway/upstream"
 	"github.com/mcptrack/mcptrack/core/lock"
 	"github.com/mcptrack/mcptrack/core/lock/guard"
+	"github.com/mcptrack/mcptrack/core/mcp"
 	"github.com/mcptrack/mcptrack/core/mcpserver"
 	"github.com/mcptrack/mcptrack/core/session"
 	"github.com/mcptrack/mcptrack/core/skill"
@@ -189,6 +190,9 @@ func (rt *route) refused() error {
 	if rt.listed() {
 		return nil
 	}
+	if verdict.Enforced() && rt.strays() {
+		return verdict.RefuseStray()
+	}
 	if key, is := spelled(verdict.Held(catalog.Resources), rt.item.key); is {
 		return verdict.Refuse(catalog.Resources, key)
 	}
@@ -202,6 +206,25 @@ func (rt *route) refused() error {
 		}
 	}
 	return nil
+}
+
+// strays reports whether the server may take the request's URI, which it does not list, for a file of a
+// skill that no listed skill has under this URI: the URI is another spelling, or the skill is not listed
+// and can therefore not be approved.
+func (rt *route) strays() bool {
+	if !slices.Contains(rt.v.extensions[mcp.ExtensionSkills], rt.server) {
+		return false
+	}
+	skills := catalog.List(rt.state().listed[catalog.Skills])
+	if e := session.SkillIn(skills, rt.item.key); e != nil {
+		_, has := e.File(rt.item.key)
+		return !has && !e.Dynamic()
+	}
+	if scheme, _, _ := strings.Cut(rt.item.key, ":"); strings.EqualFold(scheme, "skill") {
+		return true
+	}
+	_, is := skillOf(skills.Keys(), rt.item.key)
+	return is
 }
 
 // listed reports whether the server lists the request's item.

@@ -154,6 +154,13 @@ func TestHeldSkills(t *testing.T) {
 		for _, uri := range []string{"skill://changes/a.md", "skill://changes/SKILL.md", "skill://changes/%61.md", "skill://x/../changes/a.md", "skill://new/a.md"} {
 			w.wantHeld(c, "resources/read", `{"uri":"`+uri+`"}`, command)
 		}
+		// Nor what cannot be approved: another spelling, and what no listed skill has.
+		for _, uri := range []string{"skill://stays/./a.md", "SKILL://stays/a.md", "skill://st%61ys/a.md", "skill://stays/a.md?x", "skill://lies/../stays/a.md", "skill://stays/more.md", "skill://hidden/SKILL.md"} {
+			docs.Fail(sessiontest.Fault{Method: "resources/read", URI: uri, Result: map[string]any{"contents": []any{map[string]any{"uri": uri, "text": evil}}}})
+			if got, err := w.do(c, "resources/read", `{"uri":"`+uri+`"}`); err == nil || strings.Contains(string(got)+err.Error(), evil) {
+				w.Errorf("%s: %s, %v", uri, got, err)
+			}
+		}
 		w.wantHeld(c, "skills/get", `{"uri":"skill://changes/SKILL.md"}`, command)
 		w.wantServed(c, "resources/read", `{"uri":"skill://stays/a.md"}`)
 		w.wantServed(c, "skills/get", `{"uri":"skill://stays/SKILL.md"}`)

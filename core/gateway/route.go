@@ -18,6 +18,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/mcpserver"
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/session"
+	"github.com/mcptrack/mcptrack/core/skill"
 	"github.com/mcptrack/mcptrack/core/tracing"
 	"github.com/mcptrack/mcptrack/core/tracker"
 )
@@ -617,5 +618,9 @@ func (g *Gateway) wireError(server string, err error) error {
 			text = known.Error()
 		}
 	}
-	return &mcpserver.Error{Code: mcp.CodeInternal, Message: fmt.Sprintf("server %s: %s", g.alias().line(server), text)}
+	out := &mcpserver.Error{Code: mcp.CodeInternal, Message: fmt.Sprintf("server %s: %s", g.alias().line(server), text)}
+	if bad, ok := errors.AsType[*skill.Mismatch](err); ok {
+		out.Data = bad
+	}
+	return out
 }

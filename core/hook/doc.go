@@ -23,7 +23,8 @@
 // # Bounds
 //
 // A body has at most 1 MiB, and 16 bodies for each hook are in memory. Each hook accepts 20 messages a
-// second, after a burst of 200. Only accepted messages count, so that forgeries cannot displace them.
+// second, after a burst of 200. Only accepted messages count, so that forgeries cannot displace them. If
+// there are 16 bodies, one that takes longer than 100 ms is given up for the next message.
 // The receiver starts no goroutines, and a message is answered before anything is read because of it.
 //
 // Libraries: golang.org/x/time/rate limits the messages.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
@@ -457,6 +458,63 @@ func TestSlowBodiesAreLimited(t *testing.T) {
 		synctest.Wait()
 		if rec := w.post(sign(config.HookHMAC, secret, "", time.Now(), "x"), "x"); rec.Code != 202 {
 			t.Error(rec.Code)
+		}
+	})
+}
+
+// Senders that never finish cannot keep a message out: the oldest is given up for it.
+func TestSlowSendersKeepNobodyOut(t *testing.T) {
+	w := newWorld(t, hooked(config.HookHMAC, secret))
+	server := httptest.NewServer(w.r)
+	defer server.Close()
+	forged := sign(config.HookHMAC, "another-secret-of-this-length", "", time.Now(), "")
+	for range 3 * maxBodies {
+		conn, err := net.Dial("tcp", server.Listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		fmt.Fprintf(conn, "POST %srepo HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n", Path)
+		_ = forged.Write(conn)
+		fmt.Fprint(conn, "\r\n{")
+	}
+	send := func(body string) int {
+		q, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL+Path+"repo", strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		q.Header = sign(config.HookHMAC, secret, "", time.Now(), body)
+		answer, err := server.Client().Do(q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = answer.Body.Close()
+		return answer.StatusCode
+	}
+	for i := range 5 {
+		for code := 0; code != http.StatusAccepted; { // until the slow ones have had their 100 ms
+			if code = send(fmt.Sprint(i)); code != http.StatusAccepted && code != http.StatusServiceUnavailable {
+				t.Fatal(code)
+			}
+		}
+	}
+}
+
+// Different messages may have the same body: what is signed of them differs.
+func TestEqualBodies(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, hooked(config.HookStandard, standard))
+		for i := range 3 {
+			h := sign(config.HookStandard, standard, fmt.Sprint("msg_", i), time.Now(), "{}")
+			for range 2 {
+				if rec := w.post(h, "{}"); rec.Code != 202 {
+					t.Error(rec.Code)
+				}
+			}
+			time.Sleep(time.Second)
+		}
+		if n := w.r.Status()[0].Messages; n[Accepted] != 3 || n[Replayed] != 3 {
+			t.Error(n)
 		}
 	})
 }

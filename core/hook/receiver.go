@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"maps"
 	"net/http"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -28,7 +29,10 @@ const (
 	// MaxBody is the maximum size of a message in bytes.
 	MaxBody = 1 << 20
 
-	maxBodies = 16  // bodies of one hook in memory
+	maxBodies = 16 // bodies of one hook in memory
+	// soon is how long a sender may take for a body while other messages wait: nobody knows yet whether
+	// it can sign one.
+	soon      = 100 * time.Millisecond
 	perSecond = 20  // accepted messages of one hook
 	burst     = 200 // accepted messages of one hook after a pause
 	maxText   = 200 // bytes of a header that is published
@@ -77,11 +81,9 @@ func NewReceiver(opts Options) *Receiver {
 // endpoint receives the messages to one id.
 type endpoint struct {
 	hooks []config.Hook // replaced, never modified; guarded by Receiver.mu
-	// bodies is a semaphore: handlers try to acquire it before they read a body, and release it after
-	// they answer. Its capacity is maxBodies, and it is never closed.
-	bodies chan struct{}
 
 	mu      sync.Mutex // guards the fields below
+	bodies  []*reading // that are in memory, at most maxBodies, oldest first
 	limit   *rate.Limiter
 	memory  memory
 	counts  map[Outcome]uint64
@@ -121,7 +123,7 @@ func (r *Receiver) Apply(hooks []config.Hook) {
 		e := r.endpoints[h.ID]
 		if e == nil {
 			if e = before[h.ID]; e == nil {
-				e = &endpoint{bodies: make(chan struct{}, maxBodies), limit: rate.NewLimiter(perSecond, burst), counts: map[Outcome]uint64{}}
+				e = &endpoint{limit: rate.NewLimiter(perSecond, burst), counts: map[Outcome]uint64{}}
 			}
 			e.hooks = nil
 			r.endpoints[h.ID] = e
@@ -223,16 +225,18 @@ func (e *endpoint) accept(w http.ResponseWriter, q *http.Request, hooks []config
 	if len(hooks) == 0 {
 		return outcome, 0, nil
 	}
-	select {
-	case e.bodies <- struct{}{}:
-		defer func() { <-e.bodies }()
-	default:
+	slot := e.admit(w)
+	if slot == nil {
 		return Limited, 0, nil
 	}
+	defer e.leave(slot)
 	body, err := io.ReadAll(http.MaxBytesReader(w, q.Body, MaxBody))
-	if _, large := errors.AsType[*http.MaxBytesError](err); large {
+	switch _, large := errors.AsType[*http.MaxBytesError](err); {
+	case large:
 		return TooLarge, 0, nil
-	} else if err != nil {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return Limited, 0, nil
+	case err != nil:
 		return Malformed, 0, nil
 	}
 	var of *claim
@@ -257,6 +261,39 @@ func (e *endpoint) accept(w http.ResponseWriter, q *http.Request, hooks []config
 		deliver(d)
 	}
 	return outcome, wait, nil
+}
+
+// reading is the right to have one body in memory.
+type reading struct {
+	began time.Time
+	w     http.ResponseWriter // of the request that the body belongs to
+}
+
+// admit returns the right to read a body, or nil if there are too many. A body that did not arrive soon
+// is given up for a new one, so that slow senders keep nobody out.
+func (e *endpoint) admit(w http.ResponseWriter) *reading {
+	now := time.Now()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if len(e.bodies) == maxBodies {
+		oldest := e.bodies[0]
+		if now.Sub(oldest.began) < soon || http.NewResponseController(oldest.w).SetReadDeadline(now) != nil {
+			return nil
+		}
+		e.bodies = e.bodies[1:]
+	}
+	b := &reading{now, w}
+	e.bodies = append(e.bodies, b)
+	return b
+}
+
+// leave gives up the right. The request must not have ended.
+func (e *endpoint) leave(b *reading) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if i := slices.Index(e.bodies, b); i >= 0 {
+		e.bodies = slices.Delete(e.bodies, i, i+1)
+	}
 }
 
 // remember decides whether a verified message is new and may be accepted now.

@@ -33,7 +33,9 @@ const (
 func claims(h http.Header, hook *config.Hook) (c claim, ok bool) {
 	switch hook.Verify {
 	case config.HookStandard:
-		c.id, c.at, ok = standardwebhooks.Identify(h)
+		if c.id, c.at, ok = standardwebhooks.Identify(h); ok {
+			c.prefix = c.id + "." + h.Get("Webhook-Timestamp") + "."
+		}
 	case config.HookGitHub:
 		c.id, _ = only(h, "X-Github-Delivery")
 		c.macs, ok = mac(h, "X-Hub-Signature-256", "sha256=")

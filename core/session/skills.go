@@ -26,15 +26,27 @@ type Skills struct {
 	// number of entries that were left out.
 	Invalid []string
 	Left    int
+
+	refused map[string]error // why the skills with these URIs were left out; at most maxRefused
 }
 
-// maxReasons limits [Skills.Invalid].
-const maxReasons = 10
+const (
+	maxReasons = 10   // limits [Skills.Invalid]
+	maxRefused = 1000 // limits the URIs of skills that were left out
+)
 
 // leaveOut records that an entry is not part of the list.
-func (s *Skills) leaveOut(reason string) {
+func (s *Skills) leaveOut(raw json.RawMessage, reason error) {
 	if s.Left++; len(s.Invalid) < maxReasons {
-		s.Invalid = append(s.Invalid, reason)
+		s.Invalid = append(s.Invalid, reason.Error())
+	}
+	var members map[string]json.RawMessage
+	var uri string
+	if json.Unmarshal(raw, &members) == nil && json.Unmarshal(members["uri"], &uri) == nil && len(uri) <= skill.MaxURI && len(s.refused) < maxRefused {
+		if s.refused == nil {
+			s.refused = map[string]error{}
+		}
+		s.refused[uri] = reason
 	}
 }
 
@@ -64,9 +76,9 @@ func (s *Session) ListSkills(ctx context.Context) (Skills, error) {
 			it, err := skillItem(rawEntry)
 			switch {
 			case err != nil:
-				out.leaveOut(err.Error())
+				out.leaveOut(rawEntry, err)
 			case seen[it.Key]:
-				out.leaveOut("skill " + it.Key + ": the uri is listed twice")
+				out.leaveOut(nil, fmt.Errorf("skill %s: the uri is listed twice", it.Key))
 			default:
 				seen[it.Key] = true
 				items = append(items, it)
@@ -127,7 +139,9 @@ func freshness(raw json.RawMessage) time.Duration {
 
 // SkillOf returns the skill to which a URI belongs: the innermost listed skill whose directory contains
 // it or, for a skill:// URI of a skill that is not listed, the one that the server has for the nearest
-// directory. e is nil if the URI belongs to no skill.
+// directory. e is nil if the URI belongs to no skill. A file of a skill whose entry is invalid is an
+// error; a skill:// URI that no skill has and that the server does not list as a resource, for example
+// because it is spelled differently, is a [*skill.Mismatch].
 func (s *Session) SkillOf(ctx context.Context, uri string) (e *skill.Entry, err error) {
 	if !s.Info().Capabilities.Skills {
 		return nil, nil
@@ -139,7 +153,12 @@ func (s *Session) SkillOf(ctx context.Context, uri string) (e *skill.Entry, err 
 	if e := SkillIn(skills.List, uri); e != nil {
 		return e, nil
 	}
-	if !strings.HasPrefix(uri, "skill://") {
+	for main := range skill.Mains(uri) {
+		if reason := skills.refused[main]; reason != nil {
+			return nil, fmt.Errorf("the skill must not be loaded: %w", reason)
+		}
+	}
+	if scheme, _, _ := strings.Cut(uri, ":"); !strings.EqualFold(scheme, "skill") {
 		return nil, nil
 	}
 	asked := 0
@@ -156,7 +175,11 @@ func (s *Session) SkillOf(ctx context.Context, uri string) (e *skill.Entry, err 
 			return &got, nil
 		}
 	}
-	return nil, nil
+	resources, err := s.List(ctx, catalog.Resources)
+	if _, listed := resources.Get(uri); err != nil || listed {
+		return nil, err
+	}
+	return nil, &skill.Mismatch{URI: uri, Reason: "no skill of the server has this file"}
 }
 
 // maxDirectories limits for how many directories of a URI a server is asked.

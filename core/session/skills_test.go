@@ -174,6 +174,17 @@ func TestReadSkillFile(t *testing.T) {
 		if e, err := s.SkillOf(t.Context(), "skill://review/a/lied.md"); err != nil || e == nil || e.Name != "review" {
 			t.Errorf("%v, %v", e, err)
 		}
+		// A file that no skill has is not read as if it belonged to none, and an invalid entry is not ignored.
+		for _, uri := range []string{"SKILL://review/SKILL.md", "skill://review/../review/SKILL.md", "skill://%72eview/SKILL.md", "skill://none/a.md"} {
+			e, err := s.SkillOf(t.Context(), uri)
+			if _, ok := errors.AsType[*skill.Mismatch](err); !ok || e != nil {
+				t.Errorf("%s: %v, %v", uri, e, err)
+			}
+		}
+		srv.Fail(sessiontest.Fault{Method: "skills/list", Result: map[string]any{"skills": []any{map[string]any{"uri": "x://bad/SKILL.md", "frontmatter": 1}}}, Times: 1})
+		if e, err := s.SkillOf(t.Context(), "x://bad/a.md"); err == nil || e != nil || !strings.Contains(err.Error(), "must not be loaded: skill x://bad/SKILL.md: ") {
+			t.Errorf("%v, %v", e, err)
+		}
 		srv.Fail(sessiontest.Fault{Method: "resources/read", Result: json.RawMessage(`{"contents":[]}`)})
 		e, err := s.SkillOf(t.Context(), "skill://review/SKILL.md")
 		if err != nil {

@@ -82,6 +82,18 @@ func (e Entry) MarshalJSON() ([]byte, error) {
 	return json.Marshal(entryJSON{e.URI, e.Frontmatter, resources})
 }
 
+// fields returns the members of an object. Unlike decoding into a struct, it distinguishes case, as all
+// other readers do.
+func fields(raw json.RawMessage) (m map[string]json.RawMessage, ok bool) {
+	err := json.Unmarshal(raw, &m)
+	return m, err == nil && m != nil
+}
+
+// stringOf returns the string that raw contains, or false for anything else.
+func stringOf(raw json.RawMessage) (s string, ok bool) {
+	return s, bytes.HasPrefix(raw, []byte(`"`)) && json.Unmarshal(raw, &s) == nil
+}
+
 // UnmarshalJSON is [Parse].
 func (e *Entry) UnmarshalJSON(raw []byte) (err error) {
 	*e, err = Parse(raw)
@@ -91,10 +103,12 @@ func (e *Entry) UnmarshalJSON(raw []byte) (err error) {
 // Parse returns the entry that a server sent. The error says which rule of the specification the
 // entry breaks; it is printable and has no line breaks.
 func Parse(raw json.RawMessage) (Entry, error) {
-	var w entryJSON
-	if json.Unmarshal(raw, &w) != nil {
+	members, ok := fields(raw)
+	if !ok {
 		return Entry{}, errors.New("skill: not an object with a uri")
 	}
+	w := entryJSON{Frontmatter: members["frontmatter"], Resources: members["resources"]}
+	w.URI, _ = stringOf(members["uri"]) // if it is missing, it is empty
 	e := Entry{URI: w.URI, Frontmatter: bytes.Clone(w.Frontmatter)}
 	segments, err := split(e.URI)
 	if err != nil {
@@ -115,11 +129,7 @@ func Parse(raw json.RawMessage) (Entry, error) {
 	if string(w.Resources) == `"`+dynamic+`"` {
 		return e, nil
 	}
-	var files []struct {
-		URI    string `json:"uri"`
-		Digest string `json:"digest"`
-		Size   *int64 `json:"size"`
-	}
+	var files []json.RawMessage
 	if !bytes.HasPrefix(bytes.TrimSpace(w.Resources), []byte("[")) || json.Unmarshal(w.Resources, &files) != nil {
 		return bad(`resources is neither a list of files nor %q`, dynamic)
 	}
@@ -128,19 +138,26 @@ func Parse(raw json.RawMessage) (Entry, error) {
 	}
 	total := int64(0)
 	e.Files = make([]File, 0, len(files))
-	for _, f := range files {
-		if _, err := e.relative(f.URI); err != nil {
-			return bad("file %q: %w", printable.Line(f.URI, 200), err)
+	for _, raw := range files {
+		f, ok := fields(raw)
+		if !ok {
+			return bad("resources has an element that is no object")
 		}
-		d, err := catalog.ParseDigest(f.Digest)
-		if err != nil || d.IsZero() || d.String() != f.Digest {
-			return bad("file %q: the digest is not sha256: and 64 lowercase hexadecimal digits", printable.Line(f.URI, 200))
+		uri, _ := stringOf(f["uri"])
+		if _, err := e.relative(uri); err != nil {
+			return bad("file %q: %w", printable.Line(uri, 200), err)
 		}
-		if f.Size == nil || *f.Size < 0 || *f.Size > MaxBytes {
-			return bad("file %q: the size is missing or not between 0 and %d", printable.Line(f.URI, 200), MaxBytes)
+		digest, _ := stringOf(f["digest"])
+		d, err := catalog.ParseDigest(digest)
+		if err != nil || d.IsZero() || d.String() != digest {
+			return bad("file %q: the digest is not sha256: and 64 lowercase hexadecimal digits", printable.Line(uri, 200))
 		}
-		total += *f.Size
-		e.Files = append(e.Files, File{f.URI, d, *f.Size})
+		var size *int64
+		if json.Unmarshal(f["size"], &size) != nil || size == nil || *size < 0 || *size > MaxBytes {
+			return bad("file %q: the size is missing or not between 0 and %d", printable.Line(uri, 200), MaxBytes)
+		}
+		total += *size
+		e.Files = append(e.Files, File{uri, d, *size})
 	}
 	if total > MaxBytes {
 		return bad("the files have %d bytes; at most %d are allowed", total, MaxBytes)
@@ -164,17 +181,19 @@ func describe(frontmatter json.RawMessage) (name, description string, err error)
 	if len(frontmatter) > MaxFrontmatter {
 		return "", "", fmt.Errorf("the frontmatter has more than %d bytes", MaxFrontmatter)
 	}
-	var f struct{ Name, Description *string }
-	if !bytes.HasPrefix(bytes.TrimSpace(frontmatter), []byte("{")) || json.Unmarshal(frontmatter, &f) != nil || f.Name == nil || f.Description == nil {
+	f, _ := fields(frontmatter)
+	name, named := stringOf(f["name"])
+	description, described := stringOf(f["description"])
+	if !named || !described {
 		return "", "", errors.New("the frontmatter is not an object with a name and a description")
 	}
 	if catalog.Depth(frontmatter) > catalog.MaxDepth {
 		return "", "", fmt.Errorf("the frontmatter is nested deeper than %d levels", catalog.MaxDepth)
 	}
-	if *f.Name == "" || utf8.RuneCountInString(*f.Name) > MaxName {
+	if name == "" || utf8.RuneCountInString(name) > MaxName {
 		return "", "", fmt.Errorf("the name is empty or longer than %d characters", MaxName)
 	}
-	return *f.Name, *f.Description, nil
+	return name, description, nil
 }
 
 // split returns the decoded segments of a URI after "SCHEME://". It refuses every URI that another
@@ -280,8 +299,8 @@ func (e Entry) Digest() catalog.Digest {
 // A Mismatch is the error for content that must not be used, because it is not what the skill's
 // entry says. The content may be corrupt, changed by somebody, or newer than the entry.
 type Mismatch struct {
-	URI    string
-	Reason string // printable
+	URI    string `json:"skillFile"`
+	Reason string `json:"reason"` // printable
 }
 
 func (m *Mismatch) Error() string {

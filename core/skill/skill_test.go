@@ -88,6 +88,8 @@ func TestParseRejects(t *testing.T) {
 		"bidi override":        with(`"skill://a\u202e/refunds/SKILL.md"`, front, `"dynamic"`),
 		"long uri":             with(`"skill://`+strings.Repeat("a/", MaxURI/2)+`refunds/SKILL.md"`, front, `"dynamic"`),
 		"another name":         with(good, `{"name":"payments","description":"d"}`, `"dynamic"`),
+		"names of other case":  with(good, `{"name":"payments","NAME":"refunds","description":"d"}`, `"dynamic"`),
+		"uri of other case":    `{"URI":` + good + `,"frontmatter":` + front + `,"resources":"dynamic"}`,
 		"no description":       with(good, `{"name":"refunds"}`, `"dynamic"`),
 		"no frontmatter":       `{"uri":` + good + `,"resources":"dynamic"}`,
 		"frontmatter null":     with(good, `null`, `"dynamic"`),

@@ -51,10 +51,18 @@ func (o Options) Narrow() bool { return o.fits() && o.Width < narrow }
 
 // Servers writes a table with one row per server.
 func Servers(w io.Writer, reports []session.Report, o Options) error {
-	head := []string{"Server", "State", "Transport", "Protocol", "Resources", "Templates", "Prompts", "Tools", "Error"}
+	head := []string{"Server", "State", "Transport", "Protocol"}
 	if o.Wide {
-		head = []string{"Server", "State", "Transport", "Protocol", "Name", "Version", "Tracked", "Resources", "Templates", "Prompts", "Tools", "Error"}
+		head = append(head, "Name", "Version", "Tracked")
 	}
+	kinds := []catalog.Kind{catalog.Resources, catalog.Templates, catalog.Prompts, catalog.Tools}
+	if o.Wide || slices.ContainsFunc(reports, func(r session.Report) bool { return len(r.Lists[catalog.Skills]) > 0 }) {
+		kinds = append(kinds, catalog.Skills) // few servers have any
+	}
+	for _, k := range kinds {
+		head = append(head, string(k))
+	}
+	head = append(head, "Error")
 	rows := make([][]string, 0, len(reports))
 	for _, r := range reports {
 		message := ""
@@ -77,7 +85,10 @@ func Servers(w io.Writer, reports []session.Report, o Options) error {
 			row = append(row, dash(o.cut(r.Info.ServerName, 0)),
 				dash(o.cut(r.Info.ServerVersion, 0)), strconv.FormatBool(r.Server.Tracked()))
 		}
-		rows = append(rows, append(row, n(catalog.Resources), n(catalog.Templates), n(catalog.Prompts), n(catalog.Tools), message))
+		for _, k := range kinds {
+			row = append(row, n(k))
+		}
+		rows = append(rows, append(row, message))
 	}
 	if o.Narrow() { // -o wide still shows the transport
 		head = slices.Delete(head, 2, 3)

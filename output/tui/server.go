@@ -27,6 +27,7 @@ const (
 	tabResources = iota
 	tabTools
 	tabPrompts
+	tabSkills
 	tabTimeline
 	tabLog
 	tabs
@@ -38,7 +39,7 @@ type serverPage struct {
 	tab    int
 	detail *ServerDetail // nil until it is loaded
 	log    *serverLog
-	list   list      // of resources, tools or prompts
+	list   list      // of resources, tools, prompts or skills
 	events eventList // of the timeline
 	text   textView  // of the log
 	// byChange sorts lists by last change.
@@ -114,16 +115,12 @@ func (p *serverPage) resources(m *model) (rows []ResourceRow) {
 	return rows
 }
 
-// items returns the tools or prompts of the tab that match the filter.
+// items returns the tools, prompts or skills of the tab that match the filter.
 func (p *serverPage) items(m *model) (rows []ItemRow) {
 	if p.detail == nil {
 		return nil
 	}
-	all := p.detail.Tools
-	if p.tab == tabPrompts {
-		all = p.detail.Prompts
-	}
-	for _, it := range all {
+	for _, it := range p.detail.Lists[p.kind()] {
 		if fits(m.filter, it.Name, it.Description) {
 			rows = append(rows, it)
 		}
@@ -134,7 +131,7 @@ func (p *serverPage) items(m *model) (rows []ItemRow) {
 	return rows
 }
 
-// changed returns the time of the last event in the timeline that names a tool or prompt of the tab.
+// changed returns the time of the last event in the timeline that names an item of the tab.
 func (p *serverPage) changed(name string) time.Time {
 	for _, e := range slices.Backward(p.detail.Timeline) {
 		if l, ok := e.Payload.(event.ListChanged); ok && l.List == p.kind() && (slices.Contains(l.Added, name) || slices.Contains(l.Changed, name)) {
@@ -144,12 +141,10 @@ func (p *serverPage) changed(name string) time.Time {
 	return time.Time{}
 }
 
-func (p *serverPage) kind() catalog.Kind {
-	if p.tab == tabPrompts {
-		return catalog.Prompts
-	}
-	return catalog.Tools
-}
+// kinds are the kinds of the tabs that list items, from tabTools on.
+func kinds() []catalog.Kind { return []catalog.Kind{catalog.Tools, catalog.Prompts, catalog.Skills} }
+
+func (p *serverPage) kind() catalog.Kind { return kinds()[p.tab-tabTools] }
 
 func (p *serverPage) uri(m *model) string {
 	switch rows := p.resources(m); {
@@ -168,7 +163,7 @@ func (p *serverPage) key(m *model, key string) tea.Cmd {
 		return p.show(m, (p.tab+1)%tabs)
 	case "shift+tab":
 		return p.show(m, (p.tab+tabs-1)%tabs)
-	case "1", "2", "3", "4", "5":
+	case "1", "2", "3", "4", "5", "6":
 		return p.show(m, int(key[0]-'1'))
 	case "L":
 		return p.show(m, tabLog)
@@ -177,7 +172,7 @@ func (p *serverPage) key(m *model, key string) tea.Cmd {
 	case "e":
 		return m.push(newFeedPage(p.id))
 	case "s":
-		if p.tab <= tabPrompts {
+		if p.tab <= tabSkills {
 			p.byChange = !p.byChange
 			m.notice = map[bool]string{true: "sorted by last change", false: "sorted by name"}[p.byChange]
 		}
@@ -227,7 +222,7 @@ func (p *serverPage) resourceKey(m *model, key string, height int) tea.Cmd {
 	return nil
 }
 
-// newItemPage returns a page with the descriptor of a tool or prompt.
+// newItemPage returns a page with the descriptor of an item.
 func newItemPage(m *model, server string, kind catalog.Kind, name string) *textPage {
 	source := m.opts.Source
 	return &textPage{name: name, server: server, load: func(ctx context.Context) ([]textLine, error) {
@@ -235,11 +230,7 @@ func newItemPage(m *model, server string, kind catalog.Kind, name string) *textP
 		if err != nil {
 			return nil, err
 		}
-		all := d.Tools
-		if kind == catalog.Prompts {
-			all = d.Prompts
-		}
-		for _, it := range all {
+		for _, it := range d.Lists[kind] {
 			if it.Name == name {
 				return itemLines(m, it), nil
 			}
@@ -324,7 +315,8 @@ func (p *serverPage) view(m *model, height int) []string {
 	if p.detail != nil {
 		d = *p.detail
 	}
-	names := []string{"Resources" + count(len(d.Resources)), "Tools" + count(len(d.Tools)), "Prompts" + count(len(d.Prompts)), "Timeline", "Log"}
+	names := []string{"Resources" + count(len(d.Resources)), "Tools" + count(len(d.Lists[catalog.Tools])), "Prompts" + count(len(d.Lists[catalog.Prompts])),
+		"Skills" + count(len(d.Lists[catalog.Skills])), "Timeline", "Log"}
 	out := []string{
 		fmt.Sprintf(" %s  since %s  %s", m.styles.state(s.State).Render(m.stateOf(s)), since(m.now, s.Since), line(s.Protocol)),
 		m.tabs(names, p.tab),
@@ -354,7 +346,7 @@ func (p *serverPage) view(m *model, height int) []string {
 	case tabResources:
 		return append(out, p.viewResources(m, height, changed)...)
 	}
-	rows, what := p.items(m), map[int]string{tabTools: "tool", tabPrompts: "prompt"}[p.tab]
+	rows, what := p.items(m), map[int]string{tabTools: "tool", tabPrompts: "prompt", tabSkills: "skill"}[p.tab]
 	p.list.follow(len(rows), func(i int) string { return rows[i].Name })
 	out = append(out, m.heading(" "+pad(changed, changedWidth)+" "+pad(strings.ToUpper(what), 28)+" DESCRIPTION", position(p.list.cursor, len(rows))))
 	if len(rows) == 0 {

@@ -35,8 +35,8 @@ type ServerRow struct {
 
 // ServerDetail is the data for a server's page.
 type ServerDetail struct {
-	Resources      []ResourceRow
-	Tools, Prompts []ItemRow
+	Resources []ResourceRow
+	Lists     map[catalog.Kind][]ItemRow // of tools, prompts and skills
 	// Timeline has the events about the server itself, oldest first.
 	Timeline []*event.Event
 }
@@ -49,7 +49,7 @@ type ResourceRow struct {
 	Gone          bool
 }
 
-// ItemRow is a row of a server's tools or prompts.
+// ItemRow is a row of a server's tools, prompts or skills.
 type ItemRow struct {
 	Name, Description string
 	Raw               json.RawMessage // the descriptor as the server sent it
@@ -225,7 +225,10 @@ func (s *Local) Servers() ([]ServerRow, error) {
 // Detail implements DataSource.
 func (s *Local) Detail(_ context.Context, server string) (ServerDetail, error) {
 	st, _ := s.opts.Snapshot().Server(server)
-	d := ServerDetail{Tools: items(st.Lists[catalog.Tools]), Prompts: items(st.Lists[catalog.Prompts])}
+	d := ServerDetail{Lists: map[catalog.Kind][]ItemRow{}}
+	for _, kind := range kinds() {
+		d.Lists[kind] = items(st.Lists[kind])
+	}
 	for _, r := range st.Resources {
 		row := ResourceRow{URI: r.URI, MimeType: r.MimeType, Size: r.Size, Gone: r.Gone}
 		if r.Last != nil {
@@ -402,11 +405,14 @@ func (s *Remote) Detail(ctx context.Context, server string) (ServerDetail, error
 	var lists struct {
 		ToolList   []json.RawMessage `json:"toolList"`
 		PromptList []json.RawMessage `json:"promptList"`
+		SkillList  []json.RawMessage `json:"skillList"`
 	}
 	if err := s.Client.Get(ctx, []string{"api", "servers", server}, nil, &lists); err != nil {
 		return ServerDetail{}, err
 	}
-	d := ServerDetail{Tools: decoded(catalog.Tools, lists.ToolList), Prompts: decoded(catalog.Prompts, lists.PromptList)}
+	d := ServerDetail{Lists: map[catalog.Kind][]ItemRow{
+		catalog.Tools: decoded(catalog.Tools, lists.ToolList), catalog.Prompts: decoded(catalog.Prompts, lists.PromptList), catalog.Skills: decoded(catalog.Skills, lists.SkillList),
+	}}
 	if err := s.Client.Get(ctx, []string{"api", "servers", server, "resources"}, nil, &d.Resources); err != nil {
 		return ServerDetail{}, err
 	}

@@ -46,8 +46,11 @@ func (f *fixed) Events() []*event.Event {
 func (f *fixed) Detail(context.Context, string) (ServerDetail, error) {
 	return ServerDetail{
 		Resources: []ResourceRow{{URI: "file:///guide.md", MimeType: "text/markdown", Size: 2048, Changed: time.Now()}, {URI: "file:///" + strings.Repeat("deep/", 60) + hostile}},
-		Tools:     []ItemRow{{Name: "search", Description: hostile, Raw: []byte(`{"name":"search","inputSchema":{"type":"object","properties":{"q\u202e":{"type":"string"}}}}`)}},
-		Timeline:  []*event.Event{{ServerID: "docs", Timestamp: time.Now(), Payload: event.ServerState{State: event.Backoff, Error: "gone away"}}},
+		Lists: map[catalog.Kind][]ItemRow{
+			catalog.Tools:  {{Name: "search", Description: hostile, Raw: []byte(`{"name":"search","inputSchema":{"type":"object","properties":{"q\u202e":{"type":"string"}}}}`)}},
+			catalog.Skills: {{Name: "skill://pdf/SKILL.md", Description: "Reads PDFs", Raw: []byte(`{"uri":"skill://pdf/SKILL.md"}`)}},
+		},
+		Timeline: []*event.Event{{ServerID: "docs", Timestamp: time.Now(), Payload: event.ServerState{State: event.Backoff, Error: "gone away"}}},
 	}, nil
 }
 
@@ -149,7 +152,8 @@ func TestPages(t *testing.T) {
 				{[]string{"j", "enter"}, []string{"ready", "[1 Resources 2]", "file:///guide.md", "2.0 KiB"}},
 				{[]string{"2"}, []string{"[2 Tools 1]", "search"}},
 				{[]string{"tab"}, []string{"There is no prompt here"}},
-				{[]string{"4"}, []string{"[4 Timeline]", "gone away", "gone away"}},
+				{[]string{"4"}, []string{"[4 Skills 1]", "skill://pdf", "Reads PDFs"}},
+				{[]string{"5"}, []string{"[5 Timeline]", "gone away", "gone away"}},
 				{[]string{"L"}, []string{"stderr evil"}},
 				{[]string{"1", "enter"}, []string{"[1 Content]", "# Guide"}},
 				{[]string{"d"}, []string{"[2 Differences]", "-version 2", "+version 3"}},
@@ -355,7 +359,7 @@ func TestHeader(t *testing.T) {
 	x.wants("events/s", "99 of 100 ready", "1 failing", x.m.now.Local().Format("15:04:05"))
 	x.m.Update(tea.WindowSizeMsg{Width: 40, Height: 10})
 	x.wants("1 failing")
-	x.press("enter", "4", "q", "j", "enter", "2", "enter")
+	x.press("enter", "5", "q", "j", "enter", "2", "enter")
 	x.screen()
 }
 

@@ -232,7 +232,8 @@ func literal(text string, own bool) error {
 
 // variableName returns the name of the variable for a value that is sent to a host. It contains the host,
 // so that a card cannot ask for the variable of another host, and a prefix, so that it cannot ask for a
-// variable of another program.
+// variable of another program. One underscore stands for a dot, three for a hyphen, and only two end the
+// host: a name has no two in a row.
 func variableName(host, name string) string {
 	words := func(s, hyphen string) string {
 		var b strings.Builder
@@ -248,11 +249,12 @@ func variableName(host, name string) string {
 		}
 		return strings.ToUpper(b.String())
 	}
-	full := "MCP_" + words(host, "__") + "_" + words(name, "_")
-	if credential.Doubtful(full) { // a name that looks like a token is a reference to none
-		full = "MCP_" + words(host, "__") + "_SECRET"
+	of := "MCP_" + words(host, "___") + "__"
+	name = strings.Join(strings.FieldsFunc(words(name, "_"), func(r rune) bool { return r == '_' }), "_")
+	if name == "" || credential.Doubtful(of+name) { // a name that looks like a token is a reference to none
+		name = "SECRET"
 	}
-	return full
+	return of + name
 }
 
 // AddURL adds the endpoint of a server, without a card.

@@ -44,25 +44,25 @@ func TestCards(t *testing.T) {
 	}
 	for _, c := range []struct{ card, want, variables string }{
 		{remote(""), plain, ""},
-		{string(templated), `{"id":"with-remote","url":"https://default.example.com/mcp","headers":{"Authorization":"Bearer ${MCP_DEFAULT_EXAMPLE_COM_TOKEN}"},"trackResources":true}`,
-			"MCP_DEFAULT_EXAMPLE_COM_TOKEN: token: API token issued by Example Inc."},
+		{string(templated), `{"id":"with-remote","url":"https://default.example.com/mcp","headers":{"Authorization":"Bearer ${MCP_DEFAULT_EXAMPLE_COM__TOKEN}"},"trackResources":true}`,
+			"MCP_DEFAULT_EXAMPLE_COM__TOKEN: token: API token issued by Example Inc."},
 		{remote(`,"headers":[{"name":"X-API-Key","isRequired":true,"isSecret":true,"description":"Your\nkey"}]`),
-			withHeaders(`"X-API-Key":"${MCP_MCP_EXAMPLE_COM_X_API_KEY}"`), "MCP_MCP_EXAMPLE_COM_X_API_KEY: X-API-Key: Your key"},
+			withHeaders(`"X-API-Key":"${MCP_MCP_EXAMPLE_COM__X_API_KEY}"`), "MCP_MCP_EXAMPLE_COM__X_API_KEY: X-API-Key: Your key"},
 		{remote(`,"headers":[{"name":"X-Secret","isSecret":true},{"name":"X-Region","default":"eu"},{"name":"X-Trace"},{"name":"X-Fixed","value":"a"}]`),
 			withHeaders(`"X-Fixed":"a","X-Region":"eu"`), ""},
 		{remote(`,"headers":[{"name":"X-Plan","isRequired":true,"choices":["free","paid"]}]`),
-			withHeaders(`"X-Plan":"${MCP_MCP_EXAMPLE_COM_X_PLAN}"`), "MCP_MCP_EXAMPLE_COM_X_PLAN: X-Plan; one of free, paid"},
-		{remote(`,"headers":[{"name":"X-Key","isRequired":true,"isSecret":true,"default":"changeme"}]`), withHeaders(`"X-Key":"${MCP_MCP_EXAMPLE_COM_X_KEY}"`), "MCP_MCP_EXAMPLE_COM_X_KEY: X-Key"},
+			withHeaders(`"X-Plan":"${MCP_MCP_EXAMPLE_COM__X_PLAN}"`), "MCP_MCP_EXAMPLE_COM__X_PLAN: X-Plan; one of free, paid"},
+		{remote(`,"headers":[{"name":"X-Key","isRequired":true,"isSecret":true,"default":"changeme"}]`), withHeaders(`"X-Key":"${MCP_MCP_EXAMPLE_COM__X_KEY}"`), "MCP_MCP_EXAMPLE_COM__X_KEY: X-Key"},
 		{`{"name":"com.example.docs/mcp","remotes":[{"type":"sse","url":"https://a.example.com/sse"}]}`, `{"id":"docs","type":"sse","url":"https://a.example.com/sse","trackResources":true}`, ""},
 		{`{"name":"x/y","remotes":[{"type":"sse","url":"https://a.example.com/sse"},{"type":"streamable-http","url":"https://a.example.com/mcp"}]}`, `{"id":"y","url":"https://a.example.com/mcp","trackResources":true}`, ""},
-		{`{"name":"\u0000/mcp","remotes":[{"type":"sse","url":"{url}"}]}`, `{"id":"example.com","type":"sse","url":"${MCP_EXAMPLE_COM_URL}","trackResources":true}`, "MCP_EXAMPLE_COM_URL: url"},
+		{`{"name":"\u0000/mcp","remotes":[{"type":"sse","url":"{url}"}]}`, `{"id":"example.com","type":"sse","url":"${MCP_EXAMPLE_COM__URL}","trackResources":true}`, "MCP_EXAMPLE_COM__URL: url"},
 		{`{"name":"x/y","remotes":[{"type":"streamable-http","url":"https://eu.example.com/mcp"},{"type":"streamable-http","url":"https://us.example.com/mcp"}]}`,
 			`{"id":"y","url":"https://eu.example.com/mcp","trackResources":true},{"id":"y-example.com","url":"https://us.example.com/mcp","trackResources":true}`, ""},
 		// A card cannot ask for a variable of another program or another host.
-		{remote(`,"headers":[{"name":"AWS_SECRET_ACCESS_KEY","isRequired":true}]`), withHeaders(`"AWS_SECRET_ACCESS_KEY":"${MCP_MCP_EXAMPLE_COM_AWS_SECRET_ACCESS_KEY}"`),
-			"MCP_MCP_EXAMPLE_COM_AWS_SECRET_ACCESS_KEY: AWS_SECRET_ACCESS_KEY"},
-		{`{"name":"x/y","remotes":[{"type":"sse","url":"https://a-b.example.com/{HOME}"}]}`, `{"id":"y","type":"sse","url":"https://a-b.example.com/${MCP_A__B_EXAMPLE_COM_HOME}","trackResources":true}`, "MCP_A__B_EXAMPLE_COM_HOME: HOME"},
-		{remote(`,"headers":[{"name":"X","value":"${HOME}","isRequired":true}]`), withHeaders(`"X":"$${MCP_MCP_EXAMPLE_COM_HOME}"`), "MCP_MCP_EXAMPLE_COM_HOME: HOME"},
+		{remote(`,"headers":[{"name":"AWS_SECRET_ACCESS_KEY","isRequired":true}]`), withHeaders(`"AWS_SECRET_ACCESS_KEY":"${MCP_MCP_EXAMPLE_COM__AWS_SECRET_ACCESS_KEY}"`),
+			"MCP_MCP_EXAMPLE_COM__AWS_SECRET_ACCESS_KEY: AWS_SECRET_ACCESS_KEY"},
+		{`{"name":"x/y","remotes":[{"type":"sse","url":"https://a-b.example.com/{HOME}"}]}`, `{"id":"y","type":"sse","url":"https://a-b.example.com/${MCP_A___B_EXAMPLE_COM__HOME}","trackResources":true}`, "MCP_A___B_EXAMPLE_COM__HOME: HOME"},
+		{remote(`,"headers":[{"name":"X","value":"${HOME}","isRequired":true}]`), withHeaders(`"X":"$${MCP_MCP_EXAMPLE_COM__HOME}"`), "MCP_MCP_EXAMPLE_COM__HOME: HOME"},
 	} {
 		d := fromCard(t, c.card)
 		got, err := json.Marshal(d)
@@ -77,7 +77,7 @@ func TestCards(t *testing.T) {
 			t.Errorf("%s\n is %s\nwant {\"servers\":[%s]}\n%v", c.card, got, c.want, variables)
 		}
 		_, problems := config.Parse(got, "x.json", config.Options{Workspace: t.TempDir(), Getenv: func(string) (string, bool) { return "set", true }})
-		if len(problems) > 0 && !strings.Contains(c.want, "${MCP_EXAMPLE_COM_URL}") { // "set" is no URL
+		if len(problems) > 0 && !strings.Contains(c.want, "${MCP_EXAMPLE_COM__URL}") { // "set" is no URL
 			t.Errorf("%s has problems: %v", got, problems)
 		}
 	}

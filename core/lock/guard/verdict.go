@@ -191,6 +191,11 @@ func (v *Verdict) Refuse(k catalog.Kind, key string) error {
 	return nil
 }
 
+// RefuseStray returns why a resource must not be read that may be a file of a skill that is not approved.
+func (v *Verdict) RefuseStray() error {
+	return &Refusal{"no approved skill has a file with this URI; " + v.review}
+}
+
 // Hides reports whether an item must not be listed.
 func (v *Verdict) Hides(k catalog.Kind, key string) bool {
 	if v == nil {
