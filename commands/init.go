@@ -205,7 +205,7 @@ func (o *initOptions) collect(ctx context.Context, read config.Options) (*draft.
 			return nil, noCard(err)
 		}
 		before := len(d.Sources)
-		if d.AddCards(address, found.Cards); !slices.ContainsFunc(d.Sources[before:], func(s draft.Source) bool { return s.Valid }) {
+		if d.AddCards(address, slices.Concat(found.Cards, found.Refused)); !slices.ContainsFunc(d.Sources[before:], func(s draft.Source) bool { return s.Valid }) {
 			return nil, &cli.Failure{Exit: cli.ExitRefused, Code: "refused",
 				Err: fmt.Errorf("the server card at %s cannot be used: %s", d.Sources[before].File, strings.Join(d.Sources[before].Refused, "; "))}
 		}
@@ -274,7 +274,9 @@ func (r *initReport) write(w io.Writer) error {
 	for _, s := range r.Sources {
 		names := cli.Join(s.Servers, 8)
 		if !s.Valid {
-			names = "invalid; mcptrack validate shows why"
+			if names = "invalid; mcptrack validate shows why"; len(s.Refused) > 0 {
+				names = "left out, see below"
+			}
 		}
 		rows = append(rows, []string{s.Host, s.File, names})
 	}

@@ -131,7 +131,8 @@ type Attempt struct {
 
 // Result is what a discovery found.
 type Result struct {
-	Cards []Located // with at least one usable remote
+	Cards   []Located // with at least one usable remote
+	Refused []Located // without one
 	Tried []Attempt
 	// Guard must be used for connections to the remotes.
 	Guard *guarded.Guard
@@ -376,6 +377,9 @@ func (d *discovery) card(u *url.URL, data []byte) {
 		d.Cards = append(d.Cards, l)
 	case len(l.Refused) > 0:
 		d.tell(u, "the card of %s: its remotes are refused: %s", c.Label(), strings.Join(l.Refused, "; "))
+		if len(d.Refused) < maxCards {
+			d.Refused = append(d.Refused, l)
+		}
 	case other > 0:
 		d.tell(u, "the card of %s, which has other endpoints", c.Label())
 	default:

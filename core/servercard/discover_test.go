@@ -271,7 +271,7 @@ func TestThisMachine(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(r.Cards) != 1 || len(r.Cards[0].Usable) != 2 || len(r.Cards[0].Refused) != 3 {
+	if len(r.Cards) != 1 || len(r.Cards[0].Usable) != 2 || len(r.Cards[0].Refused) != 3 || len(r.Refused) != 0 {
 		t.Errorf("%+v", r.Cards)
 	}
 }

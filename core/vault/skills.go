@@ -33,6 +33,9 @@ const (
 	maxSkills = 10_000
 	// maxSkillLogs is the maximum number of messages about skills that one scan logs.
 	maxSkillLogs = 20
+	// saving is how long a skill is still served after its SKILL.md became invalid: some programs empty a
+	// file before they write it.
+	saving = time.Second
 	// maxDescription is the limit of Agent Skills for the description of a skill, in characters.
 	maxDescription = 1024
 )
@@ -132,6 +135,10 @@ func (u *updater) findSkills(ctx context.Context, s *snapshot, old *skillSet) (f
 			if was == nil || found.prefix != old.prefix {
 				continue
 			}
+			one, err = was, nil
+		}
+		if age := time.Since(e.note.modified); err != nil && was != nil && found.prefix == old.prefix && age >= 0 && age < saving {
+			again = append(again, e.path)
 			one, err = was, nil
 		}
 		if err != nil {

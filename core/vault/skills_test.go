@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/mcp"
@@ -56,6 +57,31 @@ func (g *testClient) content(uri string) []byte {
 	blob, err := base64.StdEncoding.DecodeString(contents[0].Blob)
 	must(g.t, err)
 	return append(blob, contents[0].Text...)
+}
+
+// A skill whose SKILL.md was emptied a moment ago, as programs do that save in place, is still served. It
+// is gone if the file stays empty.
+func TestSkillStaysWhileItIsSaved(t *testing.T) {
+	t.Parallel()
+	h := newTestServer(t, map[string]string{"a/SKILL.md": skillMD("a"), "b/SKILL.md": skillMD("b")})
+	lists := func() string { return fmt.Sprint(len(h.vault.skillItems())) }
+	const uri = "skill://a/SKILL.md"
+	for range 3 {
+		h.put("a/SKILL.md", "")
+		if _, err := h.vault.readSkill(t.Context(), target{kind: kindSkill, path: "a/SKILL.md"}); errors.Is(err, ErrNotFound) || err == nil {
+			t.Fatalf("%s: %v", uri, err)
+		}
+		if n := lists(); n != "2" {
+			t.Fatalf("%s skills", n)
+		}
+		h.put("a/SKILL.md", skillMD("a", "license: MIT"))
+	}
+	h.put("a/SKILL.md", "")
+	for began := time.Now(); lists() != "1"; time.Sleep(10 * time.Millisecond) {
+		if time.Since(began) > patience {
+			t.Fatal("the skill is still served")
+		}
+	}
 }
 
 // A host of either era finds, verifies, reads and follows skills, as the specification asks of hosts.

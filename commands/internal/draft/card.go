@@ -31,11 +31,11 @@ func (d *Draft) AddCards(address servercard.Address, cards []servercard.Located)
 				source.Refused = append(source.Refused, err.Error())
 				continue
 			}
-			source.Servers = append(source.Servers, srv.ID)
-			if d.entries.add(srv, address.URL.Hostname()) {
+			id, isNew := d.entries.add(srv, address.URL.Hostname())
+			if source.Servers = append(source.Servers, id); isNew {
 				d.Variables = append(d.Variables, e.variables...)
 				if example, _ := r.Example(); example != nil {
-					chosen = append(chosen, d.entries.last())
+					chosen = append(chosen, id)
 				}
 			}
 		}

@@ -57,7 +57,7 @@ func (d *Draft) AddHosts(read config.Options, file string, names ...string) {
 		source := Source{Host: f.Host.Name, File: f.Path, Valid: problems.Errors() == 0, Servers: []string{}}
 		for _, srv := range servers {
 			source.Servers = append(source.Servers, srv.ID)
-			if d.entries.add(srv, f.Host.Name) {
+			if _, isNew := d.entries.add(srv, f.Host.Name); isNew {
 				for _, v := range srv.Variables {
 					d.Variables = append(d.Variables, Variable{Name: v.Name, File: v.File, Line: v.Line})
 				}
@@ -82,9 +82,9 @@ type entries struct {
 	byID    map[string]string // JSON of each server without its id, by id
 }
 
-// add adds a server from a host and reports whether it is new. If a different server already has
-// its name, the host's name is added to the id.
-func (e *entries) add(srv config.Imported, host string) bool {
+// add adds a server from a host, and returns its id and whether it is new. If a different server already
+// has its name, the host's name is added to the id.
+func (e *entries) add(srv config.Imported, host string) (id string, isNew bool) {
 	object := srv.Keys
 	if !srv.Enabled {
 		object = append(object, config.Key{Name: "enabled", Value: false})
@@ -92,21 +92,21 @@ func (e *entries) add(srv config.Imported, host string) bool {
 	object = append(object, config.Key{Name: "trackResources", Value: true})
 	text, err := object.MarshalJSON()
 	if err != nil {
-		return false // cannot happen: all values come from a config
+		return srv.ID, false // cannot happen: all values come from a config
 	}
 	if e.byID == nil {
 		e.byID = map[string]string{}
 	}
-	id := srv.ID
+	id = srv.ID
 	for n := 1; ; n++ {
 		same, taken := e.byID[id]
 		switch {
 		case same == string(text):
-			return false
+			return id, false
 		case !taken:
 			e.byID[id] = string(text)
 			e.servers = append(e.servers, append(config.Keys{{Name: "id", Value: id}}, object...))
-			return true
+			return id, true
 		case n == 1:
 			id = srv.ID + "-" + host
 		default:
@@ -114,9 +114,6 @@ func (e *entries) add(srv config.Imported, host string) bool {
 		}
 	}
 }
-
-// last returns the id of the server that was added last.
-func (e *entries) last() string { return e.servers[len(e.servers)-1][0].Value.(string) }
 
 // IsZero reports whether there are no servers.
 func (e entries) IsZero() bool { return len(e.servers) == 0 }

@@ -30,9 +30,10 @@ export async function loadResource(changed) {
 	if (now.status === 'fulfilled') {
 		p.now = now.value;
 		if (p.now.text != null) keep(p.now.digest, p.now.text);
-		if (versions[0]?.digest === p.now.digest) versions[0].text ||= p.now.text != null;
+		const same = versions.find((v) => v.digest === p.now.digest);
+		if (same) same.text ||= p.now.text != null;
 		// What is there now has no event if it did not change since the server is followed.
-		if (!p.now.gone && versions[0]?.digest !== p.now.digest) versions.unshift({ digest: p.now.digest || '', mimeType: p.now.mimeType, size: p.now.size, text: p.now.text != null, timestamp: p.now.changed });
+		else if (!p.now.gone) versions.unshift({ digest: p.now.digest || '', mimeType: p.now.mimeType, size: p.now.size, text: p.now.text != null, timestamp: p.now.changed });
 	} else if (now.reason.status === 404) {
 		p.now = null;
 		p.error = now.reason.message;
