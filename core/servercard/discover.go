@@ -133,7 +133,7 @@ type Attempt struct {
 type Result struct {
 	Cards   []Located // with at least one usable remote
 	Refused []Located // without one
-	Tried []Attempt
+	Tried   []Attempt
 	// Guard must be used for connections to the remotes.
 	Guard *guarded.Guard
 }
