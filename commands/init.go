@@ -44,9 +44,9 @@ With --from it reads only the hosts that are named there, and server cards: for 
 or a URL it requests the public documents that describe MCP servers, and adds the servers
 that they lead to. These are /.well-known/ai-catalog.json, /server-card below the
 endpoint, and the paths of earlier drafts. A card that leads to a private network is
-refused, unless it is the address of the host you named. A value that a card asks for becomes a
-variable, such as ${MCP_API_EXAMPLE__AUTHORIZATION}; its name contains the host to which
-the value is sent.
+refused, unless it is the address of the host you named. A value that a card asks for
+becomes a variable, such as ${MCP_API_EXAMPLE__AUTHORIZATION}; its name contains the host
+to which the value is sent. A value that a card states is public, and is written as it is.
 
 init starts nothing and does not change the hosts' files; it connects to no server. It also approves the new config
 (see mcptrack help trust), so on a terminal it shows what the config runs and sends. A
