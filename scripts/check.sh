@@ -199,7 +199,7 @@ vulnerabilities() {
 
 # Peers and programs were installed above: a test that misses one fails. The tests of
 # cmd/mcptrack run the program itself, in every process they start: 321 s with the race
-# detector on two cores, 95 to 140 s without. So they run without it, and with it those
+# detector on two cores, 95 to 140 s without. So they run without it, except those
 # in which the program runs long and concurrently. -race runs all with it. In other packages, long
 # tests that use one goroutine do less with it, so these tests run without it, too.
 # lint contains go vet; go test does not repeat it. A busy machine needs more than go test's 10 minutes.
@@ -217,11 +217,12 @@ gotest() {
 
 program() {
 	local rc=0 # all of them, also after a failure
-	gotest program -parallel 6 ./cmd/mcptrack ./core/journal/sqlitelog || rc=1
+	local long='^TestScript$/^(watch|subscribe|gateway|inject|vault|serve)$'
+	gotest program -parallel 6 -skip "$long" ./cmd/mcptrack ./core/journal/sqlitelog || rc=1
 	gotest table -run '^TestLockTable$' ./core/gateway || rc=1
 	CI=true go test "${flags[@]}" -parallel 6 -short ./core/config || rc=1
 	CI=true go test "${flags[@]}" -exec env -run '^(TestHostileRepository|TestInvalidFlagValues)$' ./commands || rc=1
-	gotest scripts -parallel 6 "${detector[@]}" -run 'TestScript/(watch|subscribe|gateway|inject|vault|serve)$' ./cmd/mcptrack || rc=1
+	gotest scripts -parallel 6 "${detector[@]}" -run "$long" ./cmd/mcptrack || rc=1
 	return $rc
 }
 
