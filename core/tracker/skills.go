@@ -173,7 +173,7 @@ func (t *Tracker) CheckSkillFile(ctx context.Context, server, uri string, result
 	}
 	c, err := t.live(server)
 	if err != nil {
-		return err
+		c = &connection{t: t, server: server} // the proxy's client may have a session of its own
 	}
 	var text *string
 	e, err = c.checkSkill(ctx, c.s, e, uri, func(e *skill.Entry) error {
@@ -187,11 +187,11 @@ func (t *Tracker) CheckSkillFile(ctx context.Context, server, uri string, result
 }
 
 // checkSkill calls check, which verifies a file, with the entry of its skill. If the file differs, the
-// entry may be older than the file, so the server is asked for it and check is called once more. A file
-// that still differs is published. It returns the entry that was used last.
+// entry may be older than the file, so the server is asked for it, unless s is nil, and check is called once
+// more. A file that still differs is published. It returns the entry that was used last.
 func (c *connection) checkSkill(ctx context.Context, s *session.Session, e *skill.Entry, uri string, check func(*skill.Entry) error) (*skill.Entry, error) {
 	err := check(e)
-	if _, differs := errors.AsType[*skill.Mismatch](err); differs {
+	if _, differs := errors.AsType[*skill.Mismatch](err); differs && s != nil {
 		if now, failed := s.GetSkill(ctx, e.URI); failed == nil && now.Digest() != e.Digest() {
 			e = &now
 			err = check(e)

@@ -250,11 +250,19 @@ func TestSkillFilesOfProxies(t *testing.T) {
 				w.Errorf("%s is accepted", uri)
 			}
 		}
+		w.SetDown("docs", errors.New("down"))
 		w.pass(time.Second)
-		if found := w.published(event.TypeSkillMismatch); len(found) != 2 {
+		if err := check("skill://review/a.md", "text", "good"); err != nil { // as last listed
+			w.Errorf("without a session: %v", err)
+		}
+		if err := check("skill://review/a.md", "text", "EVIL!"); err == nil {
+			w.Error("a file that differs is accepted without a session")
+		}
+		w.pass(time.Second)
+		if found := w.published(event.TypeSkillMismatch); len(found) != 3 {
 			w.Errorf("%v", found)
 		}
-		if want := []string{"docs good", "docs newer"}; !slices.Equal(read, want) {
+		if want := []string{"docs good", "docs newer", "docs good"}; !slices.Equal(read, want) {
 			w.Errorf("read %q, want %q", read, want)
 		}
 	})
