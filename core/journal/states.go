@@ -127,7 +127,7 @@ func InstructionsList(d catalog.Digest) catalog.List {
 }
 
 // Card is the kind of an internal list that stores the digest of a server's card, as its only item. Its
-// key stands for the endpoint that the card belongs to. The list is empty if there is no card.
+// key stands for the endpoint that the card belongs to. The list is empty if the server has none.
 const Card catalog.Kind = "card"
 
 // CursorList encodes cursors, keyed by subscription, as a list of kind [Cursors].

@@ -141,7 +141,7 @@ func Parse(raw json.RawMessage) (Entry, error) {
 	for _, raw := range files {
 		f, ok := fields(raw)
 		if !ok {
-			return bad("resources has an element that is no object")
+			return bad("resources has an element other than an object")
 		}
 		uri, _ := stringOf(f["uri"])
 		if _, err := e.relative(uri); err != nil {

@@ -162,7 +162,7 @@ func (d *Dashboard) addVersions(ctx context.Context, out *eventHistory) {
 		slices.Reverse(out.Versions)
 		return
 	}
-	if len(versions) > 0 && versions[0].ID == "" && !out.More {
+	if versions[0].ID == "" && !out.More {
 		versions[0].Timestamp = d.firstSeen(ctx, out.ServerID, out.URI)
 	}
 	for i := range versions {

@@ -287,8 +287,8 @@ var lastPort atomic.Uint32
 
 // freePorts returns n different ports on which no process listens. They are below the range from
 // which operating systems assign ports automatically, so no other process is given the port of a
-// stopped server. Test processes that run concurrently have different ranges, because their ids do
-// not differ by a multiple of 22.
+// stopped server. Test processes that run concurrently have different ranges, unless their ids differ
+// by a multiple of 22.
 func freePorts(t testing.TB, n int) []int {
 	t.Helper()
 	first := 10_000 + os.Getpid()%22*1000
