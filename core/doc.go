@@ -92,6 +92,7 @@
 //	internal/fair       limits that principals share fairly
 //	internal/textindex  full-text search with ranking
 //	internal/writable   reports which other users can modify a file
+//	peertest            finds the real programs that tests run against
 //
 // # Imports
 //
