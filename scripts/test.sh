@@ -1,27 +1,47 @@
 #!/usr/bin/env bash
-# The loop while you write code: go vet and the short tests, then the ten slowest tests.
-# The short tests need no installed program and no npm package, and run without the race
-# detector. scripts/check.sh runs all tests.
-# usage: scripts/test.sh [PACKAGE...]
-# Without a package it tests all of them.
+# The loop while you write code: the small tests, which need only Go. scripts/check.sh runs all tests.
+# usage: scripts/test.sh [all | PACKAGE...]
+# Without arguments it tests the packages that the working tree changes, and those that depend on
+# them; all tests every package.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-(($#)) || set -- ./...
-for arg; do
-	if [[ $arg == -* ]]; then
-		echo "usage: scripts/test.sh [PACKAGE...], for example scripts/test.sh ./core/tracker/..." >&2
-		exit 2
-	fi
-done
-log=$(mktemp)
-trap 'rm -f "$log"' EXIT
-gotestsum() { go tool -modfile=scripts/tools.mod gotestsum "$@"; }
+# Prints the packages with a changed file, and those whose code or tests import them. A file in a folder
+# without code counts for the package above it.
+changed() {
+	local file dir=.
+	{ git diff --name-only HEAD && git ls-files --others --exclude-standard; } |
+		while read -r file; do
+			case $file in
+			go.mod | go.sum) go list ./... ;;
+			README.md | testdata/* | completions/*) dir=cmd/mcptrack ;;
+			*) dir=$(dirname "$file") ;;
+			esac
+			while [[ $dir != . ]] && ! compgen -G "$dir/*.go" >/dev/null; do dir=$(dirname "$dir"); done
+			[[ $dir == . ]] || echo "$(go list -m)/$dir"
+		done | sort -u >"$tmp"
+	# The test program of P is listed as P.test, with all packages that it consists of.
+	go list -test -f '{{.ImportPath}}{{range .Deps}} {{.}}{{end}}' ./... | awk '
+		NR == FNR { changed[$1]; next }
+		sub(/\.test$/, "", $1) { for (i = 1; i <= NF; i++) if ($i in changed) { print $1; next } }' "$tmp" -
+}
 
-go vet "$@"
-rc=0
-gotestsum --format pkgname --format-hide-empty-pkg --hide-summary skipped --jsonfile "$log" \
-	-- -short -vet=off -parallel 8 "$@" || rc=$?
-echo 'slowest tests:'
-gotestsum tool slowest --threshold 10ms --num 10 --jsonfile "$log"
-exit "$rc"
+packages=()
+tmp=$(mktemp)
+trap 'rm -f "$tmp"' EXIT
+case ${1-} in
+-*)
+	echo "usage: scripts/test.sh [all | PACKAGE...], for example scripts/test.sh ./core/tracker/..." >&2
+	exit 2
+	;;
+'')
+	mapfile -t packages < <(changed)
+	if ((${#packages[@]} == 0)); then
+		echo 'nothing is changed; scripts/test.sh all tests everything'
+		exit
+	fi
+	;;
+all) packages=(./...) ;;
+*) packages=("$@") ;;
+esac
+go test -short -skip '^TestReal' -parallel 8 "${packages[@]}"
