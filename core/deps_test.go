@@ -27,7 +27,7 @@ func rules() []rule {
 		{module + "core/engine", []string{"commands", "core/daemon"}, "it joins config, tracker and log for those who run it; views take values, see core/status"},
 		{module + "core/tracker", []string{"core/tracker", "core/gateway", "core/engine", "commands", "output/agent"}, "below the tracker nobody may know of it: data flows one way"},
 		{module + "core/journal/natslog", []string{"core/engine", "commands", "output/webhook"}, "a cluster is known to those who share servers or deliveries; all others read a log"},
-		{module + "core/journal/sqlitelog", []string{"commands", "scripts/logbench"}, "which log there is, is decided once"},
+		{module + "core/journal/sqlitelog", []string{"commands"}, "which log there is, is decided once"},
 		{module + "core/journal/internal", []string{"core/journal"}, "what waits to be stored is the business of logs"},
 		{module + "core/standardwebhooks", []string{"core/tracker", "core/hook", "commands", "output/webhook"}, "webhooks are received for the events of servers and for hooks, and sent in one place"},
 		{module + "core/hook", []string{"core/engine", "commands", "output/dashboard", "output/metrics"}, "messages to hooks are verified once, and shown as counts"},

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -35,7 +36,8 @@ func quickServer(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":%s}`, q.ID, result)
 }
 
-// BenchmarkCall makes one tool call over HTTP, directly and through the gateway.
+// BenchmarkCall makes tool calls over HTTP directly and through the gateway, in turns so that both see
+// the same machine, and reports the percentiles of the direct calls and what the gateway adds to them.
 func BenchmarkCall(b *testing.B) {
 	direct := httptest.NewServer(http.HandlerFunc(quickServer))
 	defer direct.Close()
@@ -43,27 +45,39 @@ func BenchmarkCall(b *testing.B) {
 		URL: config.NewSecret(direct.URL), Tracking: config.Tracking{TrackTools: true, PollInterval: time.Hour}})
 	through := httptest.NewServer(o.gateway.Server())
 	defer through.Close()
-	call := func(b *testing.B, url string) {
-		for b.Loop() {
-			q, _ := http.NewRequest(http.MethodPost, url, bytes.NewReader([]byte(
-				`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"dig","arguments":{"text":"hello"},"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`)))
-			for name, value := range map[string]string{"Content-Type": "application/json", "Accept": "application/json, text/event-stream",
-				"Mcp-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": "dig"} {
-				q.Header.Set(name, value)
-			}
-			p, err := http.DefaultClient.Do(q)
-			if err != nil {
-				b.Fatal(err)
-			}
-			body, err := io.ReadAll(p.Body)
-			_ = p.Body.Close()
-			if err != nil || !bytes.Contains(body, []byte("xxx")) {
-				b.Fatalf("%s %v", body, err)
-			}
+	call := func(url string) float64 { // ms
+		began := time.Now()
+		q, _ := http.NewRequest(http.MethodPost, url, bytes.NewReader([]byte(
+			`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"dig","arguments":{"text":"hello"},"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`)))
+		for name, value := range map[string]string{"Content-Type": "application/json", "Accept": "application/json, text/event-stream",
+			"Mcp-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": "dig"} {
+			q.Header.Set(name, value)
+		}
+		p, err := http.DefaultClient.Do(q)
+		if err != nil {
+			b.Fatal(err)
+		}
+		body, err := io.ReadAll(p.Body)
+		_ = p.Body.Close()
+		if err != nil || !bytes.Contains(body, []byte("xxx")) {
+			b.Fatalf("%s %v", body, err)
+		}
+		return float64(time.Since(began)) / float64(time.Millisecond)
+	}
+	var took [2][]float64
+	for b.Loop() {
+		for i, url := range []string{direct.URL, through.URL} {
+			took[i] = append(took[i], call(url))
 		}
 	}
-	b.Run("direct", func(b *testing.B) { call(b, direct.URL) })
-	b.Run("gateway", func(b *testing.B) { call(b, through.URL) })
+	for _, percent := range []int{50, 99} {
+		at := len(took[0]) * percent / 100
+		for i := range took {
+			slices.Sort(took[i])
+		}
+		b.ReportMetric(took[0][at], fmt.Sprintf("p%d-direct-ms", percent))
+		b.ReportMetric(took[1][at]-took[0][at], fmt.Sprintf("p%d-added-ms", percent))
+	}
 }
 
 // BenchmarkView merges 10,000 tools of 100 servers.

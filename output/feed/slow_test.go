@@ -202,13 +202,14 @@ func BenchmarkFanOut(b *testing.B) {
 			l := newMemLog()
 			h, base := serve(b, Options{Log: l})
 			var wg sync.WaitGroup
-			for range clients {
+			streams := make([]*stream, clients)
+			for i := range streams {
 				s, err := dial(base, "/events", "")
 				if err != nil {
 					b.Fatal(err)
 				}
 				_ = s.conn.SetDeadline(time.Time{})
-				defer s.close()
+				streams[i] = s
 				wg.Go(func() { _, _ = io.Copy(io.Discard, s.conn) })
 			}
 			eventually(b, "all clients are connected", func() bool { return h.Stats().Clients == clients })
@@ -229,6 +230,9 @@ func BenchmarkFanOut(b *testing.B) {
 				b.Errorf("%+v", st)
 			}
 			_ = h.Shutdown(context.Background())
+			for _, s := range streams {
+				s.close() // the connection outlives the stream
+			}
 			wg.Wait()
 		})
 	}

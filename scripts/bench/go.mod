@@ -2,10 +2,7 @@ module github.com/mcptrack/mcptrack/scripts/bench
 
 go 1.26.5
 
-require (
-	github.com/coder/websocket v1.8.15
-	github.com/mark3labs/mcp-go v1.2.1
-)
+require github.com/mark3labs/mcp-go v1.2.1
 
 require (
 	github.com/google/jsonschema-go v0.4.2 // indirect

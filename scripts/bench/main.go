@@ -4,10 +4,10 @@
 // prints medians, and ratios with their limits, and writes them as JSON. It exits with 1 if a limit
 // is missed.
 //
-// The servers and the reference clients that it runs are this same program
-// under the names blast, many, tiny, bare and floor, and programs of testdata/peers.
-// It uses mcp-go, the library that mcptrack is built on, for tiny and bare.
-// It needs Linux: a child subreaper sees servers that outlive their client.
+// The server and the reference clients that it runs are this same program under the names blast,
+// bare and floor, the program empty, and testdata/peers/client.mjs. bare uses mcp-go, the library
+// that mcptrack is built on. What one process can show is a benchmark of its package, and bench
+// runs it. It needs Linux: a child subreaper sees servers that outlive their client.
 package main
 
 import (
@@ -20,63 +20,93 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 )
 
 // A bench is one run of the harness.
 type bench struct {
-	self     string // this program
-	mcptrack string
-	node     string
-	peers    string // the folder testdata/peers
-	tmp      string
-	runs     int
-	dirs     int // data directories so far
-	report   *report
-
-	log string // the program of scripts/logbench
-
-	attach    string // mcptrack-attach, beside mcptrack
-	published string // the folder with the lockfile of the published servers
-	servers   string // the folder where they are installed
+	self    string   // this program
+	built   string   // the folder with mcptrack, mcptrack-attach, empty and the programs of benchmarks
+	peers   string   // the folder testdata/peers
+	tmp     string   // the home of all programs, and the folder in which they work
+	env     []string // of all programs
+	runs    int
+	configs int // written so far
+	report  *report
 }
+
+func (b *bench) mcptrack() string { return filepath.Join(b.built, "mcptrack") }
 
 // A scenario is measured as a whole, or not.
 type scenario struct {
-	name string
-	run  func(context.Context) error
-	// prepare makes what run needs; nil: nothing. As nothing is measured meanwhile, those of
-	// all scenarios run together.
-	prepare func(context.Context) error
-	// long scenarios are measured only if -only names them.
-	long bool
+	name   string
+	run    func(context.Context) error
+	limits []limit
 }
 
-// scenarios are all of them, in the order in which they are measured. Those that prepare
-// something come last, so that it is made after most of the measuring.
+// scenarios are all of them, in the order in which they are measured.
 func (b *bench) scenarios() []scenario {
 	return []scenario{
-		{name: "version", run: b.version},
-		{name: "first", run: b.first},
-		{name: "list", run: b.list},
-		{name: "ready", run: b.ready},
-		{name: "latency", run: b.latency},
-		{name: "cpu", run: b.cpu},
-		{name: "isolation", run: b.isolation},
-		{name: "sse", run: b.sse},
-		{name: "journal", run: b.journal},
-		{name: "inject", run: b.inject},
-		{name: "gateway", run: b.gateway},
-		{name: "lock", run: b.lock},
-		{name: "webhooks", run: b.webhooks},
-		{name: "top", run: b.top},
-		{name: "attach", run: b.attached},
-		{name: "history", run: b.history, prepare: b.prepareHistory},
-		{name: "vault", run: b.vault, prepare: b.prepareVault},
-		{name: "share", run: b.share, prepare: b.prepareShare},
-		{name: "drift", run: b.drift, prepare: b.prepareDrift, long: true},
+		{"start", b.start, []limit{
+			atMost(24, "program", "size, stripped"),
+			ratio(2, "version", "wall", "empty program"),
+			atMost(14, "version", "peak RSS"),
+			// A program that prints what it knows, and one that starts a server first.
+			atMost(50, "first --help", "wall"),
+			atMost(50, "first validate", "wall"),
+			atMost(300, "first list", "wall"),
+			atMost(3000, "first watch --demo", "wall"), // the demo changes after two seconds
+			atMost(300, "first serve-sse --demo", "wall"),
+		}},
+		{"list", b.list, []limit{
+			ratio(1.2, "list native", "wall", "mcp-go"),
+			ratio(0.1, "list native", "wall", "TypeScript"),
+			ratio(1.1, "list everything", "wall", "floor"),
+			atMost(20, "list native", "peak RSS"),
+		}},
+		{"ready", b.ready, []limit{
+			ratio(1.3, "ready 1000", "wall", "mcp-go"),
+			atMost(5000, "ready 100 x 100", "wall"),
+		}},
+		{"latency", b.latency, []limit{
+			ratio(1.2, "latency 500/s", "p50", "mcp-go"),
+			ratio(2, "latency 500/s", "p99", "mcp-go"),
+			atMost(0, "latency 500/s", "lost"),
+		}},
+		{"flood", b.flood, []limit{
+			ratio(1.2, "100,000 updates", "CPU", "mcp-go"),
+			atMost(22, "100,000 updates", "RSS after"),
+			ratio(1.5, "calm beside a flood", "p99", "alone"),
+		}},
+		{"feed", b.feed, []limit{
+			atMost(0, "feed 1000 x 100/s", "lost"),
+			atMost(100, "feed 1000 x 100/s", "p99"),
+			atMost(30, "feed 1000 x 100/s", "RSS per idle client"),
+			atLeast(500_000, "feed FanOut/1000", "deliveries"),
+		}},
+		{"gateway", func(ctx context.Context) error { return b.benchmark(ctx, "gateway", "^BenchmarkCall$") }, []limit{
+			atMost(0.3, "gateway Call", "p99-added"),
+		}},
+		{"attach", b.attach, []limit{
+			atMost(15, "attach call", "first answer"),
+			atMost(8, "attach call", "peak RSS"),
+			atMost(0.3, "attach call", "added, p99"),
+		}},
+		{"share", b.share, []limit{
+			ratio(1.0/shareSessions, "share 8 x 4", "server processes", "direct"),
+			ratio(0.3, "share 8 x 4", "PSS", "direct"),
+			ratio(1.5, "share 8 x 4", "first session", "direct"), // it starts the daemon, too
+			atMost(100, "share 8 x 4", "last session"),
+			atMost(50, "share 8 x 4", "list"),
+		}},
+		{"log", func(ctx context.Context) error {
+			return errors.Join(b.benchmark(ctx, "sqlitelog", "^BenchmarkAppend$/^always$/^10000$"),
+				b.benchmark(ctx, "sqlitelog", "^Benchmark(Store|Replay)$/^(always|all|tail10|reopen)$"))
+		}, []limit{
+			atLeast(50_000, "sqlitelog Append/always/10000", "events"),
+			atLeast(200_000, "sqlitelog Replay/all", "events"),
+		}},
 	}
 }
 
@@ -93,19 +123,16 @@ func main() {
 	}
 }
 
+// dispatch runs the harness, or one of the programs that it starts.
 func dispatch(args []string) error {
 	if len(args) > 0 {
 		switch args[0] {
 		case "blast":
 			return runBlast(args[1:], os.Stdin, os.Stdout)
-		case "tiny":
-			return runTiny()
 		case "bare":
 			return runBare(args[1:])
 		case "floor":
 			return runFloor(args[1:])
-		case "many":
-			return runMany(args[1:], os.Stdin, os.Stdout)
 		}
 	}
 	return runBench(args)
@@ -116,25 +143,17 @@ func runBench(args []string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	b := &bench{report: newReport()}
-	var names []string
-	for _, s := range b.scenarios() {
-		names = append(names, s.name)
-	}
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
-	flags.StringVar(&b.mcptrack, "mcptrack", "", "the program to measure")
+	flags.StringVar(&b.built, "built", ".cache/bench", "where the programs to measure are built")
 	flags.StringVar(&b.peers, "peers", "testdata/peers", "where the npm peers are installed")
-	flags.StringVar(&b.log, "log", "", "the program of scripts/logbench, which fills logs")
-	flags.StringVar(&b.published, "published", "scripts/bench/servers", "the lockfile of the published servers is here")
-	flags.StringVar(&b.servers, "servers", ".cache/bench/servers", "where they are to be installed")
 	flags.IntVar(&b.runs, "runs", 3, "how often to measure, at least; cheap things are measured more often")
-	only := flags.String("only", "", "scenarios, comma-separated: "+strings.Join(names, ", ")+" (default all but drift)")
-	out := flags.String("out", "", "JSON file to write")
-	began := flags.Int64("began", time.Now().Unix(), "when the whole run began, in seconds since 1970")
+	only := flags.String("only", "", "names of scenarios, comma-separated (default all)")
+	out := flags.String("out", "", "JSON file to write (default none)")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	if b.mcptrack == "" || b.runs < 1 || flags.NArg() > 0 {
-		return errors.New("usage: bench -mcptrack FILE [-peers DIR] [-log FILE] [-published DIR] [-servers DIR] [-runs N] [-only LIST] [-out FILE] [-began SECONDS]")
+	if b.runs < 1 || flags.NArg() > 0 {
+		return errors.New("see bench -help")
 	}
 	wanted, err := b.selected(*only)
 	if err != nil {
@@ -144,111 +163,44 @@ func runBench(args []string) error {
 		return err
 	}
 	defer os.RemoveAll(b.tmp)
-
-	b.measure(ctx, wanted)
-	b.report.Seconds = time.Since(time.Unix(*began, 0)).Seconds()
-	if *out != "" {
-		if err := b.report.write(*out); err != nil {
-			return err
-		}
+	for _, s := range wanted {
+		fmt.Fprintf(os.Stderr, "measuring %s\n", s.name)
+		began := time.Now()
+		b.report.fail(s.name, s.run(ctx))
+		b.report.check(s.limits)
+		fmt.Fprintf(os.Stderr, "measured %s in %.1f s\n", s.name, time.Since(began).Seconds())
 	}
-	if err := b.report.print(os.Stdout); err != nil {
-		return err
-	}
-	return b.verdict()
+	b.report.Seconds = time.Since(b.report.Time).Seconds()
+	return errors.Join(b.report.write(*out), b.report.print(os.Stdout), b.report.verdict())
 }
 
-// selected returns the scenarios that the list names, all but the long ones if it is empty, and notes the
-// others as left out.
+// selected returns the scenarios that the list names, all if it is empty.
 func (b *bench) selected(list string) (wanted []scenario, err error) {
 	names := strings.FieldsFunc(list, func(r rune) bool { return r == ',' })
 	for _, s := range b.scenarios() {
-		switch i := slices.Index(names, s.name); {
-		case i >= 0:
-			names = slices.Delete(names, i, i+1)
+		if list == "" || slices.Contains(names, s.name) {
 			wanted = append(wanted, s)
-		case list == "" && !s.long:
-			wanted = append(wanted, s)
-		default:
-			b.report.LeftOut = append(b.report.LeftOut, s.name)
 		}
 	}
-	if len(names) > 0 || len(wanted) == 0 {
+	if list != "" && len(wanted) != len(names) || len(wanted) == 0 {
 		return nil, fmt.Errorf("-only %q names no scenario, or names it twice", list)
 	}
 	return wanted, nil
 }
 
-// measure runs the scenarios, one after another.
-func (b *bench) measure(ctx context.Context, wanted []scenario) {
-	var unprepared map[string]error // nil before the first scenario that prepares something
-	for _, s := range wanted {
-		if s.prepare != nil && unprepared == nil {
-			unprepared = prepareAll(ctx, wanted)
-		}
-		err := unprepared[s.name]
-		if err == nil {
-			fmt.Fprintf(os.Stderr, "measuring %s\n", s.name)
-			began := time.Now()
-			err = s.run(ctx)
-			fmt.Fprintf(os.Stderr, "measured %s in %.1f s\n", s.name, time.Since(began).Seconds())
-		}
-		b.report.fail(s.name, err)
-	}
-}
-
-// prepareAll prepares all scenarios together, and returns the errors by the name of the scenario.
-func prepareAll(ctx context.Context, wanted []scenario) map[string]error {
-	fmt.Fprintln(os.Stderr, "preparing")
-	began := time.Now()
-	failed := make([]error, len(wanted))
-	var wg sync.WaitGroup
-	for i, s := range wanted {
-		if s.prepare != nil {
-			wg.Go(func() { failed[i] = s.prepare(ctx) })
-		}
-	}
-	wg.Wait()
-	syscall.Sync() // what is written back later would disturb what is measured
-	fmt.Fprintf(os.Stderr, "prepared in %.1f s\n", time.Since(began).Seconds())
-	errs := map[string]error{}
-	for i, s := range wanted {
-		errs[s.name] = failed[i]
-	}
-	return errs
-}
-
+// prepare gives the programs a home of their own, so that nothing of the user's is measured.
 func (b *bench) prepare() error {
-	if err := adoptOrphans(); err != nil {
-		return err
+	var err1, err2, err3, err4 error
+	b.self, err1 = os.Executable()
+	b.built, err2 = filepath.Abs(b.built)
+	b.peers, err3 = filepath.Abs(b.peers)
+	b.tmp, err4 = os.MkdirTemp("", "mcptrack-bench")
+	b.env = append(os.Environ(), "HOME="+b.tmp, "XDG_RUNTIME_DIR="+b.tmp, "MCPTRACK_SOCKET="+filepath.Join(b.tmp, "daemon.sock"),
+		"XDG_CONFIG_HOME=", "XDG_STATE_HOME=", "XDG_DATA_HOME=", "MCPTRACK_CONFIG=")
+	// Servers that outlive their client become children of this process, so that they are seen.
+	const setChildSubreaper = 36 // prctl(2)
+	if _, _, errno := syscall.RawSyscall(syscall.SYS_PRCTL, setChildSubreaper, 1, 0); errno != 0 {
+		return errno
 	}
-	var err error
-	if b.self, err = os.Executable(); err != nil {
-		return err
-	}
-	for _, path := range []*string{&b.peers, &b.mcptrack, &b.log, &b.published, &b.servers} {
-		if *path == "" {
-			continue
-		}
-		if *path, err = filepath.Abs(*path); err != nil {
-			return err
-		}
-	}
-	b.attach = filepath.Join(filepath.Dir(b.mcptrack), "mcptrack-attach")
-	b.node = filepath.Join(b.peers, "node_modules", ".bin", "node")
-	b.tmp, err = os.MkdirTemp("", "mcptrack-bench")
-	return err
-}
-
-func (b *bench) verdict() error {
-	missed := 0
-	for _, g := range b.report.Goals {
-		if !g.Met {
-			missed++
-		}
-	}
-	if missed+len(b.report.Failed) > 0 {
-		return fmt.Errorf("%d limits missed, %d scenarios not measured", missed, len(b.report.Failed))
-	}
-	return nil
+	return errors.Join(err1, err2, err3, err4)
 }

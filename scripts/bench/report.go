@@ -4,6 +4,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -24,12 +25,10 @@ type report struct {
 	Goals  []goal    `json:"goals"`
 	Failed []string  `json:"failed,omitempty"` // scenarios that could not be measured
 
-	Notes   []string `json:"notes,omitempty"`   // what a reader of the rows must know
-	LeftOut []string `json:"leftOut,omitempty"` // scenarios that were not to be measured
-	Seconds float64  `json:"seconds"`           // of the whole run
+	Seconds float64 `json:"seconds"` // of the whole run
 }
 
-// A row is one metric of one client. Lower is better, but for rates.
+// A row is one metric of one client. Lower is better, except for rates.
 type row struct {
 	Scenario string    `json:"scenario"`
 	Metric   string    `json:"metric"`
@@ -58,23 +57,13 @@ func newReport() *report {
 	return r
 }
 
-// fail notes that a scenario could not be measured, and why, in one line; not if err is
-// nil.
+// fail notes that a scenario could not be measured, and the first line of why; not if err is nil.
 func (r *report) fail(scenario string, err error) {
-	if err == nil {
+	if err == nil || slices.ContainsFunc(r.Failed, func(have string) bool { return strings.HasPrefix(have, scenario+": ") }) {
 		return
 	}
-	if slices.ContainsFunc(r.Failed, func(have string) bool { return strings.HasPrefix(have, scenario+": ") }) {
-		return // once is enough
-	}
-	why, rest, more := strings.Cut(err.Error(), "\n")
-	if len(why) > 300 {
-		why = why[:300] + "…"
-	}
-	if more {
-		why += fmt.Sprintf(" (and %d more lines)", 1+strings.Count(rest, "\n"))
-	}
-	r.Failed = append(r.Failed, scenario+": "+why)
+	why, _, _ := strings.Cut(err.Error(), "\n")
+	r.Failed = append(r.Failed, fmt.Sprintf("%s: %.300s", scenario, why))
 }
 
 // add notes one more measured value.
@@ -89,10 +78,10 @@ func (r *report) add(scenario, metric, unit, client string, value float64) {
 }
 
 // percentiles adds the 50th and the 99th percentile of values, which it sorts.
-func (r *report) percentiles(scenario, prefix, unit, client string, values []float64) {
+func (r *report) percentiles(scenario, unit, client string, values []float64) {
 	slices.Sort(values)
-	r.add(scenario, prefix+"p50", unit, client, values[len(values)/2])
-	r.add(scenario, prefix+"p99", unit, client, values[len(values)*99/100])
+	r.add(scenario, "p50", unit, client, values[len(values)/2])
+	r.add(scenario, "p99", unit, client, values[len(values)*99/100])
 }
 
 func (r *report) find(scenario, metric, client string) *row {
@@ -112,50 +101,61 @@ func median(values []float64) float64 {
 	return sorted[len(sorted)/2]
 }
 
-// atMost sets an upper limit for mcptrack's median of a metric.
-func (r *report) atMost(limit float64, scenario, metric string) {
-	if ours := r.find(scenario, metric, "mcptrack"); ours != nil {
-		r.goal(goal{Name: scenario + ", " + metric, Value: ours.Median, Limit: limit, Unit: ours.Unit})
+// A limit is what mcptrack's median of a metric may be, or its ratio to that of another client.
+type limit struct {
+	value            float64
+	scenario, metric string
+	over             string // the other client; "" for none
+	least            bool   // value is a lower limit
+}
+
+func atMost(value float64, scenario, metric string) limit {
+	return limit{value: value, scenario: scenario, metric: metric}
+}
+
+func atLeast(value float64, scenario, metric string) limit {
+	return limit{value: value, scenario: scenario, metric: metric, least: true}
+}
+
+func ratio(value float64, scenario, metric, over string) limit {
+	return limit{value: value, scenario: scenario, metric: metric, over: over}
+}
+
+// check compares what was measured with limits. What was not measured misses none.
+func (r *report) check(limits []limit) {
+	for _, l := range limits {
+		ours := r.find(l.scenario, l.metric, "mcptrack")
+		if ours == nil {
+			continue
+		}
+		g := goal{Name: l.scenario + ", " + l.metric, Value: ours.Median, Limit: l.value, Unit: ours.Unit, Least: l.least}
+		if l.over != "" {
+			other := r.find(l.scenario, l.metric, l.over)
+			if other == nil || other.Median == 0 {
+				continue
+			}
+			g.Name += " / " + l.over
+			g.Value, g.Unit = ours.Median/other.Median, "×"
+		}
+		if g.Met = g.Value <= g.Limit; g.Least {
+			g.Met = g.Value >= g.Limit
+		}
+		r.Goals = append(r.Goals, g)
 	}
 }
 
-// atLeast sets a lower limit for mcptrack's median of a metric.
-func (r *report) atLeast(limit float64, scenario, metric string) {
-	if ours := r.find(scenario, metric, "mcptrack"); ours != nil {
-		r.goal(goal{Name: scenario + ", " + metric, Value: ours.Median, Limit: limit, Unit: ours.Unit, Least: true})
+// verdict returns an error if a limit was missed or a scenario not measured.
+func (r *report) verdict() error {
+	missed := 0
+	for _, g := range r.Goals {
+		if !g.Met {
+			missed++
+		}
 	}
-}
-
-// ratio sets an upper limit for mcptrack's median divided by another client's.
-func (r *report) ratio(limit float64, scenario, metric, other string) {
-	r.quotient(scenario+", "+metric+" / "+other, limit, r.find(scenario, metric, "mcptrack"), r.find(scenario, metric, other))
-}
-
-// times sets an upper limit for mcptrack's median in one scenario divided by its median in another.
-func (r *report) times(limit float64, scenario, base, metric string) {
-	r.quotient(scenario+" / "+base+", "+metric, limit, r.find(scenario, metric, "mcptrack"), r.find(base, metric, "mcptrack"))
-}
-
-func (r *report) quotient(name string, limit float64, over, under *row) {
-	if over != nil && under != nil && under.Median != 0 {
-		r.goal(goal{Name: name, Value: over.Median / under.Median, Limit: limit, Unit: "×"})
+	if missed+len(r.Failed) > 0 {
+		return fmt.Errorf("%d limits missed, %d measurements failed", missed, len(r.Failed))
 	}
-}
-
-// difference sets an upper limit for mcptrack's median in one scenario minus its median in another.
-func (r *report) difference(limit float64, scenario, base, metric string) {
-	more, less := r.find(scenario, metric, "mcptrack"), r.find(base, metric, "mcptrack")
-	if more != nil && less != nil {
-		r.goal(goal{Name: scenario + " - " + base + ", " + metric, Value: more.Median - less.Median, Limit: limit, Unit: more.Unit})
-	}
-}
-
-func (r *report) goal(g goal) {
-	g.Met = g.Value <= g.Limit
-	if g.Least {
-		g.Met = g.Value >= g.Limit
-	}
-	r.Goals = append(r.Goals, g)
+	return nil
 }
 
 func (r *report) print(w io.Writer) error {
@@ -179,14 +179,8 @@ func (r *report) print(w io.Writer) error {
 	if r.Load > 0.5 {
 		fmt.Fprintf(table, "the machine was busy: load average %.1f before the start\n", r.Load)
 	}
-	for _, note := range r.Notes {
-		fmt.Fprintln(table, note)
-	}
 	for _, name := range r.Failed {
 		fmt.Fprintf(table, "not measured: %s\n", name)
-	}
-	if len(r.LeftOut) > 0 {
-		fmt.Fprintf(table, "not measured: %s (left out)\n", strings.Join(r.LeftOut, ", "))
 	}
 	if r.Seconds > 0 {
 		fmt.Fprintf(table, "the whole run took %v\n", time.Duration(r.Seconds*float64(time.Second)).Round(time.Second))
@@ -194,10 +188,11 @@ func (r *report) print(w io.Writer) error {
 	return table.Flush()
 }
 
+// write writes a file as JSON; "" is none.
 func (r *report) write(file string) error {
-	data, err := json.MarshalIndent(r, "", "  ")
-	if err != nil {
-		return err
+	if file == "" {
+		return nil
 	}
-	return os.WriteFile(file, append(data, '\n'), 0o644)
+	data, err := json.MarshalIndent(r, "", "  ")
+	return errors.Join(err, os.WriteFile(file, append(data, '\n'), 0o644))
 }

@@ -25,8 +25,6 @@ func child(what string) int {
 	switch what {
 	case "append":
 		err = childAppend(dir)
-	case "fill":
-		err = childFill(dir)
 	case "full":
 		return childFull(dir)
 	default:
