@@ -23,7 +23,7 @@ func rules() []rule {
 	return []rule{
 		{module + "cmd", nil, "a main package is the end of the chain"},
 		{module + "commands", []string{"cmd", "commands"}, "core and output serve embedders, who have no command line"},
-		{module + "output", []string{"commands", "output", "scripts/faults"}, "what is tracked does not depend on how it is shown"},
+		{module + "output", []string{"commands", "output"}, "what is tracked does not depend on how it is shown"},
 		{module + "core/engine", []string{"commands", "core/daemon"}, "it joins config, tracker and log for those who run it; views take values, see core/status"},
 		{module + "core/tracker", []string{"core/tracker", "core/gateway", "core/engine", "commands", "output/agent"}, "below the tracker nobody may know of it: data flows one way"},
 		{module + "core/journal/natslog", []string{"core/engine", "commands", "output/webhook"}, "a cluster is known to those who share servers or deliveries; all others read a log"},
@@ -31,7 +31,7 @@ func rules() []rule {
 		{module + "core/journal/internal", []string{"core/journal"}, "what waits to be stored is the business of logs"},
 		{module + "core/standardwebhooks", []string{"core/tracker", "core/hook", "commands", "output/webhook"}, "webhooks are received for the events of servers and for hooks, and sent in one place"},
 		{module + "core/hook", []string{"core/engine", "commands", "output/dashboard", "output/metrics"}, "messages to hooks are verified once, and shown as counts"},
-		{module + "core/session", []string{"core/session", "core/tracker", "core/status", "core/gateway", "core/lock/observe", "core/lock/locktest", "commands", "output", "scripts/faults"}, "sessions belong to the tracker; the others see events, the gateway passes requests on, and the lock lists what is served"},
+		{module + "core/session", []string{"core/session", "core/tracker", "core/status", "core/gateway", "core/lock/observe", "core/lock/locktest", "commands", "output"}, "sessions belong to the tracker; the others see events, the gateway passes requests on, and the lock lists what is served"},
 		{module + "core/cache", []string{"core/event", "core/tracker", "commands", "output"}, "what clients read is written by the tracker and shown by the others"},
 		{module + "core/process", []string{"core/session", "cmd"}, "whoever starts children must stop them: one owner"},
 		{module + "core/filewatch", []string{"core/reload", "core/vault", "core/lock/guard", "output/web"}, "watching files is asked for, not done on the side"},

@@ -500,13 +500,12 @@ func (s *storm) passes(answers int) {
 }
 
 // TestKillStorm kills daemons, attached clients and servers with SIGKILL while clients call. Each call
-// receives one response, none is executed twice, nothing is left, and clients continue. With
-// MCPTRACK_KILLS=N it kills N times, and no call may take longer than 5 s.
+// receives one response, none is executed twice, nothing is left, and clients continue.
 func TestKillStorm(t *testing.T) {
 	t.Parallel()
-	kills, limit := 12, time.Minute // a busy machine may be slow
-	if n, err := strconv.Atoi(os.Getenv("MCPTRACK_KILLS")); err == nil {
-		kills, limit = n, 5*time.Second
+	kills := 100
+	if testing.Short() {
+		kills = 12
 	}
 	var everything peerEntry
 	unmarshalPeer(t, []byte(startPeer(t, "everything-stdio").Config), &everything)
@@ -572,7 +571,7 @@ func TestKillStorm(t *testing.T) {
 		}
 	}
 	t.Logf("%d answers; the counted server: %d succeeded, %d failed, worst %s (%s); errors %v", s.answers, succeeded, len(s.answered)-succeeded, s.worst, s.worstIs, s.errors)
-	if s.worst > limit {
+	if s.worst > time.Minute { // a busy machine is slow
 		t.Errorf("a call took %s: %s", s.worst, s.worstIs)
 	}
 	if succeeded == 0 {

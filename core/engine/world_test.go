@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/engine"
 	"github.com/mcptrack/mcptrack/core/event"
@@ -198,6 +199,25 @@ func (r *run) log() (out []string) {
 		}
 	}
 	return out
+}
+
+// lastDigests returns the digests of the last events of all resources.
+func lastDigests(t *testing.T, j journal.Log) map[string]catalog.Digest {
+	t.Helper()
+	last := map[string]catalog.Digest{}
+	for entry, err := range j.Read(t.Context(), 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		e, err := entry.Event()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if u, ok := e.Payload.(event.ResourceUpdated); ok {
+			last[e.ServerID+" "+e.ResourceURI] = u.Digest
+		}
+	}
+	return last
 }
 
 func eventually(t *testing.T, what string, within time.Duration, ok func() bool) {

@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -106,26 +105,21 @@ func (u *user) stop(kill bool) []string {
 	return u.errors
 }
 
-// number returns an integer from the environment, for runs that are longer than in CI.
-func number(key string, otherwise int) int {
-	if n, err := strconv.Atoi(os.Getenv(key)); err == nil {
-		return n
-	}
-	return otherwise
-}
-
 // Many processes use one login while its tokens expire again and again, and the authorization
 // server accepts each refresh token once. Every token is renewed once, and no process is refused.
-// LOGIN_PROCESSES and LOGIN_ROTATIONS set the numbers. The processes renew in real time.
+// The processes renew in real time.
 func TestOneRenewalForAllProcesses(t *testing.T) {
 	s := logintest.New(t)
 	dir := filepath.Join(t.TempDir(), "logins")
 	mustLogIn(t, login.NewStore(login.Options{Dir: dir, Keyring: noKeyring()}), s)
+	processes, rotations := 50, 100
+	if testing.Short() {
+		processes, rotations = 5, 10
+	}
 	var users []*user
-	for range number("LOGIN_PROCESSES", 5) {
+	for range processes {
 		users = append(users, startUser(t, dir, s))
 	}
-	rotations := number("LOGIN_ROTATIONS", 10)
 	began := time.Now()
 	for range rotations {
 		before := s.Issued()
@@ -151,14 +145,17 @@ func TestOneRenewalForAllProcesses(t *testing.T) {
 }
 
 // Processes are killed while they renew. In every case the login is either unchanged, or the next
-// process reports what happened to it. LOGIN_KILLS sets how many.
+// process reports what happened to it.
 func TestKilledProcesses(t *testing.T) {
 	s := logintest.New(t)
 	dir := filepath.Join(t.TempDir(), "logins")
 	logins := login.NewStore(login.Options{Dir: dir, Keyring: noKeyring()})
 	mustLogIn(t, logins, s)
 	lost := 0
-	kills := number("LOGIN_KILLS", 8)
+	kills := 200
+	if testing.Short() {
+		kills = 8
+	}
 	for range kills {
 		u := startUser(t, dir, s)
 		s.Expire()

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"log/slog"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -23,9 +24,10 @@ func TestDeadHTTPServerIsNoticedImmediately(t *testing.T) {
 			docs := sessiontest.New()
 			docs.Legacy, docs.Modern = era == session.EraLegacy, era == session.EraModern
 			docs.SetQuietly("file:///a.md", "one")
-			w := newWire(t, docs)
+			served := httptest.NewServer(docs)
+			defer served.Close()
 			srv := sessiontest.Entry("docs", func(s *config.Server) {
-				s.Transport, s.URL = config.TransportHTTP, config.NewSecret("http://"+w.addr+"/mcp")
+				s.Transport, s.URL = config.TransportHTTP, config.NewSecret(served.URL+"/mcp")
 			})
 			var log bytes.Buffer
 			tr := New(Options{Liveness: time.Hour, Logger: slog.New(slog.NewTextHandler(&log, nil))})
@@ -37,8 +39,9 @@ func TestDeadHTTPServerIsNoticedImmediately(t *testing.T) {
 			if snap, err := tr.Settled(ctx); err != nil || snap.Servers[0].State != event.Ready {
 				t.Fatalf("%v, %+v", err, snap.Servers)
 			}
-			w.down()
-			watchdog := time.AfterFunc(*patience, cancel)
+			_ = served.Listener.Close()
+			served.CloseClientConnections()
+			watchdog := time.AfterFunc(time.Minute, cancel)
 			defer watchdog.Stop()
 			active := 0
 			for e := range sub.Events() {

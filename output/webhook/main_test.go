@@ -9,7 +9,6 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -28,16 +27,7 @@ import (
 	ourwebhooks "github.com/mcptrack/mcptrack/core/standardwebhooks"
 )
 
-func TestMain(m *testing.M) {
-	if work := os.Getenv(childVariable); work != "" {
-		if err := deliverAsChild(work); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		os.Exit(0)
-	}
-	goleak.VerifyTestMain(m)
-}
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const (
 	oneSecret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"

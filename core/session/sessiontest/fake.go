@@ -5,7 +5,7 @@
 //
 // A Fake is safe for concurrent use. It logs the messages that clients sent and the changes that
 // really happened, so that tests can compare them with the changes that a tracker detected. Only
-// tests and scripts/faults import this package.
+// tests import this package.
 package sessiontest
 
 import (
