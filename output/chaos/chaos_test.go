@@ -139,9 +139,21 @@ func (w *world) follow(gateway bool) {
 			})
 		}
 	}
-	if !gateway {
-		return
+	if gateway {
+		w.followGateway(ctx)
 	}
+	// The first looks are stored some time later. After these changes, events tell every content.
+	for _, s := range w.servers {
+		s.set("file:///"+s.id+"/pair-1", true)
+		for i := range resources {
+			s.set(s.uri(i), true)
+		}
+	}
+	w.until("the truth at the beginning", w.wrong)
+}
+
+// followGateway starts MCP clients of the gateway.
+func (w *world) followGateway(ctx context.Context) {
 	for _, era := range []config.Protocol{config.ProtocolLegacy, config.ProtocolModern} {
 		srv := config.HTTP(string(era), w.processes[0].proxies[1].url()+"/mcp")
 		srv.Protocol, srv.RequestTimeout = era, 5*time.Second

@@ -42,8 +42,12 @@ type server struct {
 	socket    net.Listener // of the relays
 	torn      atomic.Bool  // notifications of updates are cut off, over stdio
 
-	changing sync.Mutex // guards what follows
-	second   bool       // of each pair in its lists, the second one is there
+	// A tracker reads all resources once after their list was announced to have changed, which repairs what
+	// it missed. It does not do so on a steady server.
+	steady bool
+
+	changing sync.Mutex            // guards what follows
+	second   map[catalog.Kind]bool // of the pair in a list, the second one is there
 
 	mu      sync.Mutex       // guards what follows
 	relays  map[net.Conn]int // their process ids
@@ -52,19 +56,22 @@ type server struct {
 
 // newServers returns a server of every transport and era, and the one that is quiet.
 func newServers(t *testing.T, o *oracle, random *rand.Rand) (all []*server) {
+	even := random.IntN(2) == 0
 	for _, transport := range []config.Transport{config.TransportStdio, config.TransportHTTP, config.TransportSSE} {
 		for _, era := range []string{"legacy", "modern", "both"} {
 			if era == "both" && transport != config.TransportHTTP || era == "modern" && transport == config.TransportSSE {
 				continue
 			}
-			all = append(all, newServer(t, o, random, string(transport)+"-"+era, transport, era))
+			s := newServer(t, o, random, string(transport)+"-"+era, transport, era)
+			s.steady = len(all)%2 == 0 == even
+			all = append(all, s)
 		}
 	}
 	return append(all, newServer(t, o, random, quiet, config.TransportHTTP, "legacy"))
 }
 
 func newServer(t *testing.T, o *oracle, random *rand.Rand, id string, transport config.Transport, era string) *server {
-	s := &server{oracle: o, id: id, transport: transport, era: era, random: rand.New(rand.NewPCG(random.Uint64(), 0)), docs: sessiontest.New(), relays: map[net.Conn]int{}}
+	s := &server{oracle: o, id: id, transport: transport, era: era, random: rand.New(rand.NewPCG(random.Uint64(), 0)), docs: sessiontest.New(), relays: map[net.Conn]int{}, second: map[catalog.Kind]bool{}}
 	s.docs.Legacy, s.docs.Modern = era != "modern", era != "legacy"
 	s.docs.PageSize = 5
 	s.swap(false)
@@ -209,28 +216,33 @@ func (s *server) change(announce bool) {
 	s.swap(announce)
 }
 
-// swap replaces one of a pair by the other: a resource, a tool, a prompt and a template. Another tool,
-// prompt and template are redefined.
+// swap replaces one of a pair by the other: a tool, a prompt, a template and a resource. Another tool,
+// prompt and template are redefined. A steady server never announces another list of resources.
 func (s *server) swap(announce bool) {
-	comes, goes := "pair-0", "pair-1"
-	if s.second = !s.second; s.second {
-		comes, goes = goes, comes
+	kinds := []catalog.Kind{catalog.Tools, catalog.Prompts, catalog.Templates, catalog.Resources}
+	if announce && s.steady {
+		kinds = kinds[:2]
 	}
-	for _, k := range []catalog.Kind{catalog.Tools, catalog.Prompts, catalog.Templates} {
-		var items []any
-		for _, name := range []string{"redefined", comes} {
-			item := s.item(k, name)
-			item["description"] = s.next(fact{s.id, string(k), item[k.KeyField()].(string)})
-			items = append(items, item)
+	for _, k := range kinds {
+		comes, goes := "pair-0", "pair-1"
+		if s.second[k] = !s.second[k]; s.second[k] {
+			comes, goes = goes, comes
 		}
-		s.remove(fact{s.id, string(k), s.item(k, goes)[k.KeyField()].(string)})
-		s.docs.SetList(k, items...)
-	}
-	s.set("file:///"+s.id+"/"+comes, false)
-	s.remove(fact{server: s.id, name: "file:///" + s.id + "/" + goes})
-	s.docs.RemoveQuietly("file:///" + s.id + "/" + goes)
-	if announce {
-		for _, k := range []catalog.Kind{catalog.Tools, catalog.Prompts, catalog.Resources} { // with templates
+		if k == catalog.Resources {
+			s.set("file:///"+s.id+"/"+comes, false)
+			s.remove(fact{server: s.id, name: "file:///" + s.id + "/" + goes})
+			s.docs.RemoveQuietly("file:///" + s.id + "/" + goes)
+		} else {
+			var items []any
+			for _, name := range []string{"redefined", comes} {
+				item := s.item(k, name)
+				item["description"] = s.next(fact{s.id, string(k), item[k.KeyField()].(string)})
+				items = append(items, item)
+			}
+			s.remove(fact{s.id, string(k), s.item(k, goes)[k.KeyField()].(string)})
+			s.docs.SetList(k, items...)
+		}
+		if announce && k != catalog.Templates { // one notification is for templates and resources
 			s.docs.NotifyListChanged(k)
 		}
 	}
@@ -260,6 +272,7 @@ type fault struct {
 
 func overHTTP(s *server) bool  { return s.overHTTP() && s.id != quiet }
 func overStdio(s *server) bool { return !s.overHTTP() }
+func unsteady(s *server) bool  { return !s.steady && s.id != quiet }
 func modern(s *server) bool    { return s.era == "modern" }
 
 func (f fault) applies(s *server) bool {
@@ -325,7 +338,7 @@ func faults() []fault {
 			}
 			s.docs.Mute(false)
 		}},
-		{"resources come and go", nil, func(s *server) {
+		{"resources come and go", unsteady, func(s *server) {
 			extra := s.uri(resources)
 			s.set(extra, true)
 			s.set(extra, true)
@@ -338,7 +351,7 @@ func faults() []fault {
 		{"reads fail", nil, failing(sessiontest.Fault{Method: "resources/read", Code: broken.Code, Message: broken.Message})},
 		{"reads are slow", nil, failing(sessiontest.Fault{Method: "resources/read", Delay: 200 * time.Millisecond})},
 		{"reads unanswered", nil, failing(sessiontest.Fault{Method: "resources/read", Times: 1, Silent: true})},
-		{"page two fails", nil, failing(sessiontest.Fault{Method: "resources/list", Page: 2, Code: broken.Code, Message: broken.Message})},
+		{"page two fails", unsteady, failing(sessiontest.Fault{Method: "resources/list", Page: 2, Code: broken.Code, Message: broken.Message})},
 		{"HTTP 500", overHTTP, failing(sessiontest.Fault{Status: http.StatusInternalServerError, Body: "oops"})},
 		{"HTTP 429", overHTTP, failing(sessiontest.Fault{Status: http.StatusTooManyRequests, Header: map[string]string{"Retry-After": "1"}})},
 		{"flood", nil, func(s *server) {
