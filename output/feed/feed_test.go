@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"io"
+	"math"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"regexp"
 	"strings"
 	"sync"
@@ -16,21 +18,48 @@ import (
 	"github.com/mcptrack/mcptrack/core/event"
 )
 
-// recorder is a ResponseWriter for synctest, where there is no network.
+// recorder is a ResponseWriter for synctest, where there is no network. After some writes its client
+// stops reading: then writes block until their deadline.
 type recorder struct {
-	mu     sync.Mutex
 	header http.Header
-	text   strings.Builder
+
+	mu       sync.Mutex
+	writes   int // that still succeed
+	text     strings.Builder
+	deadline time.Time
+	moved    chan struct{} // closed and replaced when the deadline changes
 }
 
-func (r *recorder) Header() http.Header              { return r.header }
-func (r *recorder) WriteHeader(int)                  {}
-func (r *recorder) FlushError() error                { return nil }
-func (r *recorder) SetWriteDeadline(time.Time) error { return nil }
-func (r *recorder) Write(b []byte) (int, error) {
+func (r *recorder) Header() http.Header { return r.header }
+func (r *recorder) WriteHeader(int)     {}
+func (r *recorder) FlushError() error   { return nil }
+func (r *recorder) SetWriteDeadline(at time.Time) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.text.Write(b)
+	r.deadline = at
+	close(r.moved)
+	r.moved = make(chan struct{})
+	return nil
+}
+
+func (r *recorder) Write(b []byte) (int, error) {
+	for {
+		r.mu.Lock()
+		if r.writes > 0 {
+			defer r.mu.Unlock()
+			r.writes--
+			return r.text.Write(b)
+		}
+		left, moved := time.Until(r.deadline), r.moved
+		r.mu.Unlock()
+		if left <= 0 {
+			return 0, os.ErrDeadlineExceeded
+		}
+		select {
+		case <-time.After(left):
+		case <-moved:
+		}
+	}
 }
 
 // take returns what was written since the last call.
@@ -41,8 +70,11 @@ func (r *recorder) take() string {
 	return r.text.String()
 }
 
-// inBubble runs a hub and one client of a route, inside a synctest bubble.
-func inBubble(t *testing.T, h *Hub, handler http.Handler, path string, check func(*recorder)) {
+const allWrites = math.MaxInt
+
+// inBubble runs a hub inside a synctest bubble. The check opens streams, whose clients read some
+// writes.
+func inBubble(t *testing.T, h *Hub, check func(open func(path string, writes int) *recorder)) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -53,10 +85,12 @@ func inBubble(t *testing.T, h *Hub, handler http.Handler, path string, check fun
 			t.Error(err)
 		}
 	})
-	rec := &recorder{header: http.Header{}}
-	wg.Go(func() { handler.ServeHTTP(rec, httptest.NewRequestWithContext(ctx, "GET", path, nil)) })
-	synctest.Wait()
-	check(rec)
+	check(func(path string, writes int) *recorder {
+		rec := &recorder{header: http.Header{}, writes: writes, moved: make(chan struct{})}
+		wg.Go(func() { routes(h).ServeHTTP(rec, httptest.NewRequestWithContext(ctx, "GET", path, nil)) })
+		synctest.Wait()
+		return rec
+	})
 	cancel()
 }
 
@@ -65,7 +99,8 @@ func TestFeedBytes(t *testing.T) {
 		l := newMemLog()
 		h := New(Options{Log: l})
 		at := time.Date(2025, 11, 20, 19, 10, 1, 5e6, time.UTC)
-		inBubble(t, h, h.Feed(), "/", func(rec *recorder) {
+		inBubble(t, h, func(open func(string, int) *recorder) {
+			rec := open("/api/mcp/resource-events", allWrites)
 			want := func(text string) {
 				t.Helper()
 				synctest.Wait()
@@ -138,7 +173,8 @@ func TestWritesAreCombinedUnderLoadAndImmediateAfterSilence(t *testing.T) {
 		l := newMemLog()
 		writes := 0
 		h := New(Options{Log: l, Wrote: func(int, time.Time) { writes++ }})
-		inBubble(t, h, h.Events(), "/", func(rec *recorder) {
+		inBubble(t, h, func(open func(string, int) *recorder) {
+			rec := open("/events", allWrites)
 			l.append(updates(1)...)
 			synctest.Wait() // no time passes
 			if writes != 1 {
@@ -166,7 +202,8 @@ func TestCheckpointsOfAFilteredClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newMemLog()
 		h := New(Options{Log: l})
-		inBubble(t, h, h.Events(), "/?server=s1", func(rec *recorder) {
+		inBubble(t, h, func(open func(string, int) *recorder) {
+			rec := open("/events?server=s1", allWrites)
 			var p parser
 			step := func(d time.Duration) []message {
 				time.Sleep(d)

@@ -62,7 +62,7 @@ func TestEveryOutageIsLoggedOnce(t *testing.T) {
 // Shutdown right after the last event was appended, while the log syncs it.
 func TestShutdownSendsWhatIsBeingStored(t *testing.T) {
 	const total = 200
-	for good, end := 0, time.Now().Add(time.Minute); good < 5; {
+	for good, end := 0, time.Now().Add(time.Minute); good < 2; {
 		j, err := sqlitelog.Open(t.Context(), sqlitelog.Options{Dir: t.TempDir()})
 		if err != nil {
 			t.Fatal(err)

@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"io"
 	"runtime"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/event"
@@ -24,64 +24,50 @@ func large(n int) []event.Event {
 	return out
 }
 
-// Five clients that never read, and fall more than 8 MB behind, are disconnected. Five that read get
-// everything without delay.
+// Clients that do not read are disconnected after WriteTimeout. Until then they delay no others.
 func TestClientsThatNeverReadAreDisconnected(t *testing.T) {
-	const (
-		total    = 800 // 13 MB
-		patience = 4 * time.Second
-	)
-	l := newMemLog()
-	h, base := serve(t, Options{Log: l, WriteTimeout: patience})
-	for range 5 {
-		connect(t, base, "/events", "")
-	}
-	var readers []*stream
-	for range 5 {
-		s := connect(t, base, "/events?since=0", "")
-		s.next()
-		readers = append(readers, s)
-	}
-	eventually(t, "all clients are connected", func() bool { return h.Stats().Clients == 10 })
-	var wg sync.WaitGroup
-	late := make([]time.Duration, len(readers))
-	for i, s := range readers {
-		wg.Go(func() {
-			for want := range uint64(total) {
-				m := s.events(1)[0]
-				if m.id != event.FormatID(testEpoch, want+1) {
-					t.Errorf("%s instead of %d", m.id, want+1)
-					return
+	synctest.Test(t, func(t *testing.T) {
+		l := newMemLog()
+		h := New(Options{Log: l})
+		inBubble(t, h, func(open func(string, int) *recorder) {
+			for reads := range 5 {
+				open("/events", reads)
+			}
+			reader := open("/events", allWrites)
+			reader.take()
+			for i := range 100 {
+				l.append(updates(1)...)
+				time.Sleep(5 * time.Millisecond)
+				synctest.Wait()
+				if n := strings.Count(reader.take(), "event: resource.updated\n"); n != 1 {
+					t.Fatalf("%d events after 5 ms, when there were %d", n, i)
 				}
-				// The data is large; the timestamp is near its beginning.
-				_, at, _ := strings.Cut(m.data[:256], `"timestamp":"`)
-				sent, err := time.Parse(time.RFC3339, at[:len(event.TimeFormat)])
-				if err != nil {
-					t.Error(err)
-				}
-				late[i] = max(late[i], time.Since(sent))
+			}
+			if st := h.Stats(); st.Clients != 6 {
+				t.Errorf("after half a second: %+v", st)
+			}
+			time.Sleep(5 * time.Second)
+			if st := h.Stats(); st.Clients != 1 || st.Closed["slow"] != 5 {
+				t.Errorf("after the timeout: %+v", st)
 			}
 		})
-	}
-	for _, e := range large(total) {
-		l.append(e)
-		time.Sleep(2 * time.Millisecond) // real sockets: at full speed the readers would also be slow
-	}
-	wg.Wait()
-	eventually(t, "clients that never read are disconnected", func() bool { return h.Stats().Clients == 5 })
-	if st := h.Stats(); st.Closed["slow"] != 5 {
-		t.Errorf("%+v", st)
-	}
-	t.Logf("the latest delivery to each reader: %v", late)
-	if slices.Max(late) >= patience {
-		t.Errorf("a reader was delayed by %v, as long as the clients that do not read", slices.Max(late))
-	}
+	})
+}
+
+// A real connection whose buffers are full is closed.
+func TestFullConnectionIsClosed(t *testing.T) {
+	l := newMemLog()
+	h, base := serve(t, Options{Log: l, WriteTimeout: 50 * time.Millisecond})
+	connect(t, base, "/events", "")
+	eventually(t, "it is connected", func() bool { return h.Stats().Clients == 1 })
+	l.append(large(800)...) // 13 MB
+	eventually(t, "it is closed", func() bool { return h.Stats().Closed["slow"] == 1 && h.Stats().Clients == 0 })
 }
 
 func TestClientsBeyondTheLimit(t *testing.T) {
-	const limit = 2000
+	const limit = 200
 	l := newMemLog()
-	h, base := serve(t, Options{Log: l})
+	h, base := serve(t, Options{Log: l, MaxClients: limit})
 	before := memory()
 	for range limit {
 		s, err := dial(base, "/events", "")
@@ -103,7 +89,6 @@ func TestClientsBeyondTheLimit(t *testing.T) {
 		t.Errorf("%+v", st)
 	}
 	// Both ends are in this process; the test's end is a 4 KiB reader and a response.
-	t.Logf("%d bytes for an idle client and the test's end of it", each)
 	if each > 48<<10 {
 		t.Errorf("%d bytes for every idle client", each)
 	}
@@ -163,7 +148,7 @@ const hurry = 30 * time.Second
 // Neither a client that does not read nor a log that does not answer delays Shutdown.
 func TestShutdownDoesNotWaitForSlowClientsOrStores(t *testing.T) {
 	l := newMemLog()
-	l.append(large(2000)...)
+	l.append(large(800)...)
 	l.resumes = func(ctx context.Context, id string) (r journal.Resumption, err error) {
 		if id != "hang" {
 			b, err := l.Bounds(ctx)
@@ -240,37 +225,27 @@ func BenchmarkFanOut(b *testing.B) {
 
 // Clients that do not read their page of history take neither readers nor pages from others.
 func TestSlowReadersOfHistoryDoNotDelayOthers(t *testing.T) {
-	const total, missed = 1000, 50 // 16 MB, more than a connection buffers
-	l := newMemLog()
-	h, base := serve(t, Options{Log: l, Ring: 16, WriteTimeout: time.Minute})
-	l.append(large(total)...)
-	eventually(t, "the ring has all events", func() bool { return h.current().followed() > total })
-	connect(t, base, "/events?since=earliest", "")
-	sent, since := uint64(0), time.Now()
-	eventually(t, "the writes block", func() bool {
-		if now := h.Stats().Replayed; now != sent {
-			sent, since = now, time.Now()
-		}
-		return sent > 0 && time.Since(since) > time.Second
+	synctest.Test(t, func(t *testing.T) {
+		const total, missed = 200, 50
+		l := newMemLog()
+		h := New(Options{Log: l, Ring: 16})
+		l.append(updates(total)...)
+		inBubble(t, h, func(open func(string, int) *recorder) {
+			open("/events?since=earliest", 2) // it reads the retry time and the checkpoint
+			if len(h.pages) != 1 || len(h.readers) != 0 {
+				t.Errorf("it holds %d pages and %d readers", len(h.pages), len(h.readers))
+			}
+			for range maxPages - 1 {
+				h.pages <- struct{}{} // simulates more such clients
+			}
+			var p parser
+			_, _ = p.Write([]byte(open("/events?since="+event.FormatID(testEpoch, total-missed), allWrites).take()))
+			wantSeqs(t, p.messages[1:], total-missed+1, total) // after the checkpoint
+			for range maxPages - 1 {
+				<-h.pages
+			}
+		})
 	})
-	if len(h.pages) != 1 || len(h.readers) != 0 {
-		t.Errorf("it holds %d pages and %d readers", len(h.pages), len(h.readers))
-	}
-	for range maxPages - 1 {
-		h.pages <- struct{}{} // simulates more such clients
-	}
-	s := connect(t, base, "/events", event.FormatID(testEpoch, total-missed))
-	for i, m := range s.events(missed) {
-		if want := event.FormatID(testEpoch, uint64(total-missed+1+i)); m.id != want {
-			t.Fatalf("%s instead of %s", m.id, want)
-		}
-	}
-	if len(h.pages) != maxPages {
-		t.Error("the slow client has read its page")
-	}
-	for range maxPages - 1 {
-		<-h.pages
-	}
 }
 
 // An event that does not fit into a small page waits for a large one, in order.
@@ -286,18 +261,10 @@ func TestLargeEventsOfHistoryKeepTheirOrder(t *testing.T) {
 		h.pages <- struct{}{} // simulates other clients
 	}
 	s := connect(t, base, "/events?since=earliest", "")
-	for i, m := range s.events(at) {
-		if want := event.FormatID(testEpoch, uint64(i+1)); m.id != want {
-			t.Fatalf("%s instead of %s", m.id, want)
-		}
-	}
+	wantSeqs(t, s.events(at), 1, at)
 	eventually(t, "the small page is counted", func() bool { return h.Stats().Replayed == at })
 	<-h.pages
-	for i, m := range s.events(len(events) - at) {
-		if want := event.FormatID(testEpoch, uint64(at+i+1)); m.id != want {
-			t.Fatalf("%s instead of %s", m.id, want)
-		}
-	}
+	wantSeqs(t, s.events(len(events)-at), at+1, uint64(len(events)))
 	for range maxPages - 1 {
 		<-h.pages
 	}
