@@ -1,44 +1,29 @@
 package metrics
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/peertest"
 	"github.com/mcptrack/mcptrack/core/status"
 )
 
-// installed returns the path of a program of Debian's package prometheus.
-func installed(t *testing.T, name string) string {
-	t.Helper()
-	if testing.Short() {
-		t.Skip("starts " + name)
-	}
-	path, err := exec.LookPath(name)
-	if err != nil && os.Getenv("CI") == "true" {
-		t.Fatal(err)
-	} else if err != nil {
-		t.Skip(err)
-	}
-	return path
-}
-
 // The alerts do what alerts_test.yaml says.
-func TestAlertRules(t *testing.T) {
+func TestRealPromtool(t *testing.T) {
 	t.Parallel()
-	promtool := installed(t, "promtool")
+	promtool := peertest.Program(t, "promtool")
 	for _, args := range [][]string{{"check", "rules", "alerts.yaml"}, {"test", "rules", "alerts_test.yaml"}} {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
@@ -53,7 +38,7 @@ func TestAlertRules(t *testing.T) {
 // alerts are shorter.
 func TestRealPrometheus(t *testing.T) {
 	t.Parallel()
-	prometheus := installed(t, "prometheus")
+	prometheus := peertest.Program(t, "prometheus")
 	var scrapes atomic.Int64
 	m := New(Options{Version: "1.2.3", Snapshot: func() *status.Snapshot {
 		crashes := event.Backoff
@@ -83,23 +68,44 @@ global: {scrape_interval: 400ms, scrape_timeout: 400ms, evaluation_interval: 200
 rule_files: [alerts.yaml]
 scrape_configs: [{job_name: tools, static_configs: [{targets: [%q]}]}]
 `, strings.TrimPrefix(ours.URL, "http://")))
-	free, err := net.Listen("tcp", "127.0.0.1:0")
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	log, err := os.Create(filepath.Join(dir, "log"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	addr := free.Addr().String()
-	_ = free.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
-	var log bytes.Buffer
-	cmd := exec.CommandContext(ctx, prometheus, "--config.file="+config, "--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+addr)
-	cmd.Stderr = &log
+	defer log.Close()
+	cmd := exec.CommandContext(ctx, prometheus, "--config.file="+config, "--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address=127.0.0.1:0")
+	cmd.Stderr = log
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	stop := func() { cancel(); _ = cmd.Wait() } // the log may be read then
-	defer stop()
-
+	defer func() { cancel(); _ = cmd.Wait() }()
+	await := func(what string, ok func(logged []byte) bool) {
+		t.Helper()
+		for {
+			logged, err := os.ReadFile(log.Name())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if ok(logged) {
+				return
+			}
+			select {
+			case <-ctx.Done():
+				t.Fatalf("not within two minutes: %s, after %d scrapes\n%s", what, scrapes.Load(), logged)
+			case <-time.After(50 * time.Millisecond):
+			}
+		}
+	}
+	addr := ""
+	await("it listens", func(logged []byte) bool {
+		found := regexp.MustCompile(`msg="Listening on".* address=(\S+)`).FindSubmatch(logged)
+		if found != nil {
+			addr = string(found[1])
+		}
+		return found != nil
+	})
 	firing := func() map[string]bool {
 		var answer struct {
 			Data struct {
@@ -129,22 +135,13 @@ scrape_configs: [{job_name: tools, static_configs: [{targets: [%q]}]}]
 		}
 		return out
 	}
-	await := func(alert string) map[string]bool {
-		for {
-			if now := firing(); now[alert] {
-				return now
-			}
-			select {
-			case <-ctx.Done():
-				stop()
-				t.Fatalf("%q never fires after %d scrapes\n%s", alert, scrapes.Load(), &log)
-			case <-time.After(50 * time.Millisecond):
-			}
-		}
+	fires := func(alert string) func([]byte) bool {
+		return func([]byte) bool { return firing()[alert] }
 	}
-	if now := await(`McptrackServerAway crashes "1"`); now["McptrackServerAway works"] {
+	await("the alert of a server", fires(`McptrackServerAway crashes "1"`))
+	if now := firing(); now["McptrackServerAway works"] {
 		t.Errorf("others fire, too: %v", now)
 	}
 	ours.Close()
-	await("McptrackDown ")
+	await("the alert that mcptrack is down", fires("McptrackDown "))
 }
