@@ -75,88 +75,108 @@ func TestVersionTimes(t *testing.T) {
 	}
 }
 
-// TestVersions: a resource opens with its newest change; ‹ and › lead to others, and a row of the
-// history to the difference with the version before.
-func TestVersions(t *testing.T) {
+// TestRealVersions: a resource with several versions.
+func TestRealVersions(t *testing.T) {
 	_, d, began := versions(t)
-	s := serve(t, d, nil)
-	p := chromium.Open(t, 1280, 800)
-	p.Go(s.URL + "/?server=server-0000&uri=file:///00001.md")
-	shows := func(del, add string) {
-		t.Helper()
-		p.Until(fmt.Sprintf(`document.querySelector('#detail-body .del .code')?.textContent === %q && document.querySelector('#detail-body .add .code')?.textContent === %q`, del, add))
-	}
-	shows("two", "# Page 1")
-	p.Until(`document.querySelector('#newer').disabled && document.querySelector('#place').textContent === '3 of 3'`)
-	p.Click("#older")
-	shows("one", "two")
-	p.Until(`document.querySelector('#older').disabled && /to=[0-9a-f]+-2/.test(location.search)`)
-	p.Run(`document.dispatchEvent(new KeyboardEvent('keydown', { key: ']', bubbles: true }))`)
-	shows("two", "# Page 1")
-	p.Click("#tab-history")
-	p.Until(`[...document.querySelectorAll('.history .counts')].map((e) => e.textContent).join(', ') === '+3 −1, +1 −1'`)
-	times := p.String(`[...document.querySelectorAll('.history time')].map((e) => e.title).join(' ')`)
-	var want []string
-	for _, after := range []time.Duration{2 * time.Minute, time.Minute, 0} {
-		want = append(want, began.Add(after).UTC().Format(event.TimeFormat))
-	}
-	if times != strings.Join(want, " ") {
-		t.Errorf("times %s, want %s", times, want)
-	}
-	p.Run(`document.querySelectorAll('.history button')[1].click()`)
-	shows("one", "two")
-	// What the copy button copies.
-	p.Run(`navigator.clipboard.writeText = async (text) => { window.copied = text; }`)
-	p.Click("#copy")
-	p.Until(`window.copied === '-one\n+two\n' && document.querySelector('#copy').textContent === 'Copied'`)
-}
-
-// TestNewestChange: the page opens with the newest change and follows new ones until something is
-// selected.
-func TestNewestChange(t *testing.T) {
-	_, d, _ := versions(t)
 	live := newStream()
 	s := serve(t, d, map[string]http.Handler{"GET /events": live})
-	p := chromium.Open(t, 1280, 800)
-	p.Go(s.URL)
-	p.Until(`document.querySelector('#detail-title').textContent === '00001.md' && document.querySelectorAll('#detail-body .add').length === 3 && location.search === ''`)
-	p.Until(`document.querySelector('#rail-list .row[aria-selected=true]')?.title === 'file:///00001.md'`)
-	yes := true
-	change := func(seq uint64, n byte) {
-		t.Helper()
-		live.say <- wire(t, event.Event{ID: event.FormatID("00000000000000ab", seq), Seq: seq, ServerID: "server-0000", ResourceURI: fmt.Sprintf("file:///%05d.md", n), Timestamp: time.Now(),
-			Payload: event.ResourceUpdated{Changed: &yes, Digest: catalog.Digest{n, 1}}})
-	}
-	change(5, 7)
-	p.Until(`document.querySelector('#detail-title').textContent === '00007.md'`)
-	pick(p, "file:///00003.md")
-	p.Until(`document.querySelector('#detail-title').textContent === '00003.md' && document.querySelector('#follow').getAttribute('aria-pressed') === 'false'`)
-	change(6, 8)
-	p.Until(`document.querySelector('#feed-list .row').textContent.includes('00008.md')`)
-	if title := p.Text("#detail-title"); title != "00003.md" {
-		t.Errorf("%s is shown, though another resource was selected", title)
-	}
-	p.Run(`document.dispatchEvent(new KeyboardEvent('keydown', { key: 'f', bubbles: true }))`)
-	p.Until(`document.querySelector('#detail-title').textContent === '00008.md'`)
+	page := chromium.Open(t, 1280, 800)
+	page.Go(s.URL + "/?server=server-0000&uri=file:///00001.md")
+	// A resource opens with its newest change; ‹ and › lead to others, and a row of the
+	// history to the difference with the version before.
+	t.Run("versions", func(t *testing.T) {
+		p := page.In(t)
+		shows := func(del, add string) {
+			t.Helper()
+			p.Until(fmt.Sprintf(`document.querySelector('#detail-body .del .code')?.textContent === %q && document.querySelector('#detail-body .add .code')?.textContent === %q`, del, add))
+		}
+		shows("two", "# Page 1")
+		p.Until(`document.querySelector('#newer').disabled && document.querySelector('#place').textContent === '3 of 3'`)
+		p.Click("#older")
+		shows("one", "two")
+		p.Until(`document.querySelector('#older').disabled && /to=[0-9a-f]+-2/.test(location.search)`)
+		p.Run(`document.dispatchEvent(new KeyboardEvent('keydown', { key: ']', bubbles: true }))`)
+		shows("two", "# Page 1")
+		p.Click("#tab-history")
+		p.Until(`[...document.querySelectorAll('.history .counts')].map((e) => e.textContent).join(', ') === '+3 −1, +1 −1'`)
+		times := p.String(`[...document.querySelectorAll('.history time')].map((e) => e.title).join(' ')`)
+		var want []string
+		for _, after := range []time.Duration{2 * time.Minute, time.Minute, 0} {
+			want = append(want, began.Add(after).UTC().Format(event.TimeFormat))
+		}
+		if times != strings.Join(want, " ") {
+			t.Errorf("times %s, want %s", times, want)
+		}
+		p.Run(`document.querySelectorAll('.history button')[1].click()`)
+		shows("one", "two")
+		// What the copy button copies.
+		p.Run(`navigator.clipboard.writeText = async (text) => { window.copied = text; }`)
+		p.Click("#copy")
+		p.Until(`window.copied === '-one\n+two\n' && document.querySelector('#copy').textContent === 'Copied'`)
+	})
+	// The keys of the page, which inputs keep for themselves.
+	t.Run("keys", func(t *testing.T) {
+		p := page.In(t)
+		visit(p, "?server=server-0001")
+		press := func(key, more string) {
+			t.Helper()
+			p.Run(fmt.Sprintf(`(document.activeElement || document).dispatchEvent(new KeyboardEvent('keydown', { key: '%s', bubbles: true, cancelable: true%s }))`, key, more))
+		}
+		p.Until(`document.querySelectorAll('#feed-list .row').length >= 3 && document.querySelectorAll('#rail-list .row').length >= 2`)
+		press("/", "")
+		p.Until(`document.activeElement.id === 'rail-filter'`)
+		press("?", "")
+		if p.String(`String(document.querySelector('#help').open)`) != "false" {
+			t.Error("a key of an input is taken from it")
+		}
+		press("Escape", "")
+		press("?", "")
+		p.Until(`document.querySelector('#help').open && document.querySelector('#help').innerText.includes('next and previous change')`)
+		p.Run(`document.querySelector('#help').close()`)
+		chosen := `document.querySelector('#feed-list .row[aria-selected=true]')?.getAttribute('aria-posinset')`
+		press("j", "")
+		p.Until(chosen + ` === '1'`)
+		press("j", "")
+		p.Until(chosen + ` === '2' && document.querySelector('#detail-title').textContent === '00001.md'`)
+		press("k", "")
+		p.Until(chosen + ` === '1'`)
+		press("k", ", ctrlKey: true")
+		p.Until(`document.querySelector('#jump').open && document.activeElement.id === 'jump-text'`)
+		setInput(p, "jump-text", "00042")
+		p.Until(`document.querySelectorAll('#jump-list .row').length === 1`)
+		press("Enter", "")
+		p.Until(`!document.querySelector('#jump').open && document.querySelector('#detail-title').textContent === '00042.md'`)
+	})
+	// The page opens with the newest change and follows new ones until something is
+	// selected.
+	t.Run("newest change", func(t *testing.T) {
+		p := page.In(t)
+		p.Go(s.URL)
+		p.Until(`document.querySelector('#detail-title').textContent === '00001.md' && document.querySelectorAll('#detail-body .add').length === 3 && location.search === ''`)
+		p.Until(`document.querySelector('#rail-list .row[aria-selected=true]')?.title === 'file:///00001.md'`)
+		yes := true
+		change := func(seq uint64, n byte) {
+			t.Helper()
+			live.say <- wire(t, event.Event{ID: event.FormatID("00000000000000ab", seq), Seq: seq, ServerID: "server-0000", ResourceURI: fmt.Sprintf("file:///%05d.md", n), Timestamp: time.Now(),
+				Payload: event.ResourceUpdated{Changed: &yes, Digest: catalog.Digest{n, 1}}})
+		}
+		change(5, 7)
+		p.Until(`document.querySelector('#detail-title').textContent === '00007.md'`)
+		pick(p, "file:///00003.md")
+		p.Until(`document.querySelector('#detail-title').textContent === '00003.md' && document.querySelector('#follow').getAttribute('aria-pressed') === 'false'`)
+		change(6, 8)
+		p.Until(`document.querySelector('#feed-list .row').textContent.includes('00008.md')`)
+		if title := p.Text("#detail-title"); title != "00003.md" {
+			t.Errorf("%s is shown, though another resource was selected", title)
+		}
+		p.Run(`document.dispatchEvent(new KeyboardEvent('keydown', { key: 'f', bubbles: true }))`)
+		p.Until(`document.querySelector('#detail-title').textContent === '00008.md'`)
+	})
 }
 
-// TestPauseCounts: a paused feed stands still and counts what came in.
-func TestPauseCounts(t *testing.T) {
-	p, live := openPage(t, 1280, 800, "")
-	p.Until(`document.querySelectorAll('#feed-list .row').length === 3`)
-	p.Click("#pause")
-	for seq := range uint64(2) {
-		live.say <- wire(t, event.Event{ID: event.FormatID("00000000000000ab", 10+seq), Seq: 10 + seq, ServerID: "server-0003", Timestamp: time.Now(), Payload: event.ServerState{State: event.NeedsAuth, Error: fmt.Sprint("no ", seq)}})
-	}
-	p.Until(`document.querySelector('#pause').textContent === 'Resume (2 new)' && document.querySelectorAll('#feed-list .row').length === 3`)
-	p.Click("#pause")
-	p.Until(`document.querySelector('#pause').textContent === 'Pause' && document.querySelector('#feed-list .row').textContent.includes('needs login')`)
-	p.Until(`document.querySelector('#feed-list .row').textContent.includes('×2')`) // the same state twice is one row
-}
-
-// TestRailOrder: a server that failed stays in front until it is ready again, and no row moves under
+// TestRealRailOrder: a server that failed stays in front until it is ready again, and no row moves under
 // the mouse.
-func TestRailOrder(t *testing.T) {
+func TestRealRailOrder(t *testing.T) {
 	var now atomic.Pointer[status.Snapshot]
 	set := func(states ...event.State) {
 		snap := world(4, 1)
@@ -168,6 +188,7 @@ func TestRailOrder(t *testing.T) {
 	set(event.Ready, event.Ready, event.Backoff, event.Connecting)
 	s := serve(t, New(Options{Snapshot: now.Load}), nil)
 	p := chromium.Open(t, 1280, 800)
+	p.Hurry()
 	p.Go(s.URL)
 	order := func(want string) {
 		t.Helper()
@@ -188,55 +209,6 @@ func TestRailOrder(t *testing.T) {
 func hover(p browsertest.Tab, what string) {
 	p.T.Helper()
 	p.Run(`document.querySelector('#rail-list').dispatchEvent(new PointerEvent('` + what + `', { pointerType: 'mouse' }))`)
-}
-
-// TestKeys: the keys of the page, which inputs keep for themselves.
-func TestKeys(t *testing.T) {
-	_, d, _ := versions(t)
-	s := serve(t, d, nil)
-	p := chromium.Open(t, 1280, 800)
-	p.Go(s.URL + "/?server=server-0001")
-	press := func(key, more string) {
-		t.Helper()
-		p.Run(fmt.Sprintf(`(document.activeElement || document).dispatchEvent(new KeyboardEvent('keydown', { key: '%s', bubbles: true, cancelable: true%s }))`, key, more))
-	}
-	p.Until(`document.querySelectorAll('#feed-list .row').length >= 3 && document.querySelectorAll('#rail-list .row').length >= 2`)
-	press("/", "")
-	p.Until(`document.activeElement.id === 'rail-filter'`)
-	press("?", "")
-	if p.String(`String(document.querySelector('#help').open)`) != "false" {
-		t.Error("a key of an input is taken from it")
-	}
-	press("Escape", "")
-	press("?", "")
-	p.Until(`document.querySelector('#help').open && document.querySelector('#help').innerText.includes('next and previous change')`)
-	p.Run(`document.querySelector('#help').close()`)
-	chosen := `document.querySelector('#feed-list .row[aria-selected=true]')?.getAttribute('aria-posinset')`
-	press("j", "")
-	p.Until(chosen + ` === '1'`)
-	press("j", "")
-	p.Until(chosen + ` === '2' && document.querySelector('#detail-title').textContent === '00001.md'`)
-	press("k", "")
-	p.Until(chosen + ` === '1'`)
-	press("k", ", ctrlKey: true")
-	p.Until(`document.querySelector('#jump').open && document.activeElement.id === 'jump-text'`)
-	setInput(p, "jump-text", "00042")
-	p.Until(`document.querySelectorAll('#jump-list .row').length === 1`)
-	press("Enter", "")
-	p.Until(`!document.querySelector('#jump').open && document.querySelector('#detail-title').textContent === '00042.md'`)
-}
-
-// TestDrawer: the feed is folded and resized by keyboard, and the page remembers it.
-func TestDrawer(t *testing.T) {
-	p, _ := openPage(t, 1280, 800, "")
-	height := `document.querySelector('#feed').getBoundingClientRect().height`
-	p.Run(`window.was = ` + height)
-	p.Run(`document.querySelector('#resize').dispatchEvent(new KeyboardEvent('keydown', { key: 'ArrowUp', bubbles: true }))`)
-	p.Until(height + ` > window.was + 20`)
-	p.Click("#collapse")
-	p.Until(height + ` < 80 && !document.querySelector('#feed-list').checkVisibility()`)
-	reload(p)
-	p.Until(height + ` < 80 && document.querySelector('#collapse').getAttribute('aria-expanded') === 'false'`)
 }
 
 // TestWordsOfStates: the page has no words of its own for states.

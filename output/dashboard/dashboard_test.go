@@ -87,20 +87,20 @@ func fetch(t *testing.T, address string, into any) int {
 }
 
 func TestAPI(t *testing.T) {
-	s := serve(t, New(Options{Version: "1.2.3", Snapshot: fixed(world(1000, 10_000)), Clients: func() int { return 4 }}), nil)
+	s := serve(t, New(Options{Version: "1.2.3", Snapshot: fixed(world(10, 100)), Clients: func() int { return 4 }}), nil)
 	var st overview
 	fetch(t, s.URL+"/api/status", &st)
-	if st.Version != "1.2.3" || st.Servers != 1000 || st.States[event.Ready] != 999 || st.Resources != 10_000 || st.Clients != 4 {
+	if st.Version != "1.2.3" || st.Servers != 10 || st.States[event.Ready] != 9 || st.Resources != 100 || st.Clients != 4 {
 		t.Errorf("%+v", st)
 	}
 	var servers []status.Summary
 	fetch(t, s.URL+"/api/servers", &servers)
-	if len(servers) != 1000 || servers[1].State != event.Backoff || servers[1].NextRetry != "2026-11-20T19:38:25.000Z" || servers[0].Resources != 10_000 {
+	if len(servers) != 10 || servers[1].State != event.Backoff || servers[1].NextRetry != "2026-11-20T19:38:25.000Z" || servers[0].Resources != 100 {
 		t.Errorf("%d servers, %+v", len(servers), servers[1])
 	}
 	var list []resource
 	fetch(t, s.URL+"/api/servers/server-0000/resources", &list)
-	if len(list) != 10_000 || list[0].Name != evil || list[1].MimeType != "text/markdown" {
+	if len(list) != 100 || list[0].Name != evil || list[1].MimeType != "text/markdown" {
 		t.Errorf("%d resources, %+v", len(list), list[0])
 	}
 	var c content

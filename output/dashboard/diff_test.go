@@ -11,10 +11,10 @@ import (
 	"github.com/mcptrack/mcptrack/core/status"
 )
 
-// TestDiffOfLongTexts: texts of any number of lines can be compared; the page shows a
+// TestRealDiffOfLongTexts: texts of any number of lines can be compared; the page shows a
 // limited number of lines and counts the others.
-func TestDiffOfLongTexts(t *testing.T) {
-	const n, uri = 300_000, "file:///00001.md"
+func TestRealDiffOfLongTexts(t *testing.T) {
+	const n, uri = 150_000, "file:///00001.md"
 	var now atomic.Pointer[status.Snapshot]
 	now.Store(world(12, 60))
 	j, d, store := stored(t, now.Load)
@@ -41,16 +41,16 @@ func TestDiffOfLongTexts(t *testing.T) {
 	set(lines)
 	p := chromium.Open(t, 1280, 800)
 	p.Go(s.URL + "/?server=server-0000&tab=diff&uri=" + uri)
-	p.Until(`document.querySelector('#detail-body').textContent.includes('299000 more lines of the new text')`) // comparing all pairs would take too long
+	p.Until(`document.querySelector('#detail-body').textContent.includes('149000 more lines of the new text')`) // comparing all pairs would take too long
 	p.Until(`document.querySelectorAll('#detail-body .del').length === 1000 && document.querySelectorAll('#detail-body .add').length === 1000`)
 	set("one\n" + lines + "two\n" + "three\n" + lines)
 	live.say <- "id: ab-9\nevent: resource.updated\ndata: {\"id\":\"ab-9\",\"type\":\"resource.updated\",\"serverId\":\"server-0000\",\"resourceUri\":\"" + uri + "\",\"timestamp\":\"2026-11-20T19:37:25.000Z\"}\n\n"
-	p.Until(`document.querySelector('#detail-body').textContent.includes('298003 more lines of the new text')`)
+	p.Until(`document.querySelector('#detail-body').textContent.includes('148003 more lines of the new text')`)
 	p.Until(`document.querySelectorAll('#detail-body .diff > div').length < 2100`)
 }
 
-// TestWhatDiffers: context, signs, folded lines, marked words and the numbers of lines.
-func TestWhatDiffers(t *testing.T) {
+// TestRealWhatDiffers: context, signs, folded lines, marked words and the numbers of lines.
+func TestRealWhatDiffers(t *testing.T) {
 	s := serve(t, New(Options{Snapshot: fixed(world(2, 1))}), nil)
 	p := chromium.Open(t, 800, 600)
 	p.Go(s.URL)

@@ -74,6 +74,7 @@ func site(t *testing.T) (p browsertest.Tab, address string, s *stream) {
 	s = newStream()
 	address = serve(t, New(Options{Snapshot: fixed(world(12, 60))}), map[string]http.Handler{"GET /events": s}).URL
 	p = chromium.Open(t, 1280, 800)
+	p.Hurry()
 	p.Go(address)
 	p.Until(live)
 	return p, address, s
@@ -83,6 +84,7 @@ func site(t *testing.T) (p browsertest.Tab, address string, s *stream) {
 func another(p browsertest.Tab, address string) browsertest.Tab {
 	p.T.Helper()
 	next := p.Another()
+	next.Hurry()
 	next.Go(address)
 	next.Until(live)
 	return next
@@ -92,7 +94,7 @@ const live, offline = `document.querySelector('#link').textContent === 'live'`, 
 
 // A stream that is refused for good, after a restart that ended the login or by a
 // proxy, is asked for again, and still by one tab for all.
-func TestRefusedStreamIsRetried(t *testing.T) {
+func TestRealRefusedStreamIsRetried(t *testing.T) {
 	first, address, s := site(t)
 	second := another(first, address)
 	s.restart(true)
@@ -108,7 +110,7 @@ func TestRefusedStreamIsRetried(t *testing.T) {
 
 // A tab that takes over resumes after the last id that any tab received, also if that
 // was a checkpoint.
-func TestNextTabResumes(t *testing.T) {
+func TestRealNextTabResumes(t *testing.T) {
 	first, address, s := site(t)
 	second := another(first, address)
 	s.say <- "id: ab-41\nevent: checkpoint\ndata: {}\n\nevent: resource.updated\ndata: {\"id\":\"ab-41\",\"type\":\"resource.updated\",\"timestamp\":\"2026-11-20T19:37:25.000Z\"}\n\n"

@@ -119,7 +119,7 @@ func TestImage(t *testing.T) {
 }
 
 // The page shows a picture, and of what is none its type and size.
-func TestImageInChromium(t *testing.T) {
+func TestRealImage(t *testing.T) {
 	var drawn bytes.Buffer
 	if err := png.Encode(&drawn, image.NewGray(image.Rect(0, 0, 3, 2))); err != nil {
 		t.Fatal(err)

@@ -1,10 +1,6 @@
 package dashboard
 
-import (
-	"net/http"
-	"sync/atomic"
-	"testing"
-)
+import "github.com/mcptrack/mcptrack/output/internal/browsertest"
 
 // unreadable returns the visible texts whose contrast is less than the 4.5:1 of
 // WCAG 2.2 AA (1.4.3).
@@ -36,45 +32,29 @@ const unreadable = `(() => {
   return [...bad].join('\n');
 })()`
 
-// TestReadable: in both colour schemes all texts have enough contrast, and nothing is
-// wider than the screen, which shows one view at a time on a phone.
-func TestReadable(t *testing.T) {
+// readable fails the test if, in one of the colour schemes, a text has not enough contrast, or
+// something is wider than the screen, which shows one view at a time on a phone.
+func readable(p browsertest.Tab, views ...string) {
+	p.T.Helper()
 	for _, scheme := range []string{"dark", "light"} {
-		t.Run(scheme, func(t *testing.T) {
-			var streams atomic.Int64
-			d, change := changing(t)
-			s := serve(t, d, map[string]http.Handler{"GET /events": events(&streams)})
-			p := chromium.Open(t, 1280, 800)
-			p.Scheme(scheme)
-			p.Go(s.URL + "/?server=server-0000")
-			p.Until(`matchMedia('(prefers-color-scheme: ` + scheme + `)').matches`)
-			pick(p, "file:///00001.md")
-			p.Until(`document.querySelector('#detail-body').textContent.includes('first line')`)
-			change()
-			p.Until(`document.querySelectorAll('#detail-body .add').length > 0 && document.querySelectorAll('#feed-list .row').length > 0`)
-			// Hidden characters of names are escaped.
-			p.Until(`document.querySelector('#rail-list').textContent.includes('\\u202e\\u001b[31m')`)
-			p.Until(`!/[\u202e\u001b]/.test(document.body.textContent)`)
-			for _, screen := range []struct {
-				name          string
-				width, height int64
-			}{{"desk", 1280, 800}, {"phone", 390, 844}, {"tablet", 820, 1180}} {
-				p.Resize(screen.width, screen.height)
-				views := []string{"rail", "detail", "feed"}
-				if screen.name == "desk" {
-					views = views[:1] // all are visible
+		p.Scheme(scheme)
+		p.Until(`matchMedia('(prefers-color-scheme: ` + scheme + `)').matches && !document.querySelector('.settling')`)
+		for _, width := range []int64{1280, 820, 390} {
+			p.Resize(width, 800)
+			shown := views
+			if width == 1280 {
+				shown = []string{""} // all are visible
+			}
+			for _, view := range shown {
+				if view != "" {
+					p.Click(`nav [data-view="` + view + `"]`)
 				}
-				for _, view := range views {
-					if screen.name != "desk" {
-						p.Click(`nav [data-view="` + view + `"]`)
-					}
-					p.Until(`document.documentElement.scrollWidth <= innerWidth`)
-					p.Screenshot(scheme + "-" + screen.name + "-" + view)
-					if bad := p.String(unreadable); bad != "" {
-						t.Errorf("on a %s these are hard to read in %s:\n%s", screen.name, view, bad)
-					}
+				p.Until(`document.documentElement.scrollWidth <= innerWidth`)
+				if bad := p.String(unreadable); bad != "" {
+					p.T.Errorf("at a width of %d these are hard to read in %s %s:\n%s", width, scheme, view, bad)
 				}
 			}
-		})
+		}
 	}
+	p.Resize(1280, 800)
 }

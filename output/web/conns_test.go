@@ -2,6 +2,7 @@ package web_test
 
 import (
 	"bufio"
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/mcptrack/mcptrack/output/web"
@@ -84,33 +86,87 @@ func TestConnectionLimit(t *testing.T) {
 
 // A connection that sends its headers byte by byte is closed after 5 s.
 func TestSlowHeaders(t *testing.T) {
-	t.Parallel()
-	_, base := start(t, web.Options{}, nil)
-	c, err := net.Dial("tcp", strings.TrimPrefix(base, "http://"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	began := time.Now()
-	done := make(chan struct{}) // closed by the writer
-	go func() {
-		defer close(done)
-		tick := time.NewTicker(500 * time.Millisecond)
-		defer tick.Stop()
-		for _, b := range []byte("GET /events HTTP/1.1\r\nHost: localhost\r\nX: " + strings.Repeat("a", 100)) {
-			if _, err := c.Write([]byte{b}); err != nil || time.Since(began) > time.Minute {
-				return
+	inBubble(t, func(t *testing.T, host string, dial func() net.Conn) {
+		c := dial()
+		began := time.Now()
+		var sending sync.WaitGroup
+		sending.Go(func() {
+			for _, b := range []byte("GET /events HTTP/1.1\r\nHost: localhost\r\nX: " + strings.Repeat("a", 100)) {
+				if _, err := c.Write([]byte{b}); err != nil {
+					return
+				}
+				time.Sleep(500 * time.Millisecond)
 			}
-			<-tick.C
+		})
+		_, _ = io.Copy(io.Discard, c)
+		if took := time.Since(began); took < 4*time.Second || took > 6*time.Second {
+			t.Errorf("closed after %v", took)
 		}
-	}()
-	_ = c.SetReadDeadline(began.Add(time.Minute))
-	_, err = io.Copy(io.Discard, c)
-	if took := time.Since(began); errors.Is(err, os.ErrDeadlineExceeded) || took < 4*time.Second {
-		t.Errorf("slow headers: %v after %v", err, took)
+		_ = c.Close()
+		sending.Wait()
+	})
+}
+
+// pipes is a listener without a network, for synctest.
+type pipes struct {
+	net.Listener
+	conns  chan net.Conn
+	closed chan struct{}
+	once   sync.Once
+}
+
+func (p *pipes) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.conns:
+		return c, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
 	}
-	_ = c.Close()
-	<-done
+}
+
+func (p *pipes) Close() error { p.once.Do(func() { close(p.closed) }); return nil }
+
+// addressed is a connection with a TCP address.
+type addressed struct {
+	net.Conn
+	at net.Addr
+}
+
+func (c addressed) LocalAddr() net.Addr  { return c.at }
+func (c addressed) RemoteAddr() net.Addr { return c.at }
+
+// inBubble serves connections without a network in fake time. The server has no tokens: their file is
+// watched in real time.
+func inBubble(t *testing.T, check func(t *testing.T, host string, dial func() net.Conn)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		s, err := web.New(web.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Handle("/events", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusMethodNotAllowed) }))
+		ln, err := s.Listen(t.Context(), "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer ln.Close()
+		p := &pipes{Listener: ln, conns: make(chan net.Conn), closed: make(chan struct{})}
+		ctx, cancel := context.WithCancel(context.Background())
+		var serving sync.WaitGroup
+		serving.Go(func() {
+			if err := s.Serve(ctx, p); err != nil {
+				t.Error(err)
+			}
+		})
+		check(t, ln.Addr().String(), func() net.Conn {
+			here, there := net.Pipe()
+			p.conns <- addressed{there, ln.Addr()}
+			t.Cleanup(func() { _ = here.Close() })
+			return here
+		})
+		cancel()
+		serving.Wait()
+	})
 }
 
 // herd are many connections to one server.
@@ -221,8 +277,6 @@ func TestHerd(t *testing.T) {
 		good, hostile int
 		secure, proxy bool
 	}{
-		{"plain", 1000, 0, false, false},
-		{"TLS", 1000, 0, true, false},
 		{"behind a proxy", 5000, 0, false, true},
 		{"plain, with hostile ones", 1000, 5000, false, false},
 		{"TLS, with hostile ones", 1000, 5000, true, false},

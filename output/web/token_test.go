@@ -364,17 +364,17 @@ func TestNoPathIsLoggedOrEchoed(t *testing.T) {
 	}
 	paths := []string{"/mcp/T", "//mcp/T", "/mcp//T", "///mcp///T//", "/x/mcp/T", "/mcp/T/", "/mcp/T/..", "/mcp/./T", "/a/../mcp/T", "/MCP/T", "/mcp%2FT", "/mcp%2fT/", "/%6dcp/T",
 		"/mcp/T%00", "/mcp/T?a=b", "/mcp;/T", "/mcp\\T", "/T", "/T/mcp", "/mcpT", "/hooks/T", "//hooks/T", "/hooks/../T", "/api/T/log", "/api//T/log", "/assets/T", "/assets/../T", "/./api/T/log"}
-	asked := 0
 	for _, tokens := range []*web.Tokens{nil, tokens} {
 		for _, mcp := range []bool{false, true} {
 			logs := &syncBuffer{}
 			_, base := start(t, web.Options{Tokens: tokens, MCP: mcp, Logger: slog.New(slog.NewTextHandler(logs, &slog.HandlerOptions{Level: slog.LevelDebug}))}, handle)
 			host := strings.TrimPrefix(base, "http://")
-			for _, path := range paths {
+			for i, path := range paths {
 				path = strings.ReplaceAll(path, "T", mine)
-				for _, target := range []string{path, base + path} {
-					for _, method := range []string{"GET", "POST", "OPTIONS", "CONNECT", "TRACE"} {
-						for _, more := range []string{"", "Authorization: Bearer " + mine, "Authorization: Bearer wrong", "Origin: https://evil.example", "Content-Length: 3", "Accept: text/html", "Host: evil.example"} {
+				for j, target := range []string{path, base + path} {
+					for k, method := range []string{"GET", "POST", "OPTIONS", "CONNECT", "TRACE"} {
+						headers := []string{"Authorization: Bearer " + mine, "Authorization: Bearer wrong", "Origin: https://evil.example", "Content-Length: 3", "Accept: text/html", "Host: evil.example"}
+						for _, more := range []string{"", headers[(i+j+k)%len(headers)]} {
 							request := method + " " + target + " HTTP/1.1\r\nConnection: close\r\n"
 							if !strings.HasPrefix(more, "Host:") {
 								request += "Host: " + host + "\r\n"
@@ -383,7 +383,7 @@ func TestNoPathIsLoggedOrEchoed(t *testing.T) {
 								request += more + "\r\n"
 							}
 							answer := exchange(t, host, request+"\r\n")
-							if asked++; !strings.HasPrefix(answer, "HTTP/1.1 ") || strings.Contains(answer, mine) {
+							if !strings.HasPrefix(answer, "HTTP/1.1 ") || strings.Contains(answer, mine) {
 								t.Fatalf("%q is answered\n%s", request, answer)
 							}
 						}
@@ -394,9 +394,6 @@ func TestNoPathIsLoggedOrEchoed(t *testing.T) {
 				t.Errorf("token %t, MCP %t:\n%.3000s", tokens.Set(), mcp, text)
 			}
 		}
-	}
-	if want := len(paths) * 2 * 5 * 7 * 4; asked != want {
-		t.Errorf("%d requests, want %d", asked, want)
 	}
 }
 

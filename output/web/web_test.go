@@ -403,7 +403,8 @@ func TestOpenHandlersNeedNoToken(t *testing.T) {
 }
 
 func TestDrain(t *testing.T) {
-	s, err := web.New(web.Options{Drain: 300 * time.Millisecond})
+	t.Parallel()
+	s, err := web.New(web.Options{Drain: 2 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,7 +6,6 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -14,23 +13,14 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/mcpevents"
 	"github.com/mcptrack/mcptrack/core/mcpserver"
+	"github.com/mcptrack/mcptrack/core/peertest"
 )
 
 // The AI SDK's receiver answers our challenge, and gets a subscription. A test through the gateway
 // could reach the receiver on this machine only without a challenge.
-func TestChallengeOfTheAISDK(t *testing.T) {
-	if testing.Short() {
-		t.Skip("starts Node")
-	}
+func TestRealChallengeOfTheAISDK(t *testing.T) {
 	t.Parallel()
-	peers := filepath.Join("..", "..", "testdata", "peers")
-	if _, err := os.Stat(filepath.Join(peers, "node_modules", "@ai-sdk", "mcp")); err != nil {
-		const missing = "the test peers are not installed; run scripts/peers.sh"
-		if os.Getenv("CI") == "true" {
-			t.Fatal(missing)
-		}
-		t.Skip(missing)
-	}
+	script := peertest.Script(t, "ai_events.mjs")
 	log := newTestLog()
 	reader, sender := mcpevents.NewReader(log, mcpevents.Scope{}), NewSender(local())
 	subs, err := New(t.Context(), Options{Log: log, Reader: reader, Sender: sender})
@@ -41,7 +31,7 @@ func TestChallengeOfTheAISDK(t *testing.T) {
 	handlers.Identify = func(*http.Request) string { return "chat" }
 	srv := mcpserver.New(mcpserver.Options{Name: "test", Events: handlers})
 	mcp := httptest.NewServer(srv)
-	ctx, cancel := context.WithTimeout(context.Background(), 90*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	var running sync.WaitGroup
 	running.Go(func() { _ = reader.Run(ctx) })
 	running.Go(func() { _ = subs.Run(ctx) })
@@ -59,11 +49,7 @@ func TestChallengeOfTheAISDK(t *testing.T) {
 		sender.open.CloseIdleConnections()
 	}()
 
-	node := filepath.Join(peers, "node_modules", ".bin", "node")
-	if _, err := os.Stat(node); err != nil {
-		node = "node" // the packaged Node is for Linux only
-	}
-	cmd := exec.CommandContext(ctx, node, filepath.Join(peers, "ai_events.mjs"), mcp.URL)
+	cmd := exec.CommandContext(ctx, script[0], append(script[1:], mcp.URL)...)
 	cmd.Env = append(os.Environ(), "TOKEN=0123456789abcdefghijklmnop")
 	out, err := cmd.CombinedOutput()
 	verified, _, subscribed := strings.Cut(string(out), "subscribed sub_")

@@ -44,7 +44,7 @@ func eventually(t *testing.T, what string, ok func() bool) {
 
 // Only the process that loaded a checkpoint last can save it, so a process without the lease moves
 // no watermark back. The holder can save even if the response to its load was lost.
-func TestCheckpointIsSavedByItsHolder(t *testing.T) {
+func TestRealCheckpointIsSavedByItsHolder(t *testing.T) {
 	t.Parallel()
 	url, ctx := journaltest.Store(t), t.Context()
 	pages := []*checkpoint{}
@@ -98,7 +98,7 @@ func hooksOn(t *testing.T, shared *natslog.Log, log *testLog, to *receiver, all 
 
 // On a cluster one process delivers the webhooks of the config. When it ends or is superseded,
 // another process continues at its position.
-func TestHooksOnACluster(t *testing.T) {
+func TestRealHooksOnACluster(t *testing.T) {
 	t.Parallel()
 	url, log, to := journaltest.Store(t), newTestLog(), newReceiver(t)
 	var all []*Hooks
@@ -166,7 +166,7 @@ func TestHooksOnACluster(t *testing.T) {
 
 // A process that takes over delivers to the webhooks of its current config, including those added
 // while it waited.
-func TestTakeOverAfterTheConfigChanged(t *testing.T) {
+func TestRealTakeOverAfterTheConfigChanged(t *testing.T) {
 	t.Parallel()
 	url, log, to := journaltest.Store(t), newTestLog(), newReceiver(t)
 	one, two := standard(hook), standard(hook+"?two")
@@ -195,7 +195,7 @@ func TestTakeOverAfterTheConfigChanged(t *testing.T) {
 }
 
 // A process whose webhooks were removed while it waited for the lease keeps the stored watermarks.
-func TestLeaseWithoutWebhooksKeepsWatermarks(t *testing.T) {
+func TestRealLeaseWithoutWebhooksKeepsWatermarks(t *testing.T) {
 	t.Parallel()
 	shared := openLog(t, journaltest.Store(t))
 	p := testCheckpoint(shared, configCheckpoint)
@@ -313,7 +313,7 @@ func TestKeys(t *testing.T) {
 // Every process answers clients, and one delivers, including subscriptions that other processes
 // created, refreshed or removed. When it ends, the next process continues at its position. A
 // subscription cannot be read on the cluster.
-func TestSubscriptionsOnACluster(t *testing.T) {
+func TestRealSubscriptionsOnACluster(t *testing.T) {
 	t.Parallel()
 	url, log, to := journaltest.Store(t), newTestLog(), newReceiver(t)
 	opts := Options{Allow: urls(t, "https://hooks.example/**")}
@@ -392,17 +392,34 @@ func TestSubscriptionsOnACluster(t *testing.T) {
 }
 
 // Limits hold for all processes together, even for concurrent requests.
-func TestLimitsOnACluster(t *testing.T) {
+func TestRealLimitsOnACluster(t *testing.T) {
 	t.Parallel()
 	url, log, to := journaltest.Store(t), newTestLog(), newReceiver(t)
-	opts := Options{Allow: urls(t, "https://hooks.example/**"), MaxEach: 5, MaxTotal: 100}
-	nodes := []*world{node(t, url, log, to, opts), node(t, url, log, to, opts)}
+	askBeyondTheLimit(t, node(t, url, log, to, limited(t)), node(t, url, log, to, limited(t)))
+}
+
+func TestLimitsOfConcurrentRequests(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, limited(t))
+	askBeyondTheLimit(t, w)
+	if len(w.reserved) != 0 {
+		t.Errorf("left: %v", w.reserved)
+	}
+}
+
+func limited(t *testing.T) Options {
+	return Options{Allow: urls(t, "https://hooks.example/**"), MaxEach: 5, MaxTotal: 100}
+}
+
+// askBeyondTheLimit requests 16 subscriptions of one client at the same time.
+func askBeyondTheLimit(t *testing.T, nodes ...*world) {
+	t.Helper()
 	var asking sync.WaitGroup
 	var mu sync.Mutex
 	made, refused := 0, 0
 	for i := range 16 {
 		asking.Go(func() {
-			_, err := nodes[i%2].ask(mcp.MethodSubscribeEvents, "chat", params(fmt.Sprint(hook, i), oneSecret))
+			_, err := nodes[i%len(nodes)].ask(mcp.MethodSubscribeEvents, "chat", params(fmt.Sprint(hook, i), oneSecret))
 			mu.Lock()
 			defer mu.Unlock()
 			switch {
@@ -423,7 +440,7 @@ func TestLimitsOnACluster(t *testing.T) {
 
 // A process whose checkpoint another one loaded resumes from the stored position. A process that
 // cannot read a subscription leaves the deliveries to others, and reports why.
-func TestOnlyAProcessThatCanReadAllDelivers(t *testing.T) {
+func TestRealOnlyAProcessThatCanReadAllDelivers(t *testing.T) {
 	t.Parallel()
 	url, log, to := journaltest.Store(t), newTestLog(), newReceiver(t)
 	w := node(t, url, log, to, Options{Allow: urls(t, "https://hooks.example/**")})
@@ -461,7 +478,7 @@ func TestOnlyAProcessThatCanReadAllDelivers(t *testing.T) {
 }
 
 // A process that lags behind creates no subscription, as it cannot check the limits.
-func TestLaggingProcessCreatesNoSubscription(t *testing.T) {
+func TestRealLaggingProcessCreatesNoSubscription(t *testing.T) {
 	t.Parallel()
 	late, err := New(t.Context(), Options{Log: openLog(t, journaltest.Store(t)), Keys: keys(t, 1), MaxEach: 1})
 	if err != nil {
@@ -488,7 +505,7 @@ func TestLaggingProcessCreatesNoSubscription(t *testing.T) {
 
 // A process that gets the lease but can no longer read all subscriptions keeps the stored
 // watermarks.
-func TestLeaseWithoutTheKeyKeepsWatermarks(t *testing.T) {
+func TestRealLeaseWithoutTheKeyKeepsWatermarks(t *testing.T) {
 	t.Parallel()
 	url := journaltest.Store(t)
 	s, err := New(t.Context(), Options{Log: openLog(t, url), Keys: keys(t, 1), Reader: mcpevents.NewReader(newTestLog(), mcpevents.Scope{}), Sender: NewSender(local())})

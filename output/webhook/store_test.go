@@ -67,6 +67,9 @@ func TestSubscriptionIsDurable(t *testing.T) {
 	t.Cleanup(again.end)
 	id := w.log.add("file:///a")
 	again.awaits(id)
+	if refreshed := again.subscribe(params(hook, oneSecret)); refreshed.ID != sub.ID || refreshed.DeliveryStatus == nil {
+		t.Errorf("%+v", refreshed)
+	}
 	if _, err := again.ask(mcp.MethodUnsubscribeEvents, "chat", params(hook, oneSecret)); err != nil || stored() != nil {
 		t.Errorf("%v, %s", err, stored())
 	}
@@ -396,7 +399,7 @@ func TestHooksAreSavedAtTheEnd(t *testing.T) {
 
 // An idle subscription takes about 8 KiB, including its goroutine.
 func TestIdleSubscriptionIsSmall(t *testing.T) {
-	const n = 1000
+	const n = 300
 	used := func() uint64 {
 		runtime.GC()
 		runtime.GC()

@@ -12,15 +12,16 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
+
+	"github.com/mcptrack/mcptrack/core/peertest"
 )
 
 const (
@@ -64,9 +65,9 @@ func (t Tests) Run() int {
 	return t.M.Run()
 }
 
-func (b *Browser) start() {
+func (b *Browser) start(chromium string) {
 	ctx, stop := chromedp.NewExecAllocator(context.Background(), append(chromedp.DefaultExecAllocatorOptions[:],
-		chromedp.ExecPath("chromium"), chromedp.NoSandbox, chromedp.WSURLReadTimeout(patience), chromedp.Flag("disable-dev-shm-usage", true))...)
+		chromedp.ExecPath(chromium), chromedp.NoSandbox, chromedp.WSURLReadTimeout(patience), chromedp.Flag("disable-dev-shm-usage", true))...)
 	b.ctx, b.stop = chromedp.NewContext(ctx)
 	allocated := b.stop
 	b.stop = func() { allocated(); stop() }
@@ -74,20 +75,13 @@ func (b *Browser) start() {
 }
 
 // Open returns an empty tab of the given size in a new browser context, which is closed when the
-// test ends. The test is skipped with -short and if Chromium is missing, except in CI, where it
-// then fails.
+// test ends. The test runs in parallel with others from here on, as pages mostly wait. It may open
+// one browser context only.
 func (b *Browser) Open(t *testing.T, width, height int64) Tab {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("starts Chromium")
-	}
-	if _, err := exec.LookPath("chromium"); err != nil {
-		if os.Getenv("CI") == "true" {
-			t.Fatal("Chromium is not installed; scripts/check.sh installs it")
-		}
-		t.Skip("Chromium is not installed; scripts/check.sh installs it")
-	}
-	b.once.Do(b.start)
+	chromium := peertest.Program(t, "chromium")
+	t.Parallel()
+	b.once.Do(func() { b.start(chromium) })
 	if b.err != nil {
 		t.Fatalf("Chromium does not start: %v", b.err)
 	}
@@ -159,6 +153,33 @@ func (p Tab) Scheme(name string) {
 	}))
 }
 
+// Hurry makes the timers of two seconds or more of all later documents ten times faster.
+func (p Tab) Hurry() {
+	p.T.Helper()
+	p.do("hurry", chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
+		_, err := cdp.Call(ctx, t, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{
+			Source: `for (const name of ['setTimeout', 'setInterval']) {
+				const set = window[name];
+				window[name] = (f, ms, ...more) => set(f, ms < 2000 ? ms : ms / 10, ...more);
+			}`,
+		})
+		return err
+	}))
+}
+
+// Axe returns the violations that axe-core finds on the page.
+func (p Tab) Axe() string {
+	p.T.Helper()
+	script, err := os.ReadFile(peertest.Path(p.T, "node_modules", "axe-core", "axe.min.js"))
+	if err != nil {
+		p.T.Fatal(err)
+	}
+	if p.String(`typeof axe`) == "undefined" {
+		p.Run(string(script))
+	}
+	return p.String(`axe.run().then((r) => r.violations.map((v) => v.impact + ' ' + v.id + ': ' + v.nodes.map((n) => n.html).slice(0, 3).join(' | ')).join('\n'))`)
+}
+
 // holds evaluates a JavaScript condition. It returns an error if the condition throws, or if the
 // page is left during the evaluation.
 func (p Tab) holds(ctx context.Context, condition string) (bool, error) {
@@ -225,20 +246,4 @@ func (p Tab) Text(selector string) string {
 func (p Tab) Click(selector string) {
 	p.T.Helper()
 	p.do(selector, chromedp.Click(selector))
-}
-
-// Screenshot saves a screenshot if MCPTRACK_SCREENSHOTS specifies a directory.
-func (p Tab) Screenshot(name string) {
-	p.T.Helper()
-	dir := os.Getenv("MCPTRACK_SCREENSHOTS")
-	if dir == "" {
-		return
-	}
-	png, err := chromedp.Run(p.ctx, chromedp.FullScreenshot(100))
-	if err == nil {
-		err = os.WriteFile(filepath.Join(dir, name+".png"), png, 0o600)
-	}
-	if err != nil {
-		p.T.Error(err)
-	}
 }
