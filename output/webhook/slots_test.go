@@ -51,7 +51,7 @@ func deliverBesideDead(t *testing.T, dead, events int, restart bool) (got, open 
 // Dead endpoints take no slots from a working one, not even if they could fill all slots of the host.
 func TestDeadEndpointsDoNotDelayOthersAtTheirHost(t *testing.T) {
 	t.Parallel()
-	for dead, events := range map[int]int{1: 100, promptPerHost: 100, maxPerHost: 100, 50: 200} {
+	for dead, events := range map[int]int{1: 300, promptPerHost: 300, maxPerHost: 300, 50: 1000} {
 		got, open := deliverBesideDead(t, dead, events, false)
 		if got != events {
 			t.Errorf("%d of %d events arrived beside %d dead endpoints", got, events, dead)
