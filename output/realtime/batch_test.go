@@ -179,65 +179,40 @@ func TestTemporaryErrors(t *testing.T) {
 
 // The content of a resource changes and quickly changes back. The last item in the conversation is
 // about the last update, although an older item has the same content and the endpoint reported it
-// twice.
+// twice, or its first answer is lost: that it rejects the repetition because of the older item does not
+// mean that the last update was delivered.
 func TestContentReturns(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		sent := map[string]bool{}
-		var items []string
-		far := &realtimetest.Endpoint{Create: func(c *realtimetest.Conn, it realtimetest.ReceivedItem) {
-			if sent[it.ID] {
-				c.Fail(it.EventID, "item_already_exists", "")
-				return
+	for name, c := range map[string]struct {
+		digests []byte
+		every   time.Duration
+		lost    bool // the first answer to an item that exists
+	}{"answered": {[]byte{1, 2, 1, 2}, 500 * time.Millisecond, false}, "lost": {[]byte{1, 2, 1}, time.Minute, true}} {
+		synctest.Test(t, func(t *testing.T) {
+			sent := map[string]int{}
+			var items []string
+			far := &realtimetest.Endpoint{Create: func(conn *realtimetest.Conn, it realtimetest.ReceivedItem) {
+				switch sent[it.ID]++; {
+				case sent[it.ID] == 1:
+					items = append(items, it.Texts[0])
+					conn.Acknowledge("conversation.item.added", it.ID)
+					conn.Acknowledge("conversation.item.done", it.ID)
+				case !c.lost || sent[it.ID] > 2:
+					conn.Fail(it.EventID, "item_already_exists", "")
+				}
+			}}
+			r := begin(t, far, func(o *SessionOptions) { o.Delivery.Message.ByContent = true })
+			last := ""
+			for i, digest := range c.digests {
+				e := update(uint64(i)+1, "file:///a", time.Now())
+				e.Payload = event.ResourceUpdated{Digest: catalog.Digest{digest}}
+				last = Text(e.ResourceURI, e.ServerID, e.Timestamp)
+				r.Offer(e)
+				time.Sleep(c.every)
+				synctest.Wait()
 			}
-			sent[it.ID] = true
-			items = append(items, it.Texts[0])
-			c.Acknowledge("conversation.item.added", it.ID)
-			c.Acknowledge("conversation.item.done", it.ID)
-		}}
-		r := begin(t, far, func(o *SessionOptions) { o.Delivery.Message.ByContent = true })
-		last := ""
-		for i, digest := range []byte{1, 2, 1, 2} {
-			e := update(uint64(i)+1, "file:///a", time.Now())
-			e.Payload = event.ResourceUpdated{Digest: catalog.Digest{digest}}
-			last = Text(e.ResourceURI, e.ServerID, e.Timestamp)
-			r.Offer(e)
-			time.Sleep(500 * time.Millisecond)
-			synctest.Wait()
-		}
-		if len(items) != 4 || items[len(items)-1] != last || len(r.injected()) != 4 {
-			t.Errorf("%d receipts, items %q", len(r.injected()), items)
-		}
-	})
-}
-
-// The same, but the first answer is lost. The endpoint rejects the repetition because of the older
-// item, which does not mean that the last update was delivered.
-func TestContentReturnsWithoutAnAnswer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		sent := map[string]int{}
-		var items []string
-		far := &realtimetest.Endpoint{Create: func(c *realtimetest.Conn, it realtimetest.ReceivedItem) {
-			sent[it.ID]++
-			switch {
-			case sent[it.ID] == 1:
-				items = append(items, it.Texts[0])
-				c.Acknowledge("conversation.item.added", it.ID)
-			case sent[it.ID] > 2:
-				c.Fail(it.EventID, "item_already_exists", "")
+			if len(items) != len(c.digests) || items[len(items)-1] != last || len(r.injected()) != len(c.digests) {
+				t.Errorf("%s: %d receipts, items %q, last is %q", name, len(r.injected()), items, last)
 			}
-		}}
-		r := begin(t, far, func(o *SessionOptions) { o.Delivery.Message.ByContent = true })
-		last := ""
-		for i, digest := range []byte{1, 2, 1} {
-			e := update(uint64(i)+1, "file:///a", time.Now())
-			e.Payload = event.ResourceUpdated{Digest: catalog.Digest{digest}}
-			last = Text(e.ResourceURI, e.ServerID, e.Timestamp)
-			r.Offer(e)
-			time.Sleep(time.Minute)
-			synctest.Wait()
-		}
-		if len(items) != 3 || items[len(items)-1] != last || len(r.injected()) != 3 {
-			t.Errorf("%d receipts, items %q, last is %q", len(r.injected()), items, last)
-		}
-	})
+		})
+	}
 }

@@ -19,6 +19,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/iotest"
+	"testing/synctest"
 	"time"
 
 	"github.com/coder/websocket"
@@ -30,23 +31,51 @@ import (
 type through struct {
 	*testing.T
 	*Proxy
-	far *realtimetest.Endpoint
-	url string // the proxy's URL
-
-	mu       sync.Mutex
-	receipts []Receipt
+	far    *realtimetest.Endpoint
+	url    string       // the proxy's URL
+	client *http.Client // nil: the default
 }
 
 func startProxy(t *testing.T, far *realtimetest.Endpoint, change func(*ProxyOptions)) *through {
 	t.Helper()
 	end := httptest.NewServer(far)
+	x := newProxy(t, far, Endpoint{URL: end.URL + "/v1/realtime"}, change)
+	srv := httptest.NewServer(x.Proxy)
+	x.url = srv.URL
+	t.Cleanup(func() {
+		x.stop()
+		srv.Close()
+		end.Close()
+		http.DefaultTransport.(*http.Transport).CloseIdleConnections()
+	})
+	return x
+}
+
+// startProxyInBubble starts a proxy without a network, inside a synctest bubble.
+func startProxyInBubble(t *testing.T, far *realtimetest.Endpoint, change func(*ProxyOptions)) *through {
+	t.Helper()
+	near, beyond := newWire(), newWire()
+	x := newProxy(t, far, Endpoint{URL: "ws://127.0.0.1/v1/realtime", Client: beyond.client()}, change)
+	x.url, x.client = "http://127.0.0.1", near.client()
+	servers := []*http.Server{{Handler: x.Proxy}, {Handler: far}}
+	for i, w := range []*wire{near, beyond} {
+		go func() { _ = servers[i].Serve(w) }()
+	}
+	t.Cleanup(func() {
+		x.stop()
+		for _, s := range servers {
+			_ = s.Close()
+		}
+	})
+	return x
+}
+
+func newProxy(t *testing.T, far *realtimetest.Endpoint, upstream Endpoint, change func(*ProxyOptions)) *through {
+	t.Helper()
 	x := &through{T: t, far: far}
 	opts := ProxyOptions{
-		Upstream: Endpoint{URL: end.URL + "/v1/realtime"},
-		Delivery: DeliveryOptions{
-			Queue:    QueueOptions{Every: -1, Window: -1},
-			Injected: func(r []Receipt) { x.mu.Lock(); defer x.mu.Unlock(); x.receipts = append(x.receipts, r...) },
-		},
+		Upstream: upstream,
+		Delivery: DeliveryOptions{Queue: QueueOptions{Every: -1, Window: -1}},
 	}
 	if change != nil {
 		change(&opts)
@@ -55,22 +84,18 @@ func startProxy(t *testing.T, far *realtimetest.Endpoint, change func(*ProxyOpti
 	if x.Proxy, err = NewProxy(opts); err != nil {
 		t.Fatal(err)
 	}
-	srv := httptest.NewServer(x.Proxy)
-	x.url = srv.URL
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-		defer cancel()
-		if err := x.Shutdown(ctx); err != nil {
-			t.Error(err)
-		}
-		srv.Close()
-		end.Close()
-		http.DefaultTransport.(*http.Transport).CloseIdleConnections()
-		for _, p := range far.Problems() {
-			t.Error(p)
-		}
-	})
 	return x
+}
+
+func (x *through) stop() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if err := x.Shutdown(ctx); err != nil {
+		x.Error(err)
+	}
+	for _, p := range x.far.Problems() {
+		x.Error(p)
+	}
 }
 
 func (x *through) connect(path string, opts *websocket.DialOptions) *websocket.Conn {
@@ -85,6 +110,9 @@ func (x *through) connect(path string, opts *websocket.DialOptions) *websocket.C
 func (x *through) handshake(path string, opts *websocket.DialOptions) (*websocket.Conn, *http.Response, error) {
 	ctx, cancel := x.bound()
 	defer cancel()
+	if opts == nil {
+		opts = &websocket.DialOptions{HTTPClient: x.client}
+	}
 	c, res, err := websocket.Dial(ctx, x.url+path, opts)
 	if err == nil {
 		c.SetReadLimit(-1)
@@ -126,8 +154,8 @@ func echo(c *realtimetest.Conn, typ websocket.MessageType, b []byte) {
 	_ = c.Write(c.Context(), typ, b)
 }
 
-// Frames of all sizes, text and binary, are forwarded unchanged and in order in both directions, with
-// injected messages in between.
+// Frames of all sizes, text and binary, are forwarded unchanged and in order in both directions at the
+// same time, with injected messages in between.
 func TestProxyPassesEverything(t *testing.T) {
 	var mu sync.Mutex
 	sums := map[int][]string{} // what the endpoint received, by session
@@ -143,41 +171,48 @@ func TestProxyPassesEverything(t *testing.T) {
 	for range sessions {
 		c := x.connect("/", nil)
 		x.readUntil(c, "session.created")
+		type frame struct {
+			typ  websocket.MessageType
+			data []byte
+		}
+		frames := make(chan frame, 60) // sent; closed after the last
+		ctx, cancel := x.bound()
+		defer cancel()
 		wg.Go(func() {
+			defer close(frames)
 			random := rand.New(rand.NewPCG(1, 2))
-			ctx, cancel := x.bound()
-			defer cancel()
-			for i := range 60 {
+			for i := range cap(frames) {
 				size := []int{0, 1, 125, 126, 4096, 10_000, 65_535, 65_536, 65_537, 131_072, 300_000}[i%11]
-				b := make([]byte, size)
-				typ := websocket.MessageBinary
-				for i := range b {
-					b[i] = byte(random.Uint32())
+				f := frame{websocket.MessageBinary, make([]byte, size)}
+				for i := range f.data {
+					f.data[i] = byte(random.Uint32())
 				}
 				if i%2 == 0 {
-					typ = websocket.MessageText
-					for i := range b {
-						b[i] = 'a' + b[i]%26
+					f.typ = websocket.MessageText
+					for i := range f.data {
+						f.data[i] = 'a' + f.data[i]%26
 					}
 				}
 				x.Offer(update(uint64(i+1), "a:b", began.Add(time.Duration(i)*time.Millisecond)))
-				if err := c.Write(ctx, typ, b); err != nil {
+				if err := c.Write(ctx, f.typ, f.data); err != nil {
 					t.Error(err)
 					return
 				}
-				for {
-					gotTyp, got, err := c.Read(ctx)
-					if err != nil {
-						t.Error(err)
-						return
-					}
-					if bytes.HasPrefix(got, []byte(`{"`)) { // about an injected message
-						continue
-					}
-					if gotTyp != typ || !bytes.Equal(got, b) {
-						t.Errorf("%d: %v of %d bytes came back as %v of %d", i, typ, len(b), gotTyp, len(got))
-					}
-					break
+				frames <- f
+			}
+		})
+		wg.Go(func() { // at the same time
+			for f := range frames {
+				typ, got, err := c.Read(ctx)
+				for err == nil && bytes.HasPrefix(got, []byte(`{"`)) { // about an injected message
+					typ, got, err = c.Read(ctx)
+				}
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if typ != f.typ || !bytes.Equal(got, f.data) {
+					t.Errorf("%v of %d bytes came back as %v of %d", f.typ, len(f.data), typ, len(got))
 				}
 			}
 		})
@@ -190,128 +225,64 @@ func TestProxyPassesEverything(t *testing.T) {
 			t.Errorf("session %d: %d messages arrived", n, len(sums[n]))
 		}
 	}
-	if n := len(x.far.Items()); n < 60 {
+	if n := len(x.far.Items()); n < sessions {
 		t.Errorf("%d items", n)
-	}
-}
-
-// Audio at the rate of speech, 50 frames of 10 KB a second in each direction, with continuous
-// updates: no frame is lost or overtaken.
-func TestProxySpeech(t *testing.T) {
-	t.Parallel() // it runs at the pace of speech
-	const sessions, frames, pace = 8, 100, 20 * time.Millisecond
-	frame := func(i int) []byte {
-		return binary.BigEndian.AppendUint32(bytes.Repeat([]byte{byte(i)}, 10_000), uint32(i))
-	}
-	x := startProxy(t, &realtimetest.Endpoint{Message: echo}, nil)
-	var wg sync.WaitGroup
-	for range sessions {
-		c := x.connect("/", nil)
-		ctx, cancel := x.bound()
-		defer cancel()
-		wg.Go(func() {
-			tick := time.NewTicker(pace)
-			defer tick.Stop()
-			for i := range frames {
-				<-tick.C
-				if err := c.Write(ctx, websocket.MessageBinary, frame(i)); err != nil {
-					t.Error(err)
-					return
-				}
-			}
-		})
-		wg.Go(func() {
-			for i := 0; i < frames; {
-				typ, got, err := c.Read(ctx)
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				if typ == websocket.MessageText {
-					continue
-				}
-				if !bytes.Equal(got, frame(i)) {
-					t.Errorf("frame %d is another", i)
-				}
-				i++
-			}
-		})
-	}
-	for i := range 20 {
-		x.Offer(update(uint64(i+1), fmt.Sprintf("a:%d", i), time.Now()))
-	}
-	wg.Wait()
-	ctx, cancel := x.bound()
-	defer cancel()
-	if !x.far.Await(ctx, func() bool { return len(texts(x.far.Items())) == 20*sessions }) {
-		t.Errorf("%d messages", len(texts(x.far.Items())))
-	}
-	if s := x.Stats(); s.Open != sessions || s.Injected > 20*sessions {
-		t.Errorf("%+v", s)
 	}
 }
 
 // A client that does not read blocks its endpoint connection and no other. Its messages are neither
 // repeated nor abandoned.
 func TestProxyBackPressure(t *testing.T) {
-	t.Parallel() // it waits for real timeouts
-	var written atomic.Int32
-	x := startProxy(t, &realtimetest.Endpoint{Message: func(c *realtimetest.Conn, typ websocket.MessageType, b []byte) {
-		if string(b) != "flood" {
-			echo(c, typ, b)
-			return
-		}
-		go func() {
-			for range 600 {
-				if c.Write(c.Context(), websocket.MessageBinary, make([]byte, 100_000)) != nil {
-					return
-				}
-				written.Add(1)
+	synctest.Test(t, func(t *testing.T) {
+		const messages = 50
+		var written atomic.Int32
+		x := startProxyInBubble(t, &realtimetest.Endpoint{Message: func(c *realtimetest.Conn, typ websocket.MessageType, b []byte) {
+			if string(b) != "flood" {
+				echo(c, typ, b)
+				return
 			}
-		}()
-	}}, func(o *ProxyOptions) { o.Delivery.AckTimeout = 2 * time.Second; o.Delivery.Attempts = 1 })
-	slow, quick := x.connect("/", nil), x.connect("/", nil)
-	ctx, cancel := x.bound()
-	defer cancel()
-	if err := slow.Write(ctx, websocket.MessageText, []byte("flood")); err != nil {
-		t.Fatal(err)
-	}
-	// Wait until the endpoint is blocked.
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for stood, last := 0, int32(0); stood < 20; stood++ {
-		<-tick.C
-		if now := written.Load(); now != last || now == 0 {
-			stood, last = 0, now
+			go func() {
+				for range messages {
+					if c.Write(c.Context(), websocket.MessageBinary, make([]byte, 100_000)) != nil {
+						return
+					}
+					written.Add(1)
+				}
+			}()
+		}}, func(o *ProxyOptions) { o.Delivery.AckTimeout = 2 * time.Second; o.Delivery.Attempts = 1 })
+		slow, quick := x.connect("/", nil), x.connect("/", nil)
+		ctx, cancel := x.bound()
+		defer cancel()
+		if err := slow.Write(ctx, websocket.MessageText, []byte("flood")); err != nil {
+			t.Fatal(err)
 		}
-	}
-	if written.Load() >= 600 {
-		t.Fatal("60 MB went somewhere")
-	}
-	x.Offer(update(1, "a:b", time.Now()))
-	if err := quick.Write(ctx, websocket.MessageText, []byte("ping")); err != nil {
-		t.Fatal(err)
-	}
-	x.readUntil(quick, "ping")
-	items := x.far.AwaitItems(ctx, 2)
-	for range 650 { // longer than the timeouts of three acknowledgements
-		<-tick.C
+		synctest.Wait()
+		if n := written.Load(); n >= messages {
+			t.Fatalf("all %d messages went somewhere", n)
+		}
+		x.Offer(update(1, "a:b", time.Now()))
+		if err := quick.Write(ctx, websocket.MessageText, []byte("ping")); err != nil {
+			t.Fatal(err)
+		}
+		x.readUntil(quick, "ping")
+		items := x.far.AwaitItems(ctx, 2)
+		time.Sleep(7 * time.Second) // longer than the timeouts of three acknowledgements
 		if s := x.Stats(); s.Failed != 0 || s.Sent != 2 {
 			t.Fatalf("%+v", s)
 		}
-	}
-	done := false
-	for n := 0; n < 600 || !done; {
-		typ, b := x.read(slow)
-		if typ == websocket.MessageBinary {
-			n++
-		} else if bytes.Contains(b, []byte("conversation.item.done")) {
-			done = true
+		done := false
+		for n := 0; n < messages || !done; {
+			typ, b := x.read(slow)
+			if typ == websocket.MessageBinary {
+				n++
+			} else if bytes.Contains(b, []byte("conversation.item.done")) {
+				done = true
+			}
 		}
-	}
-	if s := x.Stats(); len(x.far.Items()) != 2 || len(items) != 2 || s.Failed != 0 || s.Injected != 2 {
-		t.Errorf("%d items, %+v", len(x.far.Items()), s)
-	}
+		if s := x.Stats(); len(x.far.Items()) != 2 || len(items) != 2 || s.Failed != 0 || s.Injected != 2 {
+			t.Errorf("%d items, %+v", len(x.far.Items()), s)
+		}
+	})
 }
 
 // The client sees the events of its conversation, but no errors about events that it did not send.
