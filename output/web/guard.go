@@ -71,9 +71,11 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			s.overloaded(w, r)
 			return
 		}
-		if r.ContentLength == 0 {
-			_ = rc.SetReadDeadline(time.Time{}) // the connection was untrusted, and had one
+		until := time.Time{} // the connection was untrusted, and had an earlier one
+		if r.ContentLength != 0 {
+			until = time.Now().Add(bodyTimeout)
 		}
+		_ = rc.SetReadDeadline(until)
 	}
 	if !canonical(r) {
 		s.refuse(w, r, http.StatusNotFound, "404 page not found")
