@@ -16,6 +16,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/mcp"
 	"github.com/mcptrack/mcptrack/core/mcpevents"
+	"github.com/mcptrack/mcptrack/core/mcpserver"
 )
 
 // A subscription from challenge to unsubscribe: E6, E8.
@@ -149,6 +150,58 @@ func TestSubscribeIsOneWrite(t *testing.T) {
 	})
 }
 
+// A subscription that is being created counts once, and the error contains the limit.
+func TestLimitsWhileSubscribing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, Options{MaxEach: 2, MaxTotal: 3})
+	reserve := func(client string, n int) (record, func(), error) {
+		url := fmt.Sprint(hook, n)
+		next := record{ID: subscriptionID(client, url, "resource.updated", nil), Principal: client, URL: url, Name: "resource.updated", Arguments: []byte("{}"), Secret: oneSecret}
+		_, release, err := w.reserve(&mcpserver.Request{}, &next)
+		return next, release, err
+	}
+	made, release, err := reserve("a", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := w.create(t.Context(), made); err != nil {
+		t.Fatal(err)
+	}
+	_, second, err := reserve("a", 2)
+	if err != nil {
+		t.Fatalf("the first subscription counts twice: %v", err)
+	}
+	if _, again, err := reserve("a", 2); err != nil { // the same subscription
+		t.Error(err)
+	} else {
+		again()
+	}
+	check := func(client string, n int, want string) {
+		t.Helper()
+		_, _, err := reserve(client, n)
+		if _, data := refused(err); data["reason"] != want {
+			t.Errorf("%v %v, want %s", err, data, want)
+		}
+	}
+	check("a", 3, "a client may have at most 2 webhook subscriptions")
+	_, third, err := reserve("b", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	check("b", 2, "there may be at most 3 webhook subscriptions in total")
+	for _, f := range []func(){release, second, third} {
+		f()
+	}
+	if len(w.reserved) != 0 {
+		t.Errorf("left: %v", w.reserved)
+	}
+	if _, release, err = reserve("a", 3); err != nil {
+		t.Error(err)
+	} else {
+		release()
+	}
+}
+
 // A subscription has the same ID in every process, however the arguments are written.
 func TestSubscriptionID(t *testing.T) {
 	t.Parallel()
@@ -258,7 +311,7 @@ func TestSubscriptionLimits(t *testing.T) {
 	w.subscribe(params(url(2), oneSecret))
 	w.subscribe(params(url(2), oneSecret)) // a refresh is always possible
 	_, err := w.ask(mcp.MethodSubscribeEvents, "chat", params(url(3), oneSecret))
-	if code, data := refused(err); code != -32013 || data["max"] != 2 || !strings.Contains(fmt.Sprint(data["reason"]), "at most 2") {
+	if code, data := refused(err); code != -32013 || data["max"] != 2 {
 		t.Errorf("%v %v", err, data)
 	}
 	if _, err := w.ask(mcp.MethodSubscribeEvents, "other", params(url(3), oneSecret)); err != nil {
