@@ -77,14 +77,15 @@ const allWrites = math.MaxInt
 func inBubble(t *testing.T, h *Hub, check func(open func(path string, writes int) *recorder)) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
 	var wg sync.WaitGroup
 	defer wg.Wait()
+	defer cancel()
 	wg.Go(func() {
 		if err := h.Run(ctx); err != nil {
 			t.Error(err)
 		}
 	})
+	synctest.Wait() // the ring has all events
 	check(func(path string, writes int) *recorder {
 		rec := &recorder{header: http.Header{}, writes: writes, moved: make(chan struct{})}
 		wg.Go(func() { routes(h).ServeHTTP(rec, httptest.NewRequestWithContext(ctx, "GET", path, nil)) })

@@ -225,27 +225,37 @@ func BenchmarkFanOut(b *testing.B) {
 
 // Clients that do not read their page of history take neither readers nor pages from others.
 func TestSlowReadersOfHistoryDoNotDelayOthers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const total, missed = 200, 50
-		l := newMemLog()
-		h := New(Options{Log: l, Ring: 16})
-		l.append(updates(total)...)
-		inBubble(t, h, func(open func(string, int) *recorder) {
-			open("/events?since=earliest", 2) // it reads the retry time and the checkpoint
-			if len(h.pages) != 1 || len(h.readers) != 0 {
-				t.Errorf("it holds %d pages and %d readers", len(h.pages), len(h.readers))
-			}
-			for range maxPages - 1 {
-				h.pages <- struct{}{} // simulates more such clients
-			}
-			var p parser
-			_, _ = p.Write([]byte(open("/events?since="+event.FormatID(testEpoch, total-missed), allWrites).take()))
-			wantSeqs(t, p.messages[1:], total-missed+1, total) // after the checkpoint
-			for range maxPages - 1 {
-				<-h.pages
-			}
-		})
+	const total, missed = 1000, 50 // 16 MB, more than a connection buffers
+	l := newMemLog()
+	h, base := serve(t, Options{Log: l, Ring: 16, WriteTimeout: time.Minute})
+	l.append(large(total)...)
+	eventually(t, "the ring has all events", func() bool { return h.current().followed() > total })
+	connect(t, base, "/events?since=earliest", "")
+	sent, since := uint64(0), time.Now()
+	eventually(t, "the writes block", func() bool {
+		if now := h.Stats().Replayed; now != sent {
+			sent, since = now, time.Now()
+		}
+		return sent > 0 && time.Since(since) > time.Second
 	})
+	if len(h.pages) != 1 || len(h.readers) != 0 {
+		t.Errorf("it holds %d pages and %d readers", len(h.pages), len(h.readers))
+	}
+	for range maxPages - 1 {
+		h.pages <- struct{}{} // simulates more such clients
+	}
+	s := connect(t, base, "/events", event.FormatID(testEpoch, total-missed))
+	for i, m := range s.events(missed) {
+		if want := event.FormatID(testEpoch, uint64(total-missed+1+i)); m.id != want {
+			t.Fatalf("%s instead of %s", m.id, want)
+		}
+	}
+	if len(h.pages) != maxPages {
+		t.Error("the slow client has read its page")
+	}
+	for range maxPages - 1 {
+		<-h.pages
+	}
 }
 
 // An event that does not fit into a small page waits for a large one, in order.
