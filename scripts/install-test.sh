@@ -234,15 +234,19 @@ manifests() {
 	same "$n" 8 'checksums in manifests'
 }
 
-# The SBOM of an archive has the modules of its programs, and no others.
+# The SBOM of a program has its modules, and no others.
 sbom() {
-	local name to
-	for name in "$dir"/mcptrack_*_*.{tar.gz,zip}; do
-		to=$tmp/sbom/${name##*/}
-		unpack "$name" "$to"
-		go version -m "$to"/mcptrack{,-attach}{,.exe} 2>/dev/null | awk '$1 == "dep" { print $2 "@" $3 }' | sort -u >"$tmp/modules" || true # two of them exist
-		[[ -s $tmp/modules ]]
-		jq -r '.packages[] | select(.primaryPackagePurpose == "LIBRARY" and .name != "stdlib") | .name + "@" + .versionInfo' "$name.spdx.json" | sort -u | diff - "$tmp/modules"
+	local archive name to exe program
+	for archive in "$dir"/mcptrack_*_*.{tar.gz,zip}; do
+		to=$tmp/sbom/${archive##*/} exe=
+		[[ $archive != *.zip ]] || exe=.exe
+		unpack "$archive" "$to"
+		name=${archive##*/mcptrack_} && name=${name%%.*}
+		for program in mcptrack mcptrack-attach; do
+			go version -m "$to/$program$exe" | awk '$1 == "dep" { print $2 "@" $3 }' | sort -u >"$tmp/modules"
+			[[ -s $tmp/modules ]]
+			jq -r '.components[] | select(.name != "std") | .name + "@" + .version' "$dir/${program}_$name.cdx.json" | sort -u | diff - "$tmp/modules"
+		done
 	done
 }
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Builds a release from a clean clone of HEAD: archives, deb, rpm and apk packages, SBOMs, checksums,
 # manifests of package managers, the container image, npm packages, MCP bundles and entries of the MCP
-# registry. It downloads nothing but Go modules. Nothing is signed or published without -publish, which
-# .github/workflows/release.yml uses.
+# registry. It downloads nothing but Go modules. The image needs GNU tar and Debian's ca-certificates. Nothing
+# is signed or published without -publish, which .github/workflows/release.yml uses.
 # usage: scripts/package.sh [-publish] [DIR [VERSION]]
 # DIR is .cache/dist by default, and replaced. VERSION is the tag of HEAD, else v0.0.0-COMMIT.
 set -euo pipefail
@@ -35,14 +35,13 @@ step() {
 }
 
 # Its many dependencies would only slow down the other tools.
-go build -modfile=scripts/goreleaser.mod -o "$bin/" github.com/goreleaser/goreleaser/v2
-go build -C scripts/release -o "$bin/" ./...
+go build -modfile=scripts/goreleaser.mod -o "$bin/" \
+	github.com/goreleaser/goreleaser/v2 github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod github.com/google/go-containerregistry/cmd/crane
 step tools
 
 git clone -q --no-hardlinks . "$tmp/mcptrack"
 cd "$tmp/mcptrack"
 git show-ref --verify -q "refs/tags/$version" || git tag "$version"
-commit=$(git rev-parse HEAD)
 SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
 export SOURCE_DATE_EPOCH GORELEASER_CURRENT_TAG=$version
 # As in .goreleaser.yaml, so that what is compiled for the man pages is also used there.
@@ -57,18 +56,12 @@ options=(--clean --parallelism 1)
 PATH=$bin:$PATH goreleaser release "${options[@]}"
 step goreleaser
 
-# The image has the programs of the archives.
-for arch in amd64 arm64; do
-	mkdir -p "$tmp/$arch"
-	tar -xzf ".cache/dist/mcptrack_linux_$arch.tar.gz" -C "$tmp/$arch" --strip-components=1
-done
-push=
+bash scripts/image.sh .cache/dist "$version" "$(git rev-parse HEAD)" >.cache/dist/image.digest
 if [[ -n $publish ]]; then
-	push=ghcr.io/mcptrack/mcptrack:${version#v}
-	[[ $version == *-* ]] || push+=,ghcr.io/mcptrack/mcptrack:latest
+	tags=("${version#v}")
+	[[ $version == *-* ]] || tags+=(latest)
+	for tag in "${tags[@]}"; do "$bin/crane" push .cache/dist/image "ghcr.io/mcptrack/mcptrack:$tag"; done
 fi
-"$bin/mcptrack-image" -version "${version#v}" -commit "$commit" -date "$(date -u -d "@$SOURCE_DATE_EPOCH" +%FT%TZ)" -push "$push" \
-	.cache/dist/image amd64="$tmp/amd64" arm64="$tmp/arm64" >.cache/dist/image.digest
 step image
 bash scripts/bundles.sh .cache/dist "$version" .cache/dist
 step 'npm packages and bundles'
