@@ -1,3 +1,5 @@
+//go:build ignore
+
 // Man generates man pages from mcptrack's help: section 1 for commands, section 7 for help topics.
 // See scripts/man.sh.
 package main
