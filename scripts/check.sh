@@ -95,18 +95,8 @@ generated() {
 	}
 }
 
-# Installs what the tests with real programs need, as far as it can, and writes what is still missing.
-install() {
-	local name missing=()
-	for name in git jq vim curl chromium fish zsh tmux prometheus shellcheck; do command -v "$name" >/dev/null || missing+=("$name"); done
-	[[ -e /usr/share/bash-completion/bash_completion ]] || missing+=(bash-completion)
-	if ((${#missing[@]})) && command -v apt-get >/dev/null && [[ $(id -u) == 0 ]]; then
-		apt-get update -qq && apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null && missing=()
-	fi
-	bash scripts/peers.sh || missing+=('npm peers')
-	go tool -modfile=scripts/tools.mod -n nats-server >/dev/null || missing+=(nats-server)
-	printf '%s\n' "${missing[@]}" >"$tmp/missing"
-}
+# Installs what the tests with real programs need, and writes what is still missing.
+install() { bash scripts/programs.sh >"$tmp/missing"; }
 
 installed() {
 	wait "$lane" || { cat "$tmp/install" && return 1; }

@@ -17,10 +17,8 @@ declare -A skip=(
 	[auth/wif-jwt-bearer]="a workload's own token is exchanged (extension); client_credentials serves machines"
 )
 
+scripts/peers.sh conformance
 dir=$PWD/testdata/conformance
-if [[ ! -e $dir/node_modules/@modelcontextprotocol/conformance ]]; then
-	(cd "$dir" && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error)
-fi
 node=$(compgen -G "$dir/node_modules/node-linux-*/bin/node" | head -1)
 suite=$dir/node_modules/@modelcontextprotocol/conformance/dist/index.js
 out=.cache/conformance-login

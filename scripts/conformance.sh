@@ -27,12 +27,9 @@ if ((${#references[@]} == 0)); then
 	[[ -n ${TYPESCRIPT_SDK-} ]] || echo 'not run: typescript, as TYPESCRIPT_SDK names no checkout of the TypeScript SDK' >&2
 fi
 
-scripts/peers.sh
+scripts/peers.sh conformance
 dir=testdata/conformance
 modules=$dir/node_modules
-if [[ ! -e $modules/conformance-released ]]; then
-	(cd $dir && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error)
-fi
 node=$(compgen -G "$modules/node-linux-*/bin/node" | head -1)
 out=.cache/conformance
 rm -rf $out && mkdir -p $out

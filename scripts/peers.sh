@@ -2,6 +2,8 @@
 # Installs the peers of the tests and the benchmark: the npm servers and clients of testdata/peers
 # by lockfile, and the Go SDK's conformance server into .cache/bin. It skips what is up to date, and
 # prints only failures.
+# usage: scripts/peers.sh [FOLDER...]
+# FOLDER is another folder of testdata with a lockfile: conformance or nightly.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -27,18 +29,19 @@ once() {
 	printf '%s\n' "$now" >"$stamp"
 }
 
-npm_peers() {
+npm_peers() { # FOLDER
+	[[ ! -L testdata/$1/node_modules ]] || return 0 # npm ci would empty the folder of another checkout
 	if ! command -v npm >/dev/null && command -v apt-get >/dev/null && [[ $(id -u) == 0 ]]; then
 		quietly apt-get update
 		quietly apt-get install -y --no-install-recommends nodejs npm
 	fi
 	if ! command -v npm >/dev/null; then
-		echo 'peers.sh: npm is needed to install testdata/peers; install Node 20 or later' >&2
+		echo "peers.sh: npm is needed to install testdata/$1; install Node 20 or later" >&2
 		return 1
 	fi
 	# No package needs its install script. The newer Node that the Inspector needs is one of the
 	# packages.
-	(cd testdata/peers && quietly npm ci --ignore-scripts --no-audit --no-fund --loglevel=error)
+	(cd "testdata/$1" && quietly npm ci --ignore-scripts --no-audit --no-fund --loglevel=error)
 }
 
 go_peers() {
@@ -47,6 +50,8 @@ go_peers() {
 }
 
 mkdir -p .cache/bin
-once peers-npm testdata/peers/package-lock.json,testdata/peers/package.json \
-	testdata/peers/node_modules/@modelcontextprotocol npm_peers
+for folder in peers "$@"; do
+	once "$folder-npm" "testdata/$folder/package-lock.json,testdata/$folder/package.json" \
+		"testdata/$folder/node_modules/@modelcontextprotocol" npm_peers "$folder"
+done
 once peers-go scripts/tools.mod,scripts/tools.sum .cache/bin/everything-server go_peers

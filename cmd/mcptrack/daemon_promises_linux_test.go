@@ -300,13 +300,12 @@ func TestTheLogShowsACrash(t *testing.T) {
 }
 
 // Many clients share the servers of one daemon. Every response, notification of progress, cancellation
-// and question reaches the client that it is for, once. With MCPTRACK_NIGHTLY they are 50 clients with
-// 200 calls each.
+// and question reaches the client that it is for, once.
 func TestManyClientsShareADaemon(t *testing.T) {
 	t.Parallel()
-	clients, calls := 12, 20
-	if os.Getenv("MCPTRACK_NIGHTLY") != "" {
-		clients, calls = 50, 200
+	clients, calls := 50, 200
+	if testing.Short() {
+		clients, calls = 12, 20
 	}
 	a := newAccount(t)
 	var running sync.WaitGroup

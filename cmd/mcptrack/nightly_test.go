@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/mcptrack/mcptrack/core/peertest"
 )
 
 // published are servers of testdata/nightly by id, with their arguments.
@@ -34,25 +36,16 @@ func published(dir string) map[string][]string {
 }
 
 // Published servers are listed, watched and stopped, and nothing is left: no process, no descriptor in a running
-// watch and no temporary file. The test takes minutes; scripts/nightly.sh runs it.
-func TestPublishedServers(t *testing.T) {
-	if os.Getenv("MCPTRACK_NIGHTLY") == "" {
-		t.Skip("set MCPTRACK_NIGHTLY=1; see scripts/nightly.sh")
+// watch and no temporary file. scripts/peers.sh nightly installs them.
+func TestRealPublishedServers(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes minutes, nightly")
 	}
-	npm, err := filepath.Abs(filepath.Join("..", "..", "testdata", "nightly"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	installedPeer(t, npm, "node_modules", "mcporter")
-	peers, _ := filepath.Abs(filepath.Join("..", "..", "testdata", "peers", "node_modules"))
-	node := filepath.Join(peers, ".bin", "node")
-	if _, err := os.Stat(node); err != nil {
-		node = "node"
-	}
+	npm, node := peertest.Path(t, "..", "nightly", "node_modules"), peertest.Node(t)
 	home, temp, file := t.TempDir(), t.TempDir(), filepath.Join(t.TempDir(), "mcp-servers.json")
 	servers := map[string]any{}
 	for id, args := range published(home) {
-		args[0] = filepath.Join(npm, "node_modules", ".bin", args[0])
+		args[0] = filepath.Join(npm, ".bin", args[0])
 		servers[id] = map[string]any{"command": node, "args": args, "trackResources": true, "trackTools": true, "connectTimeout": "60s",
 			"env": map[string]string{"TMPDIR": temp, "HOME": home, "TAVILY_API_KEY": "none", "MEMORY_FILE_PATH": filepath.Join(home, "memory.json"), "CHROME_PATH": "/usr/bin/chromium"}}
 	}
