@@ -79,7 +79,7 @@ func rules() []rule {
 		{"golang.org/x/time", []string{"core/gateway", "core/hook", "output/realtime", "output/web"}, "it limits probes, wrong tokens, messages to hooks and items of conversations; retries use core/backoff"},
 		{"github.com/shirou/gopsutil", []string{"core/machine"}, "the process table is read in one place"},
 		{module + "core/machine", []string{"commands"}, "what runs on the machine is asked for, not watched"},
-		{"github.com/chromedp", []string{"output/internal/browsertest"}, "a browser is for tests"},
+		{"github.com/chromedp", []string{"output/internal/browsertest", "scripts/pictures"}, "a browser is for tests and pictures"},
 		{"charm.land", []string{"output/tui"}, "the full screen is one package"},
 		{"github.com/charmbracelet", []string{"output/tui"}, "the full screen is one package"},
 		{"golang.org/x/term", []string{"cmd"}, "main tells the commands what the terminal is"},
