@@ -201,7 +201,7 @@ installer() {
 	step="$name $add"
 	"$@" "$add" mcptrack@1.0.0 >"$tmp/log" 2>&1 || { cat "$tmp/log" && return 1; }
 	same "$(versions)" '1.0.0 1.0.0' 'installed versions'
-	runs_everywhere "$name"
+	[[ $name != npm ]] || runs_everywhere "$name"
 	step="$name, upgrade"
 	"$@" "$add" mcptrack@1.1.0 >"$tmp/log" 2>&1 || { cat "$tmp/log" && return 1; }
 	same "$(versions)" '1.1.0 1.1.0' 'versions after the upgrade'
