@@ -28,7 +28,7 @@ import (
 //go:embed topics/*.md
 var manual embed.FS
 
-// Tree returns the command tree with all help texts, for man pages (scripts/docs). markdown reports
+// Tree returns the command tree with all help texts, for man pages (scripts/man.go). markdown reports
 // whether a command's Long text is Markdown.
 func Tree(env *cli.Env) (root *cobra.Command, markdown func(*cobra.Command) bool) {
 	root = newRoot(env, &cli.Globals{})

@@ -93,6 +93,8 @@ generated() {
 		echo 'completions/ is not what the program generates, run scripts/completions.sh'
 		return 1
 	}
+	bash scripts/man.sh "$tmp/man"
+	[[ -s $tmp/man/mcptrack-watch.1 && -s $tmp/man/mcptrack-events.7 ]]
 }
 
 # Installs what the tests with real programs need, and writes what is still missing.

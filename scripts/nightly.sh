@@ -15,7 +15,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 all=(race large chaos mutants portable vulns bench conformance conformance-login matrix release)
 
-tests() { go test -timeout 3h -count=1 -exec 'env -u GOGC' "$@"; }
+tests() { go test -timeout 3h -count=1 "$@"; }
 
 programs() {
 	local missing
