@@ -126,44 +126,38 @@ gone() {
 installed=$'daemon-reload\ntry-restart mcptrack-feed.service mcptrack-gateway.service'
 removed='disable --now mcptrack-feed.service mcptrack-gateway.service'
 
-deb() {
+# Installs a package, the next one over it, and removes it.
+package() { # EXTENSION ZSH-FOLDER INSTALL UPGRADE LIST REMOVE
+	local words=()
 	newer
 	enter
-	cp "$tmp/next/mcptrack_linux_$arch.deb" "$root/tmp/next.deb"
-	inside dpkg -i "/tmp/mcptrack_linux_$arch.deb" >/dev/null
+	cp "$tmp/next/mcptrack_linux_$arch.$1" "$root/tmp/next.$1"
+	read -ra words <<<"$3"
+	inside "${words[@]}" "/tmp/mcptrack_linux_$arch.$1" >/dev/null
 	asked "$installed"
 	works inside
-	integrated ''
+	integrated "$2"
 	inside systemd-analyze verify --man=no /usr/lib/systemd/system/mcptrack-{feed,gateway}.service
-	inside dpkg -i /tmp/next.deb >/dev/null
+	read -ra words <<<"$4"
+	inside "${words[@]}" "/tmp/next.$1" >/dev/null
 	asked "$installed"
 	want=$next works inside
-	inside dpkg -L mcptrack >"$tmp/files"
-	inside dpkg -P mcptrack >/dev/null
+	read -ra words <<<"$5"
+	inside "${words[@]}" mcptrack >"$tmp/files"
+	read -ra words <<<"$6"
+	inside "${words[@]}" mcptrack >/dev/null
 	asked "$removed"
 	gone
 	leave
 }
 
+deb() { package deb '' 'dpkg -i' 'dpkg -i' 'dpkg -L' 'dpkg -P'; }
+
 # Debian's packages are not in the database of rpm, so dependencies are not checked.
 rpm() {
-	newer
-	enter
-	cp "$tmp/next/mcptrack_linux_$arch.rpm" "$root/tmp/next.rpm"
-	local rpm=(inside rpm --dbpath /var/lib/rpm-test --nodeps)
-	inside rpm -K --nosignature "/tmp/mcptrack_linux_$arch.rpm" | grep -q 'digests OK'
-	"${rpm[@]}" -i "/tmp/mcptrack_linux_$arch.rpm"
-	asked "$installed"
-	works inside
-	integrated /usr/share/zsh/site-functions
-	"${rpm[@]}" -U /tmp/next.rpm
-	asked "$installed"
-	want=$next works inside
-	inside rpm --dbpath /var/lib/rpm-test -ql mcptrack >"$tmp/files"
-	"${rpm[@]}" -e mcptrack
-	asked "$removed"
-	gone
-	leave
+	local rpm='rpm --dbpath /var/lib/rpm-test'
+	command rpm -K --nosignature "$dir/mcptrack_linux_$arch.rpm" | grep -q 'digests OK'
+	package rpm /usr/share/zsh/site-functions "$rpm --nodeps -i" "$rpm --nodeps -U" "$rpm -ql" "$rpm --nodeps -e"
 }
 
 apk() {
