@@ -35,7 +35,10 @@ large() {
 	tests ./...
 }
 
-chaos() { MCPTRACK_CHAOS=${MCPTRACK_CHAOS:-30m} tests -v -run '^TestChaos$' ./output/chaos; }
+chaos() {
+	programs
+	MCPTRACK_CHAOS=${MCPTRACK_CHAOS:-30m} tests -v -run Chaos ./output/chaos
+}
 
 mutants() { go run ./scripts/mutants; }
 
@@ -49,6 +52,7 @@ release() {
 	[[ $(id -u) == 0 ]] || root=(sudo env "PATH=$PATH")
 	bash scripts/package.sh
 	"${root[@]}" bash scripts/install-test.sh
+	bash scripts/npm-test.sh
 }
 
 (($#)) || set -- "${all[@]}"
