@@ -15,6 +15,7 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/lock/guard"
 	"github.com/mcptrack/mcptrack/core/session"
 	"github.com/mcptrack/mcptrack/core/session/sessiontest"
@@ -29,6 +30,7 @@ type fixture struct {
 	*testing.T
 	opts    Options
 	dial    session.DialFunc // nil: Net's
+	log     *journal.Memory  // of the tracker; nil: its own
 	gateway *Gateway
 	tracker *tracker.Tracker
 	sessiontest.Net
@@ -57,7 +59,7 @@ func newFixture(t *testing.T) *fixture {
 // start runs a gateway over the entries and waits until they are listed.
 func (w *fixture) start(entries ...config.Server) {
 	w.Helper()
-	opts := tracker.Options{Dial: w.Dial, AllLists: true, Session: w.opts.Session}
+	opts := tracker.Options{Dial: w.Dial, AllLists: true, Session: w.opts.Session, Log: w.log}
 	if w.dial != nil {
 		opts.Dial = w.dial
 		if w.opts.Dial == nil {

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http/httptest"
-	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -36,7 +35,7 @@ func TestModernClientOfLegacyServer(t *testing.T) {
 	t.Parallel()
 	rounds := 100
 	if testing.Short() {
-		rounds = 10
+		rounds = 6
 	}
 	a, o := newAsking(t)
 	var all sync.WaitGroup
@@ -272,11 +271,11 @@ func TestInputRequired(t *testing.T) {
 
 // Two clients of one published server are asked to sample and to elicit simultaneously, over both
 // transports: neither gets the other's requests or answers.
-func TestTwoClientsAtTheSameTime(t *testing.T) {
+func TestRealTwoClientsAtTheSameTime(t *testing.T) {
 	t.Parallel()
-	rounds := 50
-	if os.Getenv("MCPTRACK_NIGHTLY") != "" {
-		rounds = 1_000
+	rounds := 1_000
+	if testing.Short() {
+		rounds = 10
 	}
 	o := newOutside(t, Options{}, everything(t), modernTaskServer(t, "tasks"))
 	ts := httptest.NewServer(o.gateway.Server())

@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"fmt"
 	"maps"
 	"regexp"
 	"strings"
@@ -227,24 +226,5 @@ func TestRememberedListsCount(t *testing.T) {
 		if len(alone.byKey[k]) != 1 || len(both.byKey[k]) != 2 || alone.byKey[k][key].server != "a" || both.byKey[k][key].server != "a" {
 			t.Errorf("%s: %v, with b %v", k, alone.byKey[k], both.byKey[k])
 		}
-	}
-}
-
-// Large lists must cost little, because the tracker waits meanwhile.
-func BenchmarkNames(b *testing.B) {
-	n := &Names{}
-	ids := make([]string, 100)
-	keys := make([]string, 1000)
-	for i := range ids {
-		ids[i] = fmt.Sprint("s", i)
-		for j := range keys {
-			keys[j] = fmt.Sprintf("x://%d/%d", i, j)
-		}
-		n.Listed(journal.ListName{ServerID: ids[i], Kind: catalog.Resources}, listOf(keys...))
-	}
-	n.apply(ids)
-	e := &event.Event{ServerID: "s99", ResourceURI: keys[500], Payload: event.ResourceUpdated{}}
-	for b.Loop() {
-		n.Exported(e)
 	}
 }

@@ -175,21 +175,3 @@ func TestRefusedSessionsOfOthers(t *testing.T) {
 	}
 	c.release(bobSession, true)
 }
-
-// There are fewer sets of capabilities than the gateway remembers: no client can use them up.
-func TestVariantsFitTheLimit(t *testing.T) {
-	t.Parallel()
-	keys := map[string]bool{}
-	for _, elicitation := range []string{"", `,"elicitation":{}`, `,"elicitation":{"form":{}}`, `,"elicitation":{"url":{}}`, `,"elicitation":{"form":{},"url":{},"x":{}}`} {
-		for _, sampling := range []string{"", `,"sampling":{}`, `,"sampling":{"tools":{},"x":{}}`} {
-			for _, roots := range []string{"", `,"roots":{}`} {
-				for _, tasks := range []string{"", `,"tasks":{"requests":{}}`, `,"tasks":{"requests":{"x":{}},"cancel":{}}`} {
-					keys[keyOf(json.RawMessage(`{"x":{}`+elicitation+sampling+roots+tasks+`}`))] = true
-				}
-			}
-		}
-	}
-	if len(keys) < 50 || len(keys) > maxVariants {
-		t.Errorf("%d sets of capabilities, %d are remembered", len(keys), maxVariants)
-	}
-}

@@ -95,7 +95,7 @@ func TestServerAsksTheRightClient(t *testing.T) {
 	a, o := newAsking(t)
 	rounds := 60
 	if testing.Short() {
-		rounds = 25
+		rounds = 9
 	}
 	var all sync.WaitGroup
 	for i, name := range []string{"ann", "bob", "cat", "dan"} {
@@ -263,13 +263,8 @@ func TestAskedClientLeaves(t *testing.T) {
 		} else {
 			_ = c.Close()
 		}
-		select {
-		case err := <-failed:
-			if err == nil {
-				t.Error("the call succeeded")
-			}
-		case <-time.After(10 * time.Second):
-			t.Fatal("the call hangs")
+		if err := <-failed; err == nil {
+			t.Error("the call succeeded")
 		}
 		cancel()
 		_ = c.Close()

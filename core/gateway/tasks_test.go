@@ -4,8 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"io"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -13,33 +11,16 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/peertest"
 	"github.com/mcptrack/mcptrack/core/session"
 	"github.com/mcptrack/mcptrack/core/session/sessiontest"
 )
 
-// nodeServer is the entry of a server of testdata/peers, which scripts/peers.sh installs.
-func nodeServer(t *testing.T, id string, script ...string) config.Server {
+// nodeServer is the entry of a server of testdata/peers.
+func nodeServer(t *testing.T, id, script string, args ...string) config.Server {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("starts Node")
-	}
-	dir, err := filepath.Abs(filepath.Join("..", "..", "testdata", "peers"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(filepath.Join(dir, "node_modules", "@modelcontextprotocol", "client")); err != nil {
-		const missing = "the test peers are not installed; run scripts/peers.sh"
-		if os.Getenv("CI") == "true" {
-			t.Fatal(missing)
-		}
-		t.Skip(missing)
-	}
-	node := filepath.Join(dir, "node_modules", ".bin", "node")
-	if _, err := os.Stat(node); err != nil {
-		node = "node" // the packaged program exists only for Linux
-	}
-	script[0] = filepath.Join(dir, script[0])
-	return config.Server{ID: id, Enabled: true, Transport: config.TransportStdio, Program: config.Program{Command: node, Args: script}, ConnectTimeout: time.Minute}
+	command := peertest.Script(t, script, args...)
+	return config.Server{ID: id, Enabled: true, Transport: config.TransportStdio, Program: config.Program{Command: command[0], Args: command[1:]}, ConnectTimeout: time.Minute}
 }
 
 func everything(t *testing.T) config.Server {
@@ -94,7 +75,7 @@ const research = `{"name":"everything_simulate-research-query","arguments":{"top
 
 // A task of a legacy server continues while its client is away: another client with the same
 // credentials asks for it, answers the server's requests, and gets the result.
-func TestTaskSurvivesReconnect(t *testing.T) {
+func TestRealTaskSurvivesReconnect(t *testing.T) {
 	t.Parallel()
 	o := newOutside(t, Options{}, everything(t), modernTaskServer(t, "tasks"))
 	asked := 0
@@ -136,7 +117,7 @@ func TestTaskSurvivesReconnect(t *testing.T) {
 
 // A tool that must be called as a task can be called by clients that do not support tasks. If the
 // task needs input, a modern client gets a result that requires input.
-func TestTaskForOtherClients(t *testing.T) {
+func TestRealTaskForOtherClients(t *testing.T) {
 	t.Parallel()
 	o := newOutside(t, Options{}, everything(t), modernTaskServer(t, "tasks"))
 	t.Run("legacy server", func(t *testing.T) {
@@ -174,7 +155,7 @@ func TestTaskForOtherClients(t *testing.T) {
 
 // A task of a modern server is requested, updated and cancelled by the id that clients see, by
 // clients that declare the extension.
-func TestModernTask(t *testing.T) {
+func TestRealModernTask(t *testing.T) {
 	t.Parallel()
 	o := newOutside(t, Options{}, modernTaskServer(t, "tasks"), modernTaskServer(t, "more"))
 	c := o.over(session.EraModern, nil)

@@ -337,7 +337,7 @@ func TestClientThatDoesNotRead(t *testing.T) {
 					w.send(`{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"uri":"note:///a"}}`)
 					w.next()
 				}
-				for i := range 1000 {
+				for i := range 200 {
 					h.write("a", fmt.Sprint(i))
 					good.expect(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"note:///a"}}`)
 				}
