@@ -120,13 +120,19 @@ func (w *fixture) client(era session.Era) *session.Session {
 // clientOf connects a client that servers can ask, unless it is nil.
 func (w *fixture) clientOf(era session.Era, side *session.ClientSide) *session.Session {
 	w.Helper()
+	return w.clientOver(era, side, func(r io.ReadCloser) io.ReadCloser { return r })
+}
+
+// clientOver connects a client that reads what wrap returns.
+func (w *fixture) clientOver(era session.Era, side *session.ClientSide, wrap func(io.ReadCloser) io.ReadCloser) *session.Session {
+	w.Helper()
 	in, toServer := io.Pipe()
 	fromServer, out := io.Pipe()
 	w.running.Go(func() {
 		_ = w.gateway.Server().ServeIO(context.Background(), in, out)
 		_ = out.Close()
 	})
-	s, err := session.OverIO(w.Context(), fromServer, toServer, config.Server{Protocol: config.Protocol(era)}, session.Options{Client: side})
+	s, err := session.OverIO(w.Context(), wrap(fromServer), toServer, config.Server{Protocol: config.Protocol(era)}, session.Options{Client: side})
 	if err != nil {
 		w.Fatal(err)
 	}

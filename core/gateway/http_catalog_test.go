@@ -27,6 +27,7 @@ import (
 type outside struct {
 	testing.TB
 	gateway *Gateway
+	url     string
 }
 
 func newOutside(t testing.TB, opts Options, servers ...config.Server) *outside {
@@ -41,12 +42,14 @@ func newOutside(t testing.TB, opts Options, servers ...config.Server) *outside {
 	var running sync.WaitGroup
 	running.Go(func() { _ = tr.Run(ctx) })
 	running.Go(func() { _ = g.Run(ctx) })
+	ts := httptest.NewServer(g.Server())
 	t.Cleanup(func() {
 		g.Close()
 		cancel()
 		running.Wait()
+		ts.Close()
 	})
-	o := &outside{t, g}
+	o := &outside{t, g, ts.URL}
 	o.apply(servers...)
 	if err := g.Settled(t.Context()); err != nil {
 		t.Fatal(err)
@@ -63,10 +66,14 @@ func (o *outside) apply(servers ...config.Server) {
 // client connects over HTTP, with its own headers.
 func (o *outside) client(era session.Era, headers map[string]config.Secret) *session.Session {
 	o.Helper()
-	ts := httptest.NewServer(o.gateway.Server())
-	o.Cleanup(ts.Close)
-	s, err := session.Dial(o.Context(), config.Server{Transport: config.TransportHTTP, URL: config.NewSecret(ts.URL),
-		Protocol: config.Protocol(era), Headers: headers}, session.Options{})
+	return o.clientOf(era, headers, nil)
+}
+
+// clientOf connects a client that servers can ask over HTTP.
+func (o *outside) clientOf(era session.Era, headers map[string]config.Secret, side *session.ClientSide) *session.Session {
+	o.Helper()
+	s, err := session.Dial(o.Context(), config.Server{Transport: config.TransportHTTP, URL: config.NewSecret(o.url),
+		Protocol: config.Protocol(era), Headers: headers}, session.Options{Client: side})
 	if err != nil {
 		o.Fatal(err)
 	}

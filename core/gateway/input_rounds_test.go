@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -278,8 +277,6 @@ func TestRealTwoClientsAtTheSameTime(t *testing.T) {
 		rounds = 10
 	}
 	o := newOutside(t, Options{}, everything(t), modernTaskServer(t, "tasks"))
-	ts := httptest.NewServer(o.gateway.Server())
-	t.Cleanup(ts.Close)
 	var all sync.WaitGroup
 	for i, name := range []string{"ann", "bob"} {
 		side := &session.ClientSide{Capabilities: json.RawMessage(`{"sampling":{},"elicitation":{"form":{}}}`),
@@ -294,11 +291,7 @@ func TestRealTwoClientsAtTheSameTime(t *testing.T) {
 			}}
 		c := o.over(session.EraLegacy, side)
 		if i == 1 {
-			var err error
-			if c, err = session.Dial(t.Context(), config.Server{Transport: config.TransportHTTP, URL: config.NewSecret(ts.URL), Protocol: config.ProtocolLegacy}, session.Options{Client: side}); err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { _ = c.Close() })
+			c = o.clientOf(session.EraLegacy, nil, side)
 		}
 		for _, call := range []struct{ params, want string }{
 			{`{"name":"everything_trigger-sampling-request","arguments":{"prompt":"%s.%d","maxTokens":10}}`, "answer of " + name},

@@ -473,31 +473,23 @@ func (w *lockTable) state(server string, blocked, approvedText bool) string {
 // counting connects a client whose notifications are counted.
 func (w *lockTable) counting() (*session.Session, *tally) {
 	w.Helper()
-	in, toServer := io.Pipe()
-	fromServer, out := io.Pipe()
-	w.running.Go(func() {
-		_ = w.gateway.Server().ServeIO(context.Background(), in, out)
-		_ = out.Close()
-	})
-	told := &tally{Reader: fromServer, n: map[string]int{}}
-	s, err := session.OverIO(w.Context(), told, toServer, config.Server{Protocol: config.Protocol(w.era)}, session.Options{})
-	if err != nil {
-		w.Fatal(err)
-	}
-	w.Cleanup(func() { _ = s.Close() })
-	return s, told
+	told := &tally{n: map[string]int{}}
+	return w.fixture.clientOver(w.era, nil, func(r io.ReadCloser) io.ReadCloser {
+		told.ReadCloser = r
+		return told
+	}), told
 }
 
 // tally counts notifications of changed lists in what is read.
 type tally struct {
-	io.Reader
+	io.ReadCloser
 	mu   sync.Mutex // guards the fields below
 	n    map[string]int
 	rest []byte
 }
 
 func (t *tally) Read(p []byte) (int, error) {
-	n, err := t.Reader.Read(p)
+	n, err := t.ReadCloser.Read(p)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.rest = append(t.rest, p[:n]...)

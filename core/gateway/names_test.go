@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"maps"
-	"regexp"
 	"strings"
 	"testing"
 
@@ -205,19 +204,8 @@ func TestRememberedListsCount(t *testing.T) {
 	t.Parallel()
 	var lists [2]map[catalog.Kind][]item
 	for i := range lists {
-		lists[i] = map[catalog.Kind][]item{}
-		for k, raw := range map[catalog.Kind]string{catalog.Resources: `{"name":"r","uri":"x://both"}`, catalog.Templates: `{"name":"t","uriTemplate":"x://t/{y}"}`} {
-			one, err := catalog.NewItem(k, []byte(raw))
-			if err != nil {
-				t.Fatal(err)
-			}
-			it, err := newItem(k, one)
-			if err != nil {
-				t.Fatal(err)
-			}
-			it.pattern = regexp.MustCompile(`^x://t/[^/]*$`)
-			lists[i][k] = []item{it}
-		}
+		lists[i] = map[catalog.Kind][]item{
+			catalog.Resources: itemsOf(t, catalog.Resources, "x://both"), catalog.Templates: itemsOf(t, catalog.Templates, "x://t/{y}")}
 	}
 	known := map[catalog.Kind]catalog.List{catalog.Resources: listOf("x://both"), catalog.Templates: listOf("x://t/{y}")}
 	both := newView(contribution{}, []contribution{{id: "a", lists: lists[0]}, {id: "b", lists: lists[1], known: known}}, filter{}, func(Refusal) {})

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -86,19 +85,12 @@ func (o *outside) manyAsking(n int, name string) {
 
 // rooted connects a client with credentials that answers roots/list.
 func (o *outside) rooted(name string) *session.Session {
-	opts := session.Options{Client: &session.ClientSide{Capabilities: json.RawMessage(`{"sampling":{},"roots":{}}`),
+	o.Helper()
+	return o.clientOf(session.EraLegacy, map[string]config.Secret{"Authorization": config.NewSecret("Bearer " + name)}, &session.ClientSide{
+		Capabilities: json.RawMessage(`{"sampling":{},"roots":{}}`),
 		Request: func(context.Context, string, json.RawMessage) (json.RawMessage, error) {
 			return json.RawMessage(`{"by":"` + name + `"}`), nil
-		}}}
-	ts := httptest.NewServer(o.gateway.Server())
-	o.Cleanup(ts.Close)
-	s, err := session.Dial(o.Context(), config.Server{Transport: config.TransportHTTP, URL: config.NewSecret(ts.URL), Protocol: config.ProtocolLegacy,
-		Headers: map[string]config.Secret{"Authorization": config.NewSecret("Bearer " + name)}}, opts)
-	if err != nil {
-		o.Fatal(err)
-	}
-	o.Cleanup(func() { _ = s.Close() })
-	return s
+		}})
 }
 
 // A principal that uses all client sessions that it may have with a server gets no more; others

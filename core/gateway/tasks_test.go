@@ -122,7 +122,7 @@ func TestRealTaskForOtherClients(t *testing.T) {
 	o := newOutside(t, Options{}, everything(t), modernTaskServer(t, "tasks"))
 	t.Run("legacy server", func(t *testing.T) {
 		t.Parallel()
-		o := &outside{t, o.gateway}
+		o := &outside{t, o.gateway, o.url}
 		c := o.over(session.EraModern, nil)
 		const capabilities = `{"elicitation":{}}`
 		asked, err := o.do(c, "tools/call", research+`}`, capabilities)
@@ -140,7 +140,7 @@ func TestRealTaskForOtherClients(t *testing.T) {
 	})
 	t.Run("modern server", func(t *testing.T) {
 		t.Parallel()
-		o := &outside{t, o.gateway}
+		o := &outside{t, o.gateway, o.url}
 		asked := 0
 		c := o.over(session.EraLegacy, elicited(`{"confirm":true}`, &asked))
 		result, err := o.do(c, "tools/call", `{"name":"tasks_confirm_delete","arguments":{"filename":"a.txt"}}`, "")
@@ -212,18 +212,7 @@ func TestRealModernTask(t *testing.T) {
 func (w *fixture) listening(era session.Era) (*session.Session, *messages) {
 	w.Helper()
 	got := &messages{}
-	in, toServer := io.Pipe()
-	fromServer, out := io.Pipe()
-	w.running.Go(func() {
-		_ = w.gateway.Server().ServeIO(context.Background(), in, out)
-		_ = out.Close()
-	})
-	s, err := session.OverIO(w.Context(), fromServer, toServer, config.Server{Protocol: config.Protocol(era)}, session.Options{Client: &session.ClientSide{Message: got.add}})
-	if err != nil {
-		w.Fatal(err)
-	}
-	w.Cleanup(func() { _ = s.Close() })
-	return s, got
+	return w.clientOf(era, &session.ClientSide{Message: got.add}), got
 }
 
 // A server's notification about a task reaches the client that began the task or listens to it,
@@ -302,27 +291,16 @@ func TestTaskNotificationsBesideASilentClient(t *testing.T) {
 				t.Fatalf("%s, %v", raw, err)
 			}
 		}
-		in, toServer := io.Pipe()
-		fromServer, out := io.Pipe()
-		silent := make(chan struct{}) // closed when the client stops reading
-		w.running.Go(func() {
-			_ = w.gateway.Server().ServeIO(context.Background(), in, out)
-			_ = out.Close()
+		silent := &stopping{stop: make(chan struct{}), ended: make(chan struct{})}
+		c := w.clientOver(session.EraLegacy, nil, func(r io.ReadCloser) io.ReadCloser {
+			silent.ReadCloser = r
+			return silent
 		})
-		stops := &stopping{Reader: fromServer, stop: silent, ended: make(chan struct{})}
-		c, err := session.OverIO(w.Context(), stops, toServer, config.Server{Protocol: config.ProtocolLegacy}, session.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer func() {
-			close(stops.ended)
-			_ = fromServer.Close()
-			_ = c.Close()
-		}()
+		defer close(silent.ended)
 		begin(c, "silent")
 		other, got := w.listening(session.EraLegacy)
 		begin(other, "heard")
-		close(silent)
+		close(silent.stop)
 		for range 2 * maxQueuedMessages {
 			docs.Broadcast(map[string]any{"jsonrpc": "2.0", "method": "notifications/tasks/status", "params": map[string]any{"taskId": "silent", "status": "working"}})
 		}
@@ -341,7 +319,7 @@ func TestTaskNotificationsBesideASilentClient(t *testing.T) {
 
 // stopping reads until stop is closed, and nothing more until ended is closed.
 type stopping struct {
-	io.Reader
+	io.ReadCloser
 	stop, ended chan struct{}
 }
 
@@ -351,8 +329,6 @@ func (s *stopping) Read(p []byte) (int, error) {
 		<-s.ended
 		return 0, io.EOF
 	default:
-		return s.Reader.Read(p)
+		return s.ReadCloser.Read(p)
 	}
 }
-
-func (s *stopping) Close() error { return nil }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"sync"
@@ -64,20 +63,8 @@ func inCapableWorldWith(t *testing.T, before, test func(w *capableWorld)) {
 // capableClient connects a client that declares the capabilities.
 func (w *capableWorld) capableClient(capabilities string) *session.Session {
 	w.Helper()
-	in, toServer := io.Pipe()
-	fromServer, out := io.Pipe()
-	w.running.Go(func() {
-		_ = w.gateway.Server().ServeIO(context.Background(), in, out)
-		_ = out.Close()
-	})
-	s, err := session.OverIO(w.Context(), fromServer, toServer, config.Server{Protocol: config.ProtocolLegacy}, session.Options{
-		Client: &session.ClientSide{Capabilities: json.RawMessage(capabilities),
-			Request: func(context.Context, string, json.RawMessage) (json.RawMessage, error) { return nil, notFound() }}})
-	if err != nil {
-		w.Fatal(err)
-	}
-	w.Cleanup(func() { _ = s.Close() })
-	return s
+	return w.clientOf(session.EraLegacy, &session.ClientSide{Capabilities: json.RawMessage(capabilities),
+		Request: func(context.Context, string, json.RawMessage) (json.RawMessage, error) { return nil, notFound() }})
 }
 
 // tools sets what both kinds of sessions list.
