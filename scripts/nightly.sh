@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
 # Lists, watches and stops published servers from npm, and checks that they leave nothing behind.
-# Asks two clients of one server 1,000 times each for samples and input. Kills daemons, sessions and
-# servers 300 times, and lets 50 sessions call 200 times each. Takes some minutes, and 500 MB in
-# testdata/nightly/node_modules.
+# Kills daemons, sessions and servers 300 times, and lets 50 sessions call 200 times each. Takes some
+# minutes, and 500 MB in testdata/nightly/node_modules.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 scripts/peers.sh

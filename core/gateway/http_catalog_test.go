@@ -91,27 +91,48 @@ func (o *outside) eventually(what string, ok func() bool) {
 	}
 }
 
-// An HTTP catalog is served like a server, and refreshed when its build changes.
-func TestHTTPCatalog(t *testing.T) {
-	var build atomic.Int64
-	build.Store(1)
-	var called atomic.Pointer[http.Request]
+// catalogAPI is an HTTP API with one route, whose tool has a name and a description.
+type catalogAPI struct {
+	entry             config.Server
+	build             atomic.Int64
+	name, description atomic.Value
+	called            atomic.Int64
+	last              atomic.Pointer[http.Request]
+	stop              func()
+}
+
+func newCatalogAPI(t *testing.T, name, description string) *catalogAPI {
+	a := &catalogAPI{}
+	a.set(name, description)
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /api/version", func(w http.ResponseWriter, _ *http.Request) {
-		fmt.Fprintf(w, `{"build":"b%d"}`, build.Load())
-	})
+	mux.HandleFunc("GET /api/version", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintf(w, `{"build":"b%d"}`, a.build.Load()) })
 	mux.HandleFunc("GET /api/mcp/tools", func(w http.ResponseWriter, _ *http.Request) {
-		fmt.Fprintf(w, `[{"name":"get_%d","description":"d","method":"GET","path":"/api/things","params":[]}]`, build.Load())
+		fmt.Fprintf(w, `[{"name":%q,"description":%q,"method":"GET","path":"/api/things","params":[]}]`, a.name.Load(), a.description.Load())
 	})
 	mux.HandleFunc("GET /api/things", func(w http.ResponseWriter, r *http.Request) {
-		called.Store(r.Clone(context.Background()))
+		a.called.Add(1)
+		a.last.Store(r.Clone(context.Background()))
 		fmt.Fprint(w, `{"things":3}`)
 	})
 	ts := httptest.NewServer(mux)
-	defer ts.Close()
-	entry := config.Server{ID: "api", Enabled: true, Transport: config.TransportCatalog, URL: config.NewSecret(ts.URL),
+	a.stop = func() { ts.CloseClientConnections(); ts.Close() }
+	t.Cleanup(a.stop)
+	a.entry = config.Server{ID: "api", Enabled: true, Transport: config.TransportCatalog, URL: config.NewSecret(ts.URL),
 		CatalogInterval: 20 * time.Millisecond, Headers: map[string]config.Secret{"X-Key": config.NewSecret("ours")}}
-	o := newOutside(t, Options{Grace: 20 * time.Millisecond}, entry)
+	return a
+}
+
+// set makes a new build.
+func (a *catalogAPI) set(name, description string) {
+	a.name.Store(name)
+	a.description.Store(description)
+	a.build.Add(1)
+}
+
+// An HTTP catalog is served like a server, and refreshed when its build changes.
+func TestHTTPCatalog(t *testing.T) {
+	a := newCatalogAPI(t, "get_1", "d")
+	o := newOutside(t, Options{Grace: 20 * time.Millisecond}, a.entry)
 	c := o.client(session.EraLegacy, map[string]config.Secret{"Authorization": config.NewSecret("Bearer theirs")})
 	keys := func() string {
 		list, err := c.List(t.Context(), catalog.Tools)
@@ -127,10 +148,10 @@ func TestHTTPCatalog(t *testing.T) {
 	if err != nil || !strings.Contains(string(raw), "things") {
 		t.Errorf("%s, %v", raw, err)
 	}
-	if h := called.Load().Header; h.Get("Authorization") != "" || h.Get("X-Key") != "ours" {
+	if h := a.last.Load().Header; h.Get("Authorization") != "" || h.Get("X-Key") != "ours" {
 		t.Errorf("it was asked with %v", h)
 	}
-	build.Store(2)
+	a.set("get_2", "d")
 	o.eventually("the new build", func() bool { return keys() == "get_2 get_version" })
 	if _, err := c.CallTool(t.Context(), "get_1", nil); err == nil {
 		t.Error("a tool that is gone was called")
@@ -138,8 +159,7 @@ func TestHTTPCatalog(t *testing.T) {
 	if ack, err := c.Subscribe(t.Context(), session.Filter{URIs: []string{"file:///a"}}); err == nil && len(ack.MissingURIs) == 0 {
 		t.Error("something that has no resources can be subscribed to")
 	}
-	ts.CloseClientConnections()
-	ts.Close()
+	a.stop()
 	o.eventually("the mark", func() bool {
 		list, err := c.List(t.Context(), catalog.Tools)
 		if err != nil {

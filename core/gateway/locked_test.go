@@ -5,8 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -498,27 +496,12 @@ func TestLaunches(t *testing.T) {
 
 // The tools of an HTTP catalog are compared like those of servers.
 func TestHeldHTTPCatalog(t *testing.T) {
-	var text atomic.Value
-	var build atomic.Int64
-	text.Store("good")
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /api/version", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintf(w, `{"build":"b%d"}`, build.Load()) })
-	mux.HandleFunc("GET /api/mcp/tools", func(w http.ResponseWriter, _ *http.Request) {
-		fmt.Fprintf(w, `[{"name":"things","description":%q,"method":"GET","path":"/api/things","params":[]}]`, text.Load())
-	})
-	var called atomic.Int64
-	mux.HandleFunc("GET /api/things", func(w http.ResponseWriter, _ *http.Request) {
-		called.Add(1)
-		fmt.Fprint(w, `{"things":3}`)
-	})
-	ts := httptest.NewServer(mux)
-	defer ts.Close()
-	entry := config.Server{ID: "api", Enabled: true, Transport: config.TransportCatalog, URL: config.NewSecret(ts.URL), CatalogInterval: 20 * time.Millisecond}
+	a := newCatalogAPI(t, "things", "good")
 	path := filepath.Join(t.TempDir(), guard.FileName)
 	approve := func() {
 		t.Helper()
 		if err := lock.Update(t.Context(), path, func(l *lock.Lock) error {
-			r := observe.Servers(t.Context(), []config.Server{entry}, observe.Options{Hashing: func() lock.Hashing { return l.Hashing }})[0]
+			r := observe.Servers(t.Context(), []config.Server{a.entry}, observe.Options{Hashing: func() lock.Hashing { return l.Hashing }})[0]
 			l.Servers["api"], _ = lock.Merge(r.Observations...)
 			return r.Err
 		}); err != nil {
@@ -537,7 +520,7 @@ func TestHeldHTTPCatalog(t *testing.T) {
 			n = len(of[0].Changes())
 		}
 		judged.Store(int64(n))
-	}}, entry)
+	}}, a.entry)
 	c := o.client(session.EraModern, nil)
 	shown := func() string {
 		list, err := c.List(t.Context(), catalog.Tools)
@@ -548,11 +531,10 @@ func TestHeldHTTPCatalog(t *testing.T) {
 		return it.Describe().Description
 	}
 	good := shown()
-	if _, err := c.CallTool(t.Context(), "things", nil); err != nil || called.Load() != 1 {
+	if _, err := c.CallTool(t.Context(), "things", nil); err != nil || a.called.Load() != 1 {
 		t.Fatal(err)
 	}
-	text.Store(evil)
-	build.Add(1)
+	a.set("things", evil)
 	o.eventually("the catalog is read", func() bool {
 		for _, it := range o.gateway.httpCatalog("api").up.Catalog().Tools {
 			if strings.Contains(string(it.Raw), evil) {
@@ -561,8 +543,8 @@ func TestHeldHTTPCatalog(t *testing.T) {
 		}
 		return false
 	})
-	if _, err := c.CallTool(t.Context(), "things", nil); err == nil || called.Load() != 1 || !strings.Contains(err.Error(), "run mcptrack review api") {
-		t.Errorf("%v, called %d times", err, called.Load())
+	if _, err := c.CallTool(t.Context(), "things", nil); err == nil || a.called.Load() != 1 || !strings.Contains(err.Error(), "run mcptrack review api") {
+		t.Errorf("%v, called %d times", err, a.called.Load())
 	}
 	if got := shown(); got != good {
 		t.Errorf("%q is served instead of %q", got, good)
@@ -573,7 +555,7 @@ func TestHeldHTTPCatalog(t *testing.T) {
 	approve()
 	g.Reload()
 	o.eventually("nothing differs", func() bool { return judged.Load() == 0 })
-	if _, err := c.CallTool(t.Context(), "things", nil); err != nil || called.Load() != 2 {
+	if _, err := c.CallTool(t.Context(), "things", nil); err != nil || a.called.Load() != 2 {
 		t.Errorf("after the approval: %v", err)
 	}
 }

@@ -78,7 +78,7 @@ func ask(ctx context.Context, c *session.Session, method, params, log string) (s
 func TestServerAsksTheRightClient(t *testing.T) {
 	t.Parallel()
 	a, o := newAsking(t)
-	rounds := 60
+	rounds := 300
 	if testing.Short() {
 		rounds = 9
 	}
