@@ -45,6 +45,7 @@ func inEras(t *testing.T, test func(w *fixture, era session.Era)) {
 	t.Helper()
 	for _, era := range []session.Era{session.EraLegacy, session.EraModern} {
 		t.Run(string(era), func(t *testing.T) {
+			t.Parallel()
 			synctest.Test(t, func(t *testing.T) { test(newFixture(t), era) })
 		})
 	}

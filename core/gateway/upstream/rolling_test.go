@@ -161,22 +161,3 @@ func TestRollback(t *testing.T) {
 		f.want("a")
 	})
 }
-
-// A load balancer with three backends, which it uses in turn, passes every third request to the one
-// that is still old. The old catalog is not taken for the new build's.
-func TestOldBackendInTurn(t *testing.T) {
-	for first := range int64(3) {
-		synctest.Test(t, func(t *testing.T) {
-			a := newRolling(t)
-			f := follow(t, a.api)
-			f.polls(4)
-			pick := func(n int64) int64 { return min(1, (n+first)%3) }
-			a.n.Store(0)
-			a.pick.Store(&pick)
-			f.polls(3) // later ones notice the old backend
-			a.all(1)
-			f.polls(5)
-			f.want("new")
-		})
-	}
-}
