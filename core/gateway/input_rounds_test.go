@@ -10,7 +10,6 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/config"
-	"github.com/mcptrack/mcptrack/core/mcpserver"
 	"github.com/mcptrack/mcptrack/core/session"
 	"github.com/mcptrack/mcptrack/core/session/sessiontest"
 )
@@ -193,23 +192,6 @@ func TestInputRoundIsBounded(t *testing.T) {
 	cancel()
 	if err := <-first; err == nil || !d.settled() {
 		t.Errorf("the first: %v", err)
-	}
-}
-
-func TestTaskIDsAreBounded(t *testing.T) {
-	g := &Gateway{}
-	r := &mcpserver.Request{Principal: "p"}
-	for _, id := range []string{"short", strings.Repeat("x", maxTaskID+1)} {
-		g.tasks.add(target{"a", id}, r, nil, nil)
-	}
-	for range maxTasks {
-		g.tasks.add(target{"a", "more"}, r, nil, nil)
-	}
-	if len(g.tasks.byID) != 2 || len(g.tasks.order) != 2 {
-		t.Errorf("%d tasks, %d in order", len(g.tasks.byID), len(g.tasks.order))
-	}
-	if _, ok := g.tasks.find(target{"a", "short"}, &mcpserver.Request{Principal: "q"}); ok {
-		t.Error("a client with other credentials found the task")
 	}
 }
 
