@@ -73,15 +73,18 @@ func TestSessionStream(t *testing.T) {
 	s.write("a", "5")
 	updated(third, "a")
 
-	// A client that sends no id or an invalid one again gets what was sent within replayWindow.
+	// A client that sends no id or an invalid one again gets what was sent within replayWindow, in
+	// some order: the server may notice late that the client has left a stream.
 	third.leave()
 	get("").leave()
 	get("99999").leave()
 	fourth := get("x")
-	for _, list := range []string{"tools", "prompts", "resources"} {
-		fourth.expect(`{"jsonrpc":"2.0","method":"notifications/%s/list_changed","params":{}}`, list)
+	again := fourth.next() + fourth.next() + fourth.next() + fourth.next()
+	for _, want := range []string{"tools/list_changed", "prompts/list_changed", "resources/list_changed", "note:///a"} {
+		if !strings.Contains(again, want) {
+			t.Errorf("%s is not repeated: %s", want, again)
+		}
 	}
-	updated(fourth, "a")
 	s.write("a", "6")
 	updated(fourth, "a")
 

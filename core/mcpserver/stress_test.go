@@ -32,7 +32,7 @@ func TestLastChangeArrives(t *testing.T) {
 			for _, n := range []string{"a", "b"} {
 				s.write(n, strconv.Itoa(i))
 			}
-			if i%20 == 0 {
+			if i%20 == 0 && i < last {
 				<-opened
 			}
 		}
