@@ -7,6 +7,5 @@ cd "$(dirname "$0")/.."
 scripts/peers.sh
 (cd testdata/nightly && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error)
 export MCPTRACK_NIGHTLY=1
-go test ./core/gateway -run TestTwoClientsAtTheSameTime -count=1 -v
 MCPTRACK_KILLS=100 go test ./cmd/mcptrack -run 'TestKillStorm|TestManyClientsShareADaemon' -count=3 -v -timeout 20m
 go test ./cmd/mcptrack -run TestPublishedServers -count=1 -v -timeout 20m "$@"
