@@ -2,7 +2,6 @@ package catalog
 
 import (
 	"encoding/json"
-	"fmt"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -120,17 +119,6 @@ func FuzzNewItem(f *testing.F) {
 	})
 }
 
-func BenchmarkDiff(b *testing.B) {
-	var items []Item
-	for i := range 1000 {
-		items = append(items, item(b, Resources, fmt.Sprintf(`{"uri":"file:///%d"}`, i)))
-	}
-	from, to := NewList(items), NewList(items[1:])
-	for b.Loop() {
-		Diff(from, to)
-	}
-}
-
 func TestDepth(t *testing.T) {
 	t.Parallel()
 	for raw, want := range map[string]int{
@@ -149,14 +137,6 @@ func BenchmarkNewItem(b *testing.B) {
 		if _, err := NewItem(Resources, raw); err != nil {
 			b.Fatal(err)
 		}
-	}
-}
-
-func BenchmarkDescribe(b *testing.B) {
-	it := item(b, Resources, `{"uri":"file:///docs/guide/000017.md","name":"guide 17","mimeType":"text/markdown","size":1234}`)
-	b.ReportAllocs()
-	for b.Loop() {
-		it.Describe()
 	}
 }
 

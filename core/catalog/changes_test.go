@@ -78,7 +78,7 @@ func TestChangesAreBounded(t *testing.T) {
 	if len(changes) != 20 || more != 480 {
 		t.Errorf("%d changes and %d more", len(changes), more)
 	}
-	long := `{"name":"t","` + strings.Repeat("n", 1<<20) + `":1}`
+	long := `{"name":"t","` + strings.Repeat("n", 100*maxPath) + `":1}`
 	if changes, _ = Changes(tool(t, `{"name":"t"}`), tool(t, long), 1); len(changes[0].Path) > 2*maxPath {
 		t.Errorf("a path of %d bytes", len(changes[0].Path))
 	}

@@ -284,8 +284,10 @@ func TestRejectedSubscriptionBacksOff(t *testing.T) {
 // A resource that clients subscribed to is followed again in the next session of its server,
 // even if the gateway missed the events that announced the end of the last session.
 func TestAdhocSubscriptionsAfterLag(t *testing.T) {
+	const lag = 500
 	synctest.Test(t, func(t *testing.T) {
 		w := newFixture(t)
+		w.log = journal.NewMemory(journal.MemoryOptions{Lag: lag})
 		docs := w.Serve("docs", session.EraLegacy)
 		docs.SetQuietly("file:///listed", "old")
 		more := w.Serve("more", session.EraLegacy)
@@ -310,7 +312,7 @@ func TestAdhocSubscriptionsAfterLag(t *testing.T) {
 		more.SetList(catalog.Tools, tool("two"))
 		more.NotifyListChanged(catalog.Tools)
 		<-busy
-		for range journal.DefaultLag/2 + 1000 {
+		for range lag {
 			if more := w.tracker.Client("more"); more.Subscribe(t.Context(), "file:///x") != nil || more.Unsubscribe(t.Context(), "file:///x") != nil {
 				t.Fatal("cannot make events")
 			}

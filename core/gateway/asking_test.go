@@ -19,25 +19,18 @@ import (
 // in its arguments to the client and returns the answer: after 10 s if the method begins with "late ",
 // and it asks nothing if that is "" or "sleep" (for 10 s). Clients with sampling see one more tool.
 type asking struct {
-	refuse func(capabilities string) bool // reports whether a connection ends instead of answering tools/list; nil: never
-	// asksRoots: a connection asks for the roots when it begins, and needs 100 ms to apply the answer.
-	// The method "roots" then returns them.
-	asksRoots bool
-	mu        sync.Mutex
-	conns     []*askingConn
+	mu    sync.Mutex
+	conns []*askingConn
 }
 
 type askingConn struct {
-	refuse    func(capabilities string) bool
-	asksRoots bool
-	in        *bufio.Reader
-	out       io.WriteCloser
+	in  *bufio.Reader
+	out io.WriteCloser
 
 	mu           sync.Mutex
 	capabilities string
 	level        string
 	rootsChanged int
-	roots        string
 	ended        bool
 	last         int
 	asked        map[int]chan json.RawMessage
@@ -46,7 +39,7 @@ type askingConn struct {
 func (a *asking) Dial(ctx context.Context, srv config.Server, opts session.Options) (*session.Session, error) {
 	r, toClient := io.Pipe()
 	fromClient, w := io.Pipe()
-	c := &askingConn{refuse: a.refuse, asksRoots: a.asksRoots, in: bufio.NewReader(fromClient), out: toClient, asked: map[int]chan json.RawMessage{}}
+	c := &askingConn{in: bufio.NewReader(fromClient), out: toClient, asked: map[int]chan json.RawMessage{}}
 	a.mu.Lock()
 	a.conns = append(a.conns, c)
 	a.mu.Unlock()
@@ -120,9 +113,6 @@ func (c *askingConn) run() {
 			c.mu.Unlock()
 			c.send(`{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"logging":{}},"serverInfo":{"name":"asking","version":"1"}}}`, m.ID)
 		case "tools/list":
-			if c.refuse != nil && c.refuse(c.capabilities) {
-				return
-			}
 			if strings.Contains(c.capabilities, "sampling") {
 				c.send(`{"jsonrpc":"2.0","id":%s,"result":{"tools":[{"name":"ask","inputSchema":{"type":"object"}},{"name":"sample","inputSchema":{"type":"object"}}]}}`, m.ID)
 				continue
@@ -133,23 +123,6 @@ func (c *askingConn) run() {
 			c.level = m.Params.Level
 			c.mu.Unlock()
 			c.send(`{"jsonrpc":"2.0","id":%s,"result":{}}`, m.ID)
-		case "notifications/initialized":
-			if c.asksRoots && strings.Contains(c.capabilities, "roots") {
-				answer := make(chan json.RawMessage, 1)
-				c.mu.Lock()
-				c.last++
-				id := c.last
-				c.asked[id] = answer
-				c.mu.Unlock()
-				c.send(`{"jsonrpc":"2.0","id":%d,"method":"roots/list"}`, id)
-				go func() {
-					roots := <-answer
-					time.Sleep(100 * time.Millisecond)
-					c.mu.Lock()
-					defer c.mu.Unlock()
-					c.roots = string(roots)
-				}()
-			}
 		case "notifications/roots/list_changed":
 			c.mu.Lock()
 			c.rootsChanged++
@@ -160,12 +133,6 @@ func (c *askingConn) run() {
 				c.send(`{"jsonrpc":"2.0","id":%s,"result":{"content":[]}}`, m.ID)
 			}
 			switch m.Params.Arguments.Method {
-			case "roots":
-				c.mu.Lock()
-				roots := c.roots
-				c.mu.Unlock()
-				c.send(`{"jsonrpc":"2.0","id":%s,"result":{"content":[],"structuredContent":{"roots":%q}}}`, m.ID, roots)
-				continue
 			case "":
 				respond(0)
 				continue

@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/config"
 )
 
@@ -43,8 +42,6 @@ func BenchmarkCall(b *testing.B) {
 	defer direct.Close()
 	o := newOutside(b, Options{}, config.Server{ID: "quick", Enabled: true, Transport: config.TransportHTTP, Protocol: config.ProtocolLegacy,
 		URL: config.NewSecret(direct.URL), Tracking: config.Tracking{TrackTools: true, PollInterval: time.Hour}})
-	through := httptest.NewServer(o.gateway.Server())
-	defer through.Close()
 	call := func(url string) float64 { // ms
 		began := time.Now()
 		q, _ := http.NewRequest(http.MethodPost, url, bytes.NewReader([]byte(
@@ -66,7 +63,7 @@ func BenchmarkCall(b *testing.B) {
 	}
 	var took [2][]float64
 	for b.Loop() {
-		for i, url := range []string{direct.URL, through.URL} {
+		for i, url := range []string{direct.URL, o.url} {
 			took[i] = append(took[i], call(url))
 		}
 	}
@@ -77,46 +74,5 @@ func BenchmarkCall(b *testing.B) {
 		}
 		b.ReportMetric(took[0][at], fmt.Sprintf("p%d-direct-ms", percent))
 		b.ReportMetric(took[1][at]-took[0][at], fmt.Sprintf("p%d-added-ms", percent))
-	}
-}
-
-// BenchmarkView merges 10,000 tools of 100 servers.
-func BenchmarkView(b *testing.B) {
-	var sources []contribution
-	for i := range 100 {
-		s := contribution{id: fmt.Sprintf("s%03d", i), lists: map[catalog.Kind][]item{}}
-		for n := range 100 {
-			raw, _ := json.Marshal(map[string]any{"name": fmt.Sprintf("t%03d", n), "description": strings.Repeat("d", 200), "inputSchema": map[string]any{"type": "object"}})
-			it, err := catalog.NewItem(catalog.Tools, raw)
-			if err != nil {
-				b.Fatal(err)
-			}
-			checked, err := newItem(catalog.Tools, it)
-			if err != nil {
-				b.Fatal(err)
-			}
-			s.lists[catalog.Tools] = append(s.lists[catalog.Tools], checked)
-		}
-		sources = append(sources, s)
-	}
-	b.ReportAllocs()
-	for b.Loop() {
-		if v := newView(contribution{}, sources, filter{}, func(Refusal) {}); len(v.catalog.Tools) != 10_000 {
-			b.Fatal(len(v.catalog.Tools))
-		}
-	}
-}
-
-// BenchmarkAdmits filters one resource.
-func BenchmarkAdmits(b *testing.B) {
-	f, err := newFilter(nil, []string{"doc://secret/**", "file:///private/**", "*delete*"}, false)
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.ReportAllocs()
-	for b.Loop() {
-		if !f.admits(catalog.Resources, target{"docs", "file:///home/me/notes/today.md"}, "file:///home/me/notes/today.md") {
-			b.Fatal("it is denied")
-		}
 	}
 }

@@ -22,14 +22,14 @@ const askable = `{"elicitation":{},"roots":{"listChanged":true},"sampling":{}}`
 // together runs a test with a legacy server whose session is shared by clients that declare askable.
 func together(t *testing.T, test func(a *asking, w *fixture)) {
 	t.Helper()
-	togetherWith(t, &asking{}, nil, test)
+	togetherWith(t, nil, test)
 }
 
 // togetherWith is like together, with dial for the sessions of single clients.
-func togetherWith(t *testing.T, a *asking, dial session.DialFunc, test func(a *asking, w *fixture)) {
+func togetherWith(t *testing.T, dial session.DialFunc, test func(a *asking, w *fixture)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		w := newFixture(t)
+		a, w := &asking{}, newFixture(t)
 		w.dial, w.opts.Dial = a.Dial, dial
 		w.opts.Callers, w.opts.Capabilities = NewCallers(), Shareable(json.RawMessage(askable))
 		w.opts.Callers.Serve(map[string]json.RawMessage{"docs": w.opts.Capabilities})
@@ -189,59 +189,6 @@ func TestCallersWithTheSameRootsShare(t *testing.T) {
 	})
 }
 
-// A server that asks while no client has a call in progress, and gets no roots because the roots of its
-// clients differ, is not used by them.
-func TestCallersWhoseRootsWereNotTold(t *testing.T) {
-	together(t, func(a *asking, w *fixture) {
-		ann, bob := w.person("ann", "file:///a"), w.person("bob", "file:///b")
-		ann.calls("")
-		bob.calls("")
-		a.conns[0].send(`{"jsonrpc":"2.0","id":77,"method":"roots/list"}`)
-		w.advance(maxUnclear + time.Second)
-		for _, p := range []*person{ann, bob, ann} {
-			if got := p.calls("roots/list"); !strings.Contains(got, p.roots+`"`) {
-				w.Errorf("%s: %s", p.name, got)
-			}
-		}
-		w.wantSessions(a, 3)
-	})
-}
-
-// A server that a client without roots has started, and that asked then, is not used by clients that
-// have roots. If they have used it before, they stay.
-func TestCallersAfterAClientWithoutRoots(t *testing.T) {
-	for _, first := range []bool{true, false} {
-		together(t, func(a *asking, w *fixture) {
-			ann, plain := w.person("ann", "file:///a"), w.client(session.EraLegacy)
-			want := 2
-			if !first {
-				ann.calls("")
-				want = 1
-			}
-			if got, err := ask(w.Context(), plain, "roots/list", "{}", ""); err != nil || !strings.Contains(got, "-32601") {
-				w.Errorf("%s, %v", got, err)
-			}
-			if got := ann.calls("roots/list"); !strings.Contains(got, "file:///a") {
-				w.Error(got)
-			}
-			w.wantSessions(a, want)
-		})
-	}
-}
-
-// The first call of a client whose session begins, or whose server wakes, follows after the server
-// knows the client's roots.
-func TestCallersAreCalledWithTheirRoots(t *testing.T) {
-	togetherWith(t, &asking{asksRoots: true}, nil, func(_ *asking, w *fixture) {
-		for _, name := range []string{"ann", "bob", "cat"} {
-			p := w.person(name, "file:///"+name)
-			if got := p.calls("roots"); !strings.Contains(got, "file:///"+name) {
-				w.Errorf("%s: %s", name, got)
-			}
-		}
-	})
-}
-
 // Clients whose roots are asked for during their first calls, simultaneously, are not confused.
 func TestCallersWithOtherRoots(t *testing.T) {
 	together(t, func(a *asking, w *fixture) {
@@ -287,32 +234,12 @@ func TestCallersKeepTheirSessions(t *testing.T) {
 	})
 }
 
-// A client that needs a session of its own gets one also if it calls while the shared one is lost.
-func TestCallersWhileTheSessionIsLost(t *testing.T) {
-	together(t, func(a *asking, w *fixture) {
-		ann, bob := w.person("ann", ""), w.person("bob", "")
-		if got := ann.calls("sampling/createMessage"); !by("ann", got) {
-			w.Error(got)
-		}
-		a.mu.Lock()
-		_ = a.conns[0].out.Close()
-		a.mu.Unlock()
-		w.advance(debounce + time.Millisecond)
-		for _, p := range []*person{bob, ann, bob} {
-			if got := p.calls("sampling/createMessage"); !by(p.name, got) {
-				w.Errorf("%s: %s", p.name, got)
-			}
-		}
-		w.wantSessions(a, 3)
-	})
-}
-
 // A client for which the server cannot be started again does not use what it keeps for other roots.
 func TestCallersWithOtherRootsDoNotIntrude(t *testing.T) {
 	fails := func(context.Context, config.Server, session.Options) (*session.Session, error) {
 		return nil, errors.New("only one instance can run")
 	}
-	togetherWith(t, &asking{}, fails, func(a *asking, w *fixture) {
+	togetherWith(t, fails, func(a *asking, w *fixture) {
 		ann, bob, cat := w.person("ann", "file:///a"), w.person("bob", "file:///a"), w.person("cat", "file:///c")
 		for _, method := range []string{"sampling/createMessage", "roots/list"} {
 			ann.calls(method)
@@ -404,50 +331,6 @@ func TestCallersAreNotAskedForTheCallsOfOthers(t *testing.T) {
 	})
 }
 
-// A call of a tool that may ask delays another client's call once, by at most 2 s.
-func TestCallersDelayEachOtherOnce(t *testing.T) {
-	together(t, func(a *asking, w *fixture) {
-		ann, bob := w.person("ann", ""), w.person("bob", "")
-		bob.calls("")
-		var all sync.WaitGroup
-		all.Go(func() {
-			raw, err := ann.Do(w.Context(), session.Request{Method: "tools/call", Params: map[string]json.RawMessage{
-				"name": json.RawMessage(`"sample"`), "arguments": json.RawMessage(`{"method":"sleep"}`)}})
-			if err != nil {
-				w.Errorf("%s, %v", raw, err)
-			}
-		})
-		synctest.Wait()
-		for _, want := range []time.Duration{2 * time.Second, 0} {
-			began := time.Now()
-			bob.calls("")
-			if took := time.Since(began); took != want {
-				w.Errorf("the call took %s, want %s", took, want)
-			}
-		}
-		all.Wait()
-		w.wantSessions(a, 1)
-	})
-}
-
-// A call that waits for one that asks gets its session as soon as that is known.
-func TestCallersDoNotWaitForAnswers(t *testing.T) {
-	together(t, func(a *asking, w *fixture) {
-		people := []*person{w.person("ann", ""), w.person("bob", ""), w.person("cat", "")}
-		var all sync.WaitGroup
-		for _, p := range people {
-			p.pause = time.Second
-			all.Go(func() {
-				began := time.Now()
-				if got := p.calls("sampling/createMessage"); !by(p.name, got) || time.Since(began) != p.pause {
-					w.Errorf("%s after %s: %s", p.name, time.Since(began), got)
-				}
-			})
-		}
-		all.Wait()
-	})
-}
-
 // The end of an elicitation is announced to the client that was asked, although none of its calls is in
 // progress.
 func TestCallersHearOfTheirElicitations(t *testing.T) {
@@ -525,7 +408,7 @@ func TestCallersWithoutSessionsOfTheirOwn(t *testing.T) {
 	fails := func(context.Context, config.Server, session.Options) (*session.Session, error) {
 		return nil, errors.New("only one instance can run")
 	}
-	togetherWith(t, &asking{}, fails, func(a *asking, w *fixture) {
+	togetherWith(t, fails, func(a *asking, w *fixture) {
 		ann, bob := w.person("ann", ""), w.person("bob", "")
 		for _, p := range []*person{ann, bob, ann, bob} {
 			if got := p.calls("sampling/createMessage"); !by(p.name, got) {

@@ -1,14 +1,10 @@
 package gateway
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"io"
 	"net"
-	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -17,10 +13,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/mcptrack/mcptrack/core/backoff"
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/config"
-	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/mcp"
 	"github.com/mcptrack/mcptrack/core/session"
 	"github.com/mcptrack/mcptrack/core/session/sessiontest"
@@ -271,139 +265,95 @@ func TestMissingResourceAcrossEras(t *testing.T) {
 	})
 }
 
-// restarting is an HTTP server whose process can be replaced by a new one at the same address.
+// restarting is the HTTP server "docs", whose process can be replaced by a new one.
 type restarting struct {
-	testing.TB
-	modern bool
-	addr   string
-	http   *http.Server
-	mcp    *sessiontest.Fake
-	served sync.WaitGroup
-	calls  atomic.Int64 // tool calls that all processes have processed
+	*fixture
+	era     session.Era
+	network atomic.Pointer[sessiontest.Middlebox]
+	process *sessiontest.Fake
+	stop    func() // ends the process between requests: connections are closed, sessions forgotten
 }
 
-// serve counts the tool calls that are answered with a result.
-func (r *restarting) serve(mcp *sessiontest.Fake, w http.ResponseWriter, q *http.Request) {
-	body, _ := io.ReadAll(q.Body)
-	q.Body = io.NopCloser(bytes.NewReader(body))
-	status := &statusWriter{ResponseWriter: w, status: http.StatusOK}
-	mcp.ServeHTTP(status, q)
-	if bytes.Contains(body, []byte(`"tools/call"`)) && status.status == http.StatusOK {
-		r.calls.Add(1)
-	}
+// inRestarting runs the test with a server that is up.
+func inRestarting(t *testing.T, test func(r *restarting, c *session.Session)) {
+	t.Helper()
+	inEras(t, func(w *fixture, era session.Era) {
+		r := &restarting{fixture: w, era: era}
+		r.restart()
+		w.Cleanup(func() { r.stop() })
+		w.dial = func(ctx context.Context, srv config.Server, opts session.Options) (*session.Session, error) {
+			opts.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
+				return r.network.Load().DialContext(ctx, network, addr)
+			}
+			return session.Dial(ctx, srv, opts)
+		}
+		w.start(sessiontest.Entry("docs", func(s *config.Server) {
+			s.Transport, s.URL, s.Command = config.TransportHTTP, config.NewSecret("http://docs.test/"), ""
+		}))
+		test(r, w.client(era))
+	})
 }
 
-type statusWriter struct {
-	http.ResponseWriter
-	status int
-}
-
-func (w *statusWriter) WriteHeader(status int) {
-	w.status = status
-	w.ResponseWriter.WriteHeader(status)
-}
-
-func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
-func (w *statusWriter) Flush()                      { _ = http.NewResponseController(w.ResponseWriter).Flush() }
-
-func (r *restarting) start() {
-	r.Helper()
-	r.mcp = sessiontest.New()
-	r.mcp.Legacy, r.mcp.Modern = !r.modern, r.modern
-	r.mcp.SetList(catalog.Tools, tool("dig"))
-	r.mcp.SetQuietly("file:///a", "text")
-	var ln net.Listener
-	var err error
-	ctx, cancel := context.WithTimeout(r.Context(), time.Minute)
-	defer cancel()
-	if !backoff.Poll(ctx, 10*time.Millisecond, func() bool { // the kernel may not have freed the port yet
-		ln, err = net.Listen("tcp", r.addr)
-		return err == nil
-	}) {
-		r.Fatal(err)
-	}
-	r.addr = ln.Addr().String()
-	mcp := r.mcp
-	handler := func(w http.ResponseWriter, q *http.Request) { r.serve(mcp, w, q) }
-	r.http = &http.Server{Handler: http.HandlerFunc(handler), ReadHeaderTimeout: 10 * time.Second}
-	srv := r.http
-	r.served.Go(func() { _ = srv.Serve(ln) })
-}
-
-// stop ends the process between requests: connections are closed, sessions forgotten.
-func (r *restarting) stop() {
-	_ = r.http.Close()
-	r.served.Wait()
+func (r *restarting) restart() {
+	r.process = sessiontest.New()
+	r.process.Legacy, r.process.Modern = r.era == session.EraLegacy, r.era == session.EraModern
+	r.process.SetList(catalog.Tools, tool("dig"))
+	r.process.SetQuietly("file:///a", "text")
+	network := sessiontest.NewMiddlebox()
+	r.network.Store(network)
+	r.stop = network.Serve(r.process)
 }
 
 // An HTTP server that restarts within the grace period fails no call that begins meanwhile, and
 // no call runs twice.
 func TestRestartWithinGrace(t *testing.T) {
-	t.Parallel()
-	for _, era := range []session.Era{session.EraLegacy, session.EraModern} {
-		t.Run(string(era), func(t *testing.T) {
-			t.Parallel()
-			r := &restarting{TB: t, modern: era == session.EraModern, addr: "127.0.0.1:0"}
-			r.start()
-			o := newOutside(t, Options{}, sessiontest.Entry("docs", func(s *config.Server) {
-				s.Transport, s.URL, s.Command = config.TransportHTTP, config.NewSecret("http://"+r.addr), ""
-			}))
-			c := o.client(era, nil)
-			t.Cleanup(func() { r.stop() })
-			r.stop()
-			o.eventually("the gateway notices the end", func() bool { // a call on a dead connection may have run
-				st, _ := o.gateway.tracker.Snapshot().Server("docs")
-				return st.State != event.Ready
+	inRestarting(t, func(r *restarting, c *session.Session) {
+		r.stop()
+		synctest.Wait()
+		var calls sync.WaitGroup
+		for i := range 8 {
+			calls.Go(func() {
+				method, params := "tools/call", `{"name":"dig","arguments":{}}`
+				if i%4 == 0 {
+					method, params = "resources/read", `{"uri":"file:///a"}`
+				}
+				time.Sleep(time.Duration(i) * 50 * time.Millisecond) // before, at and after the return
+				if _, err := r.do(c, method, params); err != nil {
+					r.Errorf("call %d: %s: %v", i, method, err)
+				}
 			})
-			var calls sync.WaitGroup
-			for i := range 8 {
-				calls.Go(func() {
-					method, params := "tools/call", `{"name":"dig","arguments":{}}`
-					if i%4 == 0 {
-						method, params = "resources/read", `{"uri":"file:///a"}`
-					}
-					time.Sleep(time.Duration(i) * 50 * time.Millisecond) // a real pause: calls begin before, at and after the return
-					var p map[string]json.RawMessage
-					_ = json.Unmarshal([]byte(params), &p)
-					if _, err := c.Do(t.Context(), session.Request{Method: method, Params: p}); err != nil {
-						t.Errorf("call %d: %s: %v", i, method, err)
-					}
-				})
-			}
-			time.Sleep(200 * time.Millisecond) // a real pause: the server is away, within the grace period
-			r.start()
-			calls.Wait()
-			if n := r.calls.Load(); n != 6 {
-				t.Errorf("tools were called %d times", n)
-			}
-		})
-	}
+		}
+		time.Sleep(200 * time.Millisecond)
+		r.restart()
+		calls.Wait()
+		if n := r.process.Count("tools/call"); n != 6 {
+			r.Errorf("tools were called %d times", n)
+		}
+	})
 }
 
 // A call whose answer is lost with the connection is not repeated, and the client learns
 // that it may have been processed.
 func TestInterruptedCall(t *testing.T) {
-	t.Parallel()
-	r := &restarting{TB: t, modern: true, addr: "127.0.0.1:0"}
-	r.start()
-	o := newOutside(t, Options{}, sessiontest.Entry("docs", func(s *config.Server) {
-		s.Transport, s.URL, s.Command = config.TransportHTTP, config.NewSecret("http://"+r.addr), ""
-	}))
-	c := o.client(session.EraModern, nil)
-	r.mcp.Fail(sessiontest.Fault{Method: "tools/call", Silent: true})
-	failed := make(chan error, 1)
-	go func() {
-		_, err := c.Do(t.Context(), session.Request{Method: "tools/call", Params: map[string]json.RawMessage{"name": json.RawMessage(`"dig"`)}})
-		failed <- err
-	}()
-	o.eventually("the call is in progress", func() bool { return r.mcp.Count("tools/call") == 1 })
-	r.stop()
-	r.start()
-	defer r.stop()
-	if err := <-failed; err == nil || !strings.Contains(fmt.Sprint(err), "may have been processed") {
-		t.Error(err)
-	}
-	if n := r.mcp.Count("tools/call"); n != 0 {
-		t.Errorf("it was repeated %d times", n)
-	}
+	inRestarting(t, func(r *restarting, c *session.Session) {
+		r.process.Fail(sessiontest.Fault{Method: "tools/call", Silent: true})
+		failed := make(chan error, 1)
+		go func() {
+			_, err := r.do(c, "tools/call", `{"name":"dig"}`)
+			failed <- err
+		}()
+		synctest.Wait()
+		if n := r.process.Count("tools/call"); n != 1 {
+			r.Errorf("%d calls are in progress", n)
+		}
+		r.stop()
+		r.restart()
+		if err := <-failed; err == nil || !strings.Contains(err.Error(), "may have been processed") {
+			r.Error(err)
+		}
+		r.advance(time.Minute)
+		if n := r.process.Count("tools/call"); n != 0 {
+			r.Errorf("it was repeated %d times", n)
+		}
+	})
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/lock/guard"
 	"github.com/mcptrack/mcptrack/core/session"
 	"github.com/mcptrack/mcptrack/core/session/sessiontest"
@@ -29,6 +30,7 @@ type fixture struct {
 	*testing.T
 	opts    Options
 	dial    session.DialFunc // nil: Net's
+	log     *journal.Memory  // of the tracker; nil: its own
 	gateway *Gateway
 	tracker *tracker.Tracker
 	sessiontest.Net
@@ -43,6 +45,7 @@ func inEras(t *testing.T, test func(w *fixture, era session.Era)) {
 	t.Helper()
 	for _, era := range []session.Era{session.EraLegacy, session.EraModern} {
 		t.Run(string(era), func(t *testing.T) {
+			t.Parallel()
 			synctest.Test(t, func(t *testing.T) { test(newFixture(t), era) })
 		})
 	}
@@ -57,7 +60,7 @@ func newFixture(t *testing.T) *fixture {
 // start runs a gateway over the entries and waits until they are listed.
 func (w *fixture) start(entries ...config.Server) {
 	w.Helper()
-	opts := tracker.Options{Dial: w.Dial, AllLists: true, Session: w.opts.Session}
+	opts := tracker.Options{Dial: w.Dial, AllLists: true, Session: w.opts.Session, Log: w.log}
 	if w.dial != nil {
 		opts.Dial = w.dial
 		if w.opts.Dial == nil {
@@ -118,13 +121,19 @@ func (w *fixture) client(era session.Era) *session.Session {
 // clientOf connects a client that servers can ask, unless it is nil.
 func (w *fixture) clientOf(era session.Era, side *session.ClientSide) *session.Session {
 	w.Helper()
+	return w.clientOver(era, side, func(r io.ReadCloser) io.ReadCloser { return r })
+}
+
+// clientOver connects a client that reads what wrap returns.
+func (w *fixture) clientOver(era session.Era, side *session.ClientSide, wrap func(io.ReadCloser) io.ReadCloser) *session.Session {
+	w.Helper()
 	in, toServer := io.Pipe()
 	fromServer, out := io.Pipe()
 	w.running.Go(func() {
 		_ = w.gateway.Server().ServeIO(context.Background(), in, out)
 		_ = out.Close()
 	})
-	s, err := session.OverIO(w.Context(), fromServer, toServer, config.Server{Protocol: config.Protocol(era)}, session.Options{Client: side})
+	s, err := session.OverIO(w.Context(), wrap(fromServer), toServer, config.Server{Protocol: config.Protocol(era)}, session.Options{Client: side})
 	if err != nil {
 		w.Fatal(err)
 	}

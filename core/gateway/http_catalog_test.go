@@ -27,6 +27,7 @@ import (
 type outside struct {
 	testing.TB
 	gateway *Gateway
+	url     string
 }
 
 func newOutside(t testing.TB, opts Options, servers ...config.Server) *outside {
@@ -41,12 +42,14 @@ func newOutside(t testing.TB, opts Options, servers ...config.Server) *outside {
 	var running sync.WaitGroup
 	running.Go(func() { _ = tr.Run(ctx) })
 	running.Go(func() { _ = g.Run(ctx) })
+	ts := httptest.NewServer(g.Server())
 	t.Cleanup(func() {
 		g.Close()
 		cancel()
 		running.Wait()
+		ts.Close()
 	})
-	o := &outside{t, g}
+	o := &outside{t, g, ts.URL}
 	o.apply(servers...)
 	if err := g.Settled(t.Context()); err != nil {
 		t.Fatal(err)
@@ -63,10 +66,14 @@ func (o *outside) apply(servers ...config.Server) {
 // client connects over HTTP, with its own headers.
 func (o *outside) client(era session.Era, headers map[string]config.Secret) *session.Session {
 	o.Helper()
-	ts := httptest.NewServer(o.gateway.Server())
-	o.Cleanup(ts.Close)
-	s, err := session.Dial(o.Context(), config.Server{Transport: config.TransportHTTP, URL: config.NewSecret(ts.URL),
-		Protocol: config.Protocol(era), Headers: headers}, session.Options{})
+	return o.clientOf(era, headers, nil)
+}
+
+// clientOf connects a client that servers can ask over HTTP.
+func (o *outside) clientOf(era session.Era, headers map[string]config.Secret, side *session.ClientSide) *session.Session {
+	o.Helper()
+	s, err := session.Dial(o.Context(), config.Server{Transport: config.TransportHTTP, URL: config.NewSecret(o.url),
+		Protocol: config.Protocol(era), Headers: headers}, session.Options{Client: side})
 	if err != nil {
 		o.Fatal(err)
 	}
@@ -84,27 +91,48 @@ func (o *outside) eventually(what string, ok func() bool) {
 	}
 }
 
-// An HTTP catalog is served like a server, and refreshed when its build changes.
-func TestHTTPCatalog(t *testing.T) {
-	var build atomic.Int64
-	build.Store(1)
-	var called atomic.Pointer[http.Request]
+// catalogAPI is an HTTP API with one route, whose tool has a name and a description.
+type catalogAPI struct {
+	entry             config.Server
+	build             atomic.Int64
+	name, description atomic.Value
+	called            atomic.Int64
+	last              atomic.Pointer[http.Request]
+	stop              func()
+}
+
+func newCatalogAPI(t *testing.T, name, description string) *catalogAPI {
+	a := &catalogAPI{}
+	a.set(name, description)
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /api/version", func(w http.ResponseWriter, _ *http.Request) {
-		fmt.Fprintf(w, `{"build":"b%d"}`, build.Load())
-	})
+	mux.HandleFunc("GET /api/version", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintf(w, `{"build":"b%d"}`, a.build.Load()) })
 	mux.HandleFunc("GET /api/mcp/tools", func(w http.ResponseWriter, _ *http.Request) {
-		fmt.Fprintf(w, `[{"name":"get_%d","description":"d","method":"GET","path":"/api/things","params":[]}]`, build.Load())
+		fmt.Fprintf(w, `[{"name":%q,"description":%q,"method":"GET","path":"/api/things","params":[]}]`, a.name.Load(), a.description.Load())
 	})
 	mux.HandleFunc("GET /api/things", func(w http.ResponseWriter, r *http.Request) {
-		called.Store(r.Clone(context.Background()))
+		a.called.Add(1)
+		a.last.Store(r.Clone(context.Background()))
 		fmt.Fprint(w, `{"things":3}`)
 	})
 	ts := httptest.NewServer(mux)
-	defer ts.Close()
-	entry := config.Server{ID: "api", Enabled: true, Transport: config.TransportCatalog, URL: config.NewSecret(ts.URL),
+	a.stop = func() { ts.CloseClientConnections(); ts.Close() }
+	t.Cleanup(a.stop)
+	a.entry = config.Server{ID: "api", Enabled: true, Transport: config.TransportCatalog, URL: config.NewSecret(ts.URL),
 		CatalogInterval: 20 * time.Millisecond, Headers: map[string]config.Secret{"X-Key": config.NewSecret("ours")}}
-	o := newOutside(t, Options{Grace: 20 * time.Millisecond}, entry)
+	return a
+}
+
+// set makes a new build.
+func (a *catalogAPI) set(name, description string) {
+	a.name.Store(name)
+	a.description.Store(description)
+	a.build.Add(1)
+}
+
+// An HTTP catalog is served like a server, and refreshed when its build changes.
+func TestHTTPCatalog(t *testing.T) {
+	a := newCatalogAPI(t, "get_1", "d")
+	o := newOutside(t, Options{Grace: 20 * time.Millisecond}, a.entry)
 	c := o.client(session.EraLegacy, map[string]config.Secret{"Authorization": config.NewSecret("Bearer theirs")})
 	keys := func() string {
 		list, err := c.List(t.Context(), catalog.Tools)
@@ -120,10 +148,10 @@ func TestHTTPCatalog(t *testing.T) {
 	if err != nil || !strings.Contains(string(raw), "things") {
 		t.Errorf("%s, %v", raw, err)
 	}
-	if h := called.Load().Header; h.Get("Authorization") != "" || h.Get("X-Key") != "ours" {
+	if h := a.last.Load().Header; h.Get("Authorization") != "" || h.Get("X-Key") != "ours" {
 		t.Errorf("it was asked with %v", h)
 	}
-	build.Store(2)
+	a.set("get_2", "d")
 	o.eventually("the new build", func() bool { return keys() == "get_2 get_version" })
 	if _, err := c.CallTool(t.Context(), "get_1", nil); err == nil {
 		t.Error("a tool that is gone was called")
@@ -131,8 +159,7 @@ func TestHTTPCatalog(t *testing.T) {
 	if ack, err := c.Subscribe(t.Context(), session.Filter{URIs: []string{"file:///a"}}); err == nil && len(ack.MissingURIs) == 0 {
 		t.Error("something that has no resources can be subscribed to")
 	}
-	ts.CloseClientConnections()
-	ts.Close()
+	a.stop()
 	o.eventually("the mark", func() bool {
 		list, err := c.List(t.Context(), catalog.Tools)
 		if err != nil {

@@ -63,7 +63,7 @@ func TestHeldSpellings(t *testing.T) {
 // one.
 func TestHostileDefinitions(t *testing.T) {
 	deep := strings.Repeat(`{"a":`, catalog.MaxDepth) + `1` + strings.Repeat("}", catalog.MaxDepth)
-	for name, definition := range map[string]string{
+	definitions := map[string]string{
 		"a member twice":              `{"name":"dig","description":"good","description":"EVIL","inputSchema":{"type":"object"}}`,
 		"a nested member twice":       `{"name":"dig","description":"good","inputSchema":{"type":"object","type":"object","title":"EVIL"}}`,
 		"the name twice":              `{"name":"rake","name":"dig","description":"EVIL","inputSchema":{"type":"object"}}`,
@@ -80,36 +80,39 @@ func TestHostileDefinitions(t *testing.T) {
 		"another type":                `{"name":"dig","description":["EVIL"],"inputSchema":{"type":"object"}}`,
 		"a hidden character":          `{"name":"dig\u200d","description":"EVIL","inputSchema":{"type":"object"}}`,
 		"escaped letters":             `{"name":"d\u0069g","description":"\u0045VIL","inputSchema":{"type":"object"}}`,
-	} {
-		t.Run(name, func(t *testing.T) {
-			inEras(t, func(w *fixture, era session.Era) {
-				docs := w.Serve("docs", era)
-				docs.SetList(catalog.Tools, described("dig", "good"), tool("rake"), tool("__proto__"))
-				w.locked(sessiontest.Entry("docs"))
-				w.start(sessiontest.Entry("docs"))
-				c := w.client(era)
-				w.wantServed(c, "tools/call", `{"name":"__proto__"}`)
-				docs.SetList(catalog.Tools, json.RawMessage(definition), tool("rake"), tool("__proto__"))
-				docs.NotifyListChanged(catalog.Tools)
-				w.advance(time.Minute)
-				list, err := c.List(w.Context(), catalog.Tools)
-				if err != nil {
-					w.Fatal(err)
-				}
-				for _, it := range list {
-					if strings.Contains(string(it.Raw), evil) || it.Key == "dig" && it.Describe().Description != "good" {
-						w.Errorf("%s is served", it.Raw)
-					}
-				}
-				before := docs.Count("tools/call")
-				if got, err := w.do(c, "tools/call", `{"name":"dig"}`); err == nil || strings.Contains(err.Error(), evil) || docs.Count("tools/call") != before {
-					w.Errorf("%s, %v", got, err)
-				}
-				w.wantServed(c, "tools/call", `{"name":"rake"}`)
-				w.wantServed(c, "tools/call", `{"name":"__proto__"}`)
-			})
-		})
 	}
+	inEras(t, func(w *fixture, era session.Era) {
+		docs := w.Serve("docs", era)
+		docs.SetList(catalog.Tools, described("dig", "good"), tool("rake"), tool("__proto__"))
+		w.locked(sessiontest.Entry("docs"))
+		w.start(sessiontest.Entry("docs"))
+		c := w.client(era)
+		w.wantServed(c, "tools/call", `{"name":"__proto__"}`)
+		for name, definition := range definitions {
+			docs.SetList(catalog.Tools, described("dig", "good"), tool("rake"), tool("__proto__"))
+			docs.NotifyListChanged(catalog.Tools)
+			w.advance(time.Minute)
+			w.wantServed(c, "tools/call", `{"name":"dig"}`)
+			docs.SetList(catalog.Tools, json.RawMessage(definition), tool("rake"), tool("__proto__"))
+			docs.NotifyListChanged(catalog.Tools)
+			w.advance(time.Minute)
+			list, err := c.List(w.Context(), catalog.Tools)
+			if err != nil {
+				w.Fatal(err)
+			}
+			for _, it := range list {
+				if strings.Contains(string(it.Raw), evil) || it.Key == "dig" && it.Describe().Description != "good" {
+					w.Errorf("%s: %s is served", name, it.Raw)
+				}
+			}
+			before := docs.Count("tools/call")
+			if got, err := w.do(c, "tools/call", `{"name":"dig"}`); err == nil || strings.Contains(err.Error(), evil) || docs.Count("tools/call") != before {
+				w.Errorf("%s: %s, %v", name, got, err)
+			}
+			w.wantServed(c, "tools/call", `{"name":"rake"}`)
+			w.wantServed(c, "tools/call", `{"name":"__proto__"}`)
+		}
+	})
 }
 
 // Of two tools with one name the first counts, for the lock and for clients.

@@ -5,8 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -259,28 +257,6 @@ func TestHeld(t *testing.T) {
 	})
 }
 
-// A change that is taken back is not held any longer, and nobody is notified.
-func TestTakenBack(t *testing.T) {
-	inEras(t, func(w *fixture, era session.Era) {
-		docs := w.Serve("docs", era)
-		docs.SetList(catalog.Tools, described("dig", "good"))
-		w.locked(sessiontest.Entry("docs"))
-		w.start(sessiontest.Entry("docs"))
-		c := w.client(era)
-		w.subscribe(c)
-		for _, text := range []string{evil, "good"} {
-			docs.SetList(catalog.Tools, described("dig", text))
-			docs.NotifyListChanged(catalog.Tools)
-			w.advance(time.Second)
-			w.wantClean(c, catalog.Tools, "dig")
-		}
-		w.wantServed(c, "tools/call", `{"name":"dig"}`)
-		if got := received(c); got != "" {
-			w.Errorf("notified of %s", got)
-		}
-	})
-}
-
 // Instructions that changed are replaced by the approved ones.
 func TestHeldInstructions(t *testing.T) {
 	inEras(t, func(w *fixture, era session.Era) {
@@ -299,42 +275,33 @@ func TestHeldInstructions(t *testing.T) {
 	})
 }
 
-// Attacks of servers: each is held.
+// Attacks that are not in the table of changes: each is held.
 func TestAttacks(t *testing.T) {
-	schema := func(min int) map[string]any {
-		return map[string]any{"name": "dig", "inputSchema": map[string]any{"type": "object", "properties": map[string]any{"a": map[string]any{"$ref": "#/$defs/a"}},
-			"$defs": map[string]any{"a": map[string]any{"type": "integer", "minimum": min}}}}
-	}
 	for name, attack := range map[string]struct {
-		before, after []any
-		call          string
-		hidden        bool
+		after []any // instead of the good tools
+		call  string
 	}{
-		"a $ref elsewhere":           {[]any{schema(1)}, []any{schema(0)}, "dig", false},
-		"a twin of a name":           {[]any{tool("dig")}, []any{tool("dig"), tool("d\u0456g")}, "d\u0456g", true},
-		"a member that is not known": {[]any{tool("dig")}, []any{map[string]any{"name": "dig", "inputSchema": map[string]any{"type": "object"}, "x-prompt": evil}}, "dig", false},
-		"a hint":                     {[]any{map[string]any{"name": "dig", "inputSchema": map[string]any{"type": "object"}, "annotations": map[string]any{"readOnlyHint": true}}}, []any{tool("dig")}, "dig", false},
-		"only the second page":       {[]any{tool("a"), tool("b"), described("dig", "good")}, []any{tool("a"), tool("b"), described("dig", evil)}, "dig", false},
-		"a case of letters":          {[]any{tool("dig")}, []any{tool("dig"), tool("DIG")}, "DIG", true},
-		"a name in another form":     {[]any{tool("dig"), tool("caf\u00e9")}, []any{tool("dig"), tool("caf\u00e9"), tool("cafe\u0301")}, "cafe\u0301", true},
-		"a wide letter":              {[]any{tool("dig")}, []any{tool("dig"), tool("d\uff49g")}, "d\uff49g", true},
+		"only the second page":   {[]any{tool("a"), tool("caf\u00e9"), described("dig", evil)}, "dig"},
+		"a twin of a name":       {[]any{tool("a"), tool("caf\u00e9"), described("dig", "good"), tool("d\u0456g")}, "d\u0456g"},
+		"a case of letters":      {[]any{tool("a"), tool("caf\u00e9"), described("dig", "good"), tool("DIG")}, "DIG"},
+		"a name in another form": {[]any{tool("a"), tool("caf\u00e9"), described("dig", "good"), tool("cafe\u0301")}, "cafe\u0301"},
+		"a wide letter":          {[]any{tool("a"), tool("caf\u00e9"), described("dig", "good"), tool("d\uff49g")}, "d\uff49g"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inEras(t, func(w *fixture, era session.Era) {
 				docs := w.Serve("docs", era)
 				docs.PageSize = 2
-				docs.SetList(catalog.Tools, attack.before...)
+				docs.SetList(catalog.Tools, tool("a"), tool("caf\u00e9"), described("dig", "good"))
 				w.locked(sessiontest.Entry("docs"))
 				w.start(sessiontest.Entry("docs"))
 				c := w.client(era)
-				was := w.keys(c, catalog.Tools)
 				w.wantServed(c, "tools/call", `{"name":"dig"}`)
 				docs.SetList(catalog.Tools, attack.after...)
 				docs.NotifyListChanged(catalog.Tools)
 				w.advance(time.Second)
-				w.wantClean(c, catalog.Tools, strings.Fields(was)...)
+				w.wantClean(c, catalog.Tools, "a", "caf\u00e9", "dig")
 				w.wantHeld(c, "tools/call", fmt.Sprintf(`{"name":%q}`, attack.call), "run mcptrack review docs")
-				if attack.hidden {
+				if attack.call != "dig" {
 					w.wantServed(c, "tools/call", `{"name":"dig"}`)
 				}
 			})
@@ -434,27 +401,6 @@ func TestSecondClient(t *testing.T) {
 	})
 }
 
-// Pinned are the server's own names: the names that clients use depend on the other servers.
-func TestHeldUnderOtherNames(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newFixture(t)
-		for _, id := range []string{"docs", "web"} {
-			w.Serve(id, session.EraModern).SetList(catalog.Tools, described("dig", "good"))
-		}
-		w.locked(sessiontest.Entry("docs"), sessiontest.Entry("web"))
-		w.start(sessiontest.Entry("docs"))
-		c := w.client(session.EraModern)
-		w.wantClean(c, catalog.Tools, "dig")
-		w.apply(sessiontest.Entry("docs"), sessiontest.Entry("web"))
-		w.Server("web").SetList(catalog.Tools, described("dig", evil), tool("sow"))
-		w.advance(time.Minute)
-		w.wantClean(c, catalog.Tools, "docs_dig", "web_dig")
-		w.wantServed(c, "tools/call", `{"name":"docs_dig"}`)
-		w.wantHeld(c, "tools/call", `{"name":"web_dig"}`, "run mcptrack review web")
-		w.wantHeld(c, "tools/call", `{"name":"web_sow"}`, "run mcptrack review web")
-	})
-}
-
 // Nothing of a blocked server is served.
 func TestBlocked(t *testing.T) {
 	entry := func(change ...func(*config.Server)) config.Server { return sessiontest.Entry("docs", change...) }
@@ -466,11 +412,6 @@ func TestBlocked(t *testing.T) {
 	}{
 		"by the policy": {entry(policy), func(w *fixture, _ string) {
 			w.Server("docs").SetList(catalog.Tools, described("dig", evil), tool("rake"))
-		}, "run mcptrack review docs"},
-		"another launch": {entry(), func(w *fixture, _ string) {
-			w.opts.Launch = func(context.Context, config.Server) json.RawMessage {
-				return json.RawMessage(`{"command":"` + evil + `"}`)
-			}
 		}, "run mcptrack review docs"},
 		"the lock is damaged": {entry(), func(w *fixture, path string) {
 			if err := os.WriteFile(path, []byte("{"), 0o600); err != nil {
@@ -489,18 +430,7 @@ func TestBlocked(t *testing.T) {
 				docs.Instructions = "be good"
 				docs.SetList(catalog.Tools, described("dig", "good"), tool("rake"))
 				docs.SetQuietly("file:///a", "content")
-				if name == "another launch" { // what was approved
-					w.opts.Launch = func(context.Context, config.Server) json.RawMessage { return json.RawMessage(`{"command":"docs"}`) }
-				}
 				approve, path := w.locked(test.entry)
-				if name == "another launch" {
-					if err := lock.Update(w.Context(), path, func(l *lock.Lock) error {
-						l.Servers["docs"].Items[lock.SectionLaunch] = []lock.Item{l.Hashing.Item(lock.SectionLaunch, json.RawMessage(`{"command":"docs"}`))}
-						return nil
-					}); err != nil {
-						w.Fatal(err)
-					}
-				}
 				test.spoil(w, path)
 				w.opts.Guard.Reload()
 				w.start(test.entry)
@@ -520,10 +450,6 @@ func TestBlocked(t *testing.T) {
 					}
 				}
 				w.subscribe(c)
-				if name == "another launch" {
-					w.opts.Guard.Reload()
-					return // observe lists another command
-				}
 				approve()
 				if got := received(c); got != "resources tools" {
 					w.Errorf("notified of %q after the approval", got)
@@ -532,44 +458,6 @@ func TestBlocked(t *testing.T) {
 			})
 		})
 	}
-}
-
-// Contents that are in the lock are compared when they are read.
-func TestHeldContents(t *testing.T) {
-	inEras(t, func(w *fixture, era session.Era) {
-		docs := w.Serve("docs", era)
-		docs.SetQuietly("file:///a", "good")
-		w.pinned("docs", "file:///a", "good")
-		w.start(sessiontest.Entry("docs"))
-		c := w.client(era)
-		w.wantServed(c, "resources/read", `{"uri":"file:///a"}`)
-		docs.SetQuietly("file:///a", evil)
-		got, err := w.do(c, "resources/read", `{"uri":"file:///a"}`)
-		if err == nil || strings.Contains(got+err.Error(), evil) || !strings.Contains(err.Error(), "run mcptrack review docs") {
-			w.Errorf("%s, %v", got, err)
-		}
-	})
-}
-
-// With audit everything is served and reported.
-func TestAudited(t *testing.T) {
-	inEras(t, func(w *fixture, era session.Era) {
-		docs := w.Serve("docs", era)
-		docs.SetList(catalog.Tools, described("dig", "good"))
-		_, path := w.locked(sessiontest.Entry("docs"))
-		var err error
-		if w.opts.Guard, err = guard.New(guard.Options{Path: path, Enforce: lock.Audit}); err != nil {
-			w.Fatal(err)
-		}
-		docs.SetList(catalog.Tools, described("dig", "new"), tool("sow"))
-		w.start(sessiontest.Entry("docs"))
-		c := w.client(era)
-		w.wantKeys(c, catalog.Tools, "dig", "sow")
-		w.wantServed(c, "tools/call", `{"name":"dig"}`)
-		if len(w.refused) != 2 || !w.refused[0].Listed || !w.refused[0].Unapproved {
-			w.Errorf("%+v", w.refused)
-		}
-	})
 }
 
 // The launch is determined again when a server connects and when its entry changes, and not for each
@@ -608,27 +496,12 @@ func TestLaunches(t *testing.T) {
 
 // The tools of an HTTP catalog are compared like those of servers.
 func TestHeldHTTPCatalog(t *testing.T) {
-	var text atomic.Value
-	var build atomic.Int64
-	text.Store("good")
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /api/version", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintf(w, `{"build":"b%d"}`, build.Load()) })
-	mux.HandleFunc("GET /api/mcp/tools", func(w http.ResponseWriter, _ *http.Request) {
-		fmt.Fprintf(w, `[{"name":"things","description":%q,"method":"GET","path":"/api/things","params":[]}]`, text.Load())
-	})
-	var called atomic.Int64
-	mux.HandleFunc("GET /api/things", func(w http.ResponseWriter, _ *http.Request) {
-		called.Add(1)
-		fmt.Fprint(w, `{"things":3}`)
-	})
-	ts := httptest.NewServer(mux)
-	defer ts.Close()
-	entry := config.Server{ID: "api", Enabled: true, Transport: config.TransportCatalog, URL: config.NewSecret(ts.URL), CatalogInterval: 20 * time.Millisecond}
+	a := newCatalogAPI(t, "things", "good")
 	path := filepath.Join(t.TempDir(), guard.FileName)
 	approve := func() {
 		t.Helper()
 		if err := lock.Update(t.Context(), path, func(l *lock.Lock) error {
-			r := observe.Servers(t.Context(), []config.Server{entry}, observe.Options{Hashing: func() lock.Hashing { return l.Hashing }})[0]
+			r := observe.Servers(t.Context(), []config.Server{a.entry}, observe.Options{Hashing: func() lock.Hashing { return l.Hashing }})[0]
 			l.Servers["api"], _ = lock.Merge(r.Observations...)
 			return r.Err
 		}); err != nil {
@@ -647,7 +520,7 @@ func TestHeldHTTPCatalog(t *testing.T) {
 			n = len(of[0].Changes())
 		}
 		judged.Store(int64(n))
-	}}, entry)
+	}}, a.entry)
 	c := o.client(session.EraModern, nil)
 	shown := func() string {
 		list, err := c.List(t.Context(), catalog.Tools)
@@ -658,11 +531,10 @@ func TestHeldHTTPCatalog(t *testing.T) {
 		return it.Describe().Description
 	}
 	good := shown()
-	if _, err := c.CallTool(t.Context(), "things", nil); err != nil || called.Load() != 1 {
+	if _, err := c.CallTool(t.Context(), "things", nil); err != nil || a.called.Load() != 1 {
 		t.Fatal(err)
 	}
-	text.Store(evil)
-	build.Add(1)
+	a.set("things", evil)
 	o.eventually("the catalog is read", func() bool {
 		for _, it := range o.gateway.httpCatalog("api").up.Catalog().Tools {
 			if strings.Contains(string(it.Raw), evil) {
@@ -671,56 +543,18 @@ func TestHeldHTTPCatalog(t *testing.T) {
 		}
 		return false
 	})
-	if _, err := c.CallTool(t.Context(), "things", nil); err == nil || called.Load() != 1 || !strings.Contains(err.Error(), "run mcptrack review api") {
-		t.Errorf("%v, called %d times", err, called.Load())
+	o.eventually("the change is found", func() bool { return judged.Load() == 1 })
+	if _, err := c.CallTool(t.Context(), "things", nil); err == nil || a.called.Load() != 1 || !strings.Contains(err.Error(), "run mcptrack review api") {
+		t.Errorf("%v, called %d times", err, a.called.Load())
 	}
 	if got := shown(); got != good {
 		t.Errorf("%q is served instead of %q", got, good)
 	}
-	if n := judged.Load(); n != 1 {
-		t.Errorf("%d changes", n)
-	}
 	approve()
 	g.Reload()
 	o.eventually("nothing differs", func() bool { return judged.Load() == 0 })
-	if _, err := c.CallTool(t.Context(), "things", nil); err != nil || called.Load() != 2 {
+	if _, err := c.CallTool(t.Context(), "things", nil); err != nil || a.called.Load() != 2 {
 		t.Errorf("after the approval: %v", err)
-	}
-}
-
-// BenchmarkLocked compares calls with and without a lock: what a call waits for, and what it costs to
-// compare 1,000 tools that have changed.
-func BenchmarkLocked(b *testing.B) {
-	path := filepath.Join(b.TempDir(), guard.FileName)
-	quick := httptest.NewServer(http.HandlerFunc(quickServer))
-	defer quick.Close()
-	entry := config.Server{ID: "quick", Enabled: true, Transport: config.TransportHTTP, Protocol: config.ProtocolLegacy,
-		URL: config.NewSecret(quick.URL), Tracking: config.Tracking{TrackTools: true, PollInterval: time.Hour}}
-	if err := lock.Update(b.Context(), path, func(l *lock.Lock) error {
-		r := observe.Servers(b.Context(), []config.Server{entry}, observe.Options{Hashing: func() lock.Hashing { return l.Hashing }})[0]
-		l.Servers["quick"], _ = lock.Merge(r.Observations...)
-		return r.Err
-	}); err != nil {
-		b.Fatal(err)
-	}
-	g, err := guard.New(guard.Options{Path: path})
-	if err != nil {
-		b.Fatal(err)
-	}
-	for name, opts := range map[string]Options{"without": {}, "with": {Guard: g}} {
-		o := newOutside(b, opts, entry)
-		rt := &route{g: o.gateway, v: o.gateway.view.Load(), server: "quick", item: itemID{catalog.Tools, target{"quick", "dig"}}}
-		if _, listed := rt.v.byKey[catalog.Tools]["dig"]; !listed || cmp.Or(rt.permitted(b.Context())) != nil {
-			b.Fatal("it is not served")
-		}
-		b.Run(name, func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				if err := rt.permitted(b.Context()); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
 	}
 }
 

@@ -1,9 +1,7 @@
 package gateway
 
 import (
-	"fmt"
 	"maps"
-	"regexp"
 	"strings"
 	"testing"
 
@@ -206,19 +204,8 @@ func TestRememberedListsCount(t *testing.T) {
 	t.Parallel()
 	var lists [2]map[catalog.Kind][]item
 	for i := range lists {
-		lists[i] = map[catalog.Kind][]item{}
-		for k, raw := range map[catalog.Kind]string{catalog.Resources: `{"name":"r","uri":"x://both"}`, catalog.Templates: `{"name":"t","uriTemplate":"x://t/{y}"}`} {
-			one, err := catalog.NewItem(k, []byte(raw))
-			if err != nil {
-				t.Fatal(err)
-			}
-			it, err := newItem(k, one)
-			if err != nil {
-				t.Fatal(err)
-			}
-			it.pattern = regexp.MustCompile(`^x://t/[^/]*$`)
-			lists[i][k] = []item{it}
-		}
+		lists[i] = map[catalog.Kind][]item{
+			catalog.Resources: itemsOf(t, catalog.Resources, "x://both"), catalog.Templates: itemsOf(t, catalog.Templates, "x://t/{y}")}
 	}
 	known := map[catalog.Kind]catalog.List{catalog.Resources: listOf("x://both"), catalog.Templates: listOf("x://t/{y}")}
 	both := newView(contribution{}, []contribution{{id: "a", lists: lists[0]}, {id: "b", lists: lists[1], known: known}}, filter{}, func(Refusal) {})
@@ -227,24 +214,5 @@ func TestRememberedListsCount(t *testing.T) {
 		if len(alone.byKey[k]) != 1 || len(both.byKey[k]) != 2 || alone.byKey[k][key].server != "a" || both.byKey[k][key].server != "a" {
 			t.Errorf("%s: %v, with b %v", k, alone.byKey[k], both.byKey[k])
 		}
-	}
-}
-
-// Large lists must cost little, because the tracker waits meanwhile.
-func BenchmarkNames(b *testing.B) {
-	n := &Names{}
-	ids := make([]string, 100)
-	keys := make([]string, 1000)
-	for i := range ids {
-		ids[i] = fmt.Sprint("s", i)
-		for j := range keys {
-			keys[j] = fmt.Sprintf("x://%d/%d", i, j)
-		}
-		n.Listed(journal.ListName{ServerID: ids[i], Kind: catalog.Resources}, listOf(keys...))
-	}
-	n.apply(ids)
-	e := &event.Event{ServerID: "s99", ResourceURI: keys[500], Payload: event.ResourceUpdated{}}
-	for b.Loop() {
-		n.Exported(e)
 	}
 }

@@ -157,7 +157,7 @@ func TestUnavailableServersDelayNoOther(t *testing.T) {
 // Clients see either the old or the new lists, whatever happens meanwhile: every list has all
 // items of one generation of each server.
 func TestListsAreConsistent(t *testing.T) {
-	const generations, items = 8, 30
+	const generations, items = 8, 10
 	inEras(t, func(w *fixture, era session.Era) {
 		set := func(id string, gen int) {
 			var tools, prompts, templates []any
@@ -175,7 +175,7 @@ func TestListsAreConsistent(t *testing.T) {
 				s.NotifyListChanged(k)
 			}
 		}
-		w.opts.Serve.PageSize = 17 // a list takes many requests
+		w.opts.Serve.PageSize = 7 // a list takes many requests
 		for _, id := range []string{"a", "b"} {
 			w.Serve(id, era)
 			set(id, 0)

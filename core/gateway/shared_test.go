@@ -40,6 +40,7 @@ func inShared(t *testing.T, test func(s *shared, era session.Era)) {
 	t.Helper()
 	for _, era := range []session.Era{session.EraLegacy, session.EraModern} {
 		t.Run(string(era), func(t *testing.T) {
+			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				s := &shared{T: t, entries: map[string]config.Server{}}
 				var all []config.Server

@@ -4,8 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"io"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -13,33 +11,16 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/peertest"
 	"github.com/mcptrack/mcptrack/core/session"
 	"github.com/mcptrack/mcptrack/core/session/sessiontest"
 )
 
-// nodeServer is the entry of a server of testdata/peers, which scripts/peers.sh installs.
-func nodeServer(t *testing.T, id string, script ...string) config.Server {
+// nodeServer is the entry of a server of testdata/peers.
+func nodeServer(t *testing.T, id, script string, args ...string) config.Server {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("starts Node")
-	}
-	dir, err := filepath.Abs(filepath.Join("..", "..", "testdata", "peers"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(filepath.Join(dir, "node_modules", "@modelcontextprotocol", "client")); err != nil {
-		const missing = "the test peers are not installed; run scripts/peers.sh"
-		if os.Getenv("CI") == "true" {
-			t.Fatal(missing)
-		}
-		t.Skip(missing)
-	}
-	node := filepath.Join(dir, "node_modules", ".bin", "node")
-	if _, err := os.Stat(node); err != nil {
-		node = "node" // the packaged program exists only for Linux
-	}
-	script[0] = filepath.Join(dir, script[0])
-	return config.Server{ID: id, Enabled: true, Transport: config.TransportStdio, Program: config.Program{Command: node, Args: script}, ConnectTimeout: time.Minute}
+	command := peertest.Script(t, script, args...)
+	return config.Server{ID: id, Enabled: true, Transport: config.TransportStdio, Program: config.Program{Command: command[0], Args: command[1:]}, ConnectTimeout: time.Minute}
 }
 
 func everything(t *testing.T) config.Server {
@@ -94,7 +75,7 @@ const research = `{"name":"everything_simulate-research-query","arguments":{"top
 
 // A task of a legacy server continues while its client is away: another client with the same
 // credentials asks for it, answers the server's requests, and gets the result.
-func TestTaskSurvivesReconnect(t *testing.T) {
+func TestRealTaskSurvivesReconnect(t *testing.T) {
 	t.Parallel()
 	o := newOutside(t, Options{}, everything(t), modernTaskServer(t, "tasks"))
 	asked := 0
@@ -136,12 +117,12 @@ func TestTaskSurvivesReconnect(t *testing.T) {
 
 // A tool that must be called as a task can be called by clients that do not support tasks. If the
 // task needs input, a modern client gets a result that requires input.
-func TestTaskForOtherClients(t *testing.T) {
+func TestRealTaskForOtherClients(t *testing.T) {
 	t.Parallel()
 	o := newOutside(t, Options{}, everything(t), modernTaskServer(t, "tasks"))
 	t.Run("legacy server", func(t *testing.T) {
 		t.Parallel()
-		o := &outside{t, o.gateway}
+		o := &outside{t, o.gateway, o.url}
 		c := o.over(session.EraModern, nil)
 		const capabilities = `{"elicitation":{}}`
 		asked, err := o.do(c, "tools/call", research+`}`, capabilities)
@@ -159,7 +140,7 @@ func TestTaskForOtherClients(t *testing.T) {
 	})
 	t.Run("modern server", func(t *testing.T) {
 		t.Parallel()
-		o := &outside{t, o.gateway}
+		o := &outside{t, o.gateway, o.url}
 		asked := 0
 		c := o.over(session.EraLegacy, elicited(`{"confirm":true}`, &asked))
 		result, err := o.do(c, "tools/call", `{"name":"tasks_confirm_delete","arguments":{"filename":"a.txt"}}`, "")
@@ -174,7 +155,7 @@ func TestTaskForOtherClients(t *testing.T) {
 
 // A task of a modern server is requested, updated and cancelled by the id that clients see, by
 // clients that declare the extension.
-func TestModernTask(t *testing.T) {
+func TestRealModernTask(t *testing.T) {
 	t.Parallel()
 	o := newOutside(t, Options{}, modernTaskServer(t, "tasks"), modernTaskServer(t, "more"))
 	c := o.over(session.EraModern, nil)
@@ -231,18 +212,7 @@ func TestModernTask(t *testing.T) {
 func (w *fixture) listening(era session.Era) (*session.Session, *messages) {
 	w.Helper()
 	got := &messages{}
-	in, toServer := io.Pipe()
-	fromServer, out := io.Pipe()
-	w.running.Go(func() {
-		_ = w.gateway.Server().ServeIO(context.Background(), in, out)
-		_ = out.Close()
-	})
-	s, err := session.OverIO(w.Context(), fromServer, toServer, config.Server{Protocol: config.Protocol(era)}, session.Options{Client: &session.ClientSide{Message: got.add}})
-	if err != nil {
-		w.Fatal(err)
-	}
-	w.Cleanup(func() { _ = s.Close() })
-	return s, got
+	return w.clientOf(era, &session.ClientSide{Message: got.add}), got
 }
 
 // A server's notification about a task reaches the client that began the task or listens to it,
@@ -321,27 +291,16 @@ func TestTaskNotificationsBesideASilentClient(t *testing.T) {
 				t.Fatalf("%s, %v", raw, err)
 			}
 		}
-		in, toServer := io.Pipe()
-		fromServer, out := io.Pipe()
-		silent := make(chan struct{}) // closed when the client stops reading
-		w.running.Go(func() {
-			_ = w.gateway.Server().ServeIO(context.Background(), in, out)
-			_ = out.Close()
+		silent := &stopping{stop: make(chan struct{}), ended: make(chan struct{})}
+		c := w.clientOver(session.EraLegacy, nil, func(r io.ReadCloser) io.ReadCloser {
+			silent.ReadCloser = r
+			return silent
 		})
-		stops := &stopping{Reader: fromServer, stop: silent, ended: make(chan struct{})}
-		c, err := session.OverIO(w.Context(), stops, toServer, config.Server{Protocol: config.ProtocolLegacy}, session.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer func() {
-			close(stops.ended)
-			_ = fromServer.Close()
-			_ = c.Close()
-		}()
+		defer close(silent.ended)
 		begin(c, "silent")
 		other, got := w.listening(session.EraLegacy)
 		begin(other, "heard")
-		close(silent)
+		close(silent.stop)
 		for range 2 * maxQueuedMessages {
 			docs.Broadcast(map[string]any{"jsonrpc": "2.0", "method": "notifications/tasks/status", "params": map[string]any{"taskId": "silent", "status": "working"}})
 		}
@@ -360,7 +319,7 @@ func TestTaskNotificationsBesideASilentClient(t *testing.T) {
 
 // stopping reads until stop is closed, and nothing more until ended is closed.
 type stopping struct {
-	io.Reader
+	io.ReadCloser
 	stop, ended chan struct{}
 }
 
@@ -370,8 +329,6 @@ func (s *stopping) Read(p []byte) (int, error) {
 		<-s.ended
 		return 0, io.EOF
 	default:
-		return s.Reader.Read(p)
+		return s.ReadCloser.Read(p)
 	}
 }
-
-func (s *stopping) Close() error { return nil }

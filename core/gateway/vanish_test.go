@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"math/rand/v2"
-	"net/http/httptest"
 	"sync"
 	"testing"
 	"time"
@@ -18,8 +17,6 @@ import (
 func TestLeavingClientsLeaveNothingBehind(t *testing.T) {
 	t.Parallel()
 	a, o := newAsking(t)
-	ts := httptest.NewServer(o.gateway.Server())
-	t.Cleanup(ts.Close)
 	clients := 60
 	if testing.Short() {
 		clients = 10
@@ -36,7 +33,7 @@ func TestLeavingClientsLeaveNothingBehind(t *testing.T) {
 					return nil, context.Cause(ctx)
 				}
 			}}
-			c, err := session.Dial(t.Context(), config.Server{Transport: config.TransportHTTP, URL: config.NewSecret(ts.URL), Protocol: config.Protocol(era)}, session.Options{Client: side})
+			c, err := session.Dial(t.Context(), config.Server{Transport: config.TransportHTTP, URL: config.NewSecret(o.url), Protocol: config.Protocol(era)}, session.Options{Client: side})
 			if err != nil {
 				t.Error(err)
 				return

@@ -120,15 +120,7 @@ func TestExports(t *testing.T) {
 		t.Fatal(err)
 	}
 	all := tracks(config.Server{Tracking: config.Tracking{TrackResources: true, TrackTools: true, TrackPrompts: true, Exclude: []string{"file:///tmp/*"}}})
-	both, err := catalog.NewItem(catalog.Resources, []byte(`{"name":"both","uri":"file:///both"}`))
-	if err != nil {
-		t.Fatal(err)
-	}
-	listed, err := newItem(catalog.Resources, both)
-	if err != nil {
-		t.Fatal(err)
-	}
-	lists := map[catalog.Kind][]item{catalog.Resources: {listed}}
+	lists := map[catalog.Kind][]item{catalog.Resources: itemsOf(t, catalog.Resources, "file:///both")}
 	v := newView(contribution{}, []contribution{{id: "a", serverState: serverState{tracks: all}, lists: lists}, {id: "b", serverState: serverState{tracks: tracks(config.Server{Tracking: config.Tracking{TrackTools: true}})}, lists: lists}}, f, func(Refusal) {})
 	v.refused = unlisted(map[Refusal]struct{}{
 		{Server: "a", Kind: catalog.Tools, Key: "broken"}:              {},
@@ -139,7 +131,7 @@ func TestExports(t *testing.T) {
 	g.view.Store(v)
 	g.names.apply([]string{"a", "b"})
 	for _, id := range []string{"a", "b"} {
-		g.names.Listed(journal.ListName{ServerID: id, Kind: catalog.Resources}, catalog.List{both})
+		g.names.Listed(journal.ListName{ServerID: id, Kind: catalog.Resources}, listOf("file:///both"))
 	}
 	for _, c := range []struct {
 		server   string

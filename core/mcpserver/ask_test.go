@@ -82,10 +82,9 @@ func TestAskOverHTTP(t *testing.T) {
 				t.Errorf("%s", body)
 			}
 		}
-		const ask = `{"jsonrpc":"2.0","id":%s,"method":"roots/list","params":{"a":1}}`
 		if onStreamOfCall {
 			e := s.stream("POST", headers, call)
-			e.expect(ask, "1")
+			e.expect(askRoots, "1")
 			s.post(headers, `{"jsonrpc":"2.0","id":1,"result":{"by":"post"}}`)
 			if got := e.next(); !strings.Contains(got, "'by':'post'") {
 				t.Errorf("%s", got)
@@ -93,12 +92,8 @@ func TestAskOverHTTP(t *testing.T) {
 			continue
 		}
 		get := s.stream("GET", headers, "")
-		answered := make(chan string, 1)
-		go func() {
-			_, body := s.post(headers, "%s", call)
-			answered <- body
-		}()
-		get.expect(ask, "2")
+		answered := s.later(headers, call)
+		get.expect(askRoots, "2")
 		s.post(headers, `{"jsonrpc":"2.0","id":2,"result":{"by":"get"}}`)
 		if got := <-answered; !strings.Contains(got, "'by':'get'") {
 			t.Errorf("%s", got)
@@ -149,6 +144,16 @@ func (s *endpoint) get(h header, w http.ResponseWriter) (ended <-chan struct{}) 
 	return done
 }
 
+// later posts a message, and sends the body of the response.
+func (s *endpoint) later(h header, message string) <-chan string {
+	body := make(chan string, 1)
+	go func() {
+		_, got := s.post(h, "%s", message)
+		body <- got
+	}()
+	return body
+}
+
 const askRoots = `{"jsonrpc":"2.0","id":%s,"method":"roots/list","params":{"a":1}}`
 
 // A question that breaks the client's GET stream is sent on the next one.
@@ -160,11 +165,7 @@ func TestAskOnABrokenStream(t *testing.T) {
 	open := make(chan struct{})
 	ended := s.get(headers, broken{httptest.NewRecorder(), sync.OnceFunc(func() { close(open) })})
 	within(t, open, "the stream")
-	answered := make(chan string, 1)
-	go func() {
-		_, body := s.post(headers, "%s", call("x", ""))
-		answered <- body
-	}()
+	answered := s.later(headers, call("x", ""))
 	within(t, ended, "the end of the broken stream")
 	get := s.stream("GET", headers, "")
 	get.expect(askRoots, "1")
@@ -184,11 +185,7 @@ func TestAskAgainAfterLastEvent(t *testing.T) {
 	get := s.stream("GET", headers, "")
 	var ids []string
 	get.ids = func(id string) { ids = append(ids, id) }
-	answered := make(chan string, 1)
-	go func() {
-		_, body := s.post(headers, "%s", call("x", ""))
-		answered <- body
-	}()
+	answered := s.later(headers, call("x", ""))
 	get.expect(askRoots, "1")
 	get.leave()
 	if len(ids) != 2 {
@@ -216,14 +213,6 @@ func TestQuestionIsGone(t *testing.T) {
 	h := newAskingServer(t, false)
 	s := &endpoint{testServer: h, t: t, url: h.over(t).URL}
 	headers := s.initialize()
-	begin := func() <-chan string {
-		answered := make(chan string, 1)
-		go func() {
-			_, body := s.post(headers, "%s", call("x", ""))
-			answered <- body
-		}()
-		return answered
-	}
 	tools := 0
 	wantNothing := func(get *events) {
 		t.Helper()
@@ -236,7 +225,7 @@ func TestQuestionIsGone(t *testing.T) {
 	open := make(chan struct{})
 	ended := s.get(headers, broken{httptest.NewRecorder(), sync.OnceFunc(func() { close(open) })})
 	within(t, open, "the stream")
-	answered := begin()
+	answered := s.later(headers, call("x", ""))
 	within(t, ended, "the end of the broken stream")
 	cancel := `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`
 	s.post(headers, "%s", cancel)
@@ -245,7 +234,7 @@ func TestQuestionIsGone(t *testing.T) {
 	wantNothing(get)
 	for _, end := range []string{`{"jsonrpc":"2.0","id":2,"result":{"by":"get"}}`, cancel} {
 		from := get.id
-		answered = begin()
+		answered = s.later(headers, call("x", ""))
 		asked := get.next()
 		if !strings.Contains(asked, "roots/list") {
 			t.Fatalf("%s", asked)

@@ -113,9 +113,9 @@ type endedStream struct {
 // callMark separates the epoch from the rest of the event id in the stream of a call.
 const callMark = "-call-"
 
-// begin registers the stream of a call. The caller must call end after the last event. The event
-// ids contain the id of the call, so that a client that resumes a stream that is no longer retained
-// can be sent an error, even by another process.
+// begin registers the stream of a call, which the caller must end. The event ids contain the id of
+// the call, so that a client that resumes a stream that is no longer retained can be sent an error,
+// even by another process.
 func (s *callStreams) begin(request json.RawMessage) *callStream {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -131,10 +131,11 @@ func (s *callStreams) begin(request json.RawMessage) *callStream {
 	return c
 }
 
-func (s *callStreams) end(c *callStream) {
-	c.add(nil, true) // ends the stream even if the call got no response
+// end appends the response to a stream, or ends it without a response if message is nil.
+func (s *callStreams) end(c *callStream, message []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	c.add(message, true)
 	s.over = append(s.over, endedStream{c.name, time.Now()})
 	s.sweep()
 }

@@ -68,21 +68,6 @@ func TestEventsAreDeclared(t *testing.T) {
 	}
 }
 
-func TestEventsAreNotOfferedWithoutHandlers(t *testing.T) {
-	t.Parallel()
-	w := newTestServer(t, mcpserver.Options{}, "a").pipe(t)
-	w.send(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25"}}`)
-	if got := w.next(); strings.Contains(got, "events") {
-		t.Error(got)
-	}
-	for _, method := range []string{"events/list", "events/stream"} {
-		w.send(`{"jsonrpc":"2.0","id":2,"method":%q}`, method)
-		if got := w.next(); code(got) != mcp.CodeMethodNotFound {
-			t.Error(got)
-		}
-	}
-}
-
 // A stream on stdio: its id keeps its type, a client that cancels it gets no result, and a client
 // whose input ends does.
 func TestEventStreamOverStdio(t *testing.T) {

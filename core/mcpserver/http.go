@@ -252,16 +252,15 @@ func (x *exchange) runFunc(parent context.Context, from caller, calls *callStrea
 		call = calls.begin(x.m.id)
 		return stream.prelude(call)
 	}
-	defer func() {
-		if call != nil {
-			calls.end(call)
-		}
-	}()
 	number := 0 // number of the last event
 	write := func(message []byte, last bool) error {
 		id := ""
 		if call != nil {
-			call.add(message, last)
+			if last {
+				calls.end(call, message) // before the client has its response
+			} else {
+				call.add(message, false)
+			}
 			number++
 			id = call.id(number, last)
 		}
@@ -293,6 +292,8 @@ func (x *exchange) runFunc(parent context.Context, from caller, calls *callStrea
 			switch cancelled := wasCancelled(ctx); {
 			case (stream != nil || call != nil) && !cancelled:
 				_ = write(reply.message, true) // fails only if the client has disconnected
+			case call != nil:
+				calls.end(call, nil)
 			case here && stream == nil:
 				x.finish(reply, cancelled)
 			}

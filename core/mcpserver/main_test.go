@@ -7,11 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -20,6 +22,7 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/mcp"
 	"github.com/mcptrack/mcptrack/core/mcpserver"
+	"github.com/mcptrack/mcptrack/core/session/sessiontest"
 )
 
 // serveKey makes a re-executed test binary serve the test server on stdio.
@@ -202,7 +205,7 @@ func within[T any](t testing.TB, c <-chan T, what string) (v T) {
 	t.Helper()
 	select {
 	case v = <-c:
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatalf("%s: nothing came", what)
 	}
 	return v
@@ -315,14 +318,40 @@ func code(message string) int {
 // endpoint is a test server over HTTP, driven by hand-written requests.
 type endpoint struct {
 	*testServer
-	t   *testing.T
-	url string
+	t      *testing.T
+	url    string
+	client *http.Client // nil: http.DefaultClient
 }
 
 func newEndpoint(t *testing.T, opts mcpserver.Options, notes ...string) *endpoint {
 	t.Helper()
 	h := newTestServer(t, opts, notes...)
 	return &endpoint{testServer: h, t: t, url: h.over(t).URL}
+}
+
+// network is an in-memory network, for synctest bubbles.
+type network struct {
+	*http.Client
+	box atomic.Pointer[sessiontest.Middlebox]
+}
+
+func newNetwork(t *testing.T) *network {
+	n := &network{}
+	transport := &http.Transport{DialContext: n.dial}
+	t.Cleanup(transport.CloseIdleConnections)
+	n.Client = &http.Client{Transport: transport}
+	return n
+}
+
+func (n *network) dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	return n.box.Load().DialContext(ctx, network, addr)
+}
+
+// serve serves on the network, in place of what was served before, until stop is called.
+func (n *network) serve(h http.Handler) (stop func()) {
+	box := sessiontest.NewMiddlebox()
+	n.box.Store(box)
+	return box.Serve(h)
 }
 
 type header map[string]string
@@ -352,7 +381,11 @@ func (s *endpoint) ask(ctx context.Context, method string, h header, body string
 			r.Header.Set(name, value)
 		}
 	}
-	resp, err := http.DefaultClient.Do(r)
+	client := s.client
+	if client == nil {
+		client = http.DefaultClient
+	}
+	resp, err := client.Do(r)
 	if err != nil {
 		s.t.Fatal(err)
 	}

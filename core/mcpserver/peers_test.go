@@ -8,7 +8,6 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -18,58 +17,35 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/mcpserver"
 	"github.com/mcptrack/mcptrack/core/mcpserver/mcpservertest"
+	"github.com/mcptrack/mcptrack/core/peertest"
 )
 
-// peers returns the folder of the clients that scripts/peers.sh installs.
-func peers(t *testing.T) string {
-	t.Helper()
-	if testing.Short() {
-		t.Skip("starts Node")
-	}
-	dir, err := filepath.Abs(filepath.Join("..", "..", "testdata", "peers"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(filepath.Join(dir, "node_modules", "@modelcontextprotocol", "client")); err != nil {
-		const missing = "the test peers are not installed; run scripts/peers.sh"
-		if os.Getenv("CI") == "true" {
-			t.Fatal(missing)
-		}
-		t.Skip(missing)
-	}
-	return dir
-}
-
-// node runs a script and returns what it printed.
+// node runs a script with Node and returns what it printed.
 func node(t *testing.T, script string, args ...string) []byte {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	cmd := nodeCommand(ctx, t, script, args...)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	if err := cmd.Run(); err != nil {
-		t.Fatalf("%s %s: %v\n%s\n%s", filepath.Base(script), strings.Join(args, " "), err, &stdout, &stderr)
+		t.Fatalf("%s %s: %v\n%s\n%s", script, strings.Join(args, " "), err, &stdout, &stderr)
 	}
 	return stdout.Bytes()
 }
 
 func nodeCommand(ctx context.Context, t *testing.T, script string, args ...string) *exec.Cmd {
 	t.Helper()
-	bin := filepath.Join(peers(t), "node_modules", ".bin", "node")
-	if _, err := os.Stat(bin); err != nil {
-		bin = "node" // the packaged one exists only for Linux
-	}
-	cmd := exec.CommandContext(ctx, bin, append([]string{script}, args...)...)
+	command := peertest.Script(t, script, args...)
+	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
 	cmd.Env = append(os.Environ(), serveKey+"=1", "HOME="+t.TempDir())
 	return cmd
 }
 
 // The official TypeScript SDK exercises every feature, in both eras and over both
 // transports.
-func TestTypeScriptClient(t *testing.T) {
+func TestRealTypeScriptClient(t *testing.T) {
 	t.Parallel()
-	script := filepath.Join(peers(t), "sdk_client.mjs")
 	for _, era := range []string{"legacy", "modern"} {
 		for _, transport := range []string{"http", "stdio"} {
 			t.Run(era+" "+transport, func(t *testing.T) {
@@ -80,7 +56,7 @@ func TestTypeScriptClient(t *testing.T) {
 					target = h.over(t).URL
 				}
 				var got map[string]any
-				if err := json.Unmarshal(node(t, script, era, target), &got); err != nil {
+				if err := json.Unmarshal(node(t, "sdk_client.mjs", era, target), &got); err != nil {
 					t.Fatal(err)
 				}
 				list := func(items ...string) []any {
@@ -132,9 +108,8 @@ func TestTypeScriptClient(t *testing.T) {
 }
 
 // The command line of the official Inspector lists, reads and calls.
-func TestInspector(t *testing.T) {
+func TestRealInspector(t *testing.T) {
 	t.Parallel()
-	script := filepath.Join(peers(t), "node_modules", "@modelcontextprotocol", "inspector", "clients", "launcher", "build", "index.js")
 	h := newTestServer(t, mcpserver.Options{PageSize: 3}, "a", "b", "c")
 	url := h.over(t).URL + "/mcp"
 	for _, era := range []string{"legacy", "modern"} {
@@ -148,7 +123,7 @@ func TestInspector(t *testing.T) {
 		} {
 			t.Run(era+" "+c.args[1], func(t *testing.T) {
 				t.Parallel()
-				out := node(t, script, slices.Concat([]string{"--cli", url, "--transport", "http", "--protocol-era", era}, c.args)...)
+				out := node(t, "node_modules/@modelcontextprotocol/inspector/clients/launcher/build/index.js", slices.Concat([]string{"--cli", url, "--transport", "http", "--protocol-era", era}, c.args)...)
 				if !strings.Contains(string(out), c.want) {
 					t.Errorf("no %q in:\n%s", c.want, out)
 				}
@@ -157,14 +132,12 @@ func TestInspector(t *testing.T) {
 	}
 }
 
-// A client whose calls fail sends nothing more once it has the errors, and gets a change once. A
-// real client runs in real time.
-func TestIdleAfterErrors(t *testing.T) {
+// A client whose calls fail sends nothing more once it has the errors, and gets a change once.
+func TestRealIdleAfterErrors(t *testing.T) {
 	t.Parallel()
 	for _, library := range []string{"sdk", "client"} {
 		t.Run(library, func(t *testing.T) {
 			t.Parallel()
-			peers(t)
 			h := newTestServer(t, mcpserver.Options{}, "a")
 			requests := &mcpservertest.Counter{Handler: h}
 			ts := httptest.NewServer(requests)
@@ -172,29 +145,35 @@ func TestIdleAfterErrors(t *testing.T) {
 				h.Close()
 				ts.Close()
 			})
-			c := mcpservertest.Drive(t, nodeCommand(context.Background(), t, filepath.Join(peers(t), "driven.mjs"), library, ts.URL))
+			cmd := nodeCommand(context.Background(), t, "driven.mjs", library, ts.URL)
+			cmd.Env = append(cmd.Env, "MCPTRACK_TEST_HURRY=1")
+			c := mcpservertest.Drive(t, cmd)
+			idle := func() {
+				t.Helper()
+				if _, failed := c.Do("wait", `{"ms":5000}`); failed != "" { // longer than clients wait before they reconnect
+					t.Error(failed)
+				}
+			}
 			eventually(t, "the GET stream", func() bool { _, gets := requests.Count(); return len(gets) == 1 })
 			for _, tool := range []string{"missing", "panic", "missing", "late"} {
 				c.Send("tools/call", fmt.Sprintf(`{"name":%q}`, tool))
 				if tool == "late" {
 					within(t, h.began, "the call")
-					time.Sleep(time.Second) // the client notices a slow call
+					time.Sleep(500 * time.Millisecond) // a slow call has a stream that can be resumed
 					h.proceed <- struct{}{}
 				}
 				if result, failed := c.Answer(); failed == "" {
 					t.Errorf("%s: %s", tool, result)
 				}
 			}
-			time.Sleep(3 * time.Second) // longer than clients wait before they reconnect
+			idle()
 			all, before := requests.Count()
-			if len(before) > 2 {
-				t.Errorf("GET with the ids %q; only the id of the slow call may be there", before)
-			}
 			h.SetCatalog(mcpserver.Catalog{Prompts: h.catalog().Prompts, Resources: h.catalog("a").Resources, Templates: h.catalog().Templates})
 			c.Await("tools/list_changed")
-			time.Sleep(4 * time.Second)
-			if now, after := requests.Count(); now != all {
-				t.Errorf("%d requests of an idle client in 4 s; GET with %q", now-all, after[len(before):])
+			idle()
+			now, gets := requests.Count()
+			if now-len(gets) != all-len(before) || len(gets) > 2 { // resuming the slow call may come late
+				t.Errorf("%d requests of an idle client; GET with the ids %q, of which only that of the slow call may be there", now-all, gets)
 			}
 			if _, failed := c.Do("tools/list", "{}"); failed != "" || len(c.Notifications) != 1 { // everything before has been read
 				t.Errorf("%s; heard of %q", failed, c.Notifications)

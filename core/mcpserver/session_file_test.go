@@ -224,7 +224,7 @@ func TestSessionFiles(t *testing.T) {
 	dir := t.TempDir()
 	s := restarted(t, dir, mcpserver.Options{})
 	h := s.open(`{"protocolVersion":"2025-06-18","capabilities":{}}`, nil)
-	for i := range 1000 {
+	for i := range 400 {
 		for _, method := range []string{"subscribe", "unsubscribe"} {
 			s.post(h, `{"jsonrpc":"2.0","id":1,"method":"resources/%s","params":{"uri":"note:///%0100d"}}`, method, i)
 		}
@@ -293,7 +293,7 @@ func TestSessionIsRestoredOnce(t *testing.T) {
 	h := s.open(`{"protocolVersion":"2025-06-18","capabilities":{}}`, nil)
 	s.post(h, `{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"uri":"note:///a"}}`)
 	s.end()
-	for range 20 {
+	for range 5 {
 		s = restarted(t, dir, mcpserver.Options{}, "a")
 		statuses := make(chan int, 10)
 		for range cap(statuses) {

@@ -73,15 +73,18 @@ func TestSessionStream(t *testing.T) {
 	s.write("a", "5")
 	updated(third, "a")
 
-	// A client that sends no id or an invalid one again gets what was sent within replayWindow.
+	// A client that sends no id or an invalid one again gets what was sent within replayWindow, in
+	// some order: the server may notice late that the client has left a stream.
 	third.leave()
 	get("").leave()
 	get("99999").leave()
 	fourth := get("x")
-	for _, list := range []string{"tools", "prompts", "resources"} {
-		fourth.expect(`{"jsonrpc":"2.0","method":"notifications/%s/list_changed","params":{}}`, list)
+	again := fourth.next() + fourth.next() + fourth.next() + fourth.next()
+	for _, want := range []string{"tools/list_changed", "prompts/list_changed", "resources/list_changed", "note:///a"} {
+		if !strings.Contains(again, want) {
+			t.Errorf("%s is not repeated: %s", want, again)
+		}
 	}
-	updated(fourth, "a")
 	s.write("a", "6")
 	updated(fourth, "a")
 
@@ -174,11 +177,8 @@ func TestReplayWindow(t *testing.T) {
 // Several streams of a session may be open: each message goes to the newest, which repeats nothing
 // that an earlier one sent; when it ends, an earlier one gets the following messages.
 func TestSessionStreamsSideBySide(t *testing.T) {
-	if testing.Short() {
-		t.Skip("waits 15 s for a ping")
-	}
 	t.Parallel()
-	s := newEndpoint(t, mcpserver.Options{}, "a", "b")
+	s := newEndpoint(t, mcpserver.Options{Heartbeat: time.Hour}, "a", "b")
 	h := s.initialize()
 	for _, uri := range []string{"a", "b"} {
 		s.post(h, `{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"uri":"note:///%s"}}`, uri)
@@ -213,9 +213,16 @@ func TestSessionStreamsSideBySide(t *testing.T) {
 		t.Errorf("the stream that the client has lost continues: %s", got)
 	}
 	third.leave()
+	heard := make(chan string, 1)
+	go func() { heard <- first.next() }()
 	eventually(t, "the first is the newest", func() bool {
 		s.write("a", "again")
-		return strings.Contains(first.next(), "note:///a")
+		select {
+		case got := <-heard:
+			return strings.Contains(got, "note:///a")
+		default:
+			return false
+		}
 	})
 }
 

@@ -3,109 +3,95 @@ package mcpserver_test
 import (
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"runtime"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/mcpserver"
 )
 
-// stall opens a stream with small buffers and reads nothing.
-func stall(t *testing.T, url, method string, h header, body string) net.Conn {
-	t.Helper()
-	c, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
+// stall opens a stream and reads nothing.
+func (s *endpoint) stall(network *network, method string, h header, body string) {
+	s.t.Helper()
+	c, err := network.dial(s.t.Context(), "", "")
 	if err != nil {
-		t.Fatal(err)
+		s.t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = c.Close() })
-	_ = c.(*net.TCPConn).SetReadBuffer(1)
+	s.t.Cleanup(func() { _ = c.Close() })
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s / HTTP/1.1\r\nHost: x\r\nAccept: */*\r\nContent-Type: application/json\r\nContent-Length: %d\r\n", method, len(body))
 	for name, value := range h {
 		fmt.Fprintf(&b, "%s: %s\r\n", name, value)
 	}
 	if _, err := io.WriteString(c, b.String()+"\r\n"+body); err != nil {
-		t.Fatal(err)
+		s.t.Fatal(err)
 	}
-	return c
 }
 
 // A client that does not read delays no other client, costs no memory, is disconnected, and gets
 // what it missed when it reconnects.
 func TestSlowHTTPClient(t *testing.T) { // not parallel: it measures memory
-	h := newTestServer(t, mcpserver.Options{WriteTimeout: 300 * time.Millisecond})
-	ts := httptest.NewUnstartedServer(h)
-	ts.Listener = smallBuffers{ts.Listener}
-	ts.Start()
-	t.Cleanup(func() {
-		h.Close()
-		ts.Close()
-	})
-	s := &endpoint{testServer: h, t: t, url: ts.URL}
-	const many = 2000
-	uris := make([]string, many)
-	filter := make([]string, many)
-	for i := range uris {
-		uris[i] = note(fmt.Sprintf("%04d/%s", i, strings.Repeat("x", 200)))
-		filter[i] = fmt.Sprintf("%q", uris[i])
-	}
-	body := `{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","params":{` + metaModern + `,"notifications":{"resourceSubscriptions":[` + strings.Join(filter, ",") + `]}}}`
-	legacy := s.initialize()
-	for _, uri := range uris[:200] {
-		s.post(legacy, `{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"uri":%q}}`, uri)
-	}
-	good := s.stream("POST", modern("subscriptions/listen"), strings.Replace(body, strings.Join(filter, ","), filter[0], 1))
-	good.next()
+	synctest.Test(t, func(t *testing.T) {
+		const timeout = 10 * time.Second
+		h := newTestServer(t, mcpserver.Options{WriteTimeout: timeout, Heartbeat: time.Hour})
+		network := newNetwork(t)
+		stop := network.serve(h)
+		t.Cleanup(func() {
+			h.Close()
+			stop()
+		})
+		s := &endpoint{testServer: h, t: t, url: "http://notes.test/", client: network.Client}
+		const many = 1000
+		uris := make([]string, many)
+		filter := make([]string, many)
+		for i := range uris {
+			uris[i] = note(fmt.Sprintf("%04d/%s", i, strings.Repeat("x", 200)))
+			filter[i] = fmt.Sprintf("%q", uris[i])
+		}
+		body := `{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","params":{` + metaModern + `,"notifications":{"resourceSubscriptions":[` + strings.Join(filter, ",") + `]}}}`
+		legacy := s.initialize()
+		for _, uri := range uris[:200] {
+			s.post(legacy, `{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"uri":%q}}`, uri)
+		}
+		good := s.stream("POST", modern("subscriptions/listen"), strings.Replace(body, strings.Join(filter, ","), filter[0], 1))
+		good.next()
+		s.stall(network, "POST", modern("subscriptions/listen"), body)
+		s.stall(network, "GET", legacy, "")
+		synctest.Wait()
 
-	stall(t, ts.URL, "POST", modern("subscriptions/listen"), body)
-	eventually(t, "the stuck listen is open", func() bool { return h.Subscriptions().Stats().Subscriptions == many+200+1 })
-	stall(t, ts.URL, "GET", legacy, "")
-
-	var before, after runtime.MemStats
-	runtime.GC()
-	runtime.ReadMemStats(&before)
-	slowest := time.Duration(0)
-	for range 100 {
+		var before, after runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&before)
 		began := time.Now()
-		h.Updated(uris...)
-		if got := good.next(); !strings.Contains(got, "updated") {
-			t.Fatalf("the good client received %q", got)
+		for range 100 {
+			h.Updated(uris...)
+			if got := good.next(); !strings.Contains(got, "updated") {
+				t.Fatalf("the good client received %q", got)
+			}
 		}
-		slowest = max(slowest, time.Since(began))
-	}
-	runtime.GC()
-	runtime.ReadMemStats(&after)
-	if slowest > 2*time.Second {
-		t.Errorf("the good client waited %v", slowest)
-	}
-	if grown := int64(after.HeapAlloc) - int64(before.HeapAlloc); grown > 8<<20 {
-		t.Errorf("%d MiB more are in use", grown>>20)
-	}
-	eventually(t, "the stuck listen is cut off", func() bool {
-		h.Updated(uris...)
-		return h.Subscriptions().Stats().Subscriptions == 200+1
+		if waited := time.Since(began); waited > 0 {
+			t.Errorf("the good client waited %v", waited)
+		}
+		runtime.GC()
+		runtime.ReadMemStats(&after)
+		if grown := int64(after.HeapAlloc) - int64(before.HeapAlloc); grown > 4<<20 {
+			t.Errorf("%d KiB more are in use", grown>>10)
+		}
+		time.Sleep(2 * timeout)
+		if n := h.Subscriptions().Stats().Subscriptions; n != 200+1 {
+			t.Errorf("%d subscriptions: the stuck listen is not cut off", n)
+		}
+		again := s.stream("GET", legacy, "")
+		for i := range 200 {
+			if got := again.next(); !strings.Contains(got, "updated") {
+				t.Fatalf("update %d: %q", i, got)
+			}
+		}
 	})
-	again := s.stream("GET", legacy, "")
-	for i := range 200 {
-		if got := again.next(); !strings.Contains(got, "updated") {
-			t.Fatalf("update %d: %q", i, got)
-		}
-	}
-}
-
-// smallBuffers returns connections whose buffers fill soon if the client does not read.
-type smallBuffers struct{ net.Listener }
-
-func (l smallBuffers) Accept() (net.Conn, error) {
-	c, err := l.Listener.Accept()
-	if tcp, ok := c.(*net.TCPConn); ok {
-		_ = tcp.SetWriteBuffer(4096)
-	}
-	return c, err
 }
 
 // An idle stream sends heartbeats.
@@ -140,27 +126,17 @@ func TestHeartbeat(t *testing.T) {
 // A body that is too large is rejected before it ends.
 func TestEndlessBody(t *testing.T) {
 	t.Parallel()
-	s := newEndpoint(t, mcpserver.Options{MaxMessage: 1000})
-	r, w := io.Pipe()
-	go func() {
-		for {
-			if _, err := w.Write(make([]byte, 1000)); err != nil {
-				return
-			}
-		}
-	}()
-	defer r.Close()
-	q, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.url, r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	q.Header.Set("Content-Type", "application/json")
-	resp, err := http.DefaultClient.Do(q)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusRequestEntityTooLarge {
-		t.Error(resp.Status)
+	h := newTestServer(t, mcpserver.Options{MaxMessage: 1000})
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", endless{})
+	r.Header.Set("Content-Type", "application/json")
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	if w.Code != http.StatusRequestEntityTooLarge {
+		t.Error(w.Code)
 	}
 }
+
+// endless is a body without an end.
+type endless struct{}
+
+func (endless) Read(p []byte) (int, error) { return len(p), nil }

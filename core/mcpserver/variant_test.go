@@ -2,7 +2,6 @@ package mcpserver_test
 
 import (
 	"encoding/json"
-	"net/http"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -98,30 +97,4 @@ func TestListChangedPerVariant(t *testing.T) {
 			}
 		}
 	})
-}
-
-// A restored session is compared with the lists that its own client sees.
-func TestRestoredSessionsSeeTheirVariant(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	s := restarted(t, dir, mcpserver.Options{Variant: variant})
-	s.SetCatalog(mcpserver.Catalog{Tools: named("a"), Variants: map[string]mcpserver.Catalog{"s": {Tools: named("a", "b")}}})
-	plain := s.open(`{"protocolVersion":"2025-06-18","capabilities":{}}`, nil)
-	capable := s.open(`{"protocolVersion":"2025-06-18","capabilities":{"sampling":{}}}`, nil)
-	const list = `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`
-	s.post(plain, list)
-	s.post(capable, list)
-	s.end()
-	s = restarted(t, dir, mcpserver.Options{Variant: variant}, "a")
-	// The other clients now see what the plain client saw; the list of the capable client is
-	// unchanged.
-	s.SetCatalog(mcpserver.Catalog{Tools: named("b"), Variants: map[string]mcpserver.Catalog{"s": {Tools: named("a", "b")}, "other": {Tools: named("a")}}})
-	for h, want := range map[*header]string{&plain: "tools/list_changed", &capable: "resources/updated"} {
-		s.post(*h, `{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"uri":"note:///a"}}`)
-		get := s.stream(http.MethodGet, *h, "")
-		s.write("a", "1") // now at the latest something is sent
-		if got := get.next(); !strings.Contains(got, want) {
-			t.Errorf("%s, want %s", got, want)
-		}
-	}
 }

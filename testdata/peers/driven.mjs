@@ -5,8 +5,14 @@
 // sdk is @modelcontextprotocol/sdk (v1), client is @modelcontextprotocol/client (v2). A line of
 // input is {"do": METHOD, "with": PARAMS}: one request. A line of output is {"answer": RESULT},
 // {"error": TEXT, "code": CODE}, {"news": METHOD, "uri": URI} or {"trouble": TEXT} of the transport.
+// {"do": "wait", "with": {"ms": N}} is answered after that time. With MCPTRACK_TEST_HURRY, times of up
+// to 10 s pass a hundred times as fast.
 import { createInterface } from 'node:readline';
 
+if (process.env.MCPTRACK_TEST_HURRY) {
+  const real = globalThis.setTimeout;
+  globalThis.setTimeout = (f, ms, ...args) => real(f, ms <= 10_000 ? ms / 100 : ms, ...args);
+}
 const [library, url, token] = process.argv.slice(2);
 const say = line => process.stdout.write(`${JSON.stringify(line)}\n`);
 const requestInit = token ? { headers: { Authorization: `Bearer ${token}` } } : undefined;
@@ -32,6 +38,7 @@ const methods = {
   'resources/read': p => client.readResource(p),
   'resources/subscribe': p => client.subscribeResource(p),
   'resources/unsubscribe': p => client.unsubscribeResource(p),
+  wait: ({ ms }) => new Promise(resolve => setTimeout(resolve, ms)),
   terminate: () => transport.terminateSession(),
 };
 client.onerror = error => say({ trouble: String(error) });

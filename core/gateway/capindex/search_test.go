@@ -172,10 +172,3 @@ func BenchmarkGenerate(b *testing.B) {
 		x.mustRead(b, "stats")
 	}
 }
-
-func BenchmarkWarmRead(b *testing.B) {
-	x := newIndex(b, Options{})
-	for b.Loop() {
-		x.mustRead(b, "summary")
-	}
-}

@@ -56,14 +56,12 @@ func TestRollingDeploy(t *testing.T) {
 			f := follow(t, a.api)
 			f.polls(5)
 			f.wantChanges(1)
-			a.count("/api/mcp/tools")
 			a.pick.Store(&pick)
 			f.polls(60)
 			f.mu.Lock()
 			changes := len(f.changes)
 			f.changes = nil
 			f.mu.Unlock()
-			t.Logf("%s: %d changes, %d catalogs read in 60 polls", name, changes, a.count("/api/mcp/tools"))
 			most, patience := 1, 45*time.Second
 			if strings.Contains(name, "poll") || strings.HasSuffix(name, "th") { // all answers of one poll can agree
 				most, patience = 8, 3*time.Minute
@@ -90,7 +88,7 @@ func TestDeployEnds(t *testing.T) {
 	for left, want := range []string{"old", "new"} {
 		synctest.Test(t, func(t *testing.T) {
 			for name, pick := range backends() {
-				for polls := range 8 {
+				for _, polls := range []int{0, 3, 7} {
 					a := newRolling(t)
 					f := follow(t, a.api)
 					f.polls(4)
@@ -119,7 +117,7 @@ func TestBuildIsNoise(t *testing.T) {
 		f.want("a")
 		f.wantChanges(1)
 		f.polls(5)
-		for i := range 60 {
+		for i := range 10 {
 			name := fmt.Sprint("tool", i)
 			a.answer(nil, func() (int, string) { return 200, tool("a", name) })
 			f.polls(5) // three may be needed to find that builds still are noise
@@ -162,23 +160,4 @@ func TestRollback(t *testing.T) {
 		pass(40 * time.Second)
 		f.want("a")
 	})
-}
-
-// A load balancer with three backends, which it uses in turn, passes every third request to the one
-// that is still old. The old catalog is not taken for the new build's.
-func TestOldBackendInTurn(t *testing.T) {
-	for first := range int64(3) {
-		synctest.Test(t, func(t *testing.T) {
-			a := newRolling(t)
-			f := follow(t, a.api)
-			f.polls(4)
-			pick := func(n int64) int64 { return min(1, (n+first)%3) }
-			a.n.Store(0)
-			a.pick.Store(&pick)
-			f.polls(3) // later ones notice the old backend
-			a.all(1)
-			f.polls(5)
-			f.want("new")
-		})
-	}
 }

@@ -46,7 +46,7 @@ func TestNothingValid(t *testing.T) {
 
 // While builds change, readers and callers see consistent lists, each with its own routes.
 func TestCatalogsAreConsistent(t *testing.T) {
-	const size, builds = 20, 40
+	const size, builds = 20, 10
 	list := func(n int64) string {
 		var entries []string
 		for i := range size {
@@ -72,7 +72,7 @@ func TestCatalogsAreConsistent(t *testing.T) {
 		pass(50 * time.Millisecond)
 		var done atomic.Bool
 		var readers sync.WaitGroup
-		for i := range 10 {
+		for i := range 4 {
 			readers.Go(func() {
 				for !done.Load() {
 					time.Sleep(rand.N(40 * time.Millisecond))
