@@ -19,14 +19,30 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-// surroundings are options that are the same on every machine: a few variables and commands, and
-// testdata as the workspace.
-func surroundings(t testing.TB, variables map[string]string) Options {
-	t.Helper()
-	workspace, err := filepath.Abs("testdata")
-	if err != nil {
-		t.Fatal(err)
-	}
+// workspace is a folder with vars.env and home, which only the user can change, whatever the modes in
+// this checkout are.
+var workspace string
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	os.Exit(func() int {
+		dir, err := os.MkdirTemp("", "config")
+		if err != nil {
+			panic(err)
+		}
+		defer os.RemoveAll(dir)
+		workspace = filepath.Join(dir, "workspace")
+		vars, err := os.ReadFile(filepath.Join("testdata", "vars.env"))
+		if err := errors.Join(err, os.MkdirAll(filepath.Join(workspace, "home"), 0o700), os.WriteFile(filepath.Join(workspace, "vars.env"), vars, 0o600)); err != nil {
+			panic(err)
+		}
+		return m.Run()
+	}())
+}
+
+// surroundings are options that are the same on every machine: a few variables and commands, and the
+// workspace.
+func surroundings(_ testing.TB, variables map[string]string) Options {
 	return Options{
 		Getenv:    func(name string) (string, bool) { v, ok := variables[name]; return v, ok },
 		Workspace: workspace,
@@ -112,7 +128,6 @@ func TestVibeChat(t *testing.T) {
 
 func TestDefaults(t *testing.T) {
 	got := parsed(t, `{"servers":[{"id":"a","command":" go "}]}`, nil)
-	workspace, _ := filepath.Abs("testdata")
 	want := Server{ID: "a", Enabled: true, Transport: TransportStdio, Program: Program{Command: "go", Dir: workspace},
 		Tracking: Tracking{Read: ReadDigest, Mode: ModeAuto, PollInterval: DefaultPollInterval, SafetyInterval: DefaultSafetyInterval}, Protocol: ProtocolAuto, RequestTimeout: DefaultRequestTimeout}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -128,7 +143,6 @@ func TestEveryKey(t *testing.T) {
 	  "connectTimeout":"5s","requestTimeout":"250ms","shared":false,"lock":{"wording":"allow","L005":"block"},"pinContent":["file:///a/**"],
 	  "onConnect":[{"tool":"login","arguments":{"key":"${TOKEN}","big":12345678901234567890,"deep":[{"x":true},null]}},{"tool":"b"}]}}}`,
 		map[string]string{"CMD": "npx", "PKG": "pkg", "TOKEN": "s3cret"})
-	workspace, _ := filepath.Abs("testdata")
 	if got := len(stdio.OnConnect); got != 2 {
 		t.Fatalf("%d calls, want 2", got)
 	}

@@ -44,7 +44,6 @@ func brief(s Server) string {
 
 // Every host's own format is read, with our keys beside the host's.
 func TestHostFormats(t *testing.T) {
-	workspace, _ := filepath.Abs("testdata")
 	variables := map[string]string{"KEY": "k", "HOST_KEY": "h"}
 	for name, test := range map[string]struct {
 		file, text string
@@ -62,7 +61,7 @@ func TestHostFormats(t *testing.T) {
 		"claude desktop": {"claude_desktop_config.json", `{"globalShortcut": "x", "mcpServers": {"docs": {"command": "docs-server"}}}`,
 			[]string{"docs stdio cmd=docs-server"}, 1},
 		"cursor": {".cursor/mcp.json", `{"mcpServers": {"docs": {"command": "docs-server", "env": {"K": "${env:KEY}"}, "args": ["${workspaceFolderBasename}${/}x"]}, "web": {"url": "https://h/mcp"}}}`,
-			[]string{"docs stdio cmd=docs-server testdata" + string(filepath.Separator) + "x env=K:k", "web http? url=https://h/mcp"}, 0},
+			[]string{"docs stdio cmd=docs-server workspace" + string(filepath.Separator) + "x env=K:k", "web http? url=https://h/mcp"}, 0},
 		"vscode": {".vscode/mcp.json", `{"inputs": [{"id": "key", "type": "promptString"}], "servers": {"web": {"type": "http", "url": "https://h/mcp"}, "docs": {"type": "stdio", "command": "docs-server", "cwd": "${workspaceFolder}"}}}`,
 			[]string{"web http url=https://h/mcp", "docs stdio cmd=docs-server"}, 0},
 		"vscode settings": {".vscode/settings.json", `{"editor.fontSize": 12, "files.exclude": {}, "mcp": {"inputs": [], "servers": {"docs": {"command": "docs-server"}}}}`,

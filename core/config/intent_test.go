@@ -242,11 +242,7 @@ func TestIntentPosition(t *testing.T) {
 		"d.yaml":   {"mcpServers:\n  docs:\n    command: ls\n", 3, 5},
 		"bom.json": {"\ufeff{\"mcpServers\": {\"docs\": {\"command\": \"ls\"}}}", 1, 25},
 	} {
-		path := filepath.Join(t.TempDir(), name)
-		if err := os.WriteFile(path, []byte(c.text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		cfg, problems := Load(path, Options{})
+		cfg, problems := Load(write(t, filepath.Join(t.TempDir(), name), c.text), Options{})
 		if cfg == nil {
 			t.Fatalf("%s: %v", name, problems)
 		}

@@ -12,9 +12,10 @@ import (
 	"testing"
 )
 
+// write makes a file that only the user can change, and so is its folder, whatever the umask is.
 func write(t testing.TB, path, text string) string {
 	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.Chmod(filepath.Dir(path), 0o755)); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -176,13 +177,8 @@ func TestSecretsAndPlaceholders(t *testing.T) {
 // Secrets of files and of the keyring reach the server and nothing else.
 func TestSecretReferences(t *testing.T) {
 	dir := t.TempDir()
-	good, open, lines := filepath.Join(dir, "good"), filepath.Join(dir, "open"), filepath.Join(dir, "lines")
-	for path, content := range map[string]string{good: "hunter2\n", open: "hunter2\n", lines: "hunter2\nhunter2\n"} {
-		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := os.Chmod(open, 0o644); err != nil {
+	good, open, lines := write(t, filepath.Join(dir, "good"), "hunter2\n"), write(t, filepath.Join(dir, "open"), "hunter2\n"), write(t, filepath.Join(dir, "lines"), "hunter2\nhunter2\n")
+	if err := errors.Join(os.Chmod(good, 0o600), os.Chmod(lines, 0o600), os.Chmod(open, 0o644)); err != nil {
 		t.Fatal(err)
 	}
 	opts := surroundings(t, nil)

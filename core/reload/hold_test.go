@@ -23,7 +23,7 @@ type approvals struct {
 }
 
 func newApprovals(t *testing.T, words ...string) *approvals {
-	return &approvals{t: t, file: filepath.Join(t.TempDir(), "approvals"), words: words}
+	return &approvals{t: t, file: filepath.Join(private(t), "approvals"), words: words}
 }
 
 func (a *approvals) hold(o *Options) {
@@ -92,7 +92,6 @@ func TestUnapproved(t *testing.T) {
 	expect("a:good", "web: held")
 	a.approve("evil.example")
 	expect("a:good", "web:")
-	b.silent()
 	b.save(servers(server("a", "evil"), `{"id": "off", "command": "evil", "enabled": false}`))
 	b.reloaded("[off] [web] [a]")
 	expect("a:good stays", "off:evil")
@@ -119,11 +118,19 @@ func TestKickApprovesNothing(t *testing.T) {
 func TestUnapprovedReference(t *testing.T) {
 	t.Parallel()
 	a := newApprovals(t, "${GOOD}")
+	read := make(chan struct{}, 1)
 	b := run(t, servers(server("a", "${GOOD}")), a.hold, func(o *Options) {
-		o.Config.Getenv = func(string) (string, bool) { return "same", true }
+		o.Config.Getenv = func(string) (string, bool) {
+			select {
+			case read <- struct{}{}:
+			default:
+			}
+			return "same", true
+		}
 		o.Current, _ = config.Load(o.Path, o.Config)
+		<-read
 	})
-	b.silent() // the first content was read
+	<-read // the first content, by Run
 	b.save(servers(server("a", "${EVIL}")))
 	b.reloaded("[] [] []")
 	if got := b.ids(); !slices.Equal(got, []string{"a:same stays"}) {
@@ -134,7 +141,7 @@ func TestUnapprovedReference(t *testing.T) {
 // The content of a file in the project needs approval.
 func TestUnapprovedContent(t *testing.T) {
 	t.Parallel()
-	variables := filepath.Join(t.TempDir(), "a.env")
+	variables := filepath.Join(private(t), "a.env")
 	write := func(content string) {
 		if err := os.WriteFile(variables, []byte(content), 0o600); err != nil {
 			t.Fatal(err)
@@ -150,7 +157,6 @@ func TestUnapprovedContent(t *testing.T) {
 		o.Current = cfg
 		o.Hold = &Hold{Hint: "approve it", Approved: func() map[string]bool { return map[string]bool{cfg.Servers[0].Intent.Digest: true} }}
 	})
-	b.silent()
 	write("A=evil")
 	b.reloaded("[] [] [a]")
 	select {
@@ -158,8 +164,8 @@ func TestUnapprovedContent(t *testing.T) {
 		if srv := cfg.Servers[0]; !srv.Superseded || srv.Env["A"].Reveal() != "good" {
 			t.Errorf("%+v", srv)
 		}
-	case <-time.After(10 * time.Second):
-		t.Fatal("nothing was applied within 10 s")
+	case <-time.After(patience):
+		t.Fatal("nothing was applied")
 	}
 }
 
@@ -181,8 +187,8 @@ func TestUnapprovedWebhooks(t *testing.T) {
 			for _, w := range cfg.Webhooks {
 				got = append(got, strings.Join(append([]string{w.URL.Reveal()}, append(w.Types, w.Missing...)...), " "))
 			}
-		case <-time.After(10 * time.Second):
-			t.Fatal("nothing was applied within 10 s")
+		case <-time.After(patience):
+			t.Fatal("nothing was applied")
 		}
 		if !slices.Equal(got, want) {
 			t.Fatalf("applied %q, want %q", got, want)
@@ -218,8 +224,8 @@ func TestUnapprovedHooks(t *testing.T) {
 			for _, h := range cfg.Hooks {
 				got = append(got, strings.Join(append([]string{h.ID, h.Header}, h.Missing...), " "))
 			}
-		case <-time.After(10 * time.Second):
-			t.Fatal("nothing was applied within 10 s")
+		case <-time.After(patience):
+			t.Fatal("nothing was applied")
 		}
 		if !slices.Equal(got, want) {
 			t.Fatalf("applied %q, want %q", got, want)

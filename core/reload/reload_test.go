@@ -20,6 +20,9 @@ import (
 	"github.com/mcptrack/mcptrack/core/event"
 )
 
+// patience is how long a test waits for what must happen; only a failure lasts that long.
+const patience = time.Minute
+
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // bench is a Run on a real file, with the configs it applied and the events it published.
@@ -31,9 +34,19 @@ type bench struct {
 	published chan event.Payload
 }
 
+// private returns a folder that only the user can change, whatever the umask is.
+func private(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.Chmod(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
 func run(t *testing.T, content string, change ...func(*Options)) *bench {
 	t.Helper()
-	b := &bench{T: t, path: filepath.Join(t.TempDir(), "mcp-servers.json"), kick: make(chan struct{}, 1),
+	b := &bench{T: t, path: filepath.Join(private(t), "mcp-servers.json"), kick: make(chan struct{}, 1),
 		applied: make(chan *config.Config, 16), published: make(chan event.Payload, 16)}
 	opts := Options{Path: b.path, Kick: b.kick, Config: config.Options{LookPath: func(s string) (string, error) { return s, nil }},
 		Apply:   func(c *config.Config) { b.applied <- c },
@@ -74,8 +87,8 @@ func (b *bench) next() event.Payload {
 	select {
 	case p := <-b.published:
 		return p
-	case <-time.After(10 * time.Second):
-		b.Fatal("nothing was published within 10 s")
+	case <-time.After(patience):
+		b.Fatal("nothing was published")
 		return nil
 	}
 }
@@ -104,8 +117,8 @@ func (b *bench) ids() []string {
 			ids = append(ids, id)
 		}
 		return ids
-	case <-time.After(10 * time.Second):
-		b.Fatal("nothing was applied within 10 s")
+	case <-time.After(patience):
+		b.Fatal("nothing was applied")
 		return nil
 	}
 }
@@ -126,17 +139,6 @@ func TestReloadIsPublishedBeforeItIsApplied(t *testing.T) {
 	}
 }
 
-func (b *bench) silent() {
-	b.Helper()
-	select {
-	case p := <-b.published:
-		b.Fatalf("published %s %+v", p.Type(), p)
-	case <-b.applied:
-		b.Fatal("applied a config")
-	case <-time.After(500 * time.Millisecond):
-	}
-}
-
 func servers(entries ...string) string {
 	var out strings.Builder
 	for _, e := range entries {
@@ -152,7 +154,6 @@ func server(id, command string) string {
 func TestReload(t *testing.T) {
 	t.Parallel()
 	b := run(t, servers(server("a", "x"), server("b", "x")))
-	b.silent() // the config in use is not published again
 	b.save(servers(server("b", "y"), server("c", "x")))
 	b.reloaded("[c] [a] [b]")
 	if got := b.ids(); !slices.Equal(got, []string{"b:y", "c:x"}) {
@@ -170,7 +171,6 @@ func TestBadConfigChangesNothing(t *testing.T) {
 	if !ok || len(p.Problems) == 0 || p.Problems[0].Line != 1 || p.Problems[0].Column == 0 {
 		t.Fatalf("%+v", p)
 	}
-	b.silent()
 	if err := os.Remove(b.path); err != nil {
 		t.Fatal(err)
 	}
@@ -179,6 +179,9 @@ func TestBadConfigChangesNothing(t *testing.T) {
 	}
 	b.save(servers(server("a", "x"), server("b", "x")))
 	b.reloaded("[b] [] []")
+	if got := b.ids(); !slices.Equal(got, []string{"a:x", "b:x"}) {
+		t.Errorf("applied %q", got)
+	}
 }
 
 // An event reports a problem with every member that validate --json prints, including future ones.
@@ -208,7 +211,6 @@ func TestProblemsAreReportedInFull(t *testing.T) {
 func TestFileThatComesLater(t *testing.T) {
 	t.Parallel()
 	b := run(t, "")
-	b.silent()
 	b.save(servers(server("a", "x")))
 	b.reloaded("[a] [] []")
 }
@@ -217,7 +219,7 @@ func TestFileThatComesLater(t *testing.T) {
 // are held back.
 func TestWebhooksAreReloaded(t *testing.T) {
 	t.Parallel()
-	key := filepath.Join(t.TempDir(), "key")
+	key := filepath.Join(private(t), "key")
 	write := func(secret string) {
 		if err := os.WriteFile(key, []byte("whsec_"+strings.Repeat(secret, 32)+"\n"), 0o600); err != nil {
 			t.Fatal(err)
@@ -233,7 +235,7 @@ func TestWebhooksAreReloaded(t *testing.T) {
 			if w := cfg.Webhooks; len(w) != 1 || w[0].URL.Reveal() != "https://h/"+url || w[0].Secret.Reveal() != "whsec_"+strings.Repeat(secret, 32) || len(cfg.Servers) != 1 {
 				t.Fatalf("%+v", cfg)
 			}
-		case <-time.After(30 * time.Second):
+		case <-time.After(patience):
 			t.Fatal("nothing was applied")
 		}
 		b.reloaded("[] [] []")
@@ -257,7 +259,6 @@ func TestKick(t *testing.T) {
 	mu.Lock()
 	value = "two"
 	mu.Unlock()
-	b.silent()
 	b.kick <- struct{}{}
 	b.reloaded("[] [] [a]")
 	if got := b.ids(); !slices.Equal(got, []string{"a:two"}) {
@@ -291,7 +292,7 @@ func TestHoldCommands(t *testing.T) {
 	for line := ""; !strings.Contains(line, `is not approved; the server is not connected" server=c command="sh -c \"rm -r x\" --token=[secret]" hint="send SIGHUP to start it"`); {
 		select {
 		case line = <-logged:
-		case <-time.After(20 * time.Second):
+		case <-time.After(patience):
 			t.Fatal("the command line is not logged")
 		}
 	}
@@ -334,7 +335,7 @@ func TestHoldUntracked(t *testing.T) {
 // appears, and a change without effect is not published.
 func TestReferredFiles(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
+	dir := private(t)
 	secret, variables := filepath.Join(dir, "token"), filepath.Join(dir, "a.env")
 	entry := func(id, more string) string { return fmt.Sprintf(`{"id": %q, "command": "x", %s}`, id, more) }
 	b := run(t, servers(entry("a", fmt.Sprintf(`"args": ["${file:%s}"]`, secret)), entry("b", fmt.Sprintf(`"envFile": %q`, variables)), server("c", "x")))
@@ -350,8 +351,8 @@ func TestReferredFiles(t *testing.T) {
 			for _, srv := range cfg.Servers {
 				out = append(out, fmt.Sprint(srv.ID, srv.Unconfigured() == nil))
 			}
-		case <-time.After(10 * time.Second):
-			t.Fatal("nothing was applied within 10 s")
+		case <-time.After(patience):
+			t.Fatal("nothing was applied")
 		}
 		return strings.Join(out, " ")
 	}
