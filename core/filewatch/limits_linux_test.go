@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/mcptrack/mcptrack/core/peertest"
 )
 
 // inNamespace names the variable that informs the test binary that it was started
@@ -25,16 +27,16 @@ func isolate(t *testing.T, script string) bool {
 	if os.Getenv(inNamespace) != "" {
 		return true
 	}
-	needs(t, "unshare")
+	program := peertest.Program(t, "unshare")
 	unshare := []string{"-Urm", "sh", "-ec", script + "\nexec \"$0\" \"$@\""}
-	probe := exec.Command("unshare", append(unshare, "true")...)
+	probe := exec.Command(program, append(unshare, "true")...)
 	probe.Dir = t.TempDir()
 	if out, err := probe.CombinedOutput(); err != nil {
 		t.Skipf("cannot make such a namespace here: %v: %s", err, out)
 	}
 	self, err := os.Executable()
 	must(t, err)
-	child := exec.Command("unshare", append(unshare, self, "-test.run=^"+t.Name()+"$", "-test.v")...)
+	child := exec.Command(program, append(unshare, self, "-test.run=^"+t.Name()+"$", "-test.v")...)
 	child.Dir = t.TempDir()
 	child.Env = append(os.Environ(), inNamespace+"=1")
 	out, err := child.CombinedOutput()
@@ -59,22 +61,22 @@ func followsByPolls(t *testing.T, path, reason string) {
 	wantContent(t, f, "third")
 }
 
-func TestNoInotifyInstances(t *testing.T) {
+func TestRealNoInotifyInstances(t *testing.T) {
 	t.Parallel()
 	if isolate(t, "echo 0 > /proc/sys/user/max_inotify_instances") {
 		followsByPolls(t, filepath.Join(t.TempDir(), "c.json"), syscall.EMFILE.Error())
 	}
 }
 
-func TestNoInotifyWatches(t *testing.T) {
+func TestRealNoInotifyWatches(t *testing.T) {
 	t.Parallel()
 	if isolate(t, "echo 1 > /proc/sys/user/max_inotify_watches") {
 		followsByPolls(t, filepath.Join(t.TempDir(), "c.json"), syscall.ENOSPC.Error())
 	}
 }
 
-// TestOverlay changes a file below an overlay, which gives no event in it.
-func TestOverlay(t *testing.T) {
+// TestRealOverlay changes a file below an overlay, which gives no event in it.
+func TestRealOverlay(t *testing.T) {
 	t.Parallel()
 	const script = `mkdir x; mount -t tmpfs none x; cd x; mkdir l u w m; echo first > l/c.json; mount -t overlay none -o lowerdir=l,upperdir=u,workdir=w m`
 	if !isolate(t, script) {
@@ -116,7 +118,7 @@ func TestUnreadableAncestor(t *testing.T) {
 	must(t, err)
 	opts := onlyEvents()
 	opts.notify = func() (*notifier, error) {
-		n, err := newNotifier()
+		n, err := patientNotifier()
 		if err != nil {
 			return nil, err
 		}

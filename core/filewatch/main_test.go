@@ -6,9 +6,12 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"sync"
+	"syscall"
 	"testing"
 	"time"
 
+	"github.com/fsnotify/fsnotify"
 	"go.uber.org/goleak"
 )
 
@@ -16,11 +19,83 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // patience is how long a test waits for what must happen; only a failure lasts
 // that long.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // onlyEvents disables polling, which would hide missing events.
 func onlyEvents() FileOptions {
-	return FileOptions{Poll: time.Hour, PollOnly: time.Hour}
+	return FileOptions{Poll: time.Hour, PollOnly: time.Hour, notify: patientNotifier}
+}
+
+// patientNotifier waits while other processes of the user have all sources of events that the system
+// permits.
+func patientNotifier() (*notifier, error) {
+	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+		n, err := newNotifier()
+		if !errors.Is(err, syscall.EMFILE) || time.Now().After(deadline) {
+			return n, err
+		}
+	}
+}
+
+// A source makes notifiers whose events and failures come from the test, so that it can run in fake
+// time and needs nothing from the system.
+type source struct {
+	mu     sync.Mutex
+	made   int
+	events chan fsnotify.Event // of the newest notifier, as errors
+	errors chan error
+	addErr error // what add returns
+}
+
+func (s *source) notify() (*notifier, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.made++
+	s.events, s.errors = make(chan fsnotify.Event), make(chan error)
+	nothing := func(string) error { return nil }
+	return &notifier{events: s.events, errors: s.errors, remove: nothing, close: func() error { return nil }, add: func(string) error {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.addErr
+	}}, nil
+}
+
+// limit makes add fail, or not.
+func (s *source) limit(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.addErr = err
+}
+
+// event reports a write to a path, or its creation.
+func (s *source) event(path string) {
+	s.events <- fsnotify.Event{Name: path, Op: fsnotify.Create | fsnotify.Write}
+}
+
+// faults are the ways in which a source loses events.
+func faults() map[string]func(*source) {
+	return map[string]func(*source){
+		"queue overflow":   func(s *source) { s.errors <- fsnotify.ErrEventOverflow },
+		"error":            func(s *source) { s.errors <- syscall.EIO },
+		"error source end": func(s *source) { close(s.errors) },
+		"watcher death":    func(s *source) { close(s.events) },
+	}
+}
+
+// realDir is a temporary folder without links on its path.
+func realDir(t testing.TB) string {
+	t.Helper()
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	must(t, err)
+	return dir
+}
+
+// onEvents skips a test about modes if the temporary folder is always polled.
+func onEvents(t testing.TB, dir string) {
+	t.Helper()
+	if kind := silentFS(dir); kind != "" {
+		t.Skipf("the temporary folder is on %s: always polled", kind)
+	}
 }
 
 var errTestOver = errors.New("test over")

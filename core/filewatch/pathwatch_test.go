@@ -16,8 +16,7 @@ import (
 
 // TestWalk compares the lookups with those expected below a root of links.
 func TestWalk(t *testing.T) {
-	dir, err := filepath.EvalSymlinks(t.TempDir())
-	must(t, err)
+	dir := realDir(t)
 	put(t, filepath.Join(dir, "real", "sub", "f"), "x")
 	must(t, os.Symlink("real", filepath.Join(dir, "rel")))
 	must(t, os.Symlink(filepath.Join(dir, "real", "sub"), filepath.Join(dir, "abs")))
@@ -68,12 +67,11 @@ func TestWalk(t *testing.T) {
 }
 
 func TestWalkEntersBeforeLookup(t *testing.T) {
-	dir, err := filepath.EvalSymlinks(t.TempDir())
-	must(t, err)
+	dir := realDir(t)
 	// Every entry is made only when its directory is entered: a lookup before
 	// the watch would not find it.
 	want := filepath.Join(dir, "a", "b", "c")
-	_, err = walk(want, func(d, name string) {
+	_, err := walk(want, func(d, name string) {
 		if path := filepath.Join(d, name); strings.HasPrefix(path, dir+"/") && path != want {
 			must(t, os.Mkdir(path, 0o755))
 		} else if path == want {
@@ -86,10 +84,10 @@ func TestWalkEntersBeforeLookup(t *testing.T) {
 }
 
 func TestRelevant(t *testing.T) {
-	dir, err := filepath.EvalSymlinks(t.TempDir())
-	must(t, err)
+	dir := realDir(t)
 	put(t, filepath.Join(dir, "conf", "c.json"), "x")
-	w := pathWatch{target: filepath.Join(dir, "conf", "c.json"), notify: newNotifier}
+	var s source
+	w := pathWatch{target: filepath.Join(dir, "conf", "c.json"), notify: s.notify}
 	defer w.drop()
 	fresh, reason := w.follow()
 	if !fresh || (reason != "" && silentFS(dir) == "") {
@@ -118,8 +116,7 @@ func TestRelevant(t *testing.T) {
 
 // TestFollowForgets: no watch remains on a directory that the path left.
 func TestFollowForgets(t *testing.T) {
-	dir, err := filepath.EvalSymlinks(t.TempDir())
-	must(t, err)
+	dir := realDir(t)
 	put(t, filepath.Join(dir, "a", "f"), "x")
 	put(t, filepath.Join(dir, "b", "f"), "x")
 	link := filepath.Join(dir, "link")

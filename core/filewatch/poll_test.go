@@ -14,18 +14,20 @@ import (
 	"time"
 )
 
-// These tests have no events, so a File can run in a synctest bubble: real files, fake
-// time, exact expected times.
+// Without events of the system, a File can run in a synctest bubble: real files, fake time, exact
+// expected times.
 
 func noEvents() (*notifier, error) { return nil, syscall.EMFILE }
 
-// polled runs test on a File in poll mode, after the delivery of "first".
+// polled runs test on a File, in poll mode unless it has a source, after the delivery of "first".
 func polled(t *testing.T, opts FileOptions, test func(t *testing.T, f *File, path string)) {
-	dir := t.TempDir()
+	dir := realDir(t)
 	synctest.Test(t, func(t *testing.T) {
-		path := filepath.Join(dir, "c.json")
+		path := filepath.Join(dir, "conf", "c.json")
 		put(t, path, "first")
-		opts.notify = noEvents
+		if opts.notify == nil {
+			opts.notify = noEvents
+		}
 		f := start(t, path, opts)
 		wantContent(t, f, "first")
 		test(t, f, path)

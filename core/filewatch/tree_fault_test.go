@@ -1,6 +1,7 @@
 package filewatch
 
 import (
+	"bytes"
 	"fmt"
 	"log/slog"
 	"os"
@@ -11,48 +12,40 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/fsnotify/fsnotify"
 )
 
-// TestTreeEventsLost: after any loss of events, changes made meanwhile are found, and
-// later changes give events again.
+// TestTreeEventsLost: after any loss of events, changes made meanwhile are found, and later changes give
+// events again.
 func TestTreeEventsLost(t *testing.T) {
-	t.Parallel()
-	for name, fault := range map[string]func(*faultySource){
-		"queue overflow":   func(s *faultySource) { s.errors <- fsnotify.ErrEventOverflow },
-		"error":            func(s *faultySource) { s.errors <- syscall.EIO },
-		"error source end": func(s *faultySource) { close(s.errors) },
-		"watcher death":    func(s *faultySource) { _ = s.newest.close() },
-	} {
+	for name, fault := range faults() {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			dir := t.TempDir()
-			put(t, filepath.Join(dir, "a", "b", "1"), "first")
-			var source faultySource
-			opts := onlyTreeEvents()
-			opts.notify = source.notify
-			m := follow(t, dir, opts)
-			for round := range 2 {
-				for _, d := range []string{dir, filepath.Join(dir, "a"), filepath.Join(dir, "a", "b")} {
-					must(t, source.newest.remove(d))
+			dir := realDir(t)
+			synctest.Test(t, func(t *testing.T) {
+				path := filepath.Join(dir, "a", "b", "1")
+				put(t, path, "first")
+				var s source
+				m := follow(t, dir, TreeOptions{Poll: time.Hour, PollOnly: time.Hour, notify: s.notify})
+				for round := range 2 {
+					put(t, path, fmt.Sprint("unseen ", round))
+					fault(&s)
+					m.wantDisk(t)
+					put(t, path, fmt.Sprint("seen ", round))
+					s.event(path)
+					m.wantDisk(t)
+					if s.made != round+2 {
+						t.Errorf("%d sources made by round %d", s.made, round)
+					}
 				}
-				put(t, filepath.Join(dir, "a", "b", "1"), fmt.Sprint("unseen ", round))
-				m.wantNothing(t, 150*time.Millisecond) // or the fault proves nothing
-				fault(&source)
-				m.wantDisk(t)
-				put(t, filepath.Join(dir, "a", "b", "1"), fmt.Sprint("seen ", round))
-				m.wantDisk(t)
-				if got := source.count(); got != round+2 {
-					t.Errorf("%d sources made by round %d", got, round)
-				}
-			}
+			})
 		})
 	}
 }
 
 // TestTreeOverflow causes a real overflow: more events than the kernel queues.
 func TestTreeOverflow(t *testing.T) {
+	if testing.Short() {
+		t.Skip("large, nightly")
+	}
 	t.Parallel()
 	dir := t.TempDir()
 	limit, err := os.ReadFile("/proc/sys/fs/inotify/max_queued_events")
@@ -71,40 +64,36 @@ func TestTreeOverflow(t *testing.T) {
 	m.wantDisk(t)
 }
 
-// TestTreeWatchLimit: directories beyond the limit are polled, with one log line; the
-// others still give events, and all do once there are few enough.
+// TestTreeWatchLimit: directories beyond the limit are polled, with one log line.
 func TestTreeWatchLimit(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	if kind := silentFS(dir); kind != "" {
-		t.Skipf("the temporary folder is on %s: always polled", kind)
-	}
-	var log lockedBuffer
-	var source faultySource
-	opts := TreeOptions{
-		Quiet: 50 * time.Millisecond, Poll: time.Hour, PollOnly: 300 * time.Millisecond, notify: source.notify,
-		Logger: slog.New(slog.NewTextHandler(&log, nil)),
-	}
-	put(t, filepath.Join(dir, "a", "1"), "x")
-	m := follow(t, dir, opts)
-	if m.Mode().Kind != ModeInotify {
-		t.Fatalf("mode %v", m.Mode())
-	}
-	source.mu.Lock()
-	source.addErr = syscall.ENOSPC
-	source.mu.Unlock()
-	for i := range 3 {
-		put(t, filepath.Join(dir, fmt.Sprint("new", i), "below", "2"), "x")
-		m.wantDisk(t)
-		put(t, filepath.Join(dir, fmt.Sprint("new", i), "below", "2"), "y")
-		m.wantDisk(t)
-	}
-	if mode := m.Mode(); mode.Kind != ModePoll || !strings.Contains(mode.Reason, syscall.ENOSPC.Error()) {
-		t.Errorf("mode %v", mode)
-	}
-	if text := log.String(); strings.Count(text, "\n") != 1 || !strings.Contains(text, "polling") {
-		t.Errorf("log, want one line:\n%s", text)
-	}
+	dir := realDir(t)
+	onEvents(t, dir)
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		var s source
+		put(t, filepath.Join(dir, "a", "1"), "x")
+		m := follow(t, dir, TreeOptions{Poll: time.Hour, notify: s.notify, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		if m.Mode().Kind != ModeInotify {
+			t.Fatalf("mode %v", m.Mode())
+		}
+		s.limit(syscall.ENOSPC)
+		for i := range 3 {
+			path := filepath.Join(dir, fmt.Sprint("new", i), "below", "2")
+			put(t, path, "x")
+			if i == 0 {
+				s.event(filepath.Join(dir, "new0"))
+			}
+			m.wantDisk(t)
+			put(t, path, "y")
+			m.wantDisk(t)
+		}
+		if mode := m.Mode(); mode.Kind != ModePoll || !strings.Contains(mode.Reason, syscall.ENOSPC.Error()) {
+			t.Errorf("mode %v", mode)
+		}
+		if text := log.String(); strings.Count(text, "\n") != 1 || !strings.Contains(text, "polling") {
+			t.Errorf("log, want one line:\n%s", text)
+		}
+	})
 }
 
 // TestTreePolls: without events all changes are found within the interval (in fake
@@ -112,7 +101,7 @@ func TestTreeWatchLimit(t *testing.T) {
 func TestTreePolls(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		var log lockedBuffer
+		var log bytes.Buffer
 		var tries atomic.Int64
 		opts := TreeOptions{Logger: slog.New(slog.NewTextHandler(&log, nil)), notify: func() (*notifier, error) {
 			tries.Add(1)
@@ -150,17 +139,11 @@ func TestTreePolls(t *testing.T) {
 // a root that is removed and restored is noticed without an event.
 func TestTreeSlowPoll(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "vault")
-	if kind := silentFS(filepath.Dir(dir)); kind != "" {
-		t.Skipf("the temporary folder is on %s: always polled", kind)
-	}
+	onEvents(t, filepath.Dir(dir))
 	synctest.Test(t, func(t *testing.T) {
-		silent := func() (*notifier, error) {
-			return &notifier{
-				add: func(string) error { return nil }, remove: func(string) error { return nil }, close: func() error { return nil },
-			}, nil
-		}
+		var silent source
 		put(t, filepath.Join(dir, "1"), "x")
-		m := follow(t, dir, TreeOptions{notify: silent})
+		m := follow(t, dir, TreeOptions{notify: silent.notify})
 		m.patience = time.Hour
 		for range 3 {
 			began := time.Now()

@@ -28,7 +28,7 @@ type mirror struct {
 
 // onlyTreeEvents disables polling.
 func onlyTreeEvents() TreeOptions {
-	return TreeOptions{Quiet: 50 * time.Millisecond, Poll: time.Hour, PollOnly: time.Hour}
+	return TreeOptions{Quiet: 50 * time.Millisecond, Poll: time.Hour, PollOnly: time.Hour, notify: patientNotifier}
 }
 
 // follow runs a Tree until the test ends, with a receiver, and waits for the first
@@ -137,21 +137,4 @@ func (m *mirror) taken() []Batch {
 	b := m.batches
 	m.batches = nil
 	return b
-}
-
-// wantNothing fails if a batch comes within d.
-func (m *mirror) wantNothing(t *testing.T, d time.Duration) {
-	t.Helper()
-	m.taken()
-	select {
-	case <-m.news:
-	default:
-	}
-	select {
-	case <-m.news:
-		if b := m.taken(); len(b) > 0 {
-			t.Errorf("got %+v", b)
-		}
-	case <-time.After(d):
-	}
 }
