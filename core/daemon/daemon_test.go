@@ -57,7 +57,10 @@ func runServer() error {
 	tools := []json.RawMessage{tool("pid"), tool("env"), tool("echo"), tool("wait"), tool("exit"), tool("grow")}
 	srv = mcpserver.New(mcpserver.Options{Name: "fake", Version: "1", CallTool: func(ctx context.Context, r *mcpserver.Request) (json.RawMessage, error) {
 		var p struct {
-			Arguments struct{ Text, File string }
+			Arguments struct {
+				Text, File string
+				Seconds    int
+			}
 		}
 		if err := json.Unmarshal(r.Params, &p); err != nil {
 			return nil, err
@@ -84,7 +87,7 @@ func runServer() error {
 			select {
 			case <-ctx.Done():
 				return nil, context.Cause(ctx)
-			case <-time.After(300 * time.Millisecond):
+			case <-time.After(max(300*time.Millisecond, time.Duration(p.Arguments.Seconds)*time.Second)):
 				return text("waited")
 			}
 		case "exit":
@@ -198,6 +201,9 @@ func (w *world) open(_ context.Context, c daemon.Client) (daemon.Source, error) 
 func (w *world) folder(entries map[string]string) string {
 	w.t.Helper()
 	dir := w.t.TempDir()
+	if err := os.Chmod(dir, 0o700); err != nil { // also if the umask lets others change it
+		w.t.Fatal(err)
+	}
 	w.setConfig(dir, entries)
 	return dir
 }
@@ -525,7 +531,7 @@ func TestDrain(t *testing.T) {
 	answer := make(chan error, 1)
 	file := filepath.Join(t.TempDir(), "calls")
 	go func() {
-		_, err := w.tryCall(s, "wait", map[string]any{"file": file})
+		_, err := w.tryCall(s, "wait", map[string]any{"file": file, "seconds": 60})
 		answer <- err
 	}()
 	w.until("the call has arrived", func() bool { _, err := os.Stat(file); return err == nil })

@@ -153,31 +153,4 @@ func TestLock(t *testing.T) {
 	w.call(first, "pid", nil)
 	w.approve(path, "more-6")
 	w.until("the approval takes effect", func() bool { return lists(first) })
-	approved, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte("{"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	w.until("a damaged lock blocks", func() bool {
-		_, err := w.tryCall(first, "pid", nil)
-		return err != nil && strings.Contains(err.Error(), "run mcptrack verify")
-	})
-	w.call(second, "pid", nil)
-	if err := os.WriteFile(path, approved, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	w.until("the restored lock takes effect", func() bool {
-		_, err := w.tryCall(first, "pid", nil)
-		return err == nil
-	})
-	if err := os.Remove(path); err != nil {
-		t.Fatal(err)
-	}
-	w.until("without its lock nothing is served", func() bool {
-		_, err := w.tryCall(first, "pid", nil)
-		return err != nil && strings.Contains(err.Error(), "run mcptrack verify")
-	})
-	w.call(second, "pid", nil)
 }

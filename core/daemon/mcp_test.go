@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -196,12 +197,21 @@ func TestHTTPSessionsAreKept(t *testing.T) {
 	}
 }
 
-// TestHTTPUnshared: a server with "shared": false outlives the requests of HTTP clients.
+// TestHTTPUnshared: a server with "shared": false outlives the requests of HTTP clients, and one whose
+// only client of the socket left later.
 func TestHTTPUnshared(t *testing.T) {
 	w, base, _ := startHTTP(t, nil)
-	s := w.over(endpointURL(base, "a", w.folder(map[string]string{"a": `"shared":false`})), config.ProtocolModern)
+	dir := w.folder(map[string]string{"a": `"shared":false`, "b": `"shared":false`})
+	s := w.over(endpointURL(base, "a", dir), config.ProtocolModern)
 	pid := w.call(s, "pid", nil)
-	time.Sleep(1500 * time.Millisecond) // longer than it outlives the only client of a socket
+	socket := w.client(wire.Hello{Folder: dir, Server: "b", Client: "1"}, nil, session.Options{})
+	w.call(socket, "pid", nil)
+	if err := socket.Close(); err != nil {
+		t.Fatal(err)
+	}
+	w.until("the other server has ended", func() bool {
+		return slices.ContainsFunc(w.d.Status().Servers, func(s daemon.ServerStatus) bool { return s.ID == "b" && s.PID == 0 && s.Reason == "asleep" })
+	})
 	if got := w.call(s, "pid", nil); got != pid {
 		t.Errorf("process %s, before %s", got, pid)
 	}

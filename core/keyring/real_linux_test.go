@@ -5,6 +5,8 @@ import (
 	"os"
 	"os/exec"
 	"testing"
+
+	"github.com/mcptrack/mcptrack/core/peertest"
 )
 
 // insideKey marks the test process inside a D-Bus session of its own.
@@ -14,13 +16,9 @@ const insideKey = "KEYRING_TEST_INSIDE"
 // that ends with the test.
 func TestRealKeyring(t *testing.T) {
 	if os.Getenv(insideKey) == "" {
-		for _, program := range []string{"dbus-run-session", "gnome-keyring-daemon"} {
-			if _, err := exec.LookPath(program); err != nil {
-				t.Skipf("%s is not installed (Debian: dbus, gnome-keyring)", program)
-			}
-		}
+		peertest.Program(t, "gnome-keyring-daemon")
 		home := t.TempDir()
-		cmd := exec.Command("dbus-run-session", "--", "sh", "-c",
+		cmd := exec.Command(peertest.Program(t, "dbus-run-session"), "--", "sh", "-c",
 			`printf secret | gnome-keyring-daemon --unlock --components=secrets >/dev/null 2>&1; exec "$0" -test.run='^TestRealKeyring$' -test.v`, os.Args[0])
 		cmd.Env = append(os.Environ(), insideKey+"=1", "HOME="+home, "XDG_DATA_HOME="+home, "XDG_RUNTIME_DIR="+home)
 		if out, err := cmd.CombinedOutput(); err != nil {

@@ -182,7 +182,7 @@ func TestTakeSettles(t *testing.T) {
 		}
 		return all
 	}
-	for round := range 1000 {
+	for round := range 200 {
 		first, second := observe(), observe()
 		s, _ := Merge(first...)
 		if drifts := Compare(s, first...); len(drifts) > 0 {

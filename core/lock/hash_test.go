@@ -15,6 +15,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/peertest"
 )
 
 // TestCanonicalNumbers has the samples of RFC 8785, appendix B.
@@ -316,16 +317,10 @@ func randomRune(r *rand.Rand) rune {
 	}
 }
 
-// TestSecondImplementation compares hashes with those of JavaScript.
-func TestSecondImplementation(t *testing.T) {
+// TestRealSecondImplementation compares hashes with those of JavaScript.
+func TestRealSecondImplementation(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("it starts Node.js")
-	}
-	node, err := exec.LookPath("node")
-	if err != nil {
-		t.Skip("there is no Node.js")
-	}
+	node := peertest.Node(t)
 	type line struct {
 		Section    Section  `json:"section"`
 		Exclude    []string `json:"exclude"`

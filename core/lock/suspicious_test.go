@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/mcptrack/mcptrack/core/peertest"
 )
 
 func quoted(text string) json.RawMessage {
@@ -165,7 +167,7 @@ func TestReasons(t *testing.T) {
 func TestReasonsAreBounded(t *testing.T) {
 	t.Parallel()
 	var many []string
-	for i := range 1000 {
+	for i := range 2 * maxReasons {
 		many = append(many, fmt.Sprintf("https://a%d.net/%s", i, strings.Repeat("a", 10_000)))
 	}
 	raw, err := json.Marshal(map[string]any{strings.Repeat("n", 10_000): many})
@@ -183,13 +185,13 @@ func TestReasonsAreBounded(t *testing.T) {
 	}
 }
 
-// TestPublishedTexts looks at all long strings in the code of a published server: its descriptions
+// TestRealPublishedTexts looks at all long strings in the code of a published server: its descriptions
 // contain links, and nothing else that is suspicious.
-func TestPublishedTexts(t *testing.T) {
+func TestRealPublishedTexts(t *testing.T) {
 	t.Parallel()
-	files, err := filepath.Glob(filepath.Join("..", "..", "testdata", "peers", "node_modules", "@modelcontextprotocol", "server-everything", "dist", "*", "*.js"))
-	if err != nil || len(files) == 0 {
-		t.Skip("the peers are not installed")
+	files, err := filepath.Glob(filepath.Join(peertest.Path(t, "node_modules", "@modelcontextprotocol", "server-everything", "dist"), "*", "*.js"))
+	if err != nil {
+		t.Fatal(err)
 	}
 	text := regexp.MustCompile("\"[^\"\n]{20,}\"|'[^'\n]{20,}'|`[^`]{20,}`")
 	n := 0

@@ -96,6 +96,9 @@ func TestResolve(t *testing.T) {
 
 // TestManyNotesWithOneName: resolving is not quadratic in notes of the same name.
 func TestManyNotesWithOneName(t *testing.T) { // not parallel: it has a time limit
+	if testing.Short() {
+		t.Skip("large, nightly")
+	}
 	const notes, links = 8_000, 20
 	for name, link := range map[string]func(i, j int) string{
 		"broken":     func(i, j int) string { return fmt.Sprintf("/gone%d/%d/index.md", i, j) },

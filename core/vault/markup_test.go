@@ -83,6 +83,9 @@ func (m *markdown) fastest(src []byte, enough time.Duration) time.Duration {
 // TestParsingTimeIsLinear: no text takes the parser much longer than an ordinary one of
 // its size. It is not parallel, as other tests would distort the measurement.
 func TestParsingTimeIsLinear(t *testing.T) {
+	if testing.Short() {
+		t.Skip("large, nightly; TestLimitMarkup shows that the parser sees no such text")
+	}
 	const size, factor = 128 << 10, 30 // 10 with limitMarkup, some 80 without and more of longer texts
 	m := newMarkdown()
 	ordinary := m.fastest(filled(size, "", "word #tag [[link]]\n\n- item\n- other *item*\n\n"), 0)

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/mcptrack/mcptrack/core/peertest"
 )
 
 // settle is how long a test waits for updates that must not come.
@@ -170,17 +172,17 @@ func TestListUpdates(t *testing.T) {
 	e.until("listed", func() bool { return strings.Contains(last(), `vault://note/m.md`) })
 }
 
-// TestEditors saves with a real editor, twice in each way.
-func TestEditors(t *testing.T) {
+// TestRealEditors saves with a real editor, twice in each way.
+func TestRealEditors(t *testing.T) {
 	t.Parallel()
-	needs(t, "vim")
+	vim := peertest.Program(t, "vim")
 	dir := vaultOf(t, map[string]string{"n.md": "zero"})
 	e := open(t, quick(dir))
 	for _, option := range []string{"backupcopy=yes", "backupcopy=no", "backupcopy=auto"} {
 		for round := range 2 {
 			e.forget()
 			text := fmt.Sprint(option, " #", "r", round)
-			cmd := exec.Command("vim", "-es", "-N", "-u", "NONE", "-i", "NONE", "--cmd", "set backupskip=", "--cmd", "set "+option,
+			cmd := exec.Command(vim, "-es", "-N", "-u", "NONE", "-i", "NONE", "--cmd", "set backupskip=", "--cmd", "set "+option,
 				"-c", "call setline(1, $CONTENT)", "-c", "wq", "n.md")
 			cmd.Dir, cmd.Env = dir, append(os.Environ(), "CONTENT="+text)
 			if out, err := cmd.CombinedOutput(); err != nil {

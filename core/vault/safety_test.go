@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -212,10 +213,10 @@ func TestConcurrentLinkSwap(t *testing.T) {
 	must(t, os.Symlink(".hidden", filepath.Join(dir, ".inlink")))
 	e := open(t, quick(dir))
 	var stop atomic.Bool
-	swapped := make(chan int)
-	go func() {
-		n := 0
-		for ; !stop.Load(); n++ {
+	var swaps atomic.Int64
+	var swapping sync.WaitGroup
+	swapping.Go(func() {
+		for ; !stop.Load(); swaps.Add(1) {
 			for _, pair := range [][2]string{{".link", "n.md"}, {".dirlink", "sub"}, {".inlink", "sub"}} {
 				from, to, tmp := filepath.Join(dir, pair[0]), filepath.Join(dir, pair[1]), filepath.Join(dir, ".swap")
 				_ = os.Rename(to, tmp)
@@ -224,10 +225,12 @@ func TestConcurrentLinkSwap(t *testing.T) {
 				_ = os.Rename(tmp, to)
 			}
 		}
-		swapped <- n
-	}()
+	})
 	good := 0
-	for deadline := time.Now().Add(2 * time.Second); time.Now().Before(deadline) && !t.Failed(); {
+	for deadline := time.Now().Add(patience); (good < 100 || swaps.Load() < 100) && !t.Failed(); {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d swaps, %d reads", swaps.Load(), good)
+		}
 		for _, path := range []string{"n.md", "sub/n.md"} {
 			src, _, err := e.disk.read(path)
 			switch {
@@ -239,9 +242,7 @@ func TestConcurrentLinkSwap(t *testing.T) {
 		}
 	}
 	stop.Store(true)
-	if n := <-swapped; n < 100 || good < 100 {
-		t.Errorf("only %d swaps and %d reads", n, good)
-	}
+	swapping.Wait()
 	e.wantIndex()
 	if text := e.read(noteURI("sub/n.md")); text != "good" {
 		t.Errorf("after all: %q", text)

@@ -241,7 +241,7 @@ func TestBytes(t *testing.T) {
 		documents, len int
 		keywords       bool
 	}{
-		"notes":    {Options{}, 2000, 250, false},
+		"notes":    {Options{}, 500, 250, false},
 		"elements": {Options{Term: English, Identifiers: true}, 5000, 12, true},
 		"rare":     {Options{}, 20_000, 0, false},
 	} {

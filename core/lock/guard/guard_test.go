@@ -324,7 +324,7 @@ func TestFollows(t *testing.T) {
 	now := offered(t, "dig digs", "sow sows")
 	expect := func(want string) {
 		t.Helper()
-		timeout := time.After(30 * time.Second)
+		timeout := time.After(time.Minute)
 		for served(t, g.Judge("docs", nil, now), now) != want {
 			select {
 			case <-g.Changes():
@@ -346,6 +346,9 @@ func TestFollows(t *testing.T) {
 
 // One change among 10,000 tools is held, and one tool more than a lock may have is refused, not ignored.
 func TestManyTools(t *testing.T) {
+	if testing.Short() {
+		t.Skip("large, nightly; core/lock refuses a list that is too long, and TestVerdict holds one change")
+	}
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), FileName)
 	tools := make([]string, lock.MaxItems)

@@ -3,6 +3,7 @@ package launch_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/lock/launch"
+	"github.com/mcptrack/mcptrack/core/peertest"
 )
 
 // machine is a folder with a home folder and a project, and returns paths in it.
@@ -314,16 +316,13 @@ func TestScripts(t *testing.T) {
 // TestRealTree resolves the packages that npm has installed for the tests.
 func TestRealTree(t *testing.T) {
 	t.Parallel()
-	dir, err := filepath.Abs(filepath.Join("..", "..", "..", "testdata", "peers"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := peertest.Path(t)
 	var lock struct {
 		Packages map[string]struct{ Version, Integrity string }
 	}
 	text, err := os.ReadFile(filepath.Join(dir, "node_modules", ".package-lock.json"))
-	if err != nil || json.Unmarshal(text, &lock) != nil {
-		t.Skip("the test peers are not installed; run scripts/peers.sh")
+	if err := errors.Join(err, json.Unmarshal(text, &lock)); err != nil {
+		t.Fatal(err)
 	}
 	const name = "@modelcontextprotocol/server-everything"
 	want := launch.Package{Type: launch.NPM, Name: name, Version: lock.Packages["node_modules/"+name].Version, Integrity: lock.Packages["node_modules/"+name].Integrity}
