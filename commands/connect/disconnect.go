@@ -177,12 +177,15 @@ func (u *undo) plan() fileReport {
 		}
 	}
 	u.before, u.after = text, text
+	edits, unreadable := edit.Open(text, u.Format)
 	for _, e := range slices.Backward(u.Entries) {
 		s := server{Name: e.Name, ID: e.ID, Config: e.Config, Changed: true}
-		after, err := edit.Restore(u.after, u.Format, u.path(e), e.Edit)
+		err := unreadable
+		if err == nil {
+			err = edits.Restore(u.path(e), e.Edit)
+		}
 		switch {
 		case err == nil:
-			u.after = after
 			u.restored, u.unused = append(u.restored, e), append(u.unused, e)
 			f.Changed, s.Reason = true, restored
 		case len(text) > 0 && !errors.Is(err, edit.ErrChanged) && !errors.Is(err, edit.ErrMissing):
@@ -196,6 +199,9 @@ func (u *undo) plan() fileReport {
 			s.Reason = "no longer connected; " + e.Config + " keeps the server"
 		}
 		f.Servers = append(f.Servers, s)
+	}
+	if edits != nil {
+		u.after = edits.Text()
 	}
 	slices.Reverse(f.Servers)
 	return f

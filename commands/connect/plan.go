@@ -31,6 +31,7 @@ type plan struct {
 	project       bool
 	format        tree.Format
 	before, after []byte
+	edits         *edit.File // after, while the plan is made
 	servers       []server
 	entries       []recorded
 	problem       error // why nothing in the file is changed
@@ -144,6 +145,10 @@ func (p *planner) plan(f config.HostFile) (*plan, error) {
 		}
 		p.owns[target] = c
 	}
+	if plan.edits, err = edit.Open(before, plan.format); err != nil {
+		plan.problem = err
+		return plan, nil
+	}
 	for _, o := range chosen {
 		s, err := p.connect(plan, c, o)
 		if err != nil {
@@ -152,6 +157,7 @@ func (p *planner) plan(f config.HostFile) (*plan, error) {
 		s.login = s.Changed && withoutHeaders(cfg, o)
 		plan.servers = append(plan.servers, s)
 	}
+	plan.after = plan.edits.Text()
 	slices.SortStableFunc(plan.servers, func(a, b server) int { return position(originals, a.Name) - position(originals, b.Name) })
 	return plan, nil
 }
@@ -246,7 +252,7 @@ func (p *planner) connect(plan *plan, c *own, o *config.Original) (server, error
 		}
 		set = program(plan.host.Name, o, command, append(args, id), plan.project)
 	}
-	after, undo, err := edit.Object(plan.after, plan.format, o.Path, set, o.Keeps)
+	undo, err := plan.edits.Object(o.Path, set, o.Keeps)
 	if err != nil {
 		return server{}, err
 	}
@@ -255,7 +261,7 @@ func (p *planner) connect(plan *plan, c *own, o *config.Original) (server, error
 	if !known {
 		if err := c.add(o, id); err != nil {
 			c.text = text
-			return server{}, errors.Join(err, c.parse())
+			return server{}, errors.Join(err, c.parse(), plan.edits.Restore(o.Path, undo))
 		}
 		_, value := c.find(id)
 		r.Added = edit.Digest(value)
@@ -272,7 +278,7 @@ func (p *planner) connect(plan *plan, c *own, o *config.Original) (server, error
 		}
 	}
 	c.used = append(c.used, id)
-	plan.after, plan.entries = after, append(plan.entries, r)
+	plan.entries = append(plan.entries, r)
 	p.records = append(p.records, record{File: plan.path, Entries: []recorded{r}})
 	return server{Name: o.ID, ID: id, Config: c.path, Changed: true}, nil
 }

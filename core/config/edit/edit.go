@@ -3,7 +3,9 @@
 // order mark.
 //
 // Every edit is checked: the new text must parse to the same tree as the old one, except for the
-// value, and the undo must return the old text. A text that cannot be edited in this way, for example because of a YAML alias, is refused.
+// value, and the undo must return the old text. A text that cannot be edited in this way, for
+// example because of a YAML alias, is refused. In JSON, a value does not affect how the rest of the
+// text is read, so only the new value is parsed.
 //
 // Why no library: those that print a tree (hujson, go-toml, yaml) change the text of other values.
 package edit
@@ -116,23 +118,37 @@ func (d *doc) apply(changes []change) []byte {
 	return append(out, d.Text()[at:]...)
 }
 
-// Object gives the object at a path new members: those in set, followed by those of its own members
-// that keep accepts, as they are written. It returns the new text and what undoes the edit.
-func Object(text []byte, format tree.Format, path []string, set []Member, keep func(name string) bool) ([]byte, Edit, error) {
-	var edit Edit
+// A File is the text of a config, with its edits.
+type File struct{ doc *doc }
+
+// Open parses a text.
+func Open(text []byte, format tree.Format) (*File, error) {
 	d, err := parse(text, format)
 	if err != nil {
-		return nil, edit, err
+		return nil, err
 	}
+	return &File{d}, nil
+}
+
+// Text returns the text with all edits.
+func (f *File) Text() []byte { return f.doc.apply(nil) }
+
+// Object gives the object at a path new members: those in set, followed by those of its own members
+// that keep accepts, as they are written. It returns what undoes the edit. If there is an error, the
+// text is unchanged.
+func (f *File) Object(path []string, set []Member, keep func(name string) bool) (Edit, error) {
+	var edit Edit
+	d := f.doc
 	value := d.at(path)
 	if value == nil || value.Kind != tree.Object {
-		return nil, edit, ErrMissing
+		return edit, ErrMissing
 	}
 	kept := func(name string) bool {
 		return keep(name) && !slices.ContainsFunc(set, func(m Member) bool { return m.Name == name })
 	}
 	var changes []change
-	switch format {
+	var err error
+	switch d.format {
 	case tree.TOML:
 		changes, err = d.toml(path, set, kept)
 	case tree.YAML:
@@ -141,12 +157,11 @@ func Object(text []byte, format tree.Format, path []string, set []Member, keep f
 		changes = d.json(value, set, kept)
 	}
 	if err != nil {
-		return nil, edit, err
+		return edit, err
 	}
 	for _, c := range changes {
 		edit.Pieces = append(edit.Pieces, Piece{slices.Clone(d.Text()[c.from:c.to]), c.now})
 	}
-	after := d.apply(changes)
 	want := &tree.Node{Kind: tree.Object}
 	for _, m := range set {
 		want.Members = append(want.Members, &tree.Member{Name: m.Name, Value: node(m.Value)})
@@ -156,24 +171,39 @@ func Object(text []byte, format tree.Format, path []string, set []Member, keep f
 			want.Members = append(want.Members, m)
 		}
 	}
-	if !d.differsOnly(after, path, want) {
-		return nil, edit, errForm
-	}
 	edit.Value = Digest(want)
-	if back, err := Restore(after, format, path, edit); err != nil || !bytes.Equal(back, text) {
-		return nil, edit, errForm
+	now, err := d.edited(changes, path, want)
+	if err != nil {
+		return edit, err
 	}
-	return after, edit, nil
+	if d.format != tree.JSON {
+		back, err := now.pieces(path, edit)
+		if err != nil || !bytes.Equal(now.apply(back), d.apply(nil)) {
+			return edit, errForm
+		}
+	}
+	f.doc = now
+	return edit, nil
 }
 
 // Restore undoes an edit of the value at a path. The rest of the text may have changed meanwhile,
 // and the value may be written in another form. The error is [ErrChanged] or [ErrMissing] if the
 // value is not the one that the edit wrote.
-func Restore(text []byte, format tree.Format, path []string, edit Edit) ([]byte, error) {
-	d, err := parse(text, format)
+func (f *File) Restore(path []string, edit Edit) error {
+	changes, err := f.doc.pieces(path, edit)
 	if err != nil {
-		return nil, err
+		return err
 	}
+	now, err := f.doc.edited(changes, path, nil)
+	if err != nil {
+		return err
+	}
+	f.doc = now
+	return nil
+}
+
+// pieces returns the changes that undo an edit of the value at a path.
+func (d *doc) pieces(path []string, edit Edit) ([]change, error) {
 	value := d.at(path)
 	if value == nil {
 		return nil, ErrMissing
@@ -181,24 +211,33 @@ func Restore(text []byte, format tree.Format, path []string, edit Edit) ([]byte,
 	if Digest(value) != edit.Value {
 		return nil, ErrChanged
 	}
-	var changes []change
-	if format == tree.TOML {
-		changes, err = d.tomlPieces(path, edit.Pieces)
-	} else {
-		from, to, ok := d.extent(value)
-		if !ok || len(edit.Pieces) != 1 {
-			return nil, errForm
-		}
-		changes = []change{{from, to, edit.Pieces[0].Was}}
+	if d.format == tree.TOML {
+		return d.tomlPieces(path, edit.Pieces)
 	}
-	if err != nil {
-		return nil, err
-	}
-	after := d.apply(changes)
-	if !d.differsOnly(after, path, nil) {
+	from, to, ok := d.extent(value)
+	if !ok || len(edit.Pieces) != 1 {
 		return nil, errForm
 	}
-	return after, nil
+	return []change{{from, to, edit.Pieces[0].Was}}, nil
+}
+
+// edited returns the document with changes of the value at a path, which must become equal to want;
+// if want is nil, it may become any object. d is invalid afterwards, unless there is an error.
+func (d *doc) edited(changes []change, path []string, want *tree.Node) (*doc, error) {
+	after := d.apply(changes)
+	if d.format == tree.JSON {
+		return d.editedJSON(after, changes[0], d.at(path), want)
+	}
+	now, err := parse(after, d.format)
+	if err != nil || !isWanted(now.at(path), want) || !bytes.Equal(tree.Canonical(without(d.root, path)), tree.Canonical(without(now.root, path))) {
+		return nil, errForm
+	}
+	return now, nil
+}
+
+// isWanted reports whether a value is an object that is equal to want, or any object if want is nil.
+func isWanted(value, want *tree.Node) bool {
+	return value != nil && value.Kind == tree.Object && (want == nil || bytes.Equal(tree.Canonical(value), tree.Canonical(want)))
 }
 
 // Digest returns a digest of a value that does not depend on how the value is written.
@@ -214,20 +253,6 @@ func (d *doc) extent(value *tree.Node) (from, to int, ok bool) {
 		return from, to, ok
 	}
 	return value.Offset, value.End, value.End > value.Offset
-}
-
-// differsOnly reports whether a new text has the same tree, except that the value at the path is
-// now equal to want; if want is nil, it may be any object.
-func (d *doc) differsOnly(after []byte, path []string, want *tree.Node) bool {
-	now, err := parse(after, d.format)
-	if err != nil {
-		return false
-	}
-	value := now.at(path)
-	if value == nil || value.Kind != tree.Object || want != nil && !bytes.Equal(tree.Canonical(value), tree.Canonical(want)) {
-		return false
-	}
-	return bytes.Equal(tree.Canonical(without(d.root, path)), tree.Canonical(without(now.root, path)))
 }
 
 // without returns a copy of a tree without the value at a path.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -76,15 +77,45 @@ func samples() map[string]struct {
 	}
 }
 
+// object makes the edit in a text. The tree that remains must be that of the new text.
+func object(t testing.TB, text string, format tree.Format, path []string) ([]byte, Edit, error) {
+	t.Helper()
+	f, err := Open([]byte(text), format)
+	if err != nil {
+		return nil, Edit{}, err
+	}
+	edit, err := f.Object(path, attach(), keep)
+	wantTree(t, f)
+	return f.Text(), edit, err
+}
+
+func restore(t testing.TB, text string, format tree.Format, path []string, edit Edit) ([]byte, error) {
+	t.Helper()
+	f, err := Open([]byte(text), format)
+	if err != nil {
+		return nil, err
+	}
+	err = f.Restore(path, edit)
+	wantTree(t, f)
+	return f.Text(), err
+}
+
+func wantTree(t testing.TB, f *File) {
+	t.Helper()
+	if d, err := parse(f.Text(), f.doc.format); err != nil || !reflect.DeepEqual(d, f.doc) {
+		t.Errorf("the tree is not that of %q: %v", f.Text(), err)
+	}
+}
+
 func TestObjectAndRestore(t *testing.T) {
 	t.Parallel()
 	for name, s := range samples() {
-		got, edit, err := Object([]byte(s.text), s.format, s.path, attach(), keep)
+		got, edit, err := object(t, s.text, s.format, s.path)
 		if err != nil || string(got) != s.want {
 			t.Errorf("%s: %v\n got %q\nwant %q", name, err, got, s.want)
 			continue
 		}
-		back, err := Restore(got, s.format, s.path, edit)
+		back, err := restore(t, string(got), s.format, s.path, edit)
 		if err != nil || string(back) != s.text {
 			t.Errorf("%s: restored %v\n got %q\nwant %q", name, err, back, s.text)
 		}
@@ -97,7 +128,7 @@ func TestRestoreKeepsOtherEdits(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for name, s := range samples() {
 		for range 50 {
-			edited, edit, err := Object([]byte(s.text), s.format, s.path, attach(), keep)
+			edited, edit, err := object(t, s.text, s.format, s.path)
 			if err != nil {
 				t.Fatal(name, err)
 			}
@@ -107,7 +138,7 @@ func TestRestoreKeepsOtherEdits(t *testing.T) {
 					now, want = strings.Replace(now, other.old, other.new, 1), strings.Replace(want, other.old, other.new, 1)
 				}
 			}
-			back, err := Restore([]byte(now), s.format, s.path, edit)
+			back, err := restore(t, now, s.format, s.path, edit)
 			if err != nil || string(back) != want {
 				t.Fatalf("%s: %v\n got %q\nwant %q", name, err, back, want)
 			}
@@ -130,13 +161,29 @@ func TestRestoreOtherForm(t *testing.T) {
 			"s:\n  x:\n    timeout: 5\n    args: ['--config', '/a \"b\"/x.json', github]\n    command: mcptrack-attach\n  b: {}\n", "s:\n  x:\n    cmd: y # z\n    timeout: 5\n  b: {}\n"},
 		{tree.TOML, []string{"s", "x"}, "[s.x]\ncmd = 'y'\n", "[s.x]\nargs = ['--config', '/a \"b\"/x.json', 'github']\ncommand = 'mcptrack-attach'\n", "[s.x]\ncmd = 'y'\n"},
 	} {
-		_, edit, err := Object([]byte(test.before), test.format, test.path, attach(), keep)
+		_, edit, err := object(t, test.before, test.format, test.path)
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := Restore([]byte(test.rewritten), test.format, test.path, edit)
+		got, err := restore(t, test.rewritten, test.format, test.path, edit)
 		if err != nil || string(got) != test.after {
 			t.Errorf("%s: %v\n got %q\nwant %q", test.format, err, got, test.after)
+		}
+	}
+}
+
+// What was recorded must be one object, or it could change the rest of the text.
+func TestRestoreIsOneObject(t *testing.T) {
+	t.Parallel()
+	for _, was := range []string{`{} // x`, ` {}`, `{}, "y": {}`, `1`, ``, "\ufeff{}"} {
+		const text = `{"s": {"x": {"command": "y"}, "z": 1}}`
+		f, err := Open([]byte(text), tree.JSON)
+		if err != nil {
+			t.Fatal(err)
+		}
+		path := []string{"s", "x"}
+		if err := f.Restore(path, Edit{Value: Digest(f.doc.at(path)), Pieces: []Piece{{Was: []byte(was)}}}); err == nil || string(f.Text()) != text {
+			t.Errorf("%q: %q, %v", was, f.Text(), err)
 		}
 	}
 }
@@ -145,20 +192,20 @@ func TestRestoreOtherForm(t *testing.T) {
 func TestRestoreRefuses(t *testing.T) {
 	t.Parallel()
 	for name, s := range samples() {
-		edited, edit, err := Object([]byte(s.text), s.format, s.path, attach(), keep)
+		edited, edit, err := object(t, s.text, s.format, s.path)
 		if err != nil {
 			t.Fatal(name, err)
 		}
 		touched := strings.Replace(string(edited), "mcptrack-attach", "mine", 1)
-		if got, err := Restore([]byte(touched), s.format, s.path, edit); !errors.Is(err, ErrChanged) {
+		if got, err := restore(t, touched, s.format, s.path, edit); !errors.Is(err, ErrChanged) {
 			t.Errorf("%s: %q, %v", name, got, err)
 		}
-		if got, err := Restore([]byte(s.text), s.format, s.path, edit); err == nil {
+		if got, err := restore(t, s.text, s.format, s.path, edit); err == nil {
 			t.Errorf("%s: restored twice: %q", name, got)
 		}
 	}
 	for _, text := range []string{`{}`, `{"servers": {}}`, `{"servers": []}`, `{`, ""} {
-		if got, err := Restore([]byte(text), tree.JSON, []string{"servers", "x"}, Edit{}); err == nil {
+		if got, err := restore(t, text, tree.JSON, []string{"servers", "x"}, Edit{}); err == nil {
 			t.Errorf("%s: %q", text, got)
 		}
 	}
@@ -173,7 +220,7 @@ func TestObjectRefuses(t *testing.T) {
 		"a: &x\n  cmd: y\nextensions:\n  github:\n    <<: *x\n    args: []\n",
 		"extensions:\n  github: 1\n", "extensions: {}\n",
 	} {
-		if got, _, err := Object([]byte(text), tree.YAML, []string{"extensions", "github"}, attach(), keep); err == nil {
+		if got, _, err := object(t, text, tree.YAML, []string{"extensions", "github"}); err == nil {
 			t.Errorf("%q became %q", text, got)
 		}
 	}
@@ -230,11 +277,11 @@ func FuzzObject(f *testing.F) {
 		if len(text) > 1<<16 || !slices.Contains([]string{"json", "toml", "yaml"}, format) {
 			return
 		}
-		edited, edit, err := Object([]byte(text), tree.Format(format), at, attach(), keep)
+		edited, edit, err := object(t, text, tree.Format(format), at)
 		if err != nil {
 			return
 		}
-		if back, err := Restore(edited, tree.Format(format), at, edit); err != nil || string(back) != text {
+		if back, err := restore(t, string(edited), tree.Format(format), at, edit); err != nil || string(back) != text {
 			t.Fatalf("%q became %q and then %q: %v", text, edited, back, err)
 		}
 	})

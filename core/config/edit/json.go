@@ -34,6 +34,39 @@ func (d *doc) json(value *tree.Node, set []Member, keep func(string) bool) []cha
 	return []change{{value.Offset, value.End, []byte(now)}}
 }
 
+// editedJSON is edited for JSON. It parses the new value, and moves the rest of the tree.
+func (d *doc) editedJSON(after []byte, c change, value, want *tree.Node) (*doc, error) {
+	now, failure := tree.NewSource(c.now).Parse(tree.JSON)
+	if failure != nil || now.Offset != 0 || now.End != len(c.now) || !isWanted(now, want) {
+		return nil, errForm
+	}
+	move(now, 0, c.from)
+	move(d.root, c.to, len(c.now)-(c.to-c.from))
+	*value = *now
+	d.Source = tree.NewSource(after)
+	return d, nil
+}
+
+// move adds to all offsets below n that are not less than from.
+func move(n *tree.Node, from, add int) {
+	if n.End < from {
+		return
+	}
+	n.End += add
+	if n.Offset >= from {
+		n.Offset += add
+	}
+	for _, m := range n.Members {
+		if m.Offset >= from {
+			m.Offset += add
+		}
+		move(m.Value, from, add)
+	}
+	for _, item := range n.Items {
+		move(item, from, add)
+	}
+}
+
 // Add adds a value, written as JSON with an indentation of two spaces, to the end of the list or
 // object at a path in JSON. name is the key in an object.
 func Add(text []byte, path []string, name string, value []byte) ([]byte, error) {

@@ -53,7 +53,7 @@ func fromJSON(v *hujson.Value) *Node {
 		for i := range t.Members {
 			m := &t.Members[i]
 			name, _ := m.Name.Value.(hujson.Literal)
-			n.Members[i] = &Member{Name: name.String(), Offset: m.Name.StartOffset, Value: fromJSON(&m.Value)}
+			n.Members[i] = &Member{Name: literal(name), Offset: m.Name.StartOffset, Value: fromJSON(&m.Value)}
 		}
 	case *hujson.Array:
 		n.Kind = List
@@ -62,7 +62,7 @@ func fromJSON(v *hujson.Value) *Node {
 			n.Items[i] = fromJSON(&t.Elements[i])
 		}
 	case hujson.Literal:
-		n.Text = t.String()
+		n.Text = literal(t)
 		switch t.Kind() {
 		case '"':
 			n.Kind = String
@@ -73,6 +73,15 @@ func fromJSON(v *hujson.Value) *Node {
 		}
 	}
 	return n
+}
+
+// literal returns the value of a literal, whose text is valid UTF-8. It decodes only strings with
+// escapes, because that takes longer than everything else.
+func literal(t hujson.Literal) string {
+	if t.Kind() == '"' && bytes.IndexByte(t, '\\') < 0 {
+		return string(t[1 : len(t)-1])
+	}
+	return t.String()
 }
 
 // An outline describes the text before an offset: the offsets of the open brackets, of the last
