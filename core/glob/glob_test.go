@@ -217,27 +217,3 @@ func FuzzMatch(f *testing.F) {
 		}
 	})
 }
-
-func BenchmarkMatch(b *testing.B) {
-	for name, c := range map[string][2]string{
-		"typical": {"file:///docs/**/*.md", "file:///docs/guide/start/index.md"},
-		"other":   {"file:///docs/**/*.md", "note:///x"},
-		"groups":  {"file:///**/*.{md,txt,html}", "file:///docs/guide/start/index.html"},
-		"hostile": {strings.Repeat("{a,a}", 14) + "c", strings.Repeat("a", 60)},
-		"longest": {strings.Repeat("{*,a}", 204), strings.Repeat("a", 2048)},
-	} {
-		b.Run(name, func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				Match(c[0], c[1])
-			}
-		})
-		if name == "typical" || name == "other" || name == "groups" {
-			b.Run(name+"/doublestar", func(b *testing.B) {
-				for b.Loop() {
-					doublestar.MatchUnvalidated(c[0], c[1])
-				}
-			})
-		}
-	}
-}

@@ -178,28 +178,3 @@ func TestEndlessLine(t *testing.T) {
 		t.Fatalf("got %v after %v", e, time.Since(began))
 	}
 }
-
-// BenchmarkStdout measures the reader behind a real pipe with messages of a usual size.
-func BenchmarkStdout(b *testing.B) {
-	p := start(b, "cat")
-	msg := []byte(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"file:///some/where/guide.md"}}` + "\n")
-	batch := bytes.Repeat(msg, 512)
-	go func() { // ends when Stop closes stdin
-		for {
-			if _, err := p.Stdin().Write(batch); err != nil {
-				return
-			}
-		}
-	}()
-	b.SetBytes(int64(len(msg)))
-	b.ReportAllocs()
-	for read, want := 0, b.N*len(msg); read < want; {
-		line, err := p.Stdout().Next()
-		if err != nil {
-			b.Fatal(err)
-		}
-		read += len(line)
-	}
-	b.StopTimer()
-	p.Stop(process.Grace{Stdin: -1, Term: -1})
-}

@@ -106,9 +106,12 @@ func TestYAMLSyntax(t *testing.T) {
 
 // No message quotes the text, which may be a secret.
 func TestErrorsShowNoText(t *testing.T) {
-	for format, text := range map[Format]string{TOML: "key = hunter2secret\n", YAML: "key: {hunter2secret: \"\nx: *hunter2\n"} {
+	for text, format := range map[string]Format{
+		`{"env": {"K": "hunter2secret\x"}}`: JSON, `{"env": {"K": hunter2secrethunter2secret}}`: JSON, `{"env": {hunter2secrethunter2secret: 1}}`: JSON, `{"env": {"K": "hunter2secret}}`: JSON,
+		"key = hunter2secret\n": TOML, "key: {hunter2secret: \"\nx: *hunter2\n": YAML,
+	} {
 		if _, err := NewSource([]byte(text)).Parse(format); err == nil || strings.Contains(fmt.Sprintf("%+v", err), "hunter2") {
-			t.Errorf("%s: %+v", format, err)
+			t.Errorf("%s: %+v", text, err)
 		}
 	}
 }

@@ -67,6 +67,37 @@ func start(t *testing.T) *bench {
 	return b
 }
 
+// relayed runs test with a relay in fake time.
+func relayed(t *testing.T, test func(t *testing.T, b *bench)) {
+	synctest.Test(t, func(t *testing.T) { test(t, start(t)) })
+}
+
+// refuseWith makes all connections fail, until accept.
+func (b *bench) refuseWith(problem string) {
+	for len(b.refuse) < cap(b.refuse) {
+		b.refuse <- errors.New(problem)
+	}
+}
+
+func (b *bench) accept() {
+	for len(b.refuse) > 0 {
+		<-b.refuse
+	}
+}
+
+// sends passes a line from the client to a daemon, and receives passes one back.
+func (b *bench) sends(d *daemon, line string) {
+	b.t.Helper()
+	b.says(line)
+	d.hears(b.t, line)
+}
+
+func (b *bench) receives(d *daemon, line string) {
+	b.t.Helper()
+	d.says(b.t, line)
+	b.hears(line)
+}
+
 func (b *bench) says(line string) {
 	b.t.Helper()
 	if _, err := io.WriteString(b.client, line+"\n"); err != nil {
@@ -138,29 +169,24 @@ func (b *bench) reconnect() *daemon {
 
 // What the client sends after a daemon has said that it ends waits for the next one.
 func TestADaemonThatEndsLosesNoRequest(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := start(t)
+	relayed(t, func(t *testing.T, b *bench) {
 		d := b.connect()
-		b.says(request(2, "tools/call", ""))
-		d.hears(t, request(2, "tools/call", ""))
+		b.sends(d, request(2, "tools/call", ""))
 		d.says(t, `{"mcptrack":{"ends":true}}`)
 		synctest.Wait()
 		b.says(request(3, "tools/call", ""))
 		synctest.Wait()
-		d.says(t, response(2))
-		b.hears(response(2))
+		b.receives(d, response(2))
 		_ = d.Close()
 		d = b.reconnect()
 		d.hears(t, request(3, "tools/call", ""))
-		d.says(t, response(3))
-		b.hears(response(3))
+		b.receives(d, response(3))
 	})
 }
 
 // That is so also if the daemon ends while the session is continued with it.
 func TestADaemonThatEndsSoonLosesNoRequest(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := start(t)
+	relayed(t, func(t *testing.T, b *bench) {
 		_ = b.connect().Close()
 		d := <-b.daemons
 		d.hears(t, request(1, "initialize", ""))
@@ -172,38 +198,30 @@ func TestADaemonThatEndsSoonLosesNoRequest(t *testing.T) {
 		_ = d.Close()
 		d = b.reconnect()
 		d.hears(t, request(2, "tools/call", ""))
-		d.says(t, response(2))
-		b.hears(response(2))
+		b.receives(d, response(2))
 	})
 }
 
 // A daemon that ends may need longer for its last responses than requests wait after a loss.
 func TestRequestsOutlastADaemonThatEndsSlowly(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := start(t)
+	relayed(t, func(t *testing.T, b *bench) {
 		d := b.connect()
-		b.says(request(2, "tools/call", ""))
-		d.hears(t, request(2, "tools/call", ""))
+		b.sends(d, request(2, "tools/call", ""))
 		d.says(t, `{"mcptrack":{"ends":true}}`)
 		synctest.Wait()
 		b.says(request(3, "ping", "")) // waits
 		time.Sleep(5 * time.Second)
-		d.says(t, response(2))
-		b.hears(response(2))
+		b.receives(d, response(2))
 		_ = d.Close()
 		time.Sleep(time.Second)
-		d = <-b.daemons
-		d.hears(t, request(1, "initialize", ""))
-		d.says(t, response(1))
-		d.hears(t, initialized)
+		d = b.reconnect()
 		d.hears(t, request(3, "ping", ""))
 	})
 }
 
 // Requests wait longer for a daemon that takes over from another one, which may be busy.
 func TestRequestsOutlastASlowHandover(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := start(t)
+	relayed(t, func(t *testing.T, b *bench) {
 		d := b.connect()
 		d.says(t, `{"mcptrack":{"ends":true,"handover":true}}`)
 		synctest.Wait()
@@ -212,8 +230,7 @@ func TestRequestsOutlastASlowHandover(t *testing.T) {
 		time.Sleep(20 * time.Second)
 		d = b.reconnect()
 		d.hears(t, request(2, "ping", ""))
-		d.says(t, response(2))
-		b.hears(response(2))
+		b.receives(d, response(2))
 
 		_ = d.Close() // this daemon hands over to none
 		synctest.Wait()
@@ -228,17 +245,14 @@ func TestRequestsOutlastASlowHandover(t *testing.T) {
 
 // A client that has left receives the last responses of a daemon that ends.
 func TestADaemonThatEndsAnswersAClientThatHasLeft(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := start(t)
+	relayed(t, func(t *testing.T, b *bench) {
 		d := b.connect()
-		b.says(request(2, "tools/call", ""))
-		d.hears(t, request(2, "tools/call", ""))
+		b.sends(d, request(2, "tools/call", ""))
 		d.says(t, `{"mcptrack":{"ends":true}}`)
 		synctest.Wait()
 		_ = b.client.Close()
 		synctest.Wait()
-		d.says(t, response(2))
-		b.hears(response(2))
+		b.receives(d, response(2))
 		_ = d.Close()
 		if err := <-b.done; err != nil {
 			t.Error(err)
@@ -247,58 +261,38 @@ func TestADaemonThatEndsAnswersAClientThatHasLeft(t *testing.T) {
 }
 
 func TestAnotherDaemonContinuesALegacySession(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := start(t)
+	relayed(t, func(t *testing.T, b *bench) {
 		d := b.connect()
-		b.says(request(2, "resources/subscribe", `"uri":"a"`))
-		d.hears(t, request(2, "resources/subscribe", `"uri":"a"`))
-		d.says(t, response(2))
-		b.hears(response(2))
-		b.says(request(3, "tools/list", ""))
-		d.hears(t, request(3, "tools/list", ""))
+		b.sends(d, request(2, "resources/subscribe", `"uri":"a"`))
+		b.receives(d, response(2))
+		b.sends(d, request(3, "tools/list", ""))
 		d.says(t, `{"mcptrack":{"lists":{"tools":"h1"}}}`)
-		d.says(t, response(3))
-		b.hears(response(3))
-		b.says(request(4, "tools/call", ""))
-		d.hears(t, request(4, "tools/call", ""))
+		b.receives(d, response(3))
+		b.sends(d, request(4, "tools/call", ""))
 		_ = d.Close()
 		b.hearsError("4", "may have been executed")
-		d = <-b.daemons
-		d.hears(t, request(1, "initialize", ""))
-		d.says(t, response(1))
-		d.hears(t, initialized)
+		d = b.reconnect()
 		d.hears(t, request(2, "resources/subscribe", `"uri":"a"`))
 		d.says(t, response(2))
-		d.says(t, `{"jsonrpc":"2.0","method":"notifications/message"}`)
-		b.hears(`{"jsonrpc":"2.0","method":"notifications/message"}`) // and no response again
-		b.says(request(5, "tools/call", ""))
-		d.hears(t, request(5, "tools/call", ""))
-		d.says(t, response(5))
-		b.hears(response(5))
-		b.says(request(6, "resources/unsubscribe", `"uri":"a"`))
-		d.hears(t, request(6, "resources/unsubscribe", `"uri":"a"`))
-		d.says(t, response(6))
-		b.hears(response(6))
+		b.receives(d, `{"jsonrpc":"2.0","method":"notifications/message"}`) // and no response again
+		b.sends(d, request(5, "tools/call", ""))
+		b.receives(d, response(5))
+		b.sends(d, request(6, "resources/unsubscribe", `"uri":"a"`))
+		b.receives(d, response(6))
 		_ = d.Close()
-		d = <-b.daemons
-		d.hears(t, request(1, "initialize", ""))
-		d.says(t, response(1))
-		d.hears(t, initialized)
+		d = b.reconnect()
 		b.says(request(7, "ping", "")) // the subscription is not repeated
 		d.hears(t, request(7, "ping", ""))
 	})
 }
 
 func TestAModernClientListensAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := start(t)
+	relayed(t, func(t *testing.T, b *bench) {
 		d := <-b.daemons
 		for id := range 2 {
-			b.says(request(id, "subscriptions/listen", ""))
-			d.hears(t, request(id, "subscriptions/listen", ""))
+			b.sends(d, request(id, "subscriptions/listen", ""))
 		}
-		b.says(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":0}}`)
-		d.hears(t, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":0}}`)
+		b.sends(d, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":0}}`)
 		_ = d.Close()
 		d = <-b.daemons
 		d.hears(t, request(1, "subscriptions/listen", ""))
@@ -308,12 +302,9 @@ func TestAModernClientListensAgain(t *testing.T) {
 }
 
 func TestARequestWaitsForADaemonForALimitedTime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := start(t)
+	relayed(t, func(t *testing.T, b *bench) {
 		d := b.connect()
-		for range 100 {
-			b.refuse <- errors.New("no daemon")
-		}
+		b.refuseWith("no daemon")
 		_ = d.Close()
 		synctest.Wait()
 		began := time.Now()
@@ -322,78 +313,55 @@ func TestARequestWaitsForADaemonForALimitedTime(t *testing.T) {
 		if took := time.Since(began); took != 4*time.Second {
 			t.Errorf("it took %s", took)
 		}
-		for len(b.refuse) > 0 {
-			<-b.refuse
-		}
-		d = <-b.daemons
-		d.hears(t, request(1, "initialize", ""))
-		d.says(t, response(1))
-		d.hears(t, initialized)
-		b.says(request(3, "ping", ""))
-		d.hears(t, request(3, "ping", ""))
+		b.accept()
+		d = b.reconnect()
+		b.sends(d, request(3, "ping", ""))
 	})
 }
 
 func TestAnAnswerForALostDaemonIsDropped(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := start(t)
+	relayed(t, func(t *testing.T, b *bench) {
 		d := b.connect()
-		d.says(t, request(70, "sampling/createMessage", ""))
-		b.hears(request(70, "sampling/createMessage", ""))
+		b.receives(d, request(70, "sampling/createMessage", ""))
 		_ = d.Close()
-		d = <-b.daemons
-		d.hears(t, request(1, "initialize", ""))
-		d.says(t, response(1))
-		d.hears(t, initialized)
+		d = b.reconnect()
 		b.says(response(70))
-		b.says(request(2, "ping", ""))
-		d.hears(t, request(2, "ping", ""))
+		b.sends(d, request(2, "ping", ""))
 	})
 }
 
 // A daemon that dies before it has answered initialize does not end the client.
 func TestInitializeIsRepeatedUntilItIsAnswered(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := start(t)
+	relayed(t, func(t *testing.T, b *bench) {
 		d := <-b.daemons
-		b.says(request(1, "initialize", ""))
-		d.hears(t, request(1, "initialize", ""))
+		b.sends(d, request(1, "initialize", ""))
 		_ = d.Close()
 		d = <-b.daemons
 		d.hears(t, request(1, "initialize", ""))
-		d.says(t, response(1))
-		b.hears(response(1))
+		b.receives(d, response(1))
 	})
 }
 
 func TestInitializeDoesNotWaitForever(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := start(t)
+	relayed(t, func(t *testing.T, b *bench) {
 		d := <-b.daemons
-		b.says(request(1, "initialize", ""))
-		d.hears(t, request(1, "initialize", ""))
-		for range 100 {
-			b.refuse <- errors.New("the config is invalid")
-		}
+		b.sends(d, request(1, "initialize", ""))
+		b.refuseWith("the config is invalid")
 		began := time.Now()
 		_ = d.Close()
 		b.hearsError("1", "the config is invalid")
 		if took := time.Since(began); took > 8*time.Second {
 			t.Errorf("it took %s", took)
 		}
-		for len(b.refuse) > 0 {
-			<-b.refuse
-		}
+		b.accept()
 		d = <-b.daemons
 		synctest.Wait()
-		b.says(request(2, "initialize", ""))
-		d.hears(t, request(2, "initialize", ""))
+		b.sends(d, request(2, "initialize", ""))
 	})
 }
 
 func TestTheRelayEndsWithItsClient(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := start(t)
+	relayed(t, func(t *testing.T, b *bench) {
 		d := b.connect()
 		_ = b.client.Close()
 		_ = d.Close()
@@ -406,37 +374,30 @@ func TestTheRelayEndsWithItsClient(t *testing.T) {
 // A daemon that dies before it has answered a subscription does not lose it, and the client receives
 // one response.
 func TestASubscriptionIsRepeatedUntilItIsAnswered(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := start(t)
+	relayed(t, func(t *testing.T, b *bench) {
 		d := b.connect()
-		b.says(request(2, "resources/subscribe", `"uri":"a"`))
-		d.hears(t, request(2, "resources/subscribe", `"uri":"a"`))
+		b.sends(d, request(2, "resources/subscribe", `"uri":"a"`))
 		_ = d.Close()
 		d = b.reconnect()
 		d.hears(t, request(2, "resources/subscribe", `"uri":"a"`))
-		d.says(t, response(2))
-		b.hears(response(2))
+		b.receives(d, response(2))
 		_ = d.Close()
 		d = b.reconnect()
 		d.hears(t, request(2, "resources/subscribe", `"uri":"a"`))
 		d.says(t, response(2)) // is not for the client
-		b.says(request(3, "ping", ""))
-		d.hears(t, request(3, "ping", ""))
-		d.says(t, response(3))
-		b.hears(response(3))
+		b.sends(d, request(3, "ping", ""))
+		b.receives(d, response(3))
 	})
 }
 
 // A daemon may answer before it reads on.
 func TestManySubscriptionsAreRepeated(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := start(t)
+	relayed(t, func(t *testing.T, b *bench) {
 		d := b.connect()
 		const n = 50
 		for i := range n {
 			uri := fmt.Sprintf(`"uri":"%03d"`, i)
-			b.says(request(i+2, "resources/subscribe", uri))
-			d.hears(t, request(i+2, "resources/subscribe", uri))
+			b.sends(d, request(i+2, "resources/subscribe", uri))
 			d.says(t, response(i+2))
 			b.hears(response(i + 2))
 		}
@@ -450,11 +411,9 @@ func TestManySubscriptionsAreRepeated(t *testing.T) {
 }
 
 func TestARequestOfALostDaemonIsCancelled(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := start(t)
+	relayed(t, func(t *testing.T, b *bench) {
 		d := b.connect()
-		d.says(t, request(70, "elicitation/create", ""))
-		b.hears(request(70, "elicitation/create", ""))
+		b.receives(d, request(70, "elicitation/create", ""))
 		_ = d.Close()
 		b.hears(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"reason":"the connection to the mcptrack daemon was lost","requestId":70}}`)
 	})
@@ -462,37 +421,27 @@ func TestARequestOfALostDaemonIsCancelled(t *testing.T) {
 
 // A listen that is cancelled while there is no daemon does not begin again.
 func TestACancellationIsKept(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := start(t)
+	relayed(t, func(t *testing.T, b *bench) {
 		d := <-b.daemons
-		b.says(request(1, "subscriptions/listen", ""))
-		d.hears(t, request(1, "subscriptions/listen", ""))
-		for range 100 {
-			b.refuse <- errors.New("no daemon")
-		}
+		b.sends(d, request(1, "subscriptions/listen", ""))
+		b.refuseWith("no daemon")
 		_ = d.Close()
 		synctest.Wait()
 		b.says(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
 		b.says(request(2, "ping", ""))
 		b.hearsError("2", "was not sent: no daemon")
-		for len(b.refuse) > 0 {
-			<-b.refuse
-		}
+		b.accept()
 		d = <-b.daemons
 		synctest.Wait()
-		b.says(request(3, "ping", ""))
-		d.hears(t, request(3, "ping", ""))
+		b.sends(d, request(3, "ping", ""))
 	})
 }
 
 // Requests that wait for a daemon do so together, not one after the other.
 func TestManyRequestsDoNotWaitLonger(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := start(t)
+	relayed(t, func(t *testing.T, b *bench) {
 		d := b.connect()
-		for range 100 {
-			b.refuse <- errors.New("no daemon")
-		}
+		b.refuseWith("no daemon")
 		_ = d.Close()
 		synctest.Wait()
 		began := time.Now()
@@ -512,8 +461,7 @@ func TestManyRequestsDoNotWaitLonger(t *testing.T) {
 
 // Daemons that end as soon as they have started are not started without end.
 func TestDaemonsThatEndAreConnectedToLessAndLess(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := start(t)
+	relayed(t, func(t *testing.T, b *bench) {
 		d := b.connect()
 		_ = d.Close()
 		began, n := time.Now(), 0
@@ -528,8 +476,7 @@ func TestDaemonsThatEndAreConnectedToLessAndLess(t *testing.T) {
 }
 
 func TestADaemonThatDoesNotAnswerAgainIsLeft(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := start(t)
+	relayed(t, func(t *testing.T, b *bench) {
 		d := b.connect()
 		_ = d.Close()
 		d = <-b.daemons
@@ -539,11 +486,9 @@ func TestADaemonThatDoesNotAnswerAgainIsLeft(t *testing.T) {
 }
 
 func TestTheRelayEndsWithItsClientAlthoughTheDaemonDoesNotAnswer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := start(t)
+	relayed(t, func(t *testing.T, b *bench) {
 		d := b.connect()
-		b.says(request(2, "tools/call", ""))
-		d.hears(t, request(2, "tools/call", ""))
+		b.sends(d, request(2, "tools/call", ""))
 		began := time.Now()
 		_ = b.client.Close()
 		if err := <-b.done; err != nil || time.Since(began) != 10*time.Second {
@@ -553,8 +498,7 @@ func TestTheRelayEndsWithItsClientAlthoughTheDaemonDoesNotAnswer(t *testing.T) {
 }
 
 func TestTheRelayEndsAlthoughTheClientDoesNotRead(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := start(t)
+	relayed(t, func(t *testing.T, b *bench) {
 		d := b.connect()
 		d.says(t, request(70, "ping", ""))
 		b.stop()
@@ -565,8 +509,7 @@ func TestTheRelayEndsAlthoughTheClientDoesNotRead(t *testing.T) {
 }
 
 func TestALastLineWithoutAnEndIsForwarded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := start(t)
+	relayed(t, func(t *testing.T, b *bench) {
 		d := <-b.daemons
 		if _, err := io.WriteString(b.client, request(1, "ping", "")); err != nil {
 			t.Fatal(err)
@@ -602,12 +545,10 @@ func TestListsThatDifferAreAnnounced(t *testing.T) {
 	changed := func(list string) string {
 		return `{"jsonrpc":"2.0","method":"notifications/` + list + `/list_changed"}`
 	}
-	synctest.Test(t, func(t *testing.T) {
-		b := start(t)
+	relayed(t, func(t *testing.T, b *bench) {
 		d := b.connect()
 		d.says(t, fmt.Sprintf(lists, "p1", "r1", "t1"))
-		b.says(request(3, "resources/templates/list", ""))
-		d.hears(t, request(3, "resources/templates/list", ""))
+		b.sends(d, request(3, "resources/templates/list", ""))
 		_ = d.Close()
 		b.hearsError("3", "may have been executed")
 		d = <-b.daemons
@@ -618,30 +559,25 @@ func TestListsThatDifferAreAnnounced(t *testing.T) {
 		b.hears(changed("resources"))
 		b.hears(changed("tools"))
 		d.says(t, fmt.Sprintf(lists, "p2", "r2", "t3")) // the daemon itself announces later changes
-		d.says(t, changed("prompts"))
-		b.hears(changed("prompts"))
+		b.receives(d, changed("prompts"))
 		_ = d.Close()
 		d = <-b.daemons
 		d.hears(t, request(1, "initialize", ""))
 		d.says(t, fmt.Sprintf(lists, "p2", "r2", "t3"))
 		d.says(t, response(1))
 		d.hears(t, initialized)
-		b.says(request(4, "ping", ""))
-		d.hears(t, request(4, "ping", ""))
-		d.says(t, response(4))
-		b.hears(response(4)) // nothing was announced
+		b.sends(d, request(4, "ping", ""))
+		b.receives(d, response(4)) // nothing was announced
 	})
 }
 
 // TestListsAreAnnouncedToAModernClient on the subscriptions that ask for them.
 func TestListsAreAnnouncedToAModernClient(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := start(t)
+	relayed(t, func(t *testing.T, b *bench) {
 		d := <-b.daemons
 		d.says(t, `{"mcptrack":{"lists":{"prompts":"p1","tools":"t1"}}}`)
 		listen := request(7, "subscriptions/listen", `"notifications":{"toolsListChanged":true,"resourceSubscriptions":["a"]}`)
-		b.says(listen)
-		d.hears(t, listen)
+		b.sends(d, listen)
 		_ = d.Close()
 		d = <-b.daemons
 		d.says(t, `{"mcptrack":{"lists":{"prompts":"p2","tools":"t2"}}}`)
