@@ -94,18 +94,25 @@ func TestOneHint(t *testing.T) {
 func TestLinks(t *testing.T) {
 	t.Parallel()
 	_, dir, file := tree(t)
-	link := filepath.Join(t.TempDir(), "link")
+	private := func() string {
+		dir := t.TempDir()
+		if err := os.Chmod(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		return dir
+	}
+	link := filepath.Join(private(), "link")
 	if err := os.Symlink(file, link); err != nil {
 		t.Skip(err)
 	}
 	if err := ByOthers(link, ""); err != nil {
 		t.Error(err)
 	}
-	between := filepath.Join(t.TempDir(), "between")
+	between := filepath.Join(private(), "between")
 	if err := os.Mkdir(between, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	chain := filepath.Join(t.TempDir(), "chain")
+	chain := filepath.Join(private(), "chain")
 	if err := errors.Join(os.Symlink(link, filepath.Join(between, "middle")), os.Symlink(filepath.Join(between, "middle"), chain)); err != nil {
 		t.Fatal(err)
 	}
