@@ -79,9 +79,7 @@ func TestGolden(t *testing.T) {
 	for _, file := range files {
 		t.Run(filepath.Base(file), func(t *testing.T) {
 			data, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			c, problems := Parse(data, filepath.Base(file), surroundings(t, map[string]string{"TOKEN": "value"}))
 			if (c == nil) != (problems.Errors() > 0) {
 				t.Errorf("config %v with %d errors", c, problems.Errors())
@@ -98,14 +96,10 @@ func TestGolden(t *testing.T) {
 			}
 			golden := strings.TrimSuffix(file, ".json") + ".golden"
 			if *update {
-				if err := os.WriteFile(golden, []byte(out.String()), 0o644); err != nil {
-					t.Fatal(err)
-				}
+				must(t, os.WriteFile(golden, []byte(out.String()), 0o644))
 			}
 			want, err := os.ReadFile(golden)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if diff := cmp.Diff(string(want), out.String()); diff != "" {
 				t.Errorf("problems (-want +got):\n%s", diff)
 			}

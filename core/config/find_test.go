@@ -73,9 +73,7 @@ func TestMovedHosts(t *testing.T) {
 
 func TestFindIgnoresDirectories(t *testing.T) {
 	workspace := t.TempDir()
-	if err := os.MkdirAll(filepath.Join(workspace, "mcp-servers.json"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.MkdirAll(filepath.Join(workspace, "mcp-servers.json"), 0o755))
 	opts := Options{Workspace: workspace, UserHome: t.TempDir(), Getenv: func(string) (string, bool) { return "", false }}
 	if path, ok := Find(opts); ok {
 		t.Errorf("found %s", path)

@@ -13,9 +13,7 @@ func imports(t *testing.T, name, text string) (entries []string, variables strin
 	t.Helper()
 	dir := t.TempDir()
 	servers, problems := Import(write(t, filepath.Join(dir, name), text), surroundings(t, map[string]string{"K": "hunter2-of-the-environment"}), &Names{})
-	if err := problems.Err(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, problems.Err())
 	for _, s := range servers {
 		var line strings.Builder
 		line.WriteString(s.ID)
@@ -24,9 +22,7 @@ func imports(t *testing.T, name, text string) (entries []string, variables strin
 		}
 		for _, k := range s.Keys {
 			value, err := json.Marshal(k.Value)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			line.WriteString(" " + k.Name + "=" + string(value))
 		}
 		entries = append(entries, line.String())

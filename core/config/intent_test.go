@@ -108,9 +108,7 @@ func TestIntentUses(t *testing.T) {
 	t.Parallel()
 	home := t.TempDir()
 	dir := filepath.Join(home, "repo")
-	if err := os.Mkdir(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Mkdir(dir, 0o755))
 	if err := os.Mkdir(filepath.Join(home, ".git"), 0o755); err != nil { // which makes it no project
 		t.Fatal(err)
 	}
@@ -118,9 +116,7 @@ func TestIntentUses(t *testing.T) {
 	write(t, filepath.Join(dir, "inside"), "inside")
 	write(t, filepath.Join(dir, ".env"), "A=b")
 	for _, name := range []string{filepath.Join(home, ".vault-token"), filepath.Join(dir, "inside")} {
-		if err := os.Chmod(name, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Chmod(name, 0o600))
 	}
 	if err := os.Symlink(filepath.Join(home, ".vault-token"), filepath.Join(dir, "link")); err != nil {
 		t.Skip(err)
@@ -168,9 +164,7 @@ func TestIntentFollowsContent(t *testing.T) {
 	t.Run("of a folder", func(t *testing.T) { followsContent(t, t.TempDir(), false) })
 	t.Run("of a repository", func(t *testing.T) {
 		home := filepath.Join(t.TempDir(), "above")
-		if err := os.MkdirAll(filepath.Join(home, ".git"), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.MkdirAll(filepath.Join(home, ".git"), 0o755))
 		followsContent(t, home, true)
 	})
 }
@@ -178,9 +172,7 @@ func TestIntentFollowsContent(t *testing.T) {
 // followsContent compares digests in a folder below the given one, which is its repository or not.
 func followsContent(t *testing.T, above string, repository bool) {
 	dir := filepath.Join(above, "repo")
-	if err := os.Mkdir(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Mkdir(dir, 0o755))
 	for entry, want := range map[string]bool{
 		`"command":"go","envFile":"f"`:           true,
 		`"command":"go","args":["${file:f}"]`:    true,
@@ -190,9 +182,7 @@ func followsContent(t *testing.T, above string, repository bool) {
 		var digests []string
 		for _, content := range []string{"A=b", "A=c"} {
 			for _, name := range []string{filepath.Join(above, "f"), filepath.Join(dir, "f")} {
-				if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
-					t.Fatal(err)
-				}
+				must(t, os.WriteFile(name, []byte(content), 0o600))
 			}
 			digests = append(digests, intentsOf(t, dir, "/nowhere", `{"servers":{"docs":{`+entry+`}}}`)[0].Digest)
 		}
@@ -207,15 +197,9 @@ func TestReferencesOthersCanChange(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	open := filepath.Join(dir, "open")
-	if err := os.Mkdir(open, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(open, "f"), []byte("A=b"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chmod(open, 0o777); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Mkdir(open, 0o755))
+	must(t, os.WriteFile(filepath.Join(open, "f"), []byte("A=b"), 0o600))
+	must(t, os.Chmod(open, 0o777))
 	for _, entry := range []string{`"command":"go","envFile":"open/f"`, `"command":"go","args":["${file:open/f}"]`, `"url":"https://h/","oauth":{"privateKeyFile":"open/f"}`} {
 		for _, insecure := range []bool{false, true} {
 			c, problems := Parse([]byte(`{"servers":{"docs":{`+entry+`}}}`), "f", Options{Workspace: dir, Insecure: insecure, LookPath: func(s string) (string, error) { return s, nil }})

@@ -163,9 +163,7 @@ func TestSchemaHasEveryKey(t *testing.T) {
 			Properties map[string]struct{ Description string }
 		} `json:"$defs"`
 	}
-	if err := json.Unmarshal(Schema(), &schema); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal(Schema(), &schema))
 	validator := compiled(t)
 	for _, k := range serverKeys() {
 		for _, name := range append([]string{k.name}, k.also...) {
@@ -209,17 +207,11 @@ func structural(problems Problems) bool {
 func compiled(t testing.TB) *jsonschema.Schema {
 	t.Helper()
 	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(Schema()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	compiler := jsonschema.NewCompiler()
-	if err := compiler.AddResource("schema.json", doc); err != nil {
-		t.Fatal(err)
-	}
+	must(t, compiler.AddResource("schema.json", doc))
 	s, err := compiler.Compile("schema.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return s
 }
 
@@ -384,9 +376,7 @@ func TestSchemaAgreesOnFiles(t *testing.T) {
 			continue
 		}
 		data, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		agree(t, s, opts, data)
 	}
 }

@@ -15,12 +15,8 @@ import (
 // write makes a file that only the user can change, and so is its folder, whatever the umask is.
 func write(t testing.TB, path, text string) string {
 	t.Helper()
-	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.Chmod(filepath.Dir(path), 0o755)); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.Chmod(filepath.Dir(path), 0o755)))
+	must(t, os.WriteFile(path, []byte(text), 0o644))
 	return path
 }
 
@@ -52,9 +48,7 @@ func TestLoadDoesNotWaitForFIFO(t *testing.T) {
 		t.Skip("no mkfifo")
 	}
 	path := filepath.Join(t.TempDir(), "fifo")
-	if err := exec.CommandContext(t.Context(), mkfifo, path).Run(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, exec.CommandContext(t.Context(), mkfifo, path).Run())
 	if _, problems := Load(path, Options{}); !problems.Has(CodeNotRegular) {
 		t.Errorf("%v", problems)
 	}
@@ -67,21 +61,15 @@ func TestLoadRefusesFilesOthersCanChange(t *testing.T) {
 	}
 	dir := t.TempDir()
 	workspace := filepath.Join(dir, "work")
-	if err := os.MkdirAll(filepath.Join(workspace, ".cursor"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.MkdirAll(filepath.Join(workspace, ".cursor"), 0o755))
 	path := write(t, filepath.Join(workspace, ".cursor", "mcp.json"), `{"mcpServers":{}, "servers": 1}`)
 	for _, test := range []struct {
 		path string
 		mode os.FileMode
 	}{{path, 0o664}, {path, 0o646}, {filepath.Dir(path), 0o775}, {filepath.Dir(path), 0o777 | os.ModeSticky}, {workspace, 0o777}, {workspace, 0o775}} {
 		info, err := os.Stat(test.path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Chmod(test.path, test.mode); err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
+		must(t, os.Chmod(test.path, test.mode))
 		opts := Options{Workspace: workspace}
 		c, problems := Load(path, opts)
 		if c != nil || !problems.Has(CodeInsecure) || problems.Errors() < 2 || !strings.Contains(problems[0].Message, test.path) || problems[0].Hint == "" {
@@ -94,9 +82,7 @@ func TestLoadRefusesFilesOthersCanChange(t *testing.T) {
 		if _, problems := Import(path, Options{Workspace: workspace}, new(Names)); !problems.Has(CodeInsecure) {
 			t.Errorf("%s %v, import: %+v", test.path, test.mode, problems)
 		}
-		if err := os.Chmod(test.path, info.Mode()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Chmod(test.path, info.Mode()))
 	}
 	if _, problems := Load(path, Options{Workspace: workspace}); problems.Has(CodeInsecure) {
 		t.Errorf("0644 in 0755: %v", problems)
@@ -184,5 +170,12 @@ func TestManyWarningsHideNoError(t *testing.T) {
 	_, problems = Parse([]byte(`{"mcpServers":{"a":{`+keys.String()+`"command":"go"},"b":{"command":1}}}`), "f", surroundings(t, nil))
 	if problems.Errors() != 1 || problems[len(problems)-1].Path != "/mcpServers/b/command" {
 		t.Errorf("%d errors, last %v", problems.Errors(), problems[len(problems)-1])
+	}
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -178,9 +178,7 @@ func TestSecretsAndPlaceholders(t *testing.T) {
 func TestSecretReferences(t *testing.T) {
 	dir := t.TempDir()
 	good, open, lines := write(t, filepath.Join(dir, "good"), "hunter2\n"), write(t, filepath.Join(dir, "open"), "hunter2\n"), write(t, filepath.Join(dir, "lines"), "hunter2\nhunter2\n")
-	if err := errors.Join(os.Chmod(good, 0o600), os.Chmod(lines, 0o600), os.Chmod(open, 0o644)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(os.Chmod(good, 0o600), os.Chmod(lines, 0o600), os.Chmod(open, 0o644)))
 	opts := surroundings(t, nil)
 	opts.Workspace, opts.UserHome = dir, dir
 	opts.Keyring = func(name string) (string, error) {
@@ -323,9 +321,7 @@ func TestCommandOnDisk(t *testing.T) {
 	}
 	dir := t.TempDir()
 	for _, name := range []string{"tool", "my tool"} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"), 0o755))
 	}
 	write(t, filepath.Join(dir, "plain"), "not executable")
 	opts := surroundings(t, map[string]string{"PATH": "relative:" + dir, "DIR": dir})

@@ -58,9 +58,7 @@ func TestOAuthOfEveryHost(t *testing.T) {
 			members[k.Name] = k.Value
 		}
 		again, err := json.Marshal(map[string]any{"mcpServers": map[string]any{"docs": members}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		cfg, problems = Parse(again, "f", opts)
 		if cfg == nil || len(problems) > 0 {
 			t.Errorf("%s, imported: %v", name, problems)

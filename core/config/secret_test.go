@@ -24,15 +24,11 @@ func TestSecretIsNeverShown(t *testing.T) {
 		}
 	}
 	fmt.Fprintln(&out, s, server)
-	if err := json.NewEncoder(&out).Encode([]any{s, server, map[Secret]int{s: 1}}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.NewEncoder(&out).Encode([]any{s, server, map[Secret]int{s: 1}}))
 	for _, handler := range []slog.Handler{slog.NewTextHandler(&out, nil), slog.NewJSONHandler(&out, nil)} {
 		slog.New(handler).Info("x", "secret", s, "server", server, slog.Group("g", "s", &s))
 	}
-	if err := template.Must(template.New("").Parse("{{.URL}} {{.Env}} {{.}}")).Execute(&out, server); err != nil {
-		t.Fatal(err)
-	}
+	must(t, template.Must(template.New("").Parse("{{.URL}} {{.Env}} {{.}}")).Execute(&out, server))
 	for _, form := range []string{value, fmt.Sprintf("%x", value), fmt.Sprintf("%X", value)} {
 		if strings.Contains(out.String(), form) {
 			t.Errorf("shown as %s", form)

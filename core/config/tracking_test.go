@@ -111,9 +111,7 @@ func TestTracksAll(t *testing.T) {
 func TestCatalogIsNotTracked(t *testing.T) {
 	c, problems := Parse([]byte(`{"servers":[{"id":"p","type":"catalog","url":"https://h/","trackResources":true,"trackTools":true,
 	  "include":["a://*"],"onConnect":[{"tool":"x"}],"mode":"poll","pollInterval":"1s","safetyInterval":"0","protocol":"modern"}]}`), "f", surroundings(t, nil))
-	if err := problems.Err(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, problems.Err())
 	if s := c.Servers[0]; s.Tracked() || c.Tracked() != 0 || len(s.OnConnect)+len(s.Include) != 0 {
 		t.Errorf("%+v", s)
 	}

@@ -120,9 +120,7 @@ type world struct {
 func start(t *testing.T, change func(*daemon.Options)) *world {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "mt") // a socket's path must be short
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	w := &world{t: t, socket: filepath.Join(dir, "s"), config: map[string]string{}, ended: make(chan error, 1)}
 	log := journal.NewMemory(journal.MemoryOptions{KeepContent: 1 << 20})
@@ -130,17 +128,13 @@ func start(t *testing.T, change func(*daemon.Options)) *world {
 	callers := gateway.NewCallers()
 	e, err := engine.New(t.Context(), engine.Desired{}, log, engine.Options{Logger: logger, Tracker: tracker.Options{
 		AllLists: true, OnDemand: true, Window: 20 * time.Millisecond, Logger: logger, ClientSide: callers.ClientSide}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	opts := daemon.Options{Engine: e, Build: wire.Build{Version: "test"}, Socket: w.socket, Key: []byte("key"), Open: w.open, Logger: logger, Gateway: gateway.Options{Callers: callers}}
 	if change != nil {
 		change(&opts)
 	}
 	ln, err := wire.Listen(w.socket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	w.d = daemon.New(opts)
 	ctx, cancel := context.WithCancel(context.Background())
 	w.cancel = cancel
@@ -234,9 +228,7 @@ func (w *world) setConfig(dir string, entries map[string]string) {
 func (w *world) client(hello wire.Hello, env map[string]string, opts session.Options) *session.Session {
 	w.t.Helper()
 	s, err := w.dial(hello, env, opts)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must(w.t, err)
 	w.t.Cleanup(func() { _ = s.Close() })
 	return s
 }
@@ -323,9 +315,7 @@ func TestSharing(t *testing.T) {
 	programs := func(name string) string {
 		text := map[string]string{"script": "#!/usr/bin/env runner\n", "runner": "#!/bin/sh\nexec '" + os.Args[0] + "'\n", "other": "#!/bin/sh\n"}[name]
 		dir := t.TempDir()
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o700))
 		return dir
 	}
 	path := programs("script") + ":" + programs("runner") + ":" + os.Getenv("PATH")
@@ -404,13 +394,9 @@ func TestEnvironment(t *testing.T) {
 		return "value of " + name, true
 	}
 	conn, _, err := c.Open(t.Context(), wire.Hello{Purpose: wire.Attach, Folder: dir, Path: "/bin:/usr/bin"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s, err := session.OverIO(t.Context(), conn, conn, config.Server{ID: "x", RequestTimeout: time.Minute}, session.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer func() { _ = s.Close() }()
 	for name, want := range map[string]string{"NAMED": "value of NAMED", "PATH": "/bin:/usr/bin", "OF_THE_DAEMON": "", "OTHER": ""} {
 		if got := w.call(s, "env", map[string]any{"text": name}); got != want {
@@ -428,9 +414,7 @@ func TestSleep(t *testing.T) {
 	w := start(t, nil)
 	dir := w.folder(map[string]string{"a": `"idle":"1s"`})
 	s, err := w.dial(wire.Hello{Folder: dir}, nil, session.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	pid := w.call(s, "pid", nil)
 	_ = s.Close()
 	w.until("the server sleeps", func() bool { return w.d.Status().Servers[0].Reason == "asleep" })
@@ -453,9 +437,7 @@ func TestUnsharedServerEnds(t *testing.T) {
 	dir := w.folder(map[string]string{"a": `"shared":false,"idle":"10m"`})
 	s := w.client(wire.Hello{Folder: dir, Server: "a", Client: "1"}, nil, session.Options{})
 	w.call(s, "pid", nil)
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Close())
 	w.until("the server has ended", func() bool {
 		st := w.d.Status()
 		return len(st.Servers) == 1 && st.Servers[0].PID == 0 && st.Servers[0].Reason == "asleep"
@@ -468,14 +450,10 @@ func TestReload(t *testing.T) {
 	dir := w.folder(map[string]string{"a": "", "b": ""})
 	s := w.client(wire.Hello{Folder: dir}, nil, session.Options{})
 	w.setConfig(dir, map[string]string{"a": "", "c": ""})
-	if err := os.WriteFile(filepath.Join(dir, "mcp.json"), []byte(w.config[dir]), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(dir, "mcp.json"), []byte(w.config[dir]), 0o600))
 	w.until("c is served and b is not", func() bool {
 		list, err := s.List(t.Context(), "tools")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		keys := strings.Join(list.Keys(), " ")
 		return !strings.Contains(keys, "b_") && strings.Contains(keys, "c_echo")
 	})
@@ -536,9 +514,7 @@ func TestDrain(t *testing.T) {
 	}()
 	w.until("the call has arrived", func() bool { _, err := os.Stat(file); return err == nil })
 	conn, err := w.connect(wire.Hello{Purpose: wire.Handover}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_ = conn.Close()
 	if err := <-answer; err == nil || !strings.Contains(err.Error(), "another daemon takes over; the request may have been executed") {
 		t.Errorf("%v", err)
@@ -621,9 +597,7 @@ func TestManyClients(t *testing.T) {
 	}
 	all.Wait()
 	lines, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	seen := map[string]int{}
 	for line := range strings.Lines(string(lines)) {
 		seen[line]++
@@ -635,5 +609,12 @@ func TestManyClients(t *testing.T) {
 	}
 	if st := w.d.Status(); len(st.Servers) != 2 {
 		t.Errorf("%+v", st)
+	}
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -16,9 +16,7 @@ import (
 func TestFIFO(t *testing.T) {
 	w := start(t, nil)
 	fifo := filepath.Join(t.TempDir(), "fifo")
-	if err := syscall.Mkfifo(fifo, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, syscall.Mkfifo(fifo, 0o700))
 	w.client(wire.Hello{Folder: w.folder(map[string]string{"a": fmt.Sprintf(`"command":%q`, fifo)})}, nil, session.Options{})
 	s := w.client(wire.Hello{Server: "a", Folder: w.folder(map[string]string{"a": ""})}, nil, session.Options{})
 	if got := w.call(s, "echo", map[string]any{"text": "hello"}); got != "hello" {

@@ -27,9 +27,7 @@ import (
 func (w *world) locked(folder string) (path string) {
 	w.t.Helper()
 	source, err := w.open(w.t.Context(), daemon.Client{Hello: wire.Hello{Folder: folder}, LookupEnv: os.LookupEnv})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must(w.t, err)
 	path = filepath.Join(folder, guard.FileName)
 	if err := lock.Update(w.t.Context(), path, func(l *lock.Lock) error {
 		r := observe.Servers(w.t.Context(), source.Config.Servers, observe.Options{Hashing: func() lock.Hashing { return l.Hashing }})[0]
@@ -73,22 +71,16 @@ func TestLockDrift(t *testing.T) {
 	tracked := map[string]string{}
 	published := func(folder string) string {
 		for entry, err := range log.Read(t.Context(), 0) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if id := entry.ServerID(); id != "" {
 				tracked[id] = "a"
 			}
 		}
 		var out []string
 		for entry, err := range scoped.New(log, func() map[string]string { return tracked }, locks[folder]).Read(t.Context(), 0) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			e, err := entry.Event()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if p, ok := e.Payload.(event.LockDrift); ok {
 				out = append(out, string(p.Change)+" "+e.ServerID+" "+p.Item)
 			}
@@ -137,9 +129,7 @@ func TestLock(t *testing.T) {
 	}
 	lists := func(s *session.Session) bool {
 		list, err := s.List(t.Context(), catalog.Tools)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return slices.ContainsFunc(list, func(it catalog.Item) bool { return strings.HasPrefix(it.Key, "more-") })
 	}
 	w.call(second, "grow", nil)

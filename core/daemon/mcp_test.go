@@ -66,9 +66,7 @@ func (w *world) over(to string, protocol config.Protocol) *session.Session {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	s, err := session.Dial(ctx, config.Server{ID: "http", Enabled: true, Transport: config.TransportHTTP, URL: config.NewSecret(to), Protocol: protocol, RequestTimeout: time.Minute}, session.Options{})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must(w.t, err)
 	w.t.Cleanup(func() { _ = s.Close() })
 	return s
 }
@@ -103,14 +101,10 @@ func TestHTTP(t *testing.T) {
 		t.Errorf("the config was read %d times more", n)
 	}
 	w.setConfig(dir, map[string]string{"new": "", "b/c": ""})
-	if err := os.WriteFile(filepath.Join(dir, "mcp.json"), []byte(w.config[dir]), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(dir, "mcp.json"), []byte(w.config[dir]), 0o600))
 	w.until("the new server is served", func() bool {
 		list, err := all.List(t.Context(), "tools")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return strings.Contains(strings.Join(list.Keys(), " "), "new_echo")
 	})
 	w.until("the old one is not found any more", func() bool {
@@ -122,23 +116,17 @@ func TestHTTP(t *testing.T) {
 func post(t *testing.T, to, session, message string) (status int, id, body string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, to, strings.NewReader(message))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Accept", "application/json, text/event-stream")
 	if session != "" {
 		req.Header.Set("Mcp-Session-Id", session)
 	}
 	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return resp.StatusCode, resp.Header.Get("Mcp-Session-Id"), string(text)
 }
 
@@ -184,9 +172,7 @@ func TestHTTPSessionsAreKept(t *testing.T) {
 	empty := w.folder(nil)
 	for i := range 100 { // more than the daemon keeps without clients
 		conn, err := w.connect(wire.Hello{Folder: empty, Path: "/bin:/" + strings.Repeat("x", i+1)}, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		_ = conn.Close()
 		w.until("the client has left", func() bool { return w.d.Status().Clients == 0 })
 	}
@@ -206,9 +192,7 @@ func TestHTTPUnshared(t *testing.T) {
 	pid := w.call(s, "pid", nil)
 	socket := w.client(wire.Hello{Folder: dir, Server: "b", Client: "1"}, nil, session.Options{})
 	w.call(socket, "pid", nil)
-	if err := socket.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, socket.Close())
 	w.until("the other server has ended", func() bool {
 		return slices.ContainsFunc(w.d.Status().Servers, func(s daemon.ServerStatus) bool { return s.ID == "b" && s.PID == 0 && s.Reason == "asleep" })
 	})

@@ -26,9 +26,7 @@ func TestDecide(t *testing.T) {
 	reset := func() { change(func(l *Lock) { l.Servers["docs"], _ = Merge(was) }) }
 	reset()
 	l, err := Read(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var shown []Change
 	for _, d := range Compare(l.Servers["docs"], now) {
 		shown = append(shown, NewChange("docs", d))
@@ -40,9 +38,7 @@ func TestDecide(t *testing.T) {
 			t.Fatal(left, err)
 		}
 		l, err := Read(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if got := text(Compare(l.Servers["docs"], now)); got != want {
 			t.Errorf("left: %s, want %s", got, want)
 		}
@@ -68,9 +64,7 @@ func TestDecide(t *testing.T) {
 		t.Errorf("%v, %v", left, err)
 	}
 	// A lock that was removed is not made again: it would hold all servers.
-	if err := os.Remove(path); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Remove(path))
 	if left, err := Decide(t.Context(), path, true, shown); err != nil || len(left) != 3 {
 		t.Errorf("%d left, %v", len(left), err)
 	}

@@ -342,9 +342,7 @@ func TestExcludedMembersAreNoChange(t *testing.T) {
 	l := New()
 	l.Servers["s"] = s
 	data, err := Marshal(l)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if l, err = Parse(data); err != nil {
 		t.Fatal(err)
 	}
@@ -394,9 +392,7 @@ func TestDigitsThatHashesDrop(t *testing.T) {
 		l := &Lock{Hashing: h, Servers: map[string]*Server{}}
 		l.Servers["s"], _ = Merge(observe(test.a))
 		data, err := Marshal(l)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if l, err = Parse(data); err != nil {
 			t.Fatal(err)
 		}

@@ -31,12 +31,8 @@ func TestUpdate(t *testing.T) {
 		t.Fatalf("%v, %v", l, err)
 	}
 	before, err := os.Stat(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := Update(t.Context(), path, func(*Lock) error { return nil }); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, Update(t.Context(), path, func(*Lock) error { return nil }))
 	if after, err := os.Stat(path); err != nil || !os.SameFile(before, after) {
 		t.Errorf("an unchanged lock was written again: %v", err)
 	}
@@ -68,14 +64,10 @@ func TestReadRefuses(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	valid, err := Marshal(sample())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	write := func(name string, data []byte) string {
 		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, data, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(path, data, 0o600))
 		return path
 	}
 	link := filepath.Join(dir, "link")
@@ -83,9 +75,7 @@ func TestReadRefuses(t *testing.T) {
 		t.Skip(err)
 	}
 	dangling := filepath.Join(dir, "dangling")
-	if err := os.Symlink(filepath.Join(dir, "absent"), dangling); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Symlink(filepath.Join(dir, "absent"), dangling))
 	large := write("large", nil)
 	if err := os.Truncate(large, 1<<40); err != nil {
 		t.Skip(err)
@@ -168,9 +158,7 @@ func TestAddServers(t *testing.T) {
 			l.Servers[fmt.Sprint("s", first+i)] = &Server{}
 			return nil
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 	}
 }
 
@@ -186,9 +174,7 @@ func TestUpdateWaits(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if err := Update(t.Context(), filepath.Join(path, "x", "mcptrack.lock"), func(*Lock) error { return nil }); err == nil {
 		t.Error("there is no such folder")
 	}
@@ -199,19 +185,13 @@ func TestLeftoverOfKilledProcess(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "mcptrack.lock")
 	name := filepath.Join(filepath.Dir(path), ".mcptrack.lock.writing")
-	if err := os.WriteFile(name, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := Update(t.Context(), path, func(*Lock) error { return nil }); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(name, nil, 0o600))
+	must(t, Update(t.Context(), path, func(*Lock) error { return nil }))
 	only(t, path)
 	if runtime.GOOS == "windows" {
 		return
 	}
-	if err := os.Symlink(filepath.Join(filepath.Dir(path), "elsewhere"), name); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Symlink(filepath.Join(filepath.Dir(path), "elsewhere"), name))
 	if err := Update(t.Context(), path, func(*Lock) error { return nil }); err == nil || !strings.Contains(err.Error(), ".mcptrack.lock.writing is in the way; remove it") {
 		t.Error(err)
 	}
@@ -235,9 +215,7 @@ func TestCurrent(t *testing.T) {
 	if current(l, name) {
 		t.Error("there is no file")
 	}
-	if err := os.WriteFile(name, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(name, nil, 0o600))
 	if current(l, name) {
 		t.Error("it is another file")
 	}

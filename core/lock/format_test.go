@@ -56,26 +56,18 @@ func sample() *Lock {
 func TestMarshal(t *testing.T) {
 	t.Parallel()
 	data, err := Marshal(sample())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	golden := "testdata/sample.lock"
 	if os.Getenv("UPDATE") != "" {
-		if err := os.WriteFile(golden, data, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(golden, data, 0o644))
 	}
 	want, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if diff := cmp.Diff(string(want), string(data)); diff != "" {
 		t.Errorf("-want +got; set UPDATE=1 to accept:\n%s", diff)
 	}
 	l, err := Parse(data)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if drifts := CompareLocks(sample(), l); len(drifts) > 0 {
 		t.Errorf("%+v", drifts)
 	}
@@ -92,9 +84,7 @@ func TestMarshal(t *testing.T) {
 func TestMarshalSortsAndKeepsTheLock(t *testing.T) {
 	t.Parallel()
 	want, err := Marshal(sample())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	l := sample()
 	s := l.Servers["files"]
 	tools := s.Items[SectionTools]
@@ -144,9 +134,7 @@ func TestMarshalRefuses(t *testing.T) {
 func TestParseErrors(t *testing.T) {
 	t.Parallel()
 	valid, err := Marshal(sample())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	file := string(valid)
 	_, rest, _ := strings.Cut(file, `"others": [`)
 	other, _, _ := strings.Cut(rest, "]\n      },\n      \"instructions\"")
@@ -235,9 +223,7 @@ func many() string {
 func TestEveryCutIsRefused(t *testing.T) {
 	t.Parallel()
 	data, err := Marshal(sample())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	end := len(bytes.TrimSpace(data))
 	for n := range end {
 		_, err := Parse(data[:n])
@@ -265,15 +251,18 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		out, err := Marshal(l)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		again, err := Parse(out)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if drifts := CompareLocks(l, again); len(drifts) > 0 {
 			t.Fatalf("%+v", drifts)
 		}
 	})
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

@@ -117,9 +117,7 @@ func FuzzCompare(f *testing.F) {
 		}
 		l := &Lock{Hashing: h, Servers: map[string]*Server{"docs": oldServer}}
 		data, err := Marshal(l)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if l, err = Parse(data); err != nil {
 			t.Fatal(err)
 		}

@@ -342,9 +342,7 @@ func TestRealSecondImplementation(t *testing.T) {
 	}
 	var input bytes.Buffer
 	for _, l := range lines {
-		if err := json.NewEncoder(&input).Encode(l); err != nil {
-			t.Fatal(err)
-		}
+		must(t, json.NewEncoder(&input).Encode(l))
 	}
 	cmd := exec.CommandContext(t.Context(), node, "testdata/hash.mjs")
 	cmd.Stdin = &input
@@ -377,22 +375,16 @@ func FuzzHash(f *testing.F) {
 		}
 		// Any way to write the same value has the same hash.
 		v := jsontext.Value(text)
-		if err := v.Indent(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, v.Indent())
 		if other := h.Item(SectionTools, json.RawMessage(v)); other.id() != it.id() || other.Key != it.Key {
 			t.Fatalf("%+v, %+v", it, other)
 		}
 		canonical, err := canonicalize([]byte(text))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if again, err := canonicalize(json.RawMessage(canonical)); err != nil || !bytes.Equal(again, canonical) {
 			t.Fatalf("%s, %v", again, err)
 		}
 		var value any
-		if err := jsonv2.Unmarshal(canonical, &value); err != nil {
-			t.Fatal(err)
-		}
+		must(t, jsonv2.Unmarshal(canonical, &value))
 	})
 }

@@ -171,9 +171,7 @@ func TestReasonsAreBounded(t *testing.T) {
 		many = append(many, fmt.Sprintf("https://a%d.net/%s", i, strings.Repeat("a", 10_000)))
 	}
 	raw, err := json.Marshal(map[string]any{strings.Repeat("n", 10_000): many})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	got := Reasons(nil, raw)
 	if len(got) != maxReasons {
 		t.Error(len(got))
@@ -190,9 +188,7 @@ func TestReasonsAreBounded(t *testing.T) {
 func TestRealPublishedTexts(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob(filepath.Join(peertest.Path(t, "node_modules", "@modelcontextprotocol", "server-everything", "dist"), "*", "*.js"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	text := regexp.MustCompile("\"[^\"\n]{20,}\"|'[^'\n]{20,}'|`[^`]{20,}`")
 	n := 0
 	for _, file := range files {
@@ -200,9 +196,7 @@ func TestRealPublishedTexts(t *testing.T) {
 			continue
 		}
 		code, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, s := range text.FindAllString(string(code), -1) {
 			n++
 			for _, r := range Reasons(nil, quoted(s)) {

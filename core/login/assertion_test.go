@@ -31,17 +31,11 @@ const wellKnown = "/.well-known/oauth-authorization-server"
 func signingKey(t *testing.T) (*ecdsa.PrivateKey, string) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	der, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	path := filepath.Join(t.TempDir(), "key.pem")
-	if err := os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), 0o600))
 	return key, path
 }
 
@@ -67,9 +61,7 @@ func audiences(t *testing.T, key *ecdsa.PrivateKey, forms []url.Values) []string
 func elsewhere(t *testing.T, s *logintest.Issuer, path, issuer string) string {
 	t.Helper()
 	as, err := url.Parse(s.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var origin string
 	web := http.NewServeMux()
 	web.HandleFunc("GET "+path, func(w http.ResponseWriter, _ *http.Request) {
@@ -134,22 +126,16 @@ func TestAudienceOfAnOlderLogin(t *testing.T) {
 	logins := store(t)
 	wantStatus(t, logins.TokenSource(to), s, http.StatusOK)
 	text, err := os.ReadFile(logins.Path(to))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var doc map[string]any
-	if err := json.Unmarshal(text, &doc); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal(text, &doc))
 	l := doc["logins"].([]any)[0].(map[string]any)
 	delete(l, "audience")
 	l["issuer"] = "https://honest.example"
 	if text, err = json.Marshal(doc); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(logins.Path(to), text, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(logins.Path(to), text, 0o600))
 	s.Expire()
 	wantStatus(t, logins.TokenSource(to), s, http.StatusOK)
 	if got := audiences(t, key, s.Forms()); !slices.Equal(got, []string{s.URL, s.URL + "/token"}) {
@@ -175,9 +161,7 @@ func TestSecretsStayWithTheirServer(t *testing.T) {
 				return err
 			}
 			for range 2 {
-				if err := logInTo(to); err != nil {
-					t.Fatal(err)
-				}
+				must(t, logInTo(to))
 			}
 			s.Expire()
 			wantStatus(t, logins.TokenSource(to), s, http.StatusOK)
@@ -227,9 +211,7 @@ func TestRegisteredClientsStay(t *testing.T) {
 	l := mustLogIn(t, logins, s)
 	to.OAuth.AuthServerMetadataURL = elsewhere(t, s, wellKnown, s.URL) + wellKnown
 	f, err := logins.Begin(t.Context(), to, challenge(t, s), redirect, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if u, err := url.Parse(f.URL); err != nil || u.Query().Get("client_id") == l.Client.ID || u.Query().Get("client_id") == "" {
 		t.Errorf("%s, %v", f.URL, err)
 	}

@@ -88,9 +88,7 @@ func TestCallbackOfAHost(t *testing.T) {
 			t.Fatal(err)
 		}
 		f, err := logins.Begin(t.Context(), target(s), challenge(t, s), c.Redirect, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		answer := logintest.Browse(t, f.URL)
 		if !strings.HasPrefix(answer, c.Redirect+"?") || strings.Contains(answer, ":0/") {
 			t.Errorf("%s: the browser comes back to %s", redirect, answer)
@@ -111,13 +109,9 @@ func TestCallbackOfAHost(t *testing.T) {
 			{answer, http.StatusOK},
 		} {
 			q, err := http.NewRequestWithContext(t.Context(), http.MethodGet, step.address, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			p, err := client.Do(q)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			_ = p.Body.Close()
 			if step.status != 0 && p.StatusCode != step.status || step.status == 0 && p.StatusCode < 400 {
 				t.Errorf("%s: %s", step.address, p.Status)

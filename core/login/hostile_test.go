@@ -183,9 +183,7 @@ func TestPrivateAddressesOfAPublicServer(t *testing.T) {
 	for _, address := range []string{"https://127.0.0.1/", "http://localhost:1/", "https://as.localhost./", "https://169.254.169.254/latest",
 		"https://[::1]/", "https://[::ffff:127.0.0.1]/", "https://[fe80::1%25lo]/", "http://as.example/"} {
 		q, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		p, err := login.NewClient(t.Context(), "https://93.184.215.14/mcp").Do(q)
 		if err == nil {
 			_ = p.Body.Close()
@@ -196,9 +194,7 @@ func TestPrivateAddressesOfAPublicServer(t *testing.T) {
 	}
 	// A name that leads to this machine is refused when it is dialled.
 	q, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+hostname(t)+":1/", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if p, err := login.NewClient(t.Context(), "https://93.184.215.14/mcp").Do(q); err == nil || !strings.Contains(err.Error(), "private address") {
 		if err == nil {
 			_ = p.Body.Close()
@@ -219,9 +215,7 @@ func TestRedirectsOfMetadata(t *testing.T) {
 	})
 	for path, want := range map[string]string{"/loop": "redirected more than 3 times", "/away": "redirects to another origin"} {
 		q, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL+path, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		p, err := login.NewClient(t.Context(), s.URL).Do(q)
 		if err == nil {
 			_ = p.Body.Close()
@@ -281,20 +275,14 @@ func TestCallback(t *testing.T) {
 	s := logintest.New(t)
 	logins := store(t)
 	callback, err := login.Listen(t.Context(), target(s).Redirect(0))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	f, err := logins.Begin(t.Context(), target(s), challenge(t, s), callback.Redirect, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	answer := logintest.Browse(t, f.URL)
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	get := func(method, address, host string) (int, string) {
 		q, err := http.NewRequestWithContext(t.Context(), method, address, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if host != "" {
 			q.Host = host
 		}
@@ -359,13 +347,9 @@ func TestScopes(t *testing.T) {
 	s := logintest.New(t)
 	scope := func(logins *login.Store, to login.Target, given ...string) string {
 		f, err := logins.Begin(t.Context(), to, challenge(t, s), redirect, given)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		u, err := url.Parse(f.URL)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return u.Query().Get("scope")
 	}
 	logins, to := store(t), target(s)
@@ -396,9 +380,7 @@ func TestScopes(t *testing.T) {
 	mustLogIn(t, logins, s)
 	src := logins.TokenSource(to)
 	header, err := src.Header(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	again, err := src.Refused(t.Context(), header, http.StatusForbidden, login.ParseChallenge([]string{`Bearer error="insufficient_scope", scope="write admin"`}))
 	if again || err == nil || !strings.Contains(err.Error(), "run mcptrack login docs") {
 		t.Errorf("%t, %v", again, err)
@@ -417,9 +399,7 @@ func TestEndlessScopes(t *testing.T) {
 	src := logins.TokenSource(to)
 	for round := range 2 {
 		header, err := src.Header(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for i := range 60 {
 			scope := fmt.Sprintf("%d-%d-%s", round, i, strings.Repeat("x", 200))
 			if i == 0 {
@@ -430,9 +410,7 @@ func TestEndlessScopes(t *testing.T) {
 			_, _ = src.Refused(t.Context(), header, http.StatusForbidden, login.ParseChallenge([]string{`Bearer error="insufficient_scope", scope="` + scope + `"`}))
 		}
 		f, err := logins.Begin(t.Context(), to, challenge(t, s), redirect, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if !strings.Contains(f.URL, fmt.Sprintf("%d-2-xxx", round)) {
 			t.Errorf("round %d: what was refused last is not asked for", round)
 		}
@@ -454,13 +432,9 @@ func TestLargeLogins(t *testing.T) {
 	logins, to := store(t), target(s)
 	for i := range 6 {
 		f, err := logins.Begin(t.Context(), to, challenge(t, s), fmt.Sprintf("http://127.0.0.1:%d/callback", i+1), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		u, err := url.Parse(logintest.Browse(t, f.URL))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if _, err := f.Finish(t.Context(), u.Query()); err != nil {
 			t.Fatal(err)
 		}
@@ -477,9 +451,7 @@ func TestForgottenClient(t *testing.T) {
 	begin := func() *login.Flow {
 		t.Helper()
 		f, err := logins.Begin(t.Context(), to, challenge(t, s), redirect, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return f
 	}
 	f := begin()

@@ -44,9 +44,7 @@ const redirect = "http://127.0.0.1:1/callback"
 func challenge(t *testing.T, s *logintest.Issuer) login.Challenge {
 	t.Helper()
 	p, err := http.Get(s.Resource)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer http.DefaultClient.CloseIdleConnections()
 	defer func() { _ = p.Body.Close() }()
 	return login.ParseChallenge(p.Header.Values("WWW-Authenticate"))
@@ -60,18 +58,14 @@ func logIn(t *testing.T, logins *login.Store, s *logintest.Issuer, to login.Targ
 		return nil, err
 	}
 	u, err := url.Parse(logintest.Browse(t, f.URL))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return f.Finish(t.Context(), u.Query())
 }
 
 func mustLogIn(t *testing.T, logins *login.Store, s *logintest.Issuer) *login.Login {
 	t.Helper()
 	l, err := logIn(t, logins, s, target(s))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return l
 }
 
@@ -160,9 +154,7 @@ func TestRenewalBeforeExpiry(t *testing.T) {
 		}
 		headers++
 		header, err := src.Header(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if again, _ := src.Refused(t.Context(), header, http.StatusForbidden, login.Challenge{}); again {
 			t.Error("a request is repeated")
 		}
@@ -371,13 +363,9 @@ func TestLogoutWithoutTheKeyring(t *testing.T) {
 	mustLogIn(t, with(nil), s)
 	ssh := with(broken)
 	f, err := ssh.Begin(t.Context(), target(s), challenge(t, s), "http://127.0.0.1:2/callback", nil) // another client
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	u, err := url.Parse(logintest.Browse(t, f.URL))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if _, err := f.Finish(t.Context(), u.Query()); err != nil {
 		t.Fatal(err)
 	}
@@ -422,5 +410,12 @@ func TestClientCredentials(t *testing.T) {
 		if _, ok := errors.AsType[*login.RequiredError](err); !ok || strings.Contains(err.Error(), "wrong") {
 			t.Errorf("%s: %v", kind, err)
 		}
+	}
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

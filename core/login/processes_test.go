@@ -68,17 +68,11 @@ func startUser(t *testing.T, dir string, s *logintest.Issuer) *user {
 	u := &user{Cmd: exec.Command(os.Args[0], "-test.run=^TestUserProcess$")}
 	u.Env = append(os.Environ(), userKey+"="+dir+"|"+s.Resource)
 	stdin, err := u.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	stdout, err := u.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	u.stdin = stdin
-	if err := u.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, u.Start())
 	lines := bufio.NewScanner(stdout)
 	for lines.Scan() && lines.Text() != "begun" { // others come from the test framework
 	}

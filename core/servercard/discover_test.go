@@ -52,15 +52,11 @@ func (n *internet) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 func (n *internet) discover(t *testing.T, address string) (*servercard.Result, error) {
 	t.Helper()
 	a, err := servercard.ParseAddress(address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s := httptest.NewServer(n)
 	defer s.Close()
 	proxy, err := url.Parse(s.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return servercard.Discover(t.Context(), a, servercard.Options{Guard: guarded.Options{
 		Proxy: func(*http.Request) (*url.URL, error) { return proxy, nil },
 		Resolver: ipscopetest.Resolver(func(host string, _ int) []string {
@@ -231,9 +227,7 @@ func TestTemplates(t *testing.T) {
 		"https://example.com/{a}{b}{c}{d}/": {`{"a":{"default":"1"}}`, "https://example.com/1bcd/"},
 	} {
 		c2, err := servercard.Parse([]byte(`{"name":"a/b","remotes":[{"type":"sse","url":"` + template + `","variables":` + c.variables + `}]}`))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		u, err := c2.Remotes[0].Example()
 		got := "none"
 		switch {
@@ -262,15 +256,11 @@ func TestThisMachine(t *testing.T) {
 	}))
 	defer s.Close()
 	a, err := servercard.ParseAddress(s.URL + "/mcp/server-card")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	port := a.URL.Port()
 	page = card("local", s.URL+"/mcp", "http://localhost:"+port+"/mcp", "https://10.0.0.1/mcp", "http://169.254.169.254/mcp", "https://[fd00::1]/mcp")
 	r, err := servercard.Discover(t.Context(), a, servercard.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if len(r.Cards) != 1 || len(r.Cards[0].Usable) != 2 || len(r.Cards[0].Refused) != 3 || len(r.Refused) != 0 {
 		t.Errorf("%+v", r.Cards)
 	}
@@ -305,9 +295,7 @@ func TestUnreachable(t *testing.T) {
 	address := s.URL
 	s.Close()
 	a, err := servercard.ParseAddress(address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_, err = servercard.Discover(t.Context(), a, servercard.Options{})
 	if none, ok := errors.AsType[*servercard.NotFoundError](err); !ok || !none.Unreachable || len(none.Tried) != 1 {
 		t.Errorf("%v", err)
@@ -343,11 +331,16 @@ func TestOfficialExamples(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"minimal.json", "templated-remote.json"} {
 		data, err := os.ReadFile(filepath.Join("testdata", "official", name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if c, err := servercard.Parse(data); err != nil || c.Schema != servercard.Schema || c.Label() == "" {
 			t.Errorf("%s: %+v, %v", name, c, err)
 		}
+	}
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -19,9 +19,7 @@ func TestOwnCard(t *testing.T) {
 	c := jsonschema.NewCompiler()
 	c.AssertFormat()
 	schema, err := c.Compile("testdata/official/schema.json#/$defs/ServerCard")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, token := range []bool{false, true} {
 		own := servercard.Own{Name: "mcptrack-test", Title: "Test", Description: "A test.", Version: "1.2.3", Path: "/mcp", Token: token}
 		mux := http.NewServeMux()
@@ -58,13 +56,9 @@ func TestOwnCard(t *testing.T) {
 			}
 		}
 		a, err := servercard.ParseAddress(s.URL)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		r, err := servercard.Discover(t.Context(), a, servercard.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		remote := r.Cards[0].Usable[0]
 		if len(r.Tried) != 1 || r.Cards[0].Name != "io.github.mcptrack/mcptrack-test" || remote.URL != s.URL+"/mcp" || len(remote.Headers) > 0 != token {
 			t.Errorf("%+v, tried %v", r.Cards, r.Tried)
@@ -74,9 +68,7 @@ func TestOwnCard(t *testing.T) {
 	for text, valid := range map[string]bool{`{}`: false, `{"$schema":"` + servercard.Schema + `","name":"a/b","version":"1","description":"x"}`: true,
 		`{"$schema":"` + servercard.Schema + `","name":"a","version":"1","description":"x"}`: false} {
 		var doc any
-		if err := json.Unmarshal([]byte(text), &doc); err != nil {
-			t.Fatal(err)
-		}
+		must(t, json.Unmarshal([]byte(text), &doc))
 		if err := schema.Validate(doc); (err == nil) != valid {
 			t.Errorf("%s: %v", text, err)
 		}
@@ -86,20 +78,14 @@ func TestOwnCard(t *testing.T) {
 func ask(t *testing.T, method, url, etag string) (*http.Response, string) {
 	t.Helper()
 	q, err := http.NewRequestWithContext(t.Context(), method, url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if etag != "" {
 		q.Header.Set("If-None-Match", etag)
 	}
 	p, err := http.DefaultClient.Do(q)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer func() { _ = p.Body.Close() }()
 	text, err := io.ReadAll(p.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return p, string(text)
 }

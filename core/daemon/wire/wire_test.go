@@ -91,9 +91,7 @@ func runDaemon() error {
 func socket(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "wire")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	return filepath.Join(dir, "s")
 }
@@ -108,9 +106,7 @@ func lookup(env map[string]string) func(string) (string, bool) {
 func listen(t *testing.T, socket string) net.Listener {
 	t.Helper()
 	l, err := Listen(socket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = l.Close() })
 	return l
 }
@@ -149,16 +145,12 @@ func TestRefusedSockets(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Dir(socket(t))
 	open := filepath.Join(dir, "open")
-	if err := os.Mkdir(open, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Mkdir(open, 0o700))
 	if err := os.Chmod(open, 0o770); err != nil { //nolint:gosec // that is the test
 		t.Fatal(err)
 	}
 	link := filepath.Join(dir, "link")
-	if err := os.Symlink(t.TempDir(), link); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Symlink(t.TempDir(), link))
 	cases := []struct{ socket, want string }{
 		{"relative", "not an absolute path"},
 		{filepath.Join(dir, strings.Repeat("x", 100)), "set MCPTRACK_SOCKET to a shorter path"},
@@ -168,12 +160,8 @@ func TestRefusedSockets(t *testing.T) {
 	}
 	if os.Geteuid() == 0 {
 		foreign := filepath.Join(dir, "foreign")
-		if err := os.Mkdir(foreign, 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Chown(foreign, 12345, -1); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Mkdir(foreign, 0o700))
+		must(t, os.Chown(foreign, 12345, -1))
 		cases = append(cases, struct{ socket, want string }{filepath.Join(foreign, "s"), "belongs to another user"})
 	}
 	for _, c := range cases {
@@ -187,9 +175,7 @@ func TestOneDaemonHoldsTheLock(t *testing.T) {
 	t.Parallel()
 	s := socket(t)
 	first, err := Acquire(t.Context(), s, false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if _, err := Acquire(t.Context(), s, false); !errors.Is(err, ErrRunning) {
 		t.Errorf("%v", err)
 	}
@@ -215,9 +201,7 @@ func TestAStaleSocketIsReplaced(t *testing.T) {
 	t.Parallel()
 	s := socket(t)
 	stale, err := net.ListenUnix("unix", &net.UnixAddr{Name: s, Net: "unix"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	stale.SetUnlinkOnClose(false)
 	_ = stale.Close()
 	c := Client{Socket: s}
@@ -240,9 +224,7 @@ func TestAStaleSocketIsReplaced(t *testing.T) {
 	if files, _ := filepath.Glob(filepath.Dir(s) + "/*"); len(files) > 0 {
 		t.Errorf("left: %q", files)
 	}
-	if err := os.WriteFile(s, []byte("precious"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(s, []byte("precious"), 0o600))
 	if _, err := Listen(s); err == nil || !strings.Contains(err.Error(), "is not a socket") {
 		t.Errorf("%v", err)
 	}
@@ -302,9 +284,7 @@ func TestHandshake(t *testing.T) {
 	c := Client{Socket: l.Addr().String(), Build: Build{Version: "v1.1.0"},
 		LookupEnv: lookup(map[string]string{"A": "1", "B": "2", "EMPTY": "", "SECRET": "x"})}
 	conn, answer, err := c.Open(t.Context(), Hello{Purpose: Attach, Folder: "/f"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if answer.Build.Version != "v1.0.0" || answer.PID != os.Getpid() {
 		t.Errorf("%+v", answer)
 	}
@@ -356,9 +336,7 @@ func TestHostileClients(t *testing.T) {
 				return err
 			})
 			conn, err := net.DialUnix("unix", nil, l.Addr().(*net.UnixAddr))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			defer conn.Close()
 			_, _ = io.WriteString(conn, c.sends) // fails if the daemon closes the connection first
 			_ = conn.CloseWrite()
@@ -508,9 +486,7 @@ func TestTheProcessOfTheDaemonIsKnown(t *testing.T) {
 	l := listen(t, s)
 	done := serve(t, l, Build{}, func(c *Conn) error { return c.OK() })
 	conn, err := dial(t.Context(), s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer conn.Close()
 	if pid := serverPID(conn); pid != os.Getpid() {
 		t.Errorf("%d; want %d", pid, os.Getpid())
@@ -585,9 +561,7 @@ func TestAnotherUserGetsNothing(t *testing.T) {
 		t.Fatal("the user cannot connect")
 	}
 	_ = (<-accepted).Close()
-	if err := os.Chown(s, 12345, -1); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Chown(s, 12345, -1))
 	if _, _, err := c.Open(t.Context(), Hello{}); err == nil || !strings.Contains(err.Error(), "belongs to another user") {
 		t.Errorf("%v", err)
 	}
@@ -597,9 +571,7 @@ func TestManyClientsStartOneDaemon(t *testing.T) {
 	t.Parallel()
 	s := socket(t)
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	env := map[string]string{"HOME": "/h", "TOKEN": "secret", "MCPTRACK_TOKEN": "secret", "HTTPS_PROXY": "http://me:secret@proxy:8080", "LC_ALL": "C"}
 	var pids sync.Map
 	var clients sync.WaitGroup
@@ -622,9 +594,7 @@ func TestManyClientsStartOneDaemon(t *testing.T) {
 		t.Errorf("%d daemons answered", n)
 	}
 	got, err := os.ReadFile(s + ".env")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, want := range []string{"HOME=/h", "LC_ALL=C", "HTTPS_PROXY=http://proxy:8080", "folder=/", SocketKey + "=" + s} {
 		if !slices.Contains(strings.Split(string(got), "\n"), want) {
 			t.Errorf("the environment lacks %s: %s", want, got)
@@ -635,9 +605,7 @@ func TestManyClientsStartOneDaemon(t *testing.T) {
 	}
 	c := Client{Socket: s, LookupEnv: lookup(env)}
 	conn, _, err := c.Open(t.Context(), Hello{Purpose: Stop})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_, _ = io.Copy(io.Discard, conn)
 	_ = conn.Close()
 }
@@ -647,19 +615,13 @@ func TestADaemonFollowsOneThatEnds(t *testing.T) {
 	t.Parallel()
 	s := socket(t)
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	ending, err := Acquire(t.Context(), s, false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	time.AfterFunc(200*time.Millisecond, ending.Release)
 	c := Client{Socket: s, LookupEnv: lookup(nil), Program: self}
 	conn, _, err := c.OpenOrStart(t.Context(), Hello{Purpose: Stop})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_, _ = io.Copy(io.Discard, conn)
 	_ = conn.Close()
 }
@@ -717,5 +679,12 @@ func TestTheUserOfAProxyIsRemoved(t *testing.T) {
 		if got := withoutUser(url); got != want {
 			t.Errorf("%q: %q; want %q", url, got, want)
 		}
+	}
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

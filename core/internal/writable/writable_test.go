@@ -17,12 +17,8 @@ func tree(t *testing.T) (root, dir, file string) {
 	root = filepath.Join(t.TempDir(), "root")
 	dir = filepath.Join(root, "in")
 	file = filepath.Join(dir, "file")
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(file, nil, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.MkdirAll(dir, 0o755))
+	must(t, os.WriteFile(file, nil, 0o644))
 	return root, dir, file
 }
 
@@ -41,26 +37,20 @@ func TestByOthers(t *testing.T) {
 		{root, 0o777, root, true},
 	} {
 		info, _ := os.Stat(test.path)
-		if err := os.Chmod(test.path, test.mode); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Chmod(test.path, test.mode))
 		err := ByOthers(file, test.root)
 		found, ok := errors.AsType[*Error](err)
 		if !ok || found.Path != test.path || strings.HasPrefix(found.Hint, "chmod go-w "+test.path) != test.closes {
 			t.Errorf("%v: %v (%+v)", test, err, found)
 		}
-		if err := os.Chmod(test.path, info.Mode()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Chmod(test.path, info.Mode()))
 	}
 	for _, root := range []string{"", root, dir, "/nowhere"} {
 		if err := ByOthers(file, root); err != nil {
 			t.Errorf("below %q: %v", root, err)
 		}
 	}
-	if err := os.Chmod(root, 0o777); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Chmod(root, 0o777))
 	if err := ByOthers(file, ""); err != nil {
 		t.Errorf("a folder above the file's, which is not asked about: %v", err)
 	}
@@ -80,9 +70,7 @@ func TestOneHint(t *testing.T) {
 	t.Parallel()
 	_, dir, file := tree(t)
 	for path, mode := range map[string]fs.FileMode{file: 0o664, dir: 0o775} {
-		if err := os.Chmod(path, mode); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Chmod(path, mode))
 	}
 	found, _ := errors.AsType[*Error](ByOthers(file, ""))
 	if found == nil || found.Hint != "chmod go-w "+file+" "+dir {
@@ -96,9 +84,7 @@ func TestLinks(t *testing.T) {
 	_, dir, file := tree(t)
 	private := func() string {
 		dir := t.TempDir()
-		if err := os.Chmod(dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Chmod(dir, 0o755))
 		return dir
 	}
 	link := filepath.Join(private(), "link")
@@ -109,30 +95,20 @@ func TestLinks(t *testing.T) {
 		t.Error(err)
 	}
 	between := filepath.Join(private(), "between")
-	if err := os.Mkdir(between, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Mkdir(between, 0o755))
 	chain := filepath.Join(private(), "chain")
-	if err := errors.Join(os.Symlink(link, filepath.Join(between, "middle")), os.Symlink(filepath.Join(between, "middle"), chain)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(os.Symlink(link, filepath.Join(between, "middle")), os.Symlink(filepath.Join(between, "middle"), chain)))
 	if err := ByOthers(chain, ""); err != nil {
 		t.Error(err)
 	}
 	for _, open := range []string{dir, between} {
-		if err := os.Chmod(open, 0o777); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Chmod(open, 0o777))
 		if found, _ := errors.AsType[*Error](ByOthers(chain, "")); found == nil || found.Path != open {
 			t.Errorf("%s: %+v", open, found)
 		}
-		if err := os.Chmod(open, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Chmod(open, 0o755))
 	}
-	if err := os.Remove(file); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Remove(file))
 	if err := ByOthers(chain, ""); err == nil {
 		t.Error("a link whose target was removed")
 	}
@@ -142,15 +118,11 @@ func TestLinks(t *testing.T) {
 func TestStickyAbove(t *testing.T) {
 	t.Parallel()
 	root, dir, file := tree(t)
-	if err := os.Chmod(root, 0o777|fs.ModeSticky); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Chmod(root, 0o777|fs.ModeSticky))
 	if err := ByOthers(file, root); err != nil && os.Geteuid() == 0 {
 		t.Error(err)
 	}
-	if err := os.Chmod(dir, 0o777|fs.ModeSticky); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Chmod(dir, 0o777|fs.ModeSticky))
 	if err := ByOthers(file, root); err == nil {
 		t.Error("the folder of the file itself")
 	}
@@ -196,9 +168,7 @@ func TestOwners(t *testing.T) {
 		if found == nil || found.Path != path || !strings.Contains(found.Problem, "12345") || strings.Contains(found.Hint, "chmod") {
 			t.Errorf("%s: %+v", path, found)
 		}
-		if err := os.Chown(path, 0, -1); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Chown(path, 0, -1))
 	}
 	if found := problem(file, stat(t, "/")); found != nil {
 		t.Errorf("what root owns: %+v", found)
@@ -208,8 +178,13 @@ func TestOwners(t *testing.T) {
 func stat(t *testing.T, path string) fs.FileInfo {
 	t.Helper()
 	info, err := os.Stat(path)
+	must(t, err)
+	return info
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return info
 }

@@ -27,17 +27,11 @@ func newMachine(t *testing.T, files map[string]string) machine {
 	t.Helper()
 	m := machine(t.TempDir())
 	for _, dir := range []string{"home", "project"} {
-		if err := os.MkdirAll(m.path(dir), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.MkdirAll(m.path(dir), 0o755))
 	}
 	for name, text := range files {
-		if err := os.MkdirAll(filepath.Dir(m.path(name)), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(m.path(name), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.MkdirAll(filepath.Dir(m.path(name)), 0o755))
+		must(t, os.WriteFile(m.path(name), []byte(text), 0o644))
 	}
 	return m
 }
@@ -169,9 +163,7 @@ func TestPNPM(t *testing.T) {
 	}
 	m := newMachine(t, files)
 	old := time.Now().Add(-time.Hour)
-	if err := os.Chtimes(m.path("home/.cache/pnpm/dlx/8b015daeadd6220e33564e2b51d2e663/pkg"), old, old); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Chtimes(m.path("home/.cache/pnpm/dlx/8b015daeadd6220e33564e2b51d2e663/pkg"), old, old))
 	for command, want := range map[string]launch.Package{
 		"pnpm dlx @modelcontextprotocol/server-memory@2025.8.4": {Requested: "2025.8.4", Version: "2025.8.4", Integrity: "sha512-2025.8.4=="},
 		"pnpx @modelcontextprotocol/server-memory":              {Version: "2026.8.31", Integrity: "sha512-2026.8.31=="},
@@ -212,9 +204,7 @@ func TestPython(t *testing.T) {
 		t.Errorf("%+v, %q", got, problems)
 	}
 	old := time.Now().Add(-time.Hour)
-	if err := os.Chtimes(m.path("home/.cache/uv/environments-v2/i/old"), old, old); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Chtimes(m.path("home/.cache/uv/environments-v2/i/old"), old, old))
 	const git, x = "mcp-server-git", "2025.1.0"
 	integrity := map[string]string{}
 	for command, want := range map[string]launch.Package{
@@ -282,9 +272,7 @@ func TestScripts(t *testing.T) {
 		"project/node_modules/@s/server/dist/index.js": "a", "project/node_modules/unknown/index.js": "a",
 		"project/node_modules/.package-lock.json": `{"packages": {"node_modules/@s/server": {"version": "1.0.0", "integrity": "sha512-x"}}}`,
 	})
-	if err := os.Truncate(m.path("project/large.js"), launch.MaxFile+1); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Truncate(m.path("project/large.js"), launch.MaxFile+1))
 	index := &launch.File{Path: "dist/index.js", SHA256: hashOfA}
 	for command, want := range map[string]*launch.File{
 		"node dist/index.js":                        index,
@@ -321,9 +309,7 @@ func TestRealTree(t *testing.T) {
 		Packages map[string]struct{ Version, Integrity string }
 	}
 	text, err := os.ReadFile(filepath.Join(dir, "node_modules", ".package-lock.json"))
-	if err := errors.Join(err, json.Unmarshal(text, &lock)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(err, json.Unmarshal(text, &lock)))
 	const name = "@modelcontextprotocol/server-everything"
 	want := launch.Package{Type: launch.NPM, Name: name, Version: lock.Packages["node_modules/"+name].Version, Integrity: lock.Packages["node_modules/"+name].Integrity}
 	if !strings.HasPrefix(want.Integrity, "sha512-") {
@@ -464,12 +450,8 @@ func TestRemembering(t *testing.T) {
 		return l.File.SHA256
 	}
 	write := func(name, text string, modified time.Time) {
-		if err := os.WriteFile(m.path(name), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Chtimes(m.path(name), modified, modified); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(m.path(name), []byte(text), 0o644))
+		must(t, os.Chtimes(m.path(name), modified, modified))
 	}
 	at := time.Now().Add(-time.Hour)
 	write("project/server", "a", at)
@@ -483,15 +465,11 @@ func TestRemembering(t *testing.T) {
 	write("project/server", "bc", at.Add(time.Second))
 	longer := hash()
 	write("project/new", "cd", at.Add(time.Second))
-	if err := os.Rename(m.path("project/new"), m.path("project/server")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Rename(m.path("project/new"), m.path("project/server")))
 	if replaced := hash(); modified == first || longer == modified || replaced == longer {
 		t.Errorf("modified %s, longer %s, replaced %s", modified, longer, replaced)
 	}
-	if err := os.Remove(m.path("project/server")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Remove(m.path("project/server")))
 	srv := config.Server{Transport: config.TransportStdio, Program: config.Program{Command: "./server", Dir: m.path("project")}}
 	if l, problems := launch.Of(t.Context(), srv, machine); l.File != nil || len(problems) != 1 {
 		t.Errorf("%+v, %q", l, problems)
@@ -506,4 +484,11 @@ func TestRemembering(t *testing.T) {
 		})
 	}
 	both.Wait()
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }
