@@ -3,6 +3,7 @@
 package machine
 
 import (
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -46,10 +47,13 @@ func start(t *testing.T, script string) *exec.Cmd {
 	return cmd
 }
 
+// sleeper is a command whose duration tells the processes of a test from all others on the machine.
+func sleeper(test int) string { return fmt.Sprintf("mcp-sleeper %d", test*1e8+os.Getpid()) }
+
 // servers returns the running servers with this command, once the condition holds.
 func servers(t *testing.T, command string, holds func([]Server) bool) []Server {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) { // a real process changes in real time
+	for end := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) { // a real process changes in real time
 		groups, err := Servers(t.Context(), nil)
 		if err != nil {
 			t.Fatal(err)
@@ -71,9 +75,8 @@ func servers(t *testing.T, command string, holds func([]Server) bool) []Server {
 
 func TestAnOrphanIsFoundAndEnds(t *testing.T) {
 	t.Parallel()
-	// The duration tells this test's processes from others.
-	shell := start(t, "exec 3<&0; ./mcp-sleeper 8651 <&3 & echo started; wait")
-	found := servers(t, "mcp-sleeper 8651", func(s []Server) bool { return len(s) == 1 })
+	shell := start(t, "exec 3<&0; ./"+sleeper(1)+" <&3 & echo started; wait")
+	found := servers(t, sleeper(1), func(s []Server) bool { return len(s) == 1 })
 	if s := found[0]; s.Orphan || s.Starter == 0 || s.StartedBy == "" || s.Memory <= 0 || time.Since(s.Since) > time.Minute {
 		t.Errorf("%+v", s)
 	}
@@ -81,37 +84,37 @@ func TestAnOrphanIsFoundAndEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = shell.Wait()
-	orphan := servers(t, "mcp-sleeper 8651", func(s []Server) bool { return len(s) == 1 && s[0].Orphan })[0]
-	if err := orphan.End(t.Context(), 10*time.Second); err != nil {
+	orphan := servers(t, sleeper(1), func(s []Server) bool { return len(s) == 1 && s[0].Orphan })[0]
+	if err := orphan.End(t.Context(), time.Minute); err != nil {
 		t.Error(err)
 	}
-	servers(t, "mcp-sleeper 8651", func(s []Server) bool { return len(s) == 0 })
-	if err := orphan.End(t.Context(), 10*time.Second); err != nil {
+	servers(t, sleeper(1), func(s []Server) bool { return len(s) == 0 })
+	if err := orphan.End(t.Context(), time.Minute); err != nil {
 		t.Errorf("a server that has ended: %v", err)
 	}
 }
 
 func TestAServerThatIgnoresTheRequestIsKilled(t *testing.T) {
 	t.Parallel()
-	start(t, `trap "" TERM; exec 3<&0; ./mcp-sleeper 8652 <&3 & echo started; wait`)
-	s := servers(t, "mcp-sleeper 8652", func(s []Server) bool { return len(s) == 1 })[0]
+	start(t, `trap "" TERM; exec 3<&0; ./`+sleeper(2)+` <&3 & echo started; wait`)
+	s := servers(t, sleeper(2), func(s []Server) bool { return len(s) == 1 })[0]
 	if err := s.End(t.Context(), 200*time.Millisecond); err != nil && !strings.Contains(err.Error(), "continues to run") {
 		t.Error(err)
 	}
-	servers(t, "mcp-sleeper 8652", func(s []Server) bool { return len(s) == 0 })
+	servers(t, sleeper(2), func(s []Server) bool { return len(s) == 0 })
 }
 
 func TestAnotherProcessWithTheSamePIDIsNotSignalled(t *testing.T) {
 	t.Parallel()
-	start(t, `exec 3<&0; ./mcp-sleeper 8653 <&3 & echo started; wait`)
-	s := servers(t, "mcp-sleeper 8653", func(s []Server) bool { return len(s) == 1 })[0]
+	start(t, `exec 3<&0; ./`+sleeper(3)+` <&3 & echo started; wait`)
+	s := servers(t, sleeper(3), func(s []Server) bool { return len(s) == 1 })[0]
 	other := s
 	other.tree = []process{{pid: s.PID, started: s.Since.Add(-time.Hour)}}
 	if err := other.End(t.Context(), time.Second); err != nil {
 		t.Error(err)
 	}
-	servers(t, "mcp-sleeper 8653", func(now []Server) bool { return len(now) == 1 && now[0].PID == s.PID })
-	if err := s.End(t.Context(), 10*time.Second); err != nil {
+	servers(t, sleeper(3), func(now []Server) bool { return len(now) == 1 && now[0].PID == s.PID })
+	if err := s.End(t.Context(), time.Minute); err != nil {
 		t.Error(err)
 	}
 }

@@ -116,7 +116,7 @@ func TestStopReleasesBlockedWriter(t *testing.T) {
 		if !errors.Is(err, os.ErrClosed) {
 			t.Fatalf("got %v", err)
 		}
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("the writer is still blocked")
 	}
 	if err := p.Stdin().Close(); err != nil {
@@ -137,7 +137,7 @@ func TestStopReleasesBlockedReader(t *testing.T) {
 		if err != io.EOF {
 			t.Fatalf("got %v", err)
 		}
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("the reader is still blocked")
 	}
 }
