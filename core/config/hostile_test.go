@@ -146,20 +146,3 @@ func TestLargeSettings(t *testing.T) {
 		t.Errorf("%.300v", problems)
 	}
 }
-
-// BenchmarkValidate500 reads a config of 500 servers.
-func BenchmarkValidate500(b *testing.B) {
-	var text strings.Builder
-	text.WriteString(`{"mcpServers": {`)
-	for i := range 500 {
-		fmt.Fprintf(&text, `"server-%d": {"command": "npx", "args": ["-y", "package-%d@1.2.3", "--root", "${workspaceFolder}/data"], "env": {"API_KEY": "${KEY}", "MODE": "x"}, "trackResources": true},`+"\n", i, i)
-	}
-	text.WriteString(`}}`)
-	opts := surroundings(b, map[string]string{"KEY": "k"})
-	opts.LookPath = nil
-	for b.Loop() {
-		if c, problems := Parse([]byte(text.String()), "f.json", opts); c == nil || len(c.Servers) != 500 {
-			b.Fatal(problems)
-		}
-	}
-}
