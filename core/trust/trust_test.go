@@ -114,7 +114,7 @@ func TestFilesThatApproveNothing(t *testing.T) {
 
 func TestApprovalsAreBounded(t *testing.T) {
 	t.Parallel()
-	s, folder := New(t.TempDir()), t.TempDir()
+	s, folder := New(filepath.Join(t.TempDir(), "trust")), t.TempDir()
 	var all []Approval
 	for i := range maxApprovals + 10 {
 		all = append(all, Approval{Digest: strconv.Itoa(i) + strings.Repeat("0", 66), Kind: Webhook, Name: strings.Repeat("\U000e0001", 1000/(1+i))})
