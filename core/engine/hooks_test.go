@@ -77,7 +77,7 @@ func TestHookIsReceived(t *testing.T) {
 }
 
 // If several processes share the servers, a message has its effect whichever process receives it.
-func TestHookReachesTheProcessThatFollows(t *testing.T) {
+func TestRealHookReachesTheProcessThatFollows(t *testing.T) {
 	t.Parallel()
 	at := place{url: journaltest.Store(t), replicas: 1}
 	w := newWorld(t, "s0", "s1")

@@ -13,8 +13,6 @@ import (
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/engine"
 	"github.com/mcptrack/mcptrack/core/event"
-	"github.com/mcptrack/mcptrack/core/journal"
-	"github.com/mcptrack/mcptrack/core/journal/journaltest"
 	"github.com/mcptrack/mcptrack/core/lock"
 	"github.com/mcptrack/mcptrack/core/lock/guard"
 )
@@ -89,57 +87,52 @@ func (r *run) publishes(want ...string) {
 }
 
 // Each change is published once, also if the process restarts meanwhile, and its end as well.
-func TestLockDrift(t *testing.T) {
-	t.Parallel()
-	for name, at := range map[string]place{"memory": local(), "file": {dir: t.TempDir()}, "nats": {url: journaltest.Store(t), replicas: 1, stream: "drift" + journal.NewEpoch()}} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			path := filepath.Join(t.TempDir(), guard.FileName)
-			approve(t, path, "docs", "dig digs", "rake rakes")
-			w := newWorld(t, "docs")
-			docs := w.servers["docs"]
-			offers := func(texts ...string) {
-				docs.SetList(catalog.Tools, described(texts...)...)
-				docs.NotifyListChanged(catalog.Tools)
-			}
-			offers("dig digs", "rake rakes")
-			with := func() engine.Options {
-				out := locking(t, path)
-				out.Shared = at.url != ""
-				return out
-			}
-			one := w.engine(at, with(), w.config())
-			one.knows()
-			offers("dig EVIL", "rake rakes")
-			want := []string{"changed tool/dig wording"}
-			one.publishes(want...)
-			offers("dig EVIL2", "rake rakes") // changed again
-			want = append(want, "changed tool/dig wording")
-			one.publishes(want...)
-			one.stop()
-
-			two := w.engine(at, with(), w.config())
-			eventually(t, "the second process has compared", time.Minute, func() bool { return len(two.LockChanges()["docs"]) > 0 })
-			offers("dig EVIL2", "rake rakes", "sow sows")
-			want = append(want, "changed tool/sow added") // and nothing again
-			two.publishes(want...)
-			approve(t, path, "docs", "dig EVIL2", "rake rakes")
-			want = append(want, "approved tool/dig")
-			two.publishes(want...)
-			offers("dig EVIL2", "rake rakes")
-			want = append(want, "resolved tool/sow")
-			two.publishes(want...)
-			offers("dig EVIL3", "rake rakes")
-			want = append(want, "changed tool/dig wording")
-			two.publishes(want...)
-			two.stop()
-
-			offers("dig EVIL2", "rake rakes") // taken back while nobody looks
-			three := w.engine(at, with(), w.config())
-			want = append(want, "resolved tool/dig")
-			three.publishes(want...)
-		})
+func lockDriftIsPublishedOnce(t *testing.T, in func(*testing.T) place) {
+	at := in(t)
+	path := filepath.Join(t.TempDir(), guard.FileName)
+	approve(t, path, "docs", "dig digs", "rake rakes")
+	w := newWorld(t, "docs")
+	docs := w.servers["docs"]
+	offers := func(texts ...string) {
+		docs.SetList(catalog.Tools, described(texts...)...)
+		docs.NotifyListChanged(catalog.Tools)
 	}
+	offers("dig digs", "rake rakes")
+	with := func() engine.Options {
+		out := locking(t, path)
+		out.Shared = at.url != ""
+		return out
+	}
+	one := w.engine(at, with(), w.config())
+	one.knows()
+	offers("dig EVIL", "rake rakes")
+	want := []string{"changed tool/dig wording"}
+	one.publishes(want...)
+	offers("dig EVIL2", "rake rakes") // changed again
+	want = append(want, "changed tool/dig wording")
+	one.publishes(want...)
+	one.stop()
+
+	two := w.engine(at, with(), w.config())
+	eventually(t, "the second process has compared", time.Minute, func() bool { return len(two.LockChanges()["docs"]) > 0 })
+	offers("dig EVIL2", "rake rakes", "sow sows")
+	want = append(want, "changed tool/sow added") // and nothing again
+	two.publishes(want...)
+	approve(t, path, "docs", "dig EVIL2", "rake rakes")
+	want = append(want, "approved tool/dig")
+	two.publishes(want...)
+	offers("dig EVIL2", "rake rakes")
+	want = append(want, "resolved tool/sow")
+	two.publishes(want...)
+	offers("dig EVIL3", "rake rakes")
+	want = append(want, "changed tool/dig wording")
+	two.publishes(want...)
+	two.stop()
+
+	offers("dig EVIL2", "rake rakes") // taken back while nobody looks
+	three := w.engine(at, with(), w.config())
+	want = append(want, "resolved tool/dig")
+	three.publishes(want...)
 }
 
 // A server that is not in the lock differs as a whole, until it is in it. Without a lock file nothing

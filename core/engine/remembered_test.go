@@ -64,6 +64,44 @@ func (c *cut) RememberList(name journal.ListName, list catalog.List) error {
 	return c.do(func() error { return c.Log.RememberList(name, list) })
 }
 
+// anyLog has the tests that must pass whatever stores the events. Each is given a function that returns
+// another place.
+func anyLog() map[string]func(*testing.T, func(*testing.T) place) {
+	return map[string]func(*testing.T, func(*testing.T) place){
+		"published lists are remembered":       publishedListsAreRemembered,
+		"unreadable is remembered":             unreadableIsRemembered,
+		"update without digest is followed up": updateWithoutDigestIsFollowedUp,
+		"lock drift is published once":         lockDriftIsPublishedOnce,
+	}
+}
+
+func TestAnyLog(t *testing.T) {
+	t.Parallel()
+	for name, test := range anyLog() {
+		t.Run(name, func(t *testing.T) {
+			t.Run("memory", func(t *testing.T) {
+				t.Parallel()
+				test(t, func(*testing.T) place { return local() })
+			})
+			t.Run("file", func(t *testing.T) {
+				t.Parallel()
+				test(t, func(t *testing.T) place { return place{dir: t.TempDir()} })
+			})
+		})
+	}
+}
+
+func TestRealAnyLog(t *testing.T) {
+	t.Parallel()
+	url := journaltest.Store(t)
+	for name, test := range anyLog() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, func(*testing.T) place { return place{url: url, replicas: 1, stream: "log" + journal.NewEpoch()} })
+		})
+	}
+}
+
 // knowledge is what a reader of the log knows: resources from the events about each, and all lists
 // from the events about lists.
 type knowledge struct {
@@ -136,94 +174,80 @@ func (w *world) becomesTrue(log journal.Log, before knowledge) {
 
 // The next run compares a list with what readers of the log know of it, wherever the previous run
 // was killed: an item that returned, or left again, meanwhile is published.
-func TestPublishedListsAreRemembered(t *testing.T) {
-	t.Parallel()
-	url := journaltest.Store(t)
-	places := map[string]func(t *testing.T) place{
-		"memory": func(*testing.T) place { return local() },
-		"file":   func(t *testing.T) place { return place{dir: t.TempDir()} },
-		"nats":   func(*testing.T) place { return place{url: url, replicas: 1, stream: "killed" + journal.NewEpoch()} },
-	}
+func publishedListsAreRemembered(t *testing.T, at func(*testing.T) place) {
 	tool := func(name string) any {
 		return map[string]any{"name": name, "inputSchema": map[string]any{"type": "object"}}
 	}
-	for name, at := range places {
-		for kill := range 8 { // until everything is stored
-			if testing.Short() && kill%3 > 0 {
-				continue
-			}
-			for _, back := range []bool{true, false} {
-				t.Run(fmt.Sprint(name, "/", kill, "/", back), func(t *testing.T) {
-					t.Parallel()
-					w := newWorld(t, "docs")
-					docs := w.servers["docs"]
+	for kill := range 8 { // until everything is stored
+		if testing.Short() && kill%3 > 0 {
+			continue
+		}
+		for _, back := range []bool{true, false} {
+			t.Run(fmt.Sprint(kill, "/", back), func(t *testing.T) {
+				t.Parallel()
+				w := newWorld(t, "docs")
+				docs := w.servers["docs"]
+				docs.SetList(catalog.Tools, tool("stays"), tool("goes"))
+				docs.SetList(catalog.Prompts, map[string]any{"name": "goes"})
+				before := w.offered()
+				where := at(t)
+				where.cut = &cut{}
+				first := w.engine(where, engine.Options{}, w.config())
+				first.knows()
+				where.cut.after(kill)
+				docs.Remove("file:///a.md")
+				docs.Set("file:///new.md", "one")
+				docs.SetList(catalog.Tools, tool("stays"), tool("new"))
+				docs.NotifyListChanged(catalog.Tools)
+				docs.SetList(catalog.Prompts)
+				docs.NotifyListChanged(catalog.Prompts)
+				eventually(t, "the process is killed", publishedWithin, func() bool { return where.cut.called() >= kill })
+				first.stop()
+				if back { // otherwise it stays away
+					docs.SetQuietly("file:///a.md", "one")
+					docs.Remove("file:///new.md")
 					docs.SetList(catalog.Tools, tool("stays"), tool("goes"))
 					docs.SetList(catalog.Prompts, map[string]any{"name": "goes"})
-					before := w.offered()
-					where := at(t)
-					where.cut = &cut{}
-					first := w.engine(where, engine.Options{}, w.config())
-					first.knows()
-					where.cut.after(kill)
-					docs.Remove("file:///a.md")
-					docs.Set("file:///new.md", "one")
-					docs.SetList(catalog.Tools, tool("stays"), tool("new"))
-					docs.NotifyListChanged(catalog.Tools)
-					docs.SetList(catalog.Prompts)
-					docs.NotifyListChanged(catalog.Prompts)
-					eventually(t, "the process is killed", publishedWithin, func() bool { return where.cut.called() >= kill })
-					first.stop()
-					if back { // otherwise it stays away
-						docs.SetQuietly("file:///a.md", "one")
-						docs.Remove("file:///new.md")
-						docs.SetList(catalog.Tools, tool("stays"), tool("goes"))
-						docs.SetList(catalog.Prompts, map[string]any{"name": "goes"})
-					}
-					where.cut = nil
-					second := w.engine(where, engine.Options{}, w.config())
-					second.knows()
-					w.becomesTrue(second.events, before)
-				})
-			}
+				}
+				where.cut = nil
+				second := w.engine(where, engine.Options{}, w.config())
+				second.knows()
+				w.becomesTrue(second.events, before)
+			})
 		}
 	}
 }
 
 // A resource that a read did not find was published as removed, whatever the list says. When it can
 // be read again after a restart, its return is published, and not before.
-func TestUnreadableIsRemembered(t *testing.T) {
-	t.Parallel()
-	for name, at := range map[string]place{"memory": local(), "file": {dir: t.TempDir()}, "nats": {url: journaltest.Store(t), replicas: 1}} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w := newWorld(t, "docs")
-			docs, before := w.servers["docs"], w.offered()
-			first := w.engine(at, engine.Options{}, w.config())
-			first.knows()
-			docs.Fail(sessiontest.Fault{Method: "resources/read", URI: "file:///a.md", Code: -32002, Message: "resource not found"})
-			docs.NotifyUpdated("file:///a.md")
-			want := []string{"docs resource.removed file:///a.md notify"}
-			eventually(t, "its removal is published", time.Minute, func() bool { return slices.Equal(first.log(), want) })
-			first.stop()
-			second := w.engine(at, engine.Options{}, w.config())
-			eventually(t, "the second process has looked", time.Minute, func() bool {
-				st, _ := second.Tracker().Snapshot().Server("docs")
-				return slices.ContainsFunc(st.Resources, func(r status.ResourceStatus) bool { return r.URI == "file:///b.md" && !r.Digest.IsZero() }) &&
-					slices.ContainsFunc(st.Resources, func(r status.ResourceStatus) bool { return r.URI == "file:///a.md" && r.Gone })
-			})
-			if err := second.events.Flush(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			if got := second.log(); !slices.Equal(got, want) {
-				t.Errorf("published %q, want %q", got, want)
-			}
-			second.stop()
-			docs.Heal()
-			third := w.engine(at, engine.Options{}, w.config())
-			third.knows()
-			w.becomesTrue(third.events, before)
-		})
+func unreadableIsRemembered(t *testing.T, in func(*testing.T) place) {
+	at := in(t)
+	w := newWorld(t, "docs")
+	docs, before := w.servers["docs"], w.offered()
+	first := w.engine(at, engine.Options{}, w.config())
+	first.knows()
+	docs.Fail(sessiontest.Fault{Method: "resources/read", URI: "file:///a.md", Code: -32002, Message: "resource not found"})
+	docs.NotifyUpdated("file:///a.md")
+	want := []string{"docs resource.removed file:///a.md notify"}
+	eventually(t, "its removal is published", time.Minute, func() bool { return slices.Equal(first.log(), want) })
+	first.stop()
+	second := w.engine(at, engine.Options{}, w.config())
+	eventually(t, "the second process has looked", time.Minute, func() bool {
+		st, _ := second.Tracker().Snapshot().Server("docs")
+		return slices.ContainsFunc(st.Resources, func(r status.ResourceStatus) bool { return r.URI == "file:///b.md" && !r.Digest.IsZero() }) &&
+			slices.ContainsFunc(st.Resources, func(r status.ResourceStatus) bool { return r.URI == "file:///a.md" && r.Gone })
+	})
+	if err := second.events.Flush(t.Context()); err != nil {
+		t.Fatal(err)
 	}
+	if got := second.log(); !slices.Equal(got, want) {
+		t.Errorf("published %q, want %q", got, want)
+	}
+	second.stop()
+	docs.Heal()
+	third := w.engine(at, engine.Options{}, w.config())
+	third.knows()
+	w.becomesTrue(third.events, before)
 }
 
 // publishedWithin is how long the publication of a change may take on a busy machine.
@@ -232,9 +256,9 @@ const publishedWithin = 20 * time.Second
 // NATS is away for longer than leases last, and two processes share the servers. Whichever process
 // then follows a server, items that were added, removed and added again meanwhile are published in
 // the end.
-func TestChangesWhileNATSIsAway(t *testing.T) {
+func TestRealChangesWhileNATSIsAway(t *testing.T) {
 	if testing.Short() {
-		t.Skip("waits for real leases")
+		t.Skip("waits for leases to end, nightly")
 	}
 	t.Parallel()
 	for _, all := range []bool{false, true} {
@@ -289,28 +313,23 @@ func TestChangesWhileNATSIsAway(t *testing.T) {
 
 // The last event about a resource has the digest of its content, even if a process ended after it
 // had published an update without reading it, and the content is the old one.
-func TestUpdateWithoutDigestIsFollowedUp(t *testing.T) {
-	t.Parallel()
-	for name, at := range map[string]place{"memory": local(), "file": {dir: t.TempDir()}, "nats": {url: journaltest.Store(t), replicas: 1}} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w := newWorld(t, "docs")
-			docs := w.servers["docs"]
-			first := w.engine(at, engine.Options{}, w.config())
-			first.knows()
-			st, _ := first.Tracker().Snapshot().Server("docs")
-			docs.Fail(sessiontest.Fault{Method: "resources/read", URI: "file:///a.md", Silent: true})
-			docs.NotifyUpdated("file:///a.md")
-			eventually(t, "the update is published", time.Minute, func() bool { return len(first.log()) == 1 })
-			first.stop()
-			docs.Heal()
-			second := w.engine(at, engine.Options{}, w.config())
-			eventually(t, "the last event has the digest", time.Minute, func() bool {
-				return lastDigests(t, second.events)["docs file:///a.md"] == st.Resources[0].Digest
-			})
-			if got := second.log(); len(got) != 2 {
-				t.Errorf("published %q", got)
-			}
-		})
+func updateWithoutDigestIsFollowedUp(t *testing.T, in func(*testing.T) place) {
+	at := in(t)
+	w := newWorld(t, "docs")
+	docs := w.servers["docs"]
+	first := w.engine(at, engine.Options{}, w.config())
+	first.knows()
+	st, _ := first.Tracker().Snapshot().Server("docs")
+	docs.Fail(sessiontest.Fault{Method: "resources/read", URI: "file:///a.md", Silent: true})
+	docs.NotifyUpdated("file:///a.md")
+	eventually(t, "the update is published", time.Minute, func() bool { return len(first.log()) == 1 })
+	first.stop()
+	docs.Heal()
+	second := w.engine(at, engine.Options{}, w.config())
+	eventually(t, "the last event has the digest", time.Minute, func() bool {
+		return lastDigests(t, second.events)["docs file:///a.md"] == st.Resources[0].Digest
+	})
+	if got := second.log(); len(got) != 2 {
+		t.Errorf("published %q", got)
 	}
 }

@@ -31,10 +31,7 @@ func names(n int) (ids []string) {
 
 // Servers are divided evenly, even if a process joins late or returns, and every change is
 // published once, whichever process follows the server.
-func TestServersAreRedistributed(t *testing.T) {
-	if testing.Short() {
-		t.Skip("waits for real leases")
-	}
+func TestRealServersAreRedistributed(t *testing.T) {
 	t.Parallel()
 	const n = 8
 	w := newWorld(t, names(n)...)
@@ -72,10 +69,7 @@ func TestServersAreRedistributed(t *testing.T) {
 
 // NATS restarts and has lost what was in memory: servers are followed again within 15 s, and until
 // then the process is not ready.
-func TestServersAreFollowedAfterARestartOfNATS(t *testing.T) {
-	if testing.Short() {
-		t.Skip("waits for real leases")
-	}
+func TestRealServersAreFollowedAfterARestartOfNATS(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, names(3)...)
 	server := journaltest.Start(t, t.TempDir())
@@ -98,7 +92,7 @@ func TestServersAreFollowedAfterARestartOfNATS(t *testing.T) {
 
 // Every process on a cluster, even one that follows no server, knows all servers, which process
 // follows each, and which are not followed.
-func TestEveryProcessKnowsAllServers(t *testing.T) {
+func TestRealEveryProcessKnowsAllServers(t *testing.T) {
 	t.Parallel()
 	const n = 4
 	w := newWorld(t, names(n)...)
@@ -143,7 +137,7 @@ func TestEveryProcessKnowsAllServers(t *testing.T) {
 }
 
 // A process that must not follow a server does not keep others from following it.
-func TestUnapprovedServersAreLeftToOthers(t *testing.T) {
+func TestRealUnapprovedServersAreLeftToOthers(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, names(2)...)
 	opts := place{url: journaltest.Store(t), replicas: 1}
@@ -164,7 +158,7 @@ func TestUnapprovedServersAreLeftToOthers(t *testing.T) {
 
 // If every process follows all servers, as gateways do, one process stores the events of each
 // server, and another continues where it ended.
-func TestEveryProcessFollowsAll(t *testing.T) {
+func TestRealEveryProcessFollowsAll(t *testing.T) {
 	t.Parallel()
 	at := place{url: journaltest.Store(t), replicas: 1}
 	ids := names(3)
@@ -213,12 +207,12 @@ func TestEveryProcessFollowsAll(t *testing.T) {
 
 // One process takes many servers within seconds, and yields half of them to another process within
 // a minute.
-func TestManyServersAreShared(t *testing.T) {
-	if testing.Short() {
-		t.Skip("waits for real leases")
-	}
+func TestRealManyServersAreShared(t *testing.T) {
 	t.Parallel()
-	const n = 300
+	n := 300
+	if testing.Short() {
+		n = 30
+	}
 	w := newWorld(t)
 	cfg := disabled(names(n)...)
 	opts := place{url: journaltest.Store(t), replicas: 1}
@@ -308,7 +302,7 @@ func (r *run) logged() (map[string]catalog.Digest, event.State) {
 // A process that follows all servers takes over a server that it has not reached for some time. It
 // stores nothing that is older than the log, and, once it reaches the server, everything that
 // differs from the log.
-func TestOutdatedKnowledgeIsNotPublished(t *testing.T) {
+func TestRealOutdatedKnowledgeIsNotPublished(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "docs")
 	docs, url := w.servers["docs"], journaltest.Store(t)
@@ -349,7 +343,7 @@ func TestOutdatedKnowledgeIsNotPublished(t *testing.T) {
 
 // Changes while the process that stores the events could not reach the server are stored, once, by
 // the process that takes over, as it has seen them.
-func TestMissedChangesArePublishedAtTakeover(t *testing.T) {
+func TestRealMissedChangesArePublishedAtTakeover(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "docs")
 	docs, url := w.servers["docs"], journaltest.Store(t)

@@ -1,123 +1,98 @@
 package session_test
 
 import (
-	"bufio"
 	"net"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/peertest"
 	"github.com/mcptrack/mcptrack/core/session"
 )
 
-// program returns the command of a server that scripts/peers.sh installs.
-func program(t *testing.T, args ...string) []string {
-	t.Helper()
-	if testing.Short() {
-		t.Skip("starts real servers")
-	}
-	root, err := filepath.Abs(filepath.Join("..", ".."))
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := filepath.Join(root, "testdata", "peers")
-	first := filepath.Join(dir, "node_modules", ".bin", "node")
-	if args[0] == "everything-server" {
-		first = filepath.Join(root, ".cache", "bin", args[0])
-		args = args[1:]
-	} else {
-		args[0] = filepath.Join(dir, args[0])
-	}
-	if _, err := os.Stat(first); err != nil {
-		const missing = "the test peers are not installed; run scripts/peers.sh"
-		if os.Getenv("CI") == "true" {
-			t.Fatal(missing)
-		}
-		t.Skip(missing)
-	}
-	return append([]string{first}, args...)
-}
-
 // listening starts a server over HTTP and returns its entry. In the arguments, "PORT" stands for a
-// port that is free at the start.
-func listening(t *testing.T, path string, args ...string) config.Server {
+// port that is free at the start. If another process takes the port, listening tries the next one.
+func listening(t *testing.T, path string, command []string) config.Server {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := l.Addr().String()
-	l.Close()
-	_, port, _ := net.SplitHostPort(address)
-	for i := range args {
-		args[i] = strings.ReplaceAll(args[i], "PORT", port)
-	}
-	args = program(t, args...)
-	loopback, err := filepath.Abs(filepath.Join("..", "..", "testdata", "peers", "loopback.mjs"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command(args[0], args[1:]...)
-	cmd.Env = append(os.Environ(), "PORT="+port, "NODE_OPTIONS=--import="+loopback)
-	stderr, err := cmd.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	drained := make(chan struct{})
-	go func() {
-		defer close(drained)
-		for lines := bufio.NewScanner(stderr); lines.Scan(); {
-			continue
+	for range 10 {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
 		}
-	}()
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		<-drained
-		_ = cmd.Wait()
-	})
-	eventually(t, "the server listens", func() bool {
-		c, err := net.Dial("tcp", address)
-		if err == nil {
-			_ = c.Close()
+		address := l.Addr().String()
+		l.Close()
+		_, port, _ := net.SplitHostPort(address)
+		cmd := exec.Command(command[0])
+		for _, arg := range command[1:] {
+			cmd.Args = append(cmd.Args, strings.ReplaceAll(arg, "PORT", port))
 		}
-		return err == nil
-	})
-	return httpEntry("http://" + address + path)
+		cmd.Env = append(os.Environ(), "PORT="+port, "NODE_OPTIONS=--import="+peertest.Path(t, "loopback.mjs"))
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			_ = cmd.Wait() // killed, or it could not listen
+		}()
+		t.Cleanup(func() {
+			_ = cmd.Process.Kill()
+			<-ended
+		})
+		listens, failed := false, false
+		eventually(t, "the server listens, or ended", func() bool {
+			select {
+			case <-ended:
+				failed = true
+			default:
+				c, err := net.Dial("tcp", address)
+				if listens = err == nil; listens {
+					_ = c.Close()
+				}
+			}
+			return listens || failed
+		})
+		if listens {
+			return httpEntry("http://" + address + path)
+		}
+	}
+	t.Fatalf("%q never listens", command)
+	return config.Server{}
 }
 
 // Published servers are connected in the era that basic/versioning specifies, and push in it.
-func TestErasOfPublishedServers(t *testing.T) {
+func TestRealErasOfPublishedServers(t *testing.T) {
 	const everything = "node_modules/@modelcontextprotocol/server-everything/dist/index.js"
-	stdio := func(args ...string) func(*testing.T) config.Server {
+	goServer := func(t *testing.T, args ...string) []string {
+		return append([]string{peertest.EverythingServer(t)}, args...)
+	}
+	script := func(t *testing.T, args ...string) []string { return peertest.Script(t, args[0], args[1:]...) }
+	stdio := func(command func(*testing.T, ...string) []string, args ...string) func(*testing.T) config.Server {
 		return func(t *testing.T) config.Server {
-			args := program(t, args...)
+			args := command(t, args...)
 			return config.Server{Transport: config.TransportStdio, Program: config.Program{Command: args[0], Args: args[1:]}, ConnectTimeout: time.Minute}
 		}
 	}
-	over := func(path string, args ...string) func(*testing.T) config.Server {
-		return func(t *testing.T) config.Server { return listening(t, path, args...) }
+	over := func(path string, command func(*testing.T, ...string) []string, args ...string) func(*testing.T) config.Server {
+		return func(t *testing.T) config.Server { return listening(t, path, command(t, args...)) }
 	}
 	for name, tt := range map[string]struct {
 		entry  func(*testing.T) config.Server
 		want   session.Era
 		pushes string // this resource, every 5 s or more often
 	}{
-		"TypeScript SDK v2, both eras, stdio":       {stdio("ts-modern.mjs", "--stdio"), session.EraModern, "note:///a.txt"},
-		"TypeScript SDK v2, both eras, HTTP":        {over("/mcp", "ts-modern.mjs", "--http=PORT"), session.EraModern, "note:///a.txt"},
-		"TypeScript SDK v2, modern, stdio":          {stdio("ts-modern.mjs", "--stdio", "--legacy=reject"), session.EraModern, "note:///a.txt"},
-		"Go SDK, both eras, stdio":                  {stdio("everything-server"), session.EraModern, "test://watched-resource"},
-		"Go SDK, both eras, HTTP without sessions":  {over("/", "everything-server", "-http", "127.0.0.1:PORT"), session.EraModern, "test://watched-resource"},
-		"Go SDK, legacy by HTTP with sessions":      {over("/", "everything-server", "-http", "127.0.0.1:PORT", "-stateless=false"), session.EraLegacy, "test://watched-resource"},
-		"TypeScript SDK v1, server-everything":      {stdio(everything, "stdio"), session.EraLegacy, ""},
-		"TypeScript SDK v1, server-everything HTTP": {over("/mcp", everything, "streamableHttp"), session.EraLegacy, ""},
+		"TypeScript SDK v2, both eras, stdio":       {stdio(script, "ts-modern.mjs", "--stdio"), session.EraModern, "note:///a.txt"},
+		"TypeScript SDK v2, both eras, HTTP":        {over("/mcp", script, "ts-modern.mjs", "--http=PORT"), session.EraModern, "note:///a.txt"},
+		"TypeScript SDK v2, modern, stdio":          {stdio(script, "ts-modern.mjs", "--stdio", "--legacy=reject"), session.EraModern, "note:///a.txt"},
+		"Go SDK, both eras, stdio":                  {stdio(goServer), session.EraModern, "test://watched-resource"},
+		"Go SDK, both eras, HTTP without sessions":  {over("/", goServer, "-http", "127.0.0.1:PORT"), session.EraModern, "test://watched-resource"},
+		"Go SDK, legacy by HTTP with sessions":      {over("/", goServer, "-http", "127.0.0.1:PORT", "-stateless=false"), session.EraLegacy, "test://watched-resource"},
+		"TypeScript SDK v1, server-everything":      {stdio(script, everything, "stdio"), session.EraLegacy, ""},
+		"TypeScript SDK v1, server-everything HTTP": {over("/mcp", script, everything, "streamableHttp"), session.EraLegacy, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -39,7 +39,7 @@ func textOf(r cache.Resource) string {
 
 // A read always fetches, and its result is cached and published. Getters report missing entries,
 // and readers cannot write.
-func TestReadIsCachedAndPublished(t *testing.T) {
+func TestRealReadIsCachedAndPublished(t *testing.T) {
 	t.Parallel()
 	eachEra(t, tracker.Options{}, nil, func(p *peer) {
 		if _, ok := p.client.Cache().Resource("note:///a"); ok {
@@ -79,7 +79,7 @@ func TestReadIsCachedAndPublished(t *testing.T) {
 }
 
 // ClearAll removes resources, templates, prompts and results; the lists stay.
-func TestClearAllEmptiesTheCache(t *testing.T) {
+func TestRealClearAllEmptiesTheCache(t *testing.T) {
 	t.Parallel()
 	eachEra(t, tracker.Options{}, trackAll, func(p *peer) {
 		p.readAll()
@@ -120,7 +120,7 @@ func (p *peer) readAll() {
 
 // A changed list drops the entries of removed items and keeps the others. The list of resources
 // does not affect contents that were read by a template.
-func TestListChangeDropsRemovedEntries(t *testing.T) {
+func TestRealListChangeDropsRemovedEntries(t *testing.T) {
 	t.Parallel()
 	eachEra(t, tracker.Options{}, trackAll, func(p *peer) {
 		p.readAll()
@@ -158,7 +158,7 @@ func TestListChangeDropsRemovedEntries(t *testing.T) {
 }
 
 // Reads by template are cached under the template; the last parameters win.
-func TestTemplateReadsAreCached(t *testing.T) {
+func TestRealTemplateReadsAreCached(t *testing.T) {
 	t.Parallel()
 	eachEra(t, tracker.Options{}, trackAll, func(p *peer) {
 		const template = "note:///{year}/{name}"
@@ -193,7 +193,7 @@ func TestTemplateReadsAreCached(t *testing.T) {
 }
 
 // Prompts are cached by name with their last arguments.
-func TestPromptsAreCached(t *testing.T) {
+func TestRealPromptsAreCached(t *testing.T) {
 	t.Parallel()
 	eachEra(t, tracker.Options{}, nil, func(p *peer) {
 		for _, who := range []string{"you", "me"} {
@@ -216,7 +216,7 @@ func TestPromptsAreCached(t *testing.T) {
 }
 
 // Results are cached by tool, whether the call succeeded or failed.
-func TestToolResultsAreCached(t *testing.T) {
+func TestRealToolResultsAreCached(t *testing.T) {
 	t.Parallel()
 	eachEra(t, tracker.Options{}, nil, func(p *peer) {
 		for _, c := range []struct {
@@ -245,7 +245,7 @@ func TestToolResultsAreCached(t *testing.T) {
 }
 
 // An update that arrives while a resource is read never leaves the older content in the cache.
-func TestUpdateDuringAReadIsNotLost(t *testing.T) {
+func TestRealUpdateDuringAReadIsNotLost(t *testing.T) {
 	t.Parallel()
 	eachEra(t, tracker.Options{}, nil, func(p *peer) {
 		if err := p.client.Subscribe(p.ctx(), "note:///a"); err != nil {
@@ -277,7 +277,7 @@ func TestUpdateDuringAReadIsNotLost(t *testing.T) {
 
 // ttlMs is respected if the caller asks for it, and only for the same request. An announced update
 // ends it. Without ttlMs, nothing is fresh.
-func TestFreshness(t *testing.T) {
+func TestRealFreshness(t *testing.T) {
 	t.Parallel()
 	eachEra(t, tracker.Options{}, nil, func(p *peer) {
 		const uri = "note:///ttl"
@@ -333,7 +333,7 @@ func TestFreshness(t *testing.T) {
 
 // Changes of lists are followed unless they are ignored: then the server is not asked to announce
 // them, and announcements are ignored.
-func TestIgnoredListChanges(t *testing.T) {
+func TestRealIgnoredListChanges(t *testing.T) {
 	t.Parallel()
 	for name, ignored := range map[string][]catalog.Kind{"default": nil, "ignored": {catalog.Tools}} {
 		t.Run(name, func(t *testing.T) {
@@ -366,7 +366,7 @@ func TestIgnoredListChanges(t *testing.T) {
 
 // A list change names the fields of a descriptor that differ, and for tools the place in the
 // schema.
-func TestListChangeDetails(t *testing.T) {
+func TestRealListChangeDetails(t *testing.T) {
 	t.Parallel()
 	eachEra(t, tracker.Options{}, trackAll, func(p *peer) {
 		p.do("describe", map[string]any{"text": "another"})
@@ -387,7 +387,7 @@ func TestListChangeDetails(t *testing.T) {
 
 // After an update of a subscribed and cached resource, its content is read and published. If it is
 // not cached, only the update is published; if it is not subscribed to, nothing is.
-func TestUpdatesOfSubscribedResources(t *testing.T) {
+func TestRealUpdatesOfSubscribedResources(t *testing.T) {
 	t.Parallel()
 	for name, mode := range map[string]config.ReadMode{"digest": config.ReadDigest, "none": config.ReadNone} {
 		t.Run(name, func(t *testing.T) {
@@ -435,7 +435,7 @@ func TestUpdatesOfSubscribedResources(t *testing.T) {
 
 // Subscribing twice is one request. Nothing is sent to a server that does not support
 // subscriptions.
-func TestSubscribingTwiceIsOneRequest(t *testing.T) {
+func TestRealSubscribingTwiceIsOneRequest(t *testing.T) {
 	t.Parallel()
 	t.Run("supported", func(t *testing.T) {
 		t.Parallel()
@@ -495,7 +495,7 @@ func TestSubscribingTwiceIsOneRequest(t *testing.T) {
 
 // The end of a session clears the cache and the subscriptions, which is published once. The tracker
 // does not subscribe again, and clients continue to work.
-func TestEndOfASessionEmptiesTheCache(t *testing.T) {
+func TestRealEndOfASessionEmptiesTheCache(t *testing.T) {
 	t.Parallel()
 	eachEra(t, tracker.Options{}, nil, func(p *peer) {
 		p.readAll()
@@ -545,7 +545,7 @@ func TestEndOfASessionEmptiesTheCache(t *testing.T) {
 
 // A list that cannot be loaded is published with the error. The old list stays, and so do the
 // cached entries.
-func TestFailedListReloadKeepsTheOldList(t *testing.T) {
+func TestRealFailedListReloadKeepsTheOldList(t *testing.T) {
 	t.Parallel()
 	eachEra(t, tracker.Options{}, trackAll, func(p *peer) {
 		p.read("note:///a")
@@ -570,7 +570,7 @@ func TestFailedListReloadKeepsTheOldList(t *testing.T) {
 }
 
 // A long call reports its progress, and stops on the server when it is cancelled.
-func TestLongCall(t *testing.T) {
+func TestRealLongCall(t *testing.T) {
 	t.Parallel()
 	eachEra(t, tracker.Options{}, nil, func(p *peer) {
 		var published []session.Progress
@@ -602,7 +602,7 @@ func TestLongCall(t *testing.T) {
 }
 
 // Requests of a server to its client are declined immediately: nothing hangs.
-func TestRequestsOfTheServerAreDeclined(t *testing.T) {
+func TestRealRequestsOfTheServerAreDeclined(t *testing.T) {
 	t.Parallel()
 	eachEra(t, tracker.Options{}, nil, func(p *peer) {
 		for _, method := range []string{"elicitation/create", "sampling/createMessage", "roots/list"} {
@@ -625,7 +625,7 @@ func TestRequestsOfTheServerAreDeclined(t *testing.T) {
 }
 
 // The server completes arguments of prompts and variables of templates.
-func TestCompleteArguments(t *testing.T) {
+func TestRealCompleteArguments(t *testing.T) {
 	t.Parallel()
 	eachEra(t, tracker.Options{}, nil, func(p *peer) {
 		for _, c := range []struct {

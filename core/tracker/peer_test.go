@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -17,6 +16,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/journal"
+	"github.com/mcptrack/mcptrack/core/peertest"
 	"github.com/mcptrack/mcptrack/core/session"
 	"github.com/mcptrack/mcptrack/core/status"
 	"github.com/mcptrack/mcptrack/core/tracker"
@@ -68,19 +68,9 @@ func startPeer(t *testing.T, era session.Era, opts tracker.Options, entry func(*
 	if era == session.EraModern {
 		p.args = append(slices.Clone(args), "--legacy=reject")
 	}
-	if testing.Short() {
-		t.Skip("starts real servers")
-	}
-	script := filepath.Join("..", "..", "testdata", "peers", "scripted.mjs")
-	if _, err := os.Stat(filepath.Join(filepath.Dir(script), "node_modules", "@modelcontextprotocol", "server")); err != nil {
-		const missing = "the test peers are not installed; run scripts/peers.sh"
-		if os.Getenv("CI") == "true" {
-			t.Fatal(missing)
-		}
-		t.Skip(missing)
-	}
+	command := peertest.Script(t, "scripted.mjs", p.args...)
 	opts.Dial = func(ctx context.Context, srv config.Server, o session.Options) (*session.Session, error) {
-		return p.dial(ctx, script, srv, o)
+		return p.dial(ctx, command, srv, o)
 	}
 	p.tracker = tracker.New(opts)
 	p.client = p.tracker.Client("notes")
@@ -106,12 +96,8 @@ func startPeer(t *testing.T, era session.Era, opts tracker.Options, entry func(*
 }
 
 // dial starts the server, connects to it, and records what the session sends.
-func (p *peer) dial(ctx context.Context, script string, srv config.Server, opts session.Options) (*session.Session, error) {
-	node := filepath.Join(filepath.Dir(script), "node_modules", ".bin", "node")
-	if _, err := os.Stat(node); err != nil {
-		node = "node"
-	}
-	cmd := exec.Command(node, append([]string{script}, p.args...)...)
+func (p *peer) dial(ctx context.Context, command []string, srv config.Server, opts session.Options) (*session.Session, error) {
+	cmd := exec.Command(command[0], command[1:]...)
 	stdin, toServer, err := os.Pipe()
 	if err != nil {
 		return nil, err

@@ -1,9 +1,7 @@
 // Package journaltest tests that an implementation of [journal.Log] fulfils its contract (see
 // [Run]), and starts NATS servers for tests: the program nats-server with JetStream, on the
-// loopback interface, as a single node or as a cluster of three. Only tests import this package.
-//
-// The version of nats-server is specified in scripts/tools.mod. The first test on a machine waits
-// until nats-server has been built; later tests need no network.
+// loopback interface, as a single node or as a cluster of three. Only tests import this package;
+// those that start NATS have names that begin with TestReal (see package peertest).
 package journaltest
 
 import (
@@ -28,6 +26,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/mcptrack/mcptrack/core/backoff"
+	"github.com/mcptrack/mcptrack/core/peertest"
 )
 
 const (
@@ -63,7 +62,7 @@ func Store(t testing.TB) (url string) {
 // empty, the server runs without JetStream. It is stopped when the test ends.
 func Start(t testing.TB, dir string) *NATSServer {
 	t.Helper()
-	program := program(t)
+	program := peertest.NATSServer(t)
 	for {
 		ports := freePorts(t, 2)
 		s := newServer(t, program, serverConfig{name: "n", dir: dir, client: ports[0], monitor: ports[1]})
@@ -131,40 +130,6 @@ func newServer(t testing.TB, program string, c serverConfig) *NATSServer {
 		t.Fatal(err)
 	}
 	return n
-}
-
-// program returns the path of nats-server. The go command builds the version specified in
-// scripts/tools.mod, unless it is cached.
-func program(t testing.TB) string {
-	t.Helper()
-	if testing.Short() {
-		t.Skip("starts NATS")
-	}
-	dir, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
-	tools := filepath.Join("scripts", "tools.mod")
-	for {
-		if _, err := os.Stat(filepath.Join(dir, tools)); err == nil {
-			break
-		}
-		up := filepath.Dir(dir)
-		if up == dir {
-			t.Fatalf("no folder above the test has %s", tools)
-		}
-		dir = up
-	}
-	cmd := exec.CommandContext(t.Context(), "go", "tool", "-modfile="+tools, "-n", "nats-server")
-	cmd.Dir = dir
-	out, err := cmd.Output()
-	if err != nil {
-		if exit, ok := errors.AsType[*exec.ExitError](err); ok {
-			t.Fatalf("build nats-server: %v\n%s", err, exit.Stderr)
-		}
-		t.Fatalf("build nats-server: %v", err)
-	}
-	return strings.TrimSpace(string(out))
 }
 
 // Start starts the server again after Stop, and returns when it is ready.
@@ -322,7 +287,7 @@ type Cluster struct {
 // ends.
 func StartCluster(t testing.TB) *Cluster {
 	t.Helper()
-	free, dir, program := freePorts(t, 9), t.TempDir(), program(t)
+	program, free, dir := peertest.NATSServer(t), freePorts(t, 9), t.TempDir()
 	clients, monitors, routes := free[:3], free[3:6], free[6:]
 	c := &Cluster{}
 	for i := range 3 {

@@ -23,7 +23,7 @@ func openNode(t testing.TB, c *journaltest.Cluster, i int) *Log {
 
 // Two processes append through different nodes, readers follow on each, and the leader of the log
 // dies.
-func TestClusterLosesItsLeaderUnderLoad(t *testing.T) {
+func TestRealClusterLosesItsLeaderUnderLoad(t *testing.T) {
 	t.Parallel()
 	c := journaltest.StartCluster(t)
 	journals := []*Log{openNode(t, c, 0), openNode(t, c, 1), openNode(t, c, 2)}
@@ -115,7 +115,7 @@ func TestClusterLosesItsLeaderUnderLoad(t *testing.T) {
 }
 
 // The process of the holder vanishes.
-func TestLeaseIsTakenOverWithinTenSeconds(t *testing.T) {
+func TestRealLeaseIsTakenOverWithinTenSeconds(t *testing.T) {
 	t.Parallel()
 	c := journaltest.StartCluster(t)
 	a, b := openNode(t, c, 0), openNode(t, c, 1)
@@ -154,7 +154,7 @@ func TestLeaseIsTakenOverWithinTenSeconds(t *testing.T) {
 
 // Whatever the cluster loses, leases are held again within 15 s of its return. A cluster that loses
 // what it acknowledged may give a lease to a second process; the first one notices when it renews.
-func TestLeasesComeBack(t *testing.T) {
+func TestRealLeasesComeBack(t *testing.T) {
 	t.Parallel()
 	c := journaltest.StartCluster(t)
 	names := []string{"a", "b", "c", "d"}
@@ -231,7 +231,7 @@ func TestLeasesComeBack(t *testing.T) {
 
 // Nodes that lost the leases elect no leader of the bucket if the node that has them dies early.
 // Nobody can then acquire a lease.
-func TestRestartedNodesHaveLeases(t *testing.T) {
+func TestRealRestartedNodesHaveLeases(t *testing.T) {
 	t.Parallel()
 	c := journaltest.StartCluster(t)
 	j := openNode(t, c, 0)

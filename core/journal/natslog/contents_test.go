@@ -42,7 +42,7 @@ func hasText(t *testing.T, j *Log, text string) bool {
 }
 
 // Texts outlive a restart, and processes that store none can read them.
-func TestContentsOutliveTheProcess(t *testing.T) {
+func TestRealContentsOutliveTheProcess(t *testing.T) {
 	t.Parallel()
 	opts := onServer(t)
 	opts.KeepContent = 1 << 20
@@ -74,7 +74,7 @@ func TestContentsOutliveTheProcess(t *testing.T) {
 }
 
 // The oldest texts are removed first; texts that are large or cannot wait are dropped.
-func TestContentsAreBounded(t *testing.T) {
+func TestRealContentsAreBounded(t *testing.T) {
 	t.Parallel()
 	j := open(t, Options{URL: journaltest.Store(t), Replicas: 1, KeepContent: 1 << 20})
 	random := rand.New(rand.NewPCG(1, 2))
@@ -104,7 +104,7 @@ func TestContentsAreBounded(t *testing.T) {
 }
 
 // Texts that come faster than they are stored are dropped.
-func TestContentsNeverWait(t *testing.T) {
+func TestRealContentsNeverWait(t *testing.T) {
 	t.Parallel()
 	s := &store{opts: Options{KeepContent: 1 << 30}}
 	c := newContents(s)
@@ -127,7 +127,7 @@ func TestContentsNeverWait(t *testing.T) {
 }
 
 // A log without texts is not an error.
-func TestNoTextsWereEverStored(t *testing.T) {
+func TestRealNoTextsWereEverStored(t *testing.T) {
 	t.Parallel()
 	j := open(t, onServer(t))
 	if stored, err := j.Contents().Stored(t.Context(), []catalog.Digest{textDigest("one")}); err != nil || len(stored) != 0 {
@@ -139,7 +139,7 @@ func TestNoTextsWereEverStored(t *testing.T) {
 }
 
 // A consumer ends with its node: another one then looks up which texts are stored.
-func TestStoredOutlivesConsumers(t *testing.T) {
+func TestRealStoredOutlivesConsumers(t *testing.T) {
 	t.Parallel()
 	j := open(t, Options{URL: journaltest.Store(t), Replicas: 1, KeepContent: 1 << 20})
 	var digests []catalog.Digest
@@ -180,7 +180,7 @@ func TestStoredOutlivesConsumers(t *testing.T) {
 }
 
 // If the node that responds first does not have a text yet, the leader is asked.
-func TestTextOfTheLeader(t *testing.T) {
+func TestRealTextOfTheLeader(t *testing.T) {
 	t.Parallel()
 	opts := onServer(t)
 	opts.KeepContent = 1 << 20

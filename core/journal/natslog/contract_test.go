@@ -10,7 +10,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/journal/journaltest"
 )
 
-func TestLogKeepsTheContract(t *testing.T) {
+func TestRealLogKeepsTheContract(t *testing.T) {
 	t.Parallel()
 	url := journaltest.Store(t)
 	var streams atomic.Int64

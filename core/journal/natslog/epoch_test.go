@@ -32,7 +32,7 @@ func anew(t *testing.T, j *Log, s *journaltest.Source) journal.Entry {
 
 // A process that only reads, and whose own writer notices nothing, gets an error, and can follow
 // the new log.
-func TestReadersSeeThatTheLogWasReplaced(t *testing.T) {
+func TestRealReadersSeeThatTheLogWasReplaced(t *testing.T) {
 	t.Parallel()
 	url := journaltest.Store(t)
 	a, b := open(t, Options{URL: url, Replicas: 1}), open(t, Options{URL: url, Replicas: 1})
@@ -74,7 +74,7 @@ func TestReadersSeeThatTheLogWasReplaced(t *testing.T) {
 
 // A process that stores in a log that another one recreated sees no failure, but its numbers do not
 // rise.
-func TestWriterSeesThatTheLogWasReplaced(t *testing.T) {
+func TestRealWriterSeesThatTheLogWasReplaced(t *testing.T) {
 	t.Parallel()
 	url := journaltest.Store(t)
 	a, b := open(t, Options{URL: url, Replicas: 1}), open(t, Options{URL: url, Replicas: 1})
@@ -90,7 +90,7 @@ func TestWriterSeesThatTheLogWasReplaced(t *testing.T) {
 }
 
 // A process that reconnects checks the epoch.
-func TestReplacedLogIsSeenAfterReconnect(t *testing.T) {
+func TestRealReplacedLogIsSeenAfterReconnect(t *testing.T) {
 	t.Parallel()
 	f := startSlowStore(t)
 	a, b := open(t, Options{URL: f.url, Replicas: 1}), open(t, Options{URL: f.url, Replicas: 1})
@@ -102,7 +102,7 @@ func TestReplacedLogIsSeenAfterReconnect(t *testing.T) {
 }
 
 // A NATS server comes back with less than it acknowledged.
-func TestShorterLogOfAServer(t *testing.T) {
+func TestRealShorterLogOfAServer(t *testing.T) {
 	t.Parallel()
 	server := journaltest.Start(t, t.TempDir())
 	j := open(t, Options{URL: server.URL, Replicas: 1})

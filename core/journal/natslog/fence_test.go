@@ -39,7 +39,7 @@ func last(t *testing.T, j *Log, uri string) (name string) {
 
 // What waits in the queue of a disconnected process is not stored behind the events of the process
 // that took over.
-func TestCutOffHolderStoresNothingOld(t *testing.T) {
+func TestRealCutOffHolderStoresNothingOld(t *testing.T) {
 	t.Parallel()
 	f := startSlowStore(t)
 	cut, other := open(t, Options{URL: f.url, Replicas: 1}), open(t, Options{URL: f.store, Replicas: 1})
@@ -82,7 +82,7 @@ func TestCutOffHolderStoresNothingOld(t *testing.T) {
 
 // A stopped process (SIGSTOP) does not know that it lost its lease. The store rejects what it
 // appends.
-func TestStoppedHolderStoresNothingOld(t *testing.T) {
+func TestRealStoppedHolderStoresNothingOld(t *testing.T) {
 	t.Parallel()
 	url := journaltest.Store(t)
 	stopped, other := open(t, Options{URL: url, Replicas: 1}), open(t, Options{URL: url, Replicas: 1})
@@ -146,7 +146,7 @@ func TestStoppedHolderStoresNothingOld(t *testing.T) {
 }
 
 // A lease whose fence retention has removed is still valid.
-func TestFenceOutlivesRetention(t *testing.T) {
+func TestRealFenceOutlivesRetention(t *testing.T) {
 	t.Parallel()
 	j := open(t, Options{URL: journaltest.Store(t), Replicas: 1, Retain: 300 * time.Millisecond})
 	l := holder(t, j, 0)
@@ -164,7 +164,7 @@ func TestFenceOutlivesRetention(t *testing.T) {
 
 // What a process learned under a lost lease is unknown when it gets the lease again, because its
 // event may not be stored.
-func TestContentRememberedUnderALostLease(t *testing.T) {
+func TestRealContentRememberedUnderALostLease(t *testing.T) {
 	t.Parallel()
 	j := open(t, onServer(t))
 	lease := holder(t, j, time.Minute)

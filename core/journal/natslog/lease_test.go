@@ -31,7 +31,7 @@ func acquire(t *testing.T, j *Log, name string, ttl time.Duration) *Lease {
 	return l
 }
 
-func TestLeaseIsHeldByOne(t *testing.T) {
+func TestRealLeaseIsHeldByOne(t *testing.T) {
 	t.Parallel()
 	j := open(t, onServer(t))
 	const ttl = 2 * time.Second
@@ -107,7 +107,7 @@ func TestRenewalWakesOnlyWaitersOfItsLease(t *testing.T) {
 	}
 }
 
-func TestLeaseHasOneHolderAmongMany(t *testing.T) {
+func TestRealLeaseHasOneHolderAmongMany(t *testing.T) {
 	t.Parallel()
 	j := open(t, onServer(t))
 	var holders, turns atomic.Int32
@@ -137,7 +137,7 @@ func TestLeaseHasOneHolderAmongMany(t *testing.T) {
 }
 
 // Yield tells a lease that another process has held from one that nobody took.
-func TestYieldAfterAnotherHolder(t *testing.T) {
+func TestRealYieldAfterAnotherHolder(t *testing.T) {
 	t.Parallel()
 	opts := Options{URL: journaltest.Store(t), Replicas: 1}
 	one, other := open(t, opts), open(t, opts)

@@ -26,7 +26,7 @@ func listOf(n int, version uint64) catalog.List {
 }
 
 // Long lists are stored in parts, and a shorter version replaces all of a longer one.
-func TestListsSurviveARestart(t *testing.T) {
+func TestRealListsSurviveARestart(t *testing.T) {
 	t.Parallel()
 	opts := onServer(t)
 	long, tools, other := journal.ListName{ServerID: "docs", Kind: catalog.Resources}, journal.ListName{ServerID: "docs", Kind: catalog.Tools}, journal.ListName{ServerID: "other", Kind: catalog.Prompts}
@@ -103,7 +103,7 @@ func toolsOf(t *testing.T, j *Log) map[string]catalog.Digest {
 }
 
 // The event tells the list, which is not part of the entry.
-func TestListIsRememberedWithItsEvent(t *testing.T) {
+func TestRealListIsRememberedWithItsEvent(t *testing.T) {
 	t.Parallel()
 	opts := onServer(t)
 	j := open(t, opts)
@@ -133,7 +133,7 @@ func TestListIsRememberedWithItsEvent(t *testing.T) {
 
 // A process was killed between events and the list after them. Its published changes are known, and
 // what was added or changed counts as different.
-func TestChangesOfAListThatWasNotStored(t *testing.T) {
+func TestRealChangesOfAListThatWasNotStored(t *testing.T) {
 	t.Parallel()
 	j := open(t, onServer(t))
 	byKilledProcess(t, j, changed(event.ListChanged{Added: []string{"x"}}, catalog.Item{Key: "x"}))
@@ -187,7 +187,7 @@ func TestChangesOfAListThatWasNotStored(t *testing.T) {
 
 // What the holder of a lease remembers is newer than all events before its fence, which another
 // process may have stored.
-func TestNextHolderKnowsMoreThanEventsOfEarlierOnes(t *testing.T) {
+func TestRealNextHolderKnowsMoreThanEventsOfEarlierOnes(t *testing.T) {
 	t.Parallel()
 	opts := onServer(t)
 	one, next := open(t, opts), open(t, opts)
@@ -208,7 +208,7 @@ func TestNextHolderKnowsMoreThanEventsOfEarlierOnes(t *testing.T) {
 
 // A process was killed before it had told everything: the events about the resources of a changed
 // list may be missing, and a listed resource that was reported as removed is gone.
-func TestOwedByKilledProcess(t *testing.T) {
+func TestRealOwedByKilledProcess(t *testing.T) {
 	t.Parallel()
 	j := open(t, onServer(t))
 	resources, owed := journal.ListName{ServerID: "docs", Kind: catalog.Resources}, journal.ListName{ServerID: "docs", Kind: journal.Owed}

@@ -15,7 +15,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/journal/journaltest"
 )
 
-func TestStoredInOrderWithIdsWithoutHoles(t *testing.T) {
+func TestRealStoredInOrderWithIdsWithoutHoles(t *testing.T) {
 	t.Parallel()
 	j := open(t, onServer(t))
 	const n = 2700 // in several steps
@@ -41,7 +41,7 @@ func TestStoredInOrderWithIdsWithoutHoles(t *testing.T) {
 }
 
 // After More, the next entry comes without waiting.
-func TestMoreIsTrue(t *testing.T) {
+func TestRealMoreIsTrue(t *testing.T) {
 	t.Parallel()
 	j := open(t, onServer(t))
 	const n = 1500 // more than one request reads
@@ -69,7 +69,7 @@ func TestMoreIsTrue(t *testing.T) {
 	}
 }
 
-func TestReopenKeepsIdsAndContinues(t *testing.T) {
+func TestRealReopenKeepsIdsAndContinues(t *testing.T) {
 	t.Parallel()
 	opts := onServer(t)
 	j := open(t, opts)
@@ -86,7 +86,7 @@ func TestReopenKeepsIdsAndContinues(t *testing.T) {
 	journaltest.InOrder(t, journaltest.ReadAll(t, j, 1), epoch, 1, 151)
 }
 
-func TestCloseStoresWhatIsQueued(t *testing.T) {
+func TestRealCloseStoresWhatIsQueued(t *testing.T) {
 	t.Parallel()
 	opts := onServer(t)
 	j := open(t, opts)
@@ -104,7 +104,7 @@ func TestCloseStoresWhatIsQueued(t *testing.T) {
 	journaltest.InOrder(t, journaltest.ReadAll(t, j, 0), j.Epoch(), 1, 500)
 }
 
-func TestFollowGoesFromHistoryIntoLive(t *testing.T) {
+func TestRealFollowGoesFromHistoryIntoLive(t *testing.T) {
 	t.Parallel()
 	j := open(t, onServer(t))
 	const n = 4000
@@ -131,7 +131,7 @@ func TestFollowGoesFromHistoryIntoLive(t *testing.T) {
 	}
 }
 
-func TestRecentEntryHasMembersThatAreNotStored(t *testing.T) {
+func TestRealRecentEntryHasMembersThatAreNotStored(t *testing.T) {
 	t.Parallel()
 	opts := onServer(t)
 	j := open(t, opts)
@@ -170,7 +170,7 @@ func TestOptionsAreChecked(t *testing.T) {
 	}
 }
 
-func TestCloseEndsReaders(t *testing.T) {
+func TestRealCloseEndsReaders(t *testing.T) {
 	t.Parallel()
 	j := open(t, onServer(t))
 	journaltest.AppendN(t, j, new(journaltest.Source), 10)
@@ -196,7 +196,7 @@ func TestCloseEndsReaders(t *testing.T) {
 }
 
 // An event that is larger than the server accepts is appended.
-func TestTooLargeEventDoesNotStopTheLog(t *testing.T) {
+func TestRealTooLargeEventDoesNotStopTheLog(t *testing.T) {
 	t.Parallel()
 	j := open(t, onServer(t))
 	s := new(journaltest.Source)

@@ -13,7 +13,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/journal/journaltest"
 )
 
-func TestResume(t *testing.T) {
+func TestRealResume(t *testing.T) {
 	t.Parallel()
 	j := open(t, onServer(t))
 	journaltest.AppendN(t, j, new(journaltest.Source), 20)
@@ -50,7 +50,7 @@ func TestResume(t *testing.T) {
 	}
 }
 
-func TestEmptyLog(t *testing.T) {
+func TestRealEmptyLog(t *testing.T) {
 	t.Parallel()
 	j := open(t, onServer(t))
 	b, err := j.Bounds(t.Context())
@@ -69,7 +69,7 @@ func TestEmptyLog(t *testing.T) {
 }
 
 // The log keeps so little that its beginning is removed.
-func TestRetentionIsReadAsAGap(t *testing.T) {
+func TestRealRetentionIsReadAsAGap(t *testing.T) {
 	t.Parallel()
 	opts := onServer(t)
 	opts.RetainBytes = 64 << 10
@@ -114,7 +114,7 @@ func TestRetentionIsReadAsAGap(t *testing.T) {
 }
 
 // Opening with Existing creates nothing and shortens nothing.
-func TestExistingLogIsNotChanged(t *testing.T) {
+func TestRealExistingLogIsNotChanged(t *testing.T) {
 	t.Parallel()
 	url := journaltest.Store(t)
 	for range 2 { // the first makes none
@@ -134,7 +134,7 @@ func TestExistingLogIsNotChanged(t *testing.T) {
 }
 
 // Everything expires: what is gone is a gap, and numbers continue.
-func TestRetentionByAge(t *testing.T) {
+func TestRealRetentionByAge(t *testing.T) {
 	t.Parallel()
 	j := open(t, Options{URL: journaltest.Store(t), Replicas: 1, Retain: 300 * time.Millisecond})
 	s := new(journaltest.Source)
@@ -155,7 +155,7 @@ func TestRetentionByAge(t *testing.T) {
 	}
 }
 
-func TestSince(t *testing.T) {
+func TestRealSince(t *testing.T) {
 	t.Parallel()
 	j := open(t, onServer(t))
 	s := new(journaltest.Source)

@@ -11,7 +11,7 @@ import (
 )
 
 // A selection has the entries of its server or resource in order, from its time on.
-func TestSelect(t *testing.T) {
+func TestRealSelect(t *testing.T) {
 	t.Parallel()
 	j := open(t, onServer(t))
 	s := new(journaltest.Source)
@@ -75,7 +75,7 @@ func TestSelect(t *testing.T) {
 
 // A consumer ends with its node; the selection continues with another one, without repeating an
 // entry.
-func TestSelectOutlivesConsumers(t *testing.T) {
+func TestRealSelectOutlivesConsumers(t *testing.T) {
 	t.Parallel()
 	j := open(t, onServer(t))
 	s := new(journaltest.Source)

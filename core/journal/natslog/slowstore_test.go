@@ -145,7 +145,7 @@ func (f *slowStore) setSlow(slow bool) {
 }
 
 // A delivery to one reader is not taken for a response to another reader that opens a consumer.
-func TestDeliveriesAreNotTakenForAnswers(t *testing.T) {
+func TestRealDeliveriesAreNotTakenForAnswers(t *testing.T) {
 	t.Parallel()
 	f := startSlowStore(t)
 	j := open(t, Options{URL: f.url, Replicas: 1})
@@ -175,7 +175,7 @@ func TestDeliveriesAreNotTakenForAnswers(t *testing.T) {
 }
 
 // A store that responds slowly is not taken for an empty one.
-func TestSlowStoreIsReadToTheEnd(t *testing.T) {
+func TestRealSlowStoreIsReadToTheEnd(t *testing.T) {
 	t.Parallel()
 	f := startSlowStore(t)
 	j := open(t, Options{URL: f.url, Replicas: 1})
@@ -204,7 +204,7 @@ func TestSlowStoreIsReadToTheEnd(t *testing.T) {
 }
 
 // A reader does not wait for messages that do not exist.
-func TestReadEndsWhenNothingIsPending(t *testing.T) {
+func TestRealReadEndsWhenNothingIsPending(t *testing.T) {
 	t.Parallel()
 	j := open(t, Options{URL: journaltest.Store(t), Replicas: 1})
 	journaltest.AppendN(t, j, new(journaltest.Source), 3)

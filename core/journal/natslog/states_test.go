@@ -27,7 +27,7 @@ func digests(t *testing.T, j *Log) map[string]catalog.Digest {
 	return out
 }
 
-func TestStatesSurviveARestart(t *testing.T) {
+func TestRealStatesSurviveARestart(t *testing.T) {
 	t.Parallel()
 	opts := onServer(t)
 	j := open(t, opts)
@@ -95,7 +95,7 @@ func byKilledProcess(t *testing.T, j *Log, e *event.Event) {
 }
 
 // States that were not stored in time are found in the log.
-func TestStatesOfAKilledRun(t *testing.T) {
+func TestRealStatesOfAKilledRun(t *testing.T) {
 	t.Parallel()
 	j := open(t, onServer(t))
 	s := new(journaltest.Source)
@@ -116,7 +116,7 @@ func TestStatesOfAKilledRun(t *testing.T) {
 }
 
 // Retention of events does not remove states.
-func TestStatesOutliveTheirEvents(t *testing.T) {
+func TestRealStatesOutliveTheirEvents(t *testing.T) {
 	t.Parallel()
 	opts := onServer(t)
 	opts.RetainBytes = 32 << 10

@@ -12,7 +12,7 @@ import (
 )
 
 // The error names the required version, within 2 s.
-func TestUnsupportedNATSFailsSoon(t *testing.T) {
+func TestRealUnsupportedNATSFailsSoon(t *testing.T) {
 	t.Parallel()
 	for what, url := range map[string]string{ // repeated if the machine responds slowly
 		"version 2.9.25":           oldServer(t, "2.9.25"),

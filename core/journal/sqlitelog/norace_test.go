@@ -1,5 +1,0 @@
-//go:build !race
-
-package sqlitelog
-
-const raced = false
