@@ -175,8 +175,8 @@ func membersNotStored(t *testing.T, o *Opened) {
 	}
 }
 
-// A change to a list with 10,000 URIs of 1 KiB is stored as one event, or as several events with
-// the same meaning.
+// A change to a list with many long URIs is stored as one event, or as several events with the same
+// meaning.
 func largeEvents(t *testing.T, o *Opened) {
 	var uris []string
 	for i := range 4000 { // 4 MB, which both stores split

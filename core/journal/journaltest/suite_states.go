@@ -279,7 +279,7 @@ func lists(t *testing.T, o *Opened) {
 
 func longList(t *testing.T, o *Opened) {
 	name, other := journal.ListName{ServerID: "docs", Kind: catalog.Resources}, journal.ListName{ServerID: "docs", Kind: catalog.Tools}
-	long, short := list(10_000, 1), list(3, 2)
+	long, short := list(6000, 1), list(3, 2) // 1.2 MB, more than one message of NATS
 	for n, l := range []catalog.List{long, short, long} {
 		add(t, o.Log, about("docs", "", event.ListChanged{List: catalog.Resources, Added: []string{fmt.Sprint(n)}, Items: &l}))
 		rememberList(t, o.Log, other, l)

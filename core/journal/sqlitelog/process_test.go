@@ -133,10 +133,10 @@ func TestExistingLogIsNotChanged(t *testing.T) {
 // A process that only reads leaves a damaged file to the writer, and reads around the damage.
 func TestReaderOfADamagedFile(t *testing.T) {
 	t.Parallel()
-	const n = 3000
+	const n = 600
 	dir, _ := filled(t, n)
 	change(t, events(dir), func(b []byte) []byte {
-		for _, name := range []string{`"name":"n700"`, `"name":"n1500"`, fmt.Sprintf(`"name":"n%d"`, n)} {
+		for _, name := range []string{`"name":"n100"`, `"name":"n300"`, fmt.Sprintf(`"name":"n%d"`, n)} {
 			b = overwrite(b, pageOf(t, b, name))
 		}
 		return b

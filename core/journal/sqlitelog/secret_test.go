@@ -22,7 +22,10 @@ func TestRemovedRecordsLeaveNothing(t *testing.T) {
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 1))
 	things := l.Records("things")
-	const n = 200
+	n := 200
+	if testing.Short() {
+		n = 60
+	}
 	secret := func(i int) string { return fmt.Sprintf("secret-%d;", i) }
 	revisions := map[int]uint64{}
 	for _, i := range rng.Perm(n) {
