@@ -96,11 +96,9 @@ func TestProcessThatExitsBeforeInitialize(t *testing.T) {
 }
 
 func TestProcessThatDies(t *testing.T) {
-	start := time.Now()
 	_, err := session.Dial(t.Context(), child(t, "dies"), session.Options{})
-	e, ok := errors.AsType[*session.EndError](err)
-	if !ok || e.ExitCode != 3 || time.Since(start) > 5*time.Second {
-		t.Fatalf("%v after %v", err, time.Since(start))
+	if e, ok := errors.AsType[*session.EndError](err); !ok || e.ExitCode != 3 {
+		t.Fatal(err)
 	}
 	if !strings.Contains(err.Error(), "cannot open the database") || strings.Contains(err.Error(), "tok-7f8e9d0c") {
 		t.Errorf("%v", err)
@@ -171,16 +169,10 @@ func TestProcessThatReadsNothing(t *testing.T) {
 	entry := child(t, "unresponsive")
 	entry.RequestTimeout = 300 * time.Millisecond
 	s := dial(t, entry, session.Options{OneShot: true})
-	start := time.Now()
-	_, err := s.CallTool(t.Context(), "x", map[string]any{"big": strings.Repeat("x", 1<<20)})
-	if err == nil || time.Since(start) > 2*time.Second {
-		t.Errorf("%v after %v", err, time.Since(start))
+	if _, err := s.CallTool(t.Context(), "x", map[string]any{"big": strings.Repeat("x", 1<<20)}); err == nil {
+		t.Error("a server that reads nothing answered")
 	}
-	select {
-	case <-s.Done():
-	case <-time.After(5 * time.Second):
-		t.Fatal("the session lives on")
-	}
+	ends(t, s)
 }
 
 func TestProcessWithAnEndlessLine(t *testing.T) {

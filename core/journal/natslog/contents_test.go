@@ -14,7 +14,6 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/mcptrack/mcptrack/core/catalog"
-	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/journal/journaltest"
 )
 
@@ -73,36 +72,6 @@ func TestRealContentsOutliveTheProcess(t *testing.T) {
 	}
 }
 
-// The oldest texts are removed first; texts that are large or cannot wait are dropped.
-func TestRealContentsAreBounded(t *testing.T) {
-	t.Parallel()
-	j := open(t, Options{URL: journaltest.Store(t), Replicas: 1, KeepContent: 1 << 20})
-	random := rand.New(rand.NewPCG(1, 2))
-	var texts []string
-	for range 64 { // that cannot be compressed: 64 KiB each
-		b := make([]byte, 64<<10)
-		for i := range b {
-			b[i] = byte(random.Uint32())
-		}
-		texts = append(texts, string(b))
-		putAll(t, j, string(b))
-	}
-	if hasText(t, j, texts[0]) || !hasText(t, j, texts[63]) {
-		t.Error("the oldest text is there, or the newest is not")
-	}
-	putAll(t, j, texts[0]) // it is known, but was removed
-	if !hasText(t, j, texts[0]) {
-		t.Error("a text that was removed is not stored again")
-	}
-	if n := j.Contents().Dropped(); n != 0 {
-		t.Errorf("%d texts were dropped", n)
-	}
-	putAll(t, j, strings.Repeat("x", journal.MaxContent+1))
-	if hasText(t, j, strings.Repeat("x", journal.MaxContent+1)) {
-		t.Error("a text above the limit is stored")
-	}
-}
-
 // Texts that come faster than they are stored are dropped.
 func TestRealContentsNeverWait(t *testing.T) {
 	t.Parallel()
@@ -123,18 +92,6 @@ func TestRealContentsNeverWait(t *testing.T) {
 	}
 	if c.queued > maxContentQueue || c.Dropped() == 0 || len(c.queue) < 100 {
 		t.Errorf("%d bytes in %d texts wait, %d were dropped", c.queued, len(c.queue), c.Dropped())
-	}
-}
-
-// A log without texts is not an error.
-func TestRealNoTextsWereEverStored(t *testing.T) {
-	t.Parallel()
-	j := open(t, onServer(t))
-	if stored, err := j.Contents().Stored(t.Context(), []catalog.Digest{textDigest("one")}); err != nil || len(stored) != 0 {
-		t.Errorf("%v, %v", stored, err)
-	}
-	if hasText(t, j, "one") {
-		t.Error("a text is there")
 	}
 }
 

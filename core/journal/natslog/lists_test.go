@@ -1,10 +1,7 @@
 package natslog
 
 import (
-	"encoding/json"
 	"errors"
-	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -16,57 +13,6 @@ import (
 	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/journal/journaltest"
 )
-
-func listOf(n int, version uint64) catalog.List {
-	var items []catalog.Item
-	for i := range n {
-		items = append(items, catalog.Item{Key: fmt.Sprintf("file:///%s/%05d", strings.Repeat("x", 200), i), Digest: journaltest.Digest(uint64(i) + version)})
-	}
-	return catalog.NewList(items)
-}
-
-// Long lists are stored in parts, and a shorter version replaces all of a longer one.
-func TestRealListsSurviveARestart(t *testing.T) {
-	t.Parallel()
-	opts := onServer(t)
-	long, tools, other := journal.ListName{ServerID: "docs", Kind: catalog.Resources}, journal.ListName{ServerID: "docs", Kind: catalog.Tools}, journal.ListName{ServerID: "other", Kind: catalog.Prompts}
-	want := map[journal.ListName]catalog.List{long: listOf(10_000, 1), tools: {}, other: listOf(2, 1)}
-	j := open(t, opts)
-	check := func() {
-		t.Helper()
-		if err := j.Flush(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		states, err := j.States(t.Context(), "")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(want, states.Lists); diff != "" {
-			t.Errorf("(-want +got):\n%.2000s", diff)
-		}
-		if len(states.Resources) != 0 {
-			t.Errorf("resources: %v", states.Resources)
-		}
-		one, err := j.States(t.Context(), "other")
-		if err != nil || len(one.Lists) != 1 || len(one.Lists[other]) != len(want[other]) {
-			t.Errorf("of one server: %v, %v", one, err)
-		}
-	}
-	for name, list := range want {
-		if err := j.RememberList(name, list); err != nil {
-			t.Fatal(err)
-		}
-	}
-	check()
-	closeLog(t, j)
-	j = open(t, opts)
-	check()
-	want[long] = listOf(10, 2)
-	if err := j.RememberList(long, want[long]); err != nil {
-		t.Fatal(err)
-	}
-	check()
-}
 
 // changed returns an event about a changed list; items is the whole list after it, if known.
 func changed(p event.ListChanged, items ...catalog.Item) *event.Event {
@@ -100,35 +46,6 @@ func toolsOf(t *testing.T, j *Log) map[string]catalog.Digest {
 		out[it.Key] = it.Digest
 	}
 	return out
-}
-
-// The event tells the list, which is not part of the entry.
-func TestRealListIsRememberedWithItsEvent(t *testing.T) {
-	t.Parallel()
-	opts := onServer(t)
-	j := open(t, opts)
-	a, b := catalog.Item{Key: "a", Digest: journaltest.Digest(1), Raw: json.RawMessage(`{"name":"a"}`)}, catalog.Item{Key: "b", Digest: journaltest.Digest(2)}
-	var err error
-	for _, e := range []*event.Event{changed(event.ListChanged{Added: []string{"a"}}, a), changed(event.ListChanged{Added: []string{"b"}}, a, b), changed(event.ListChanged{Error: "timed out"})} {
-		err = errors.Join(err, j.Append(e))
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := map[string]catalog.Digest{"a": journaltest.Digest(1), "b": journaltest.Digest(2)}
-	if diff := cmp.Diff(want, toolsOf(t, j)); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-	for _, e := range journaltest.ReadAll(t, j, 1) {
-		ev, err := e.Event()
-		if err != nil || !e.Local() || ev.Payload.(event.ListChanged).Items != nil {
-			t.Errorf("%s: local %v, %v, %v", e.Data(), e.Local(), ev.Payload, err)
-		}
-	}
-	closeLog(t, j)
-	if diff := cmp.Diff(want, toolsOf(t, open(t, opts))); diff != "" {
-		t.Errorf("after a restart (-want +got):\n%s", diff)
-	}
 }
 
 // A process was killed between events and the list after them. Its published changes are known, and

@@ -1,44 +1,16 @@
 package natslog
 
 import (
-	"context"
-	"encoding/json"
 	"errors"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/journal/journaltest"
 )
-
-func TestRealStoredInOrderWithIdsWithoutHoles(t *testing.T) {
-	t.Parallel()
-	j := open(t, onServer(t))
-	const n = 2700 // in several steps
-	last := journaltest.AppendN(t, j, new(journaltest.Source), n)
-	if last.Seq != n || last.ID != event.FormatID(j.Epoch(), n) {
-		t.Errorf("the last got %s", last.ID)
-	}
-	got := journaltest.ReadAll(t, j, 0)
-	journaltest.InOrder(t, got, j.Epoch(), 1, n)
-	for i, e := range got {
-		var ev event.Event
-		if err := json.Unmarshal(e.Data(), &ev); err != nil {
-			t.Fatalf("%s: %v", e.Data(), err)
-		}
-		if ev.ID != e.ID || ev.Payload.(event.ResourceUpdated).Digest != journaltest.Digest(uint64(i+1)) {
-			t.Fatalf("entry %d is %s", i, e.Data())
-		}
-	}
-	journaltest.InOrder(t, journaltest.ReadAll(t, j, n-4), j.Epoch(), n-4, 5)
-	if more := journaltest.ReadAll(t, j, n+1); len(more) != 0 {
-		t.Errorf("%d entries after the last", len(more))
-	}
-}
 
 // After More, the next entry comes without waiting.
 func TestRealMoreIsTrue(t *testing.T) {
@@ -69,94 +41,6 @@ func TestRealMoreIsTrue(t *testing.T) {
 	}
 }
 
-func TestRealReopenKeepsIdsAndContinues(t *testing.T) {
-	t.Parallel()
-	opts := onServer(t)
-	j := open(t, opts)
-	epoch := j.Epoch()
-	journaltest.AppendN(t, j, new(journaltest.Source), 150)
-	closeLog(t, j)
-	j = open(t, opts)
-	if j.Epoch() != epoch {
-		t.Errorf("the epoch was %s and is %s", epoch, j.Epoch())
-	}
-	if e := journaltest.AppendN(t, j, new(journaltest.Source), 1); e.Seq != 151 {
-		t.Errorf("the log continues with %d", e.Seq)
-	}
-	journaltest.InOrder(t, journaltest.ReadAll(t, j, 1), epoch, 1, 151)
-}
-
-func TestRealCloseStoresWhatIsQueued(t *testing.T) {
-	t.Parallel()
-	opts := onServer(t)
-	j := open(t, opts)
-	s := new(journaltest.Source)
-	for i := range 500 {
-		if err := j.Append(s.Next(journaltest.URI(i))); err != nil {
-			t.Fatal(err)
-		}
-	}
-	closeLog(t, j)
-	if err := j.Append(s.Next(journaltest.URI(1))); !errors.Is(err, journal.ErrClosed) {
-		t.Errorf("appended after Close: %v", err)
-	}
-	j = open(t, opts)
-	journaltest.InOrder(t, journaltest.ReadAll(t, j, 0), j.Epoch(), 1, 500)
-}
-
-func TestRealFollowGoesFromHistoryIntoLive(t *testing.T) {
-	t.Parallel()
-	j := open(t, onServer(t))
-	const n = 4000
-	s := new(journaltest.Source)
-	journaltest.AppendN(t, j, s, n/4)
-	go func() { // ends with its loop
-		for i := range n * 3 / 4 {
-			_ = j.Append(s.Next(journaltest.URI(i)))
-		}
-	}()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
-	next := uint64(7)
-	for e, err := range j.Follow(ctx, next) {
-		if err != nil {
-			t.Fatalf("at %d: %v", next, err)
-		}
-		if e.Seq != next || e.Gap != nil {
-			t.Fatalf("got %s, want %d", e.Data(), next)
-		}
-		if next++; next > n {
-			break
-		}
-	}
-}
-
-func TestRealRecentEntryHasMembersThatAreNotStored(t *testing.T) {
-	t.Parallel()
-	opts := onServer(t)
-	j := open(t, opts)
-	e := new(journaltest.Source).Next("file:///a")
-	text := "content"
-	u := e.Payload.(event.ResourceUpdated)
-	u.Text = &text
-	e.Payload, e.Received = u, time.Now()
-	if _, err := j.Store(t.Context(), e); err != nil {
-		t.Fatal(err)
-	}
-	entry := journaltest.ReadAll(t, j, 1)[0]
-	got, err := entry.Event()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !entry.Received().Equal(e.Received) || got.Received.IsZero() || got.Payload.(event.ResourceUpdated).Text != &text || got.ID != event.FormatID(j.Epoch(), 1) {
-		t.Errorf("read %+v", got)
-	}
-	closeLog(t, j)
-	if got, err = journaltest.ReadAll(t, open(t, opts), 1)[0].Event(); err != nil || !got.Received.IsZero() || got.ResourceURI != "file:///a" {
-		t.Errorf("read %+v, %v", got, err)
-	}
-}
-
 func TestOptionsAreChecked(t *testing.T) {
 	t.Parallel()
 	for _, o := range []Options{
@@ -166,31 +50,6 @@ func TestOptionsAreChecked(t *testing.T) {
 		_, err := Open(t.Context(), o)
 		if err == nil || strings.Contains(err.Error(), "s3cr3t") {
 			t.Errorf("%+v: %v", o, err)
-		}
-	}
-}
-
-func TestRealCloseEndsReaders(t *testing.T) {
-	t.Parallel()
-	j := open(t, onServer(t))
-	journaltest.AppendN(t, j, new(journaltest.Source), 10)
-	ended := make(chan error, 1)
-	go func() {
-		for e, err := range j.Follow(context.Background(), 1) {
-			if err != nil {
-				ended <- err
-			} else if e.Seq == 10 {
-				go func() { _ = j.Close() }()
-			}
-		}
-	}()
-	if err := <-ended; !errors.Is(err, journal.ErrClosed) {
-		t.Errorf("ended with %v", err)
-	}
-	closeLog(t, j)
-	for _, err := range j.Read(t.Context(), 1) {
-		if err == nil {
-			t.Error("read after Close")
 		}
 	}
 }

@@ -8,7 +8,6 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/event"
-	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/journal/internal/storing"
 	"github.com/mcptrack/mcptrack/core/journal/journaltest"
 )
@@ -25,58 +24,6 @@ func digests(t *testing.T, j *Log) map[string]catalog.Digest {
 		out[r.ServerID+" "+r.URI] = s.Digest
 	}
 	return out
-}
-
-func TestRealStatesSurviveARestart(t *testing.T) {
-	t.Parallel()
-	opts := onServer(t)
-	j := open(t, opts)
-	s := new(journaltest.Source)
-	remember := func(uri string, n uint64) {
-		t.Helper()
-		if err := j.Remember(journal.ResourceID{ServerID: "docs", URI: uri}, journal.State{Digest: journaltest.Digest(n), Size: 7, MimeType: "text/plain", When: time.Now()}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	remember("file:///quiet", 1001)
-	remember("file:///a", 1002)
-	_ = j.Append(s.Next("file:///a")) // 1
-	_ = j.Append(s.Next("file:///b")) // 2
-	_ = j.Append(s.Next("file:///b")) // 3
-	remember("file:///b", 1003)
-	removed := s.Next("file:///gone") // 4
-	_ = j.Append(removed)
-	removed = s.Next("file:///gone")
-	removed.Payload = event.ResourceRemoved{}
-	_ = j.Append(removed)
-	remember("file:///forgotten", 1004)
-	remember("file:///forgotten", 0)
-	_ = j.Remember(journal.ResourceID{ServerID: "docs", URI: "file:///forgotten"}, journal.State{})
-	undigested := s.Next("file:///b")
-	undigested.Payload = event.ResourceUpdated{}
-	if _, err := j.Store(t.Context(), undigested); err != nil {
-		t.Fatal(err)
-	}
-	want := map[string]catalog.Digest{
-		"docs file:///quiet": journaltest.Digest(1001),
-		"docs file:///a":     journaltest.Digest(1),
-		"docs file:///b":     journaltest.Digest(1003),
-	}
-	if diff := cmp.Diff(want, digests(t, j)); diff != "" {
-		t.Errorf("before the restart (-want +got):\n%s", diff)
-	}
-	closeLog(t, j)
-	j = open(t, opts)
-	if diff := cmp.Diff(want, digests(t, j)); diff != "" {
-		t.Errorf("after the restart (-want +got):\n%s", diff)
-	}
-	states, err := j.States(t.Context(), "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if st := states.Resources[journal.ResourceID{ServerID: "docs", URI: "file:///quiet"}]; st.Size != 7 || st.MimeType != "text/plain" || st.When.IsZero() {
-		t.Errorf("the state is %+v", st)
-	}
 }
 
 // byKilledProcess stores an event like a process that is killed before it has stored what the event
@@ -112,27 +59,6 @@ func TestRealStatesOfAKilledRun(t *testing.T) {
 	delete(want, "docs "+journaltest.URI(7))
 	if diff := cmp.Diff(want, digests(t, j)); diff != "" || len(want) != 119 {
 		t.Errorf("%d resources (-want +got):\n%s", len(want), diff)
-	}
-}
-
-// Retention of events does not remove states.
-func TestRealStatesOutliveTheirEvents(t *testing.T) {
-	t.Parallel()
-	opts := onServer(t)
-	opts.RetainBytes = 32 << 10
-	j := open(t, opts)
-	s := new(journaltest.Source)
-	_ = j.Append(s.Next("file:///old"))
-	for range 500 {
-		_ = j.Append(s.Next("file:///busy"))
-	}
-	closeLog(t, j)
-	j = open(t, opts)
-	if b, err := j.Bounds(t.Context()); err != nil || b.First < 2 {
-		t.Fatalf("bounds %+v, %v: the event is still there", b, err)
-	}
-	if got := digests(t, j)["docs file:///old"]; got != journaltest.Digest(1) {
-		t.Errorf("the state is %v", got)
 	}
 }
 
