@@ -72,12 +72,12 @@ func TestKeep(t *testing.T) {
 	onDemand(t, func(w *world, _ *sessiontest.Fake) {
 		w.start(idleEntry())
 		keep := w.tracker.Keep("docs")
-		w.pass(24 * time.Hour)
+		w.pass(2 * time.Hour)
 		w.wantAsleep("docs", true)
 		w.wantDialled("docs", 0)
 
 		w.tracker.Demand("docs")()
-		w.pass(24 * time.Hour)
+		w.pass(2 * time.Hour)
 		w.wantState("docs", event.Ready)
 		keep()
 		w.pass(testIdle - time.Second)
@@ -86,7 +86,7 @@ func TestKeep(t *testing.T) {
 		w.wantAsleep("docs", true)
 
 		keep = w.tracker.Keep("docs")
-		w.pass(24 * time.Hour)
+		w.pass(2 * time.Hour)
 		w.wantAsleep("docs", true)
 		keep()
 		w.pass(time.Second)
@@ -102,7 +102,7 @@ func TestDemand(t *testing.T) {
 		if snap, err := w.tracker.Settled(w.Context()); err != nil || len(snap.Servers) != 1 {
 			t.Fatalf("Settled: %v", err)
 		}
-		w.pass(24 * time.Hour)
+		w.pass(2 * time.Hour)
 		w.wantDialled("docs", 0)
 		w.wantAsleep("docs", true)
 		if !w.tracker.Dormant("docs") {
@@ -115,7 +115,7 @@ func TestDemand(t *testing.T) {
 		w.wantStates("Pending ", "Pending asleep", "Connecting waking", "Ready ")
 		one()
 		one() // has no effect
-		w.pass(24 * time.Hour)
+		w.pass(2 * time.Hour)
 		w.wantState("docs", event.Ready)
 		two()
 		w.pass(testIdle - time.Second)
@@ -454,6 +454,9 @@ func TestRetire(t *testing.T) {
 // and a server without is asleep.
 func TestDemandInterleavings(t *testing.T) {
 	for step := range 40 {
+		if testing.Short() && step%4 > 0 {
+			continue
+		}
 		t.Run(fmt.Sprint(step), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t, Options{OnDemand: true})

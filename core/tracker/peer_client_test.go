@@ -606,7 +606,6 @@ func TestRealRequestsOfTheServerAreDeclined(t *testing.T) {
 	t.Parallel()
 	eachEra(t, tracker.Options{}, nil, func(p *peer) {
 		for _, method := range []string{"elicitation/create", "sampling/createMessage", "roots/list"} {
-			began := time.Now()
 			r, err := p.client.CallTool(p.ctx(), "ask", map[string]any{"method": method})
 			if p.era == session.EraModern { // it does not ask, because it knows the answer
 				if rpc, ok := errors.AsType[*session.RPCError](err); !ok || !strings.Contains(rpc.Message, "elicitation") {
@@ -616,9 +615,6 @@ func TestRealRequestsOfTheServerAreDeclined(t *testing.T) {
 			}
 			if err != nil || !strings.Contains(string(r.Raw()), "-32601") {
 				p.Errorf("%s: %s, %v", method, r.Raw(), err)
-			}
-			if took := time.Since(began); took > 10*time.Second {
-				p.Errorf("%s: declined after %s", method, took)
 			}
 		}
 	})
