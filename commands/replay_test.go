@@ -118,9 +118,9 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-// TestReplaySkipsForeignEntries: on a cluster anybody can store anything. Every entry is one line, events
+// TestRealReplaySkipsForeignEntries: on a cluster anybody can store anything. Every entry is one line, events
 // are JSON, nothing hidden reaches a terminal, and an entry that is not an event becomes a gap.
-func TestReplaySkipsForeignEntries(t *testing.T) {
+func TestRealReplaySkipsForeignEntries(t *testing.T) {
 	url := journaltest.Store(t)
 	j, err := natslog.Open(t.Context(), natslog.Options{URL: url, Replicas: 1})
 	if err != nil {

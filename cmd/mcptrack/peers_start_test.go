@@ -17,6 +17,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/mcptrack/mcptrack/core/peertest"
 )
 
 const (
@@ -60,23 +62,11 @@ type peerCall struct {
 // the client starts it; an HTTP peer is started on a free loopback port,
 // accepts connections when startPeer returns, and is killed with its whole
 // process group at the end of the test.
-//
-// Without the peers installed the test is skipped, and in CI it fails.
 func startPeer(t testing.TB, name string) peer {
 	t.Helper()
-	root, err := filepath.Abs(filepath.Join("..", ".."))
-	if err != nil {
-		t.Fatal(err)
-	}
-	npm := filepath.Join(root, "testdata", "peers")
-	everything := installedPeer(t, npm, "node_modules", "@modelcontextprotocol", "server-everything", "dist", "index.js")
-	modern := filepath.Join(npm, "ts-modern.mjs")
-	loopback := filepath.Join(npm, "loopback.mjs")
-	gosdk := installedPeer(t, root, ".cache", "bin", "everything-server")
-	node := filepath.Join(npm, "node_modules", ".bin", "node")
-	if _, err := os.Stat(node); err != nil {
-		node = "node" // the packaged one exists for Linux only
-	}
+	everything := peertest.Path(t, "node_modules", "@modelcontextprotocol", "server-everything", "dist", "index.js")
+	modern, loopback := peertest.Path(t, "ts-modern.mjs"), peertest.Path(t, "loopback.mjs")
+	gosdk, node := peertest.EverythingServer(t), peertest.Node(t)
 
 	toggle := []peerCall{{Tool: "toggle-subscriber-updates", Arguments: map[string]any{}}}
 	switch name {
