@@ -37,7 +37,7 @@ func (b *broken) Write(p []byte) (int, error) {
 // TestReplay: events printed as stored equal events printed after decoding, filters only remove events,
 // and a failing output is a failure.
 func TestReplay(t *testing.T) {
-	const n = 3000
+	const n = 1500
 	dir := t.TempDir()
 	j, err := sqlitelog.Open(t.Context(), sqlitelog.Options{Dir: dir, Durability: journal.OS})
 	if err != nil {
