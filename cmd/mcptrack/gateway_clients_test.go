@@ -157,9 +157,8 @@ func TestRealGatewayAnswersLikeItsServer(t *testing.T) {
 
 // front is a reverse proxy in front of a server that restarts. Requests wait until the server is up.
 type front struct {
-	*mcpservertest.Counter
-
-	url string
+	proxy *httputil.ReverseProxy
+	url   string
 
 	mu    sync.Mutex
 	there chan struct{} // closed while the server is there
@@ -169,7 +168,7 @@ type front struct {
 func newFront(t *testing.T) *front {
 	t.Helper()
 	f := &front{there: make(chan struct{})}
-	f.Counter = &mcpservertest.Counter{Handler: &httputil.ReverseProxy{
+	f.proxy = &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
 			f.mu.Lock()
 			defer f.mu.Unlock()
@@ -179,14 +178,14 @@ func newFront(t *testing.T) *front {
 		FlushInterval: -1, Transport: &http.Transport{DisableKeepAlives: true},
 		ErrorLog:     log.New(io.Discard, "", 0),
 		ErrorHandler: func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) },
-	}}
+	}
 	ts := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		f.mu.Lock()
 		there := f.there
 		f.mu.Unlock()
 		select {
 		case <-there:
-			f.ServeHTTP(w, r)
+			f.proxy.ServeHTTP(w, r)
 		case <-r.Context().Done():
 		}
 	}))

@@ -218,14 +218,13 @@ func TestGatewayFollowsItsLock(t *testing.T) {
 	save(t, front, config(fmt.Sprintf(`"gw": {"url": %q}`, startGateway(t, "--config", file))))
 	runFor(t, 0, "read", "gw", "vault://note/a.md", "--config", front)
 	note(t, filepath.Join(notes, "b.md"), "# B")
-	waitFor(t, "verify finds the note", func() bool {
-		cmd := mcptrackCommand(t.Context(), "verify", "--config", file)
-		_ = cmd.Run()
-		return cmd.ProcessState.ExitCode() == 7
+	waitFor(t, "the new note is refused, with what to do", func() bool {
+		out, err := mcptrackCommand(t.Context(), "read", "gw", "vault://note/b.md", "--config", front).CombinedOutput()
+		if err == nil {
+			t.Fatal("a note that is not approved is served")
+		}
+		return strings.Contains(string(out), "review notes")
 	})
-	if _, errs := runFor(t, 5, "read", "gw", "vault://note/b.md", "--config", front); !strings.Contains(errs, "review notes") {
-		t.Errorf("what is not approved is refused with %s", errs)
-	}
 	runFor(t, 0, "approve", "notes:vault://note/b.md", "--config", file)
 	waitFor(t, "the approved note is served", func() bool {
 		return mcptrackCommand(t.Context(), "read", "gw", "vault://note/b.md", "--config", front).Run() == nil
