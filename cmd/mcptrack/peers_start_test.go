@@ -11,7 +11,6 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
@@ -93,20 +92,6 @@ func startPeer(t testing.TB, name string) peer {
 	}
 	t.Fatalf("no peer is called %q", name)
 	return peer{}
-}
-
-// installedPeer returns the path of a file that scripts/peers.sh installs.
-func installedPeer(t testing.TB, elem ...string) string {
-	t.Helper()
-	path := filepath.Join(elem...)
-	if _, err := os.Stat(path); err != nil {
-		const missing = "the test peers are not installed; run scripts/peers.sh"
-		if os.Getenv("CI") == "true" {
-			t.Fatal(missing)
-		}
-		t.Skip(missing)
-	}
-	return path
 }
 
 func stdioPeer(t testing.TB, onConnect []peerCall, command string, args ...string) peer {
