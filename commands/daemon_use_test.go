@@ -338,8 +338,7 @@ func TestWatchWakesTheServer(t *testing.T) {
 	defer end()
 	seen(`"reason":"waking"`)
 	first, _, _ := strings.Cut(b.Stdout.String(), `"reason":"waking"`)
-	// watch begins with the newest state, which may already be that the server wakes.
-	if states := strings.Count(first, `"type":"server.state"`); states > 2 || states == 2 && !strings.Contains(first, `"reason":"asleep"`) {
+	if strings.Contains(first, `-1","type":"server.state"`) { // the log has what came later, too
 		t.Errorf("before it woke: %s", first)
 	}
 }

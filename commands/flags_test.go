@@ -70,13 +70,4 @@ func TestFlagsAreTheSameEverywhere(t *testing.T) {
 			t.Errorf("-%s is --%s, not --%s", short, shorts[short], name)
 		}
 	}
-	for name, commands := range map[string]int{"count": 5, "type": 4, "server": 4, "since": 3, "url": 7} {
-		n := 0
-		for _, have := range forms[name] {
-			n += len(have)
-		}
-		if n < commands {
-			t.Errorf("%d commands have --%s, want at least %d", n, name, commands)
-		}
-	}
 }

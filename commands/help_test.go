@@ -10,8 +10,9 @@ import (
 	"github.com/mcptrack/mcptrack/commands/internal/cli"
 )
 
-// Every help text fits a terminal of 80 columns.
-func TestHelpFitsInto80Columns(t *testing.T) {
+// Every help text fits a terminal of 80 columns. Every command that can be run shows two examples and its
+// exit codes.
+func TestHelp(t *testing.T) {
 	var out strings.Builder
 	env := &cli.Env{Out: &out, Err: &out, LookupEnv: func(name string) (string, bool) { return "1", name == "NO_COLOR" }}
 	pages := 0
@@ -32,6 +33,9 @@ func TestHelpFitsInto80Columns(t *testing.T) {
 			t.Fatalf("%q: exit %d: %s", args, code, out.String())
 		}
 		pages++
+		if cmd.Runnable() && cmd.HasParent() && (strings.Count(cmd.Example, "mcptrack ") < 2 || !strings.Contains(cmd.Long, "Exit codes: 0 ")) {
+			t.Errorf("%q has less than two examples, or no exit codes", args)
+		}
 		for line := range strings.Lines(out.String()) {
 			if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > 80 {
 				t.Errorf("%q: %d columns: %s", args, n, line)

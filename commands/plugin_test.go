@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/mcptrack/mcptrack/commands/internal/cli"
+	"github.com/mcptrack/mcptrack/core/peertest"
 )
 
 // pluginDir is the folder of the plugin for Claude Code, the source in marketplace.json. It contains
@@ -69,20 +70,10 @@ func TestPlugin(t *testing.T) {
 
 // Claude Code itself says what the plugin adds: a skill and a monitor, and no slash commands,
 // MCP servers or hooks.
-func TestPluginAdds(t *testing.T) {
-	if testing.Short() {
-		t.Skip("starts Claude Code")
-	}
+func TestRealPluginAdds(t *testing.T) {
 	t.Parallel()
-	program := filepath.Join("..", "testdata", "peers", "node_modules", "@anthropic-ai", "claude-code", "cli-wrapper.cjs")
-	if _, err := os.Stat(program); err != nil {
-		const missing = "the test peers are not installed; run scripts/peers.sh"
-		if os.Getenv("CI") == "true" {
-			t.Fatal(missing)
-		}
-		t.Skip(missing)
-	}
-	cmd := exec.CommandContext(t.Context(), "node", program, "plugin", "validate", "--strict", "--json", pluginDir)
+	claude := peertest.Script(t, filepath.Join("node_modules", "@anthropic-ai", "claude-code", "cli-wrapper.cjs"), "plugin", "validate", "--strict", "--json", pluginDir)
+	cmd := exec.CommandContext(t.Context(), claude[0], claude[1:]...)
 	cmd.Env = append(os.Environ(), "HOME="+t.TempDir(), "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1")
 	out, err := cmd.Output()
 	if err != nil {

@@ -12,27 +12,6 @@ import (
 	"github.com/mcptrack/mcptrack/commands/internal/cli/clitest"
 )
 
-// -o name prints only the ids of the servers, made printable.
-func TestStatusNames(t *testing.T) {
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /api/status", func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = io.WriteString(w, `{"version":"1"}`)
-	})
-	mux.HandleFunc("GET /api/servers", func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = io.WriteString(w, `[{"id":"docs"},{"id":"two\nlines"}]`)
-	})
-	running := httptest.NewServer(mux)
-	defer running.Close()
-	var out, errs clitest.Buffer
-	env := &cli.Env{Out: &out, Err: &errs, LookupEnv: func(string) (string, bool) { return "", false }}
-	if code := Main(t.Context(), env, []string{"status", running.URL, "-o", "name"}); code != cli.ExitOK {
-		t.Fatalf("exit code %d: %s", code, errs.String())
-	}
-	if got := strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n"); len(got) != 2 || got[0] != "docs" || !strings.HasPrefix(got[1], "two") {
-		t.Errorf("%q", out.String())
-	}
-}
-
 // A template is run once for each server. States are words for people and the names of the events in
 // JSON; times are local on a terminal, and have their zone in a pipe.
 func TestStatusForPeopleAndPrograms(t *testing.T) {
@@ -53,6 +32,7 @@ func TestStatusForPeopleAndPrograms(t *testing.T) {
 		args []string
 		want []string
 	}{
+		"names":    {false, []string{"-o", "name"}, []string{"docs\nwiki\n"}},
 		"template": {false, []string{"-o", "template={{.id}} is {{.state}}"}, []string{"docs is NeedsAuth\nwiki is Ready\n"}},
 		"pipe":     {false, nil, []string{"docs    needs login  2026-11-24T10:20:19.250Z", "wiki    ready        -", "2026-11-24T10:20:18.250Z"}},
 		"terminal": {true, []string{"--color=never"}, []string{"docs    needs login  " + local(19) + " ", local(18)}},

@@ -16,21 +16,23 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
-	"github.com/mcptrack/mcptrack/core/backoff"
 	"github.com/mcptrack/mcptrack/core/daemon/attach"
 	"github.com/mcptrack/mcptrack/core/daemon/wire"
 	"github.com/mcptrack/mcptrack/core/mcpserver"
 )
 
+// programs is the name of the variable whose value is the folder with mcptrack-attach, as it is released,
+// and mcptrack, which is the test binary.
+const programs = "MCPTRACK_TEST_PROGRAMS"
+
 // TestMain lets the test binary also be mcptrack, whose daemon serves MCP with one tool.
 func TestMain(m *testing.M) {
 	if filepath.Base(os.Args[0]) != "mcptrack" {
-		os.Exit(m.Run())
+		os.Exit(buildAndTest(m))
 	}
 	var err error
 	switch os.Args[1] {
@@ -44,6 +46,30 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
+}
+
+// buildAndTest builds mcptrack-attach, and runs the tests.
+func buildAndTest(m *testing.M) int {
+	bin, err := os.MkdirTemp("", "attach")
+	if err != nil {
+		panic(err)
+	}
+	defer func() { _ = os.RemoveAll(bin) }()
+	self, err := os.Executable()
+	if err == nil {
+		err = os.Symlink(self, filepath.Join(bin, "mcptrack"))
+	}
+	if err == nil {
+		err = os.Setenv(programs, bin)
+	}
+	if err != nil {
+		panic(err)
+	}
+	if out, err := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", bin, ".").CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "%v: %s", err, out)
+		return 1
+	}
+	return m.Run()
 }
 
 // daemon serves clients until one of them wants it to stop. In the folder of its socket, the file
@@ -149,27 +175,12 @@ type place struct {
 	env          []string
 }
 
-// newPlace builds mcptrack-attach as it is released.
 func newPlace(t *testing.T) *place {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("it builds the program")
-	}
-	bin := t.TempDir()
-	p := &place{T: t, program: filepath.Join(bin, "mcptrack-attach")}
+	p := &place{T: t, program: filepath.Join(os.Getenv(programs), "mcptrack-attach")}
 	// The path of a socket is short, and that of t.TempDir may be long.
 	var err error
 	if p.dir, err = os.MkdirTemp("", "attach"); err != nil {
-		t.Fatal(err)
-	}
-	if out, err := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", p.program, ".").CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(self, filepath.Join(bin, "mcptrack")); err != nil {
 		t.Fatal(err)
 	}
 	p.env = []string{"MCPTRACK_SOCKET=" + filepath.Join(p.dir, "s"), "HOME=" + p.dir, "PATH=" + os.Getenv("PATH"), "WANTED=yes", "SECRET=no"}
@@ -318,7 +329,7 @@ func TestAnswersFollowTheEndOfInput(t *testing.T) {
 func TestManyClientsStartOneDaemon(t *testing.T) {
 	p := newPlace(t)
 	var sessions []*session
-	for range 50 {
+	for range 20 {
 		sessions = append(sessions, p.attach())
 	}
 	for _, s := range sessions {
@@ -359,73 +370,6 @@ func TestAClientSurvivesItsDaemon(t *testing.T) {
 	}
 	if got := s.stderr.String(); strings.Count(got, "connection to the daemon was lost") != 3 {
 		t.Errorf("stderr: %s", got)
-	}
-}
-
-// Every call of every client receives one response, whenever the daemon is killed.
-func TestEveryCallIsAnsweredOnce(t *testing.T) {
-	p := newPlace(t)
-	const clients, kills = 10, 15
-	done := make(chan struct{}) // closed after the last kill
-	var running sync.WaitGroup
-	var results, failures atomic.Int64
-	for range clients {
-		s := p.attach()
-		s.begin()
-		running.Go(func() {
-			for id := 1; ; id++ {
-				select {
-				case <-done:
-					if code := s.end(); code != 0 {
-						t.Errorf("exit code %d: %s", code, s.stderr.String())
-					}
-					return
-				default:
-				}
-				began := time.Now()
-				_, _ = io.WriteString(s.in, call(id, "echo")+"\n")
-				line, err := s.out.ReadString('\n')
-				var m struct {
-					ID     int
-					Result json.RawMessage
-				}
-				if err != nil || json.Unmarshal([]byte(line), &m) != nil || m.ID != id {
-					t.Errorf("call %d: %q, %v", id, line, err)
-					return
-				}
-				if m.Result != nil {
-					results.Add(1)
-				} else {
-					failures.Add(1)
-				}
-				if took := time.Since(began); took > 10*time.Second {
-					t.Errorf("call %d took %s", id, took)
-				}
-			}
-		})
-	}
-	for range kills {
-		starts := strings.Fields(p.file("starts"))
-		pid, err := strconv.Atoi(starts[len(starts)-1])
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
-			t.Fatal(err)
-		}
-		before := results.Load() // from now on, at most one call of each client is answered by this daemon
-		if !backoff.Poll(t.Context(), 20*time.Millisecond, func() bool { return results.Load() > before+clients }) {
-			t.Fatal("no calls succeed")
-		}
-	}
-	close(done)
-	running.Wait()
-	t.Logf("%d calls succeeded, %d failed", results.Load(), failures.Load())
-	if starts := strings.Count(p.file("starts"), "\n"); starts < kills || starts > kills+1 {
-		t.Errorf("%d daemons were started", starts)
-	}
-	if n := failures.Load(); n > clients*kills {
-		t.Errorf("%d calls failed", n)
 	}
 }
 
@@ -547,41 +491,14 @@ func TestADaemonOfAnotherProtocolIsNotUsed(t *testing.T) {
 	s.end()
 }
 
-// times returns how long a call takes.
-func (s *session) times(id int) time.Duration {
-	began := time.Now()
-	s.says(call(id, "echo"))
-	s.hears(fmt.Sprintf(`"id":%d,`, id))
-	return time.Since(began)
-}
-
-// TestTheProgramIsSmall checks the memory of the program, and measures its start and latency; see the
-// figures with -v. They depend on what else runs, so the test has no bounds for them.
+// TestTheProgramIsSmall checks the memory of the program after large messages.
 func TestTheProgramIsSmall(t *testing.T) {
 	p := newPlace(t)
-	p.attach().end() // starts the daemon
-	conn, _, err := p.client().Open(t.Context(), wire.Hello{Purpose: wire.Attach})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	direct := &session{T: t, in: conn, out: bufio.NewReader(conn)}
-	direct.begin()
-	began := time.Now()
 	s := p.attach()
 	s.begin()
-	started := time.Since(began)
-	// Both are measured by turns, because the load of the machine varies.
-	var through, without []time.Duration
-	for i := range 3000 {
-		without = append(without, direct.times(i+1))
-		through = append(through, s.times(i+1))
-	}
-	slices.Sort(through)
-	slices.Sort(without)
 	for i := range 50 {
-		s.says(call(10_000+i, "large"))
-		s.hears(fmt.Sprintf(`"id":%d,`, 10_000+i))
+		s.says(call(i, "large"))
+		s.hears(fmt.Sprintf(`"id":%d,`, i))
 	}
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.cmd.Process.Pid))
 	if err != nil {
@@ -592,11 +509,6 @@ func TestTheProgramIsSmall(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, percent := range []int{50, 90, 99} {
-		at := len(through) * percent / 100
-		t.Logf("a call at p%d: %s, without the program %s", percent, through[at], without[at])
-	}
-	t.Logf("peak RSS %d KiB, ready after %s", kib, started)
 	if kib > 8<<10 {
 		t.Errorf("the peak RSS is %d KiB", kib)
 	}

@@ -16,6 +16,8 @@ import (
 	"testing"
 
 	"go.yaml.in/yaml/v4"
+
+	"github.com/mcptrack/mcptrack/core/peertest"
 )
 
 // action is a composite GitHub action.
@@ -325,10 +327,11 @@ func contains(t *testing.T, what, text string, parts ...string) {
 	}
 }
 
-// TestActionVerifies runs the steps of the action verify on a config whose name is hostile to shells,
+// TestRealActionVerifies runs the steps of the action verify on a config whose name is hostile to shells,
 // and whose server prints commands to the runner.
-func TestActionVerifies(t *testing.T) {
+func TestRealActionVerifies(t *testing.T) {
 	t.Parallel()
+	peertest.Program(t, "jq")
 	r := newActionRunner(t)
 	const name = "my $(touch pwned); `touch pwned` '\"config.json"
 	server := filepath.Join(r.workspace, "server")
@@ -442,9 +445,10 @@ func TestActionVerifies(t *testing.T) {
 	}
 }
 
-// TestActionProposes runs the action verify with update, and then propose in a clone.
-func TestActionProposes(t *testing.T) {
+// TestRealActionProposes runs the action verify with update, and then propose in a clone.
+func TestRealActionProposes(t *testing.T) {
 	t.Parallel()
+	peertest.Program(t, "jq")
 	r := newActionRunner(t)
 	r.event = nil
 	git := func(args ...string) string {

@@ -96,7 +96,11 @@ func TestAgentLosesNothing(t *testing.T) {
 		t.Errorf("the first run reports %q", out)
 	}
 	var printed strings.Builder
-	for round := range 20 {
+	rounds := 20
+	if testing.Short() {
+		rounds = 7 // one for each moment
+	}
+	for round := range rounds {
 		f.note(fmt.Sprintf("a%d", round), "# A\n") // while no monitor runs
 		r := f.run()
 		time.Sleep(time.Duration(round%7) * 60 * time.Millisecond) // real: the note changes, and the kill comes, at another moment in each round
@@ -110,7 +114,7 @@ func TestAgentLosesNothing(t *testing.T) {
 	}
 	printed.WriteString(f.once())
 	out := printed.String()
-	for round := range 20 {
+	for round := range rounds {
 		for _, which := range "ab" {
 			if want := fmt.Sprintf("vault://note/%c%d.md added", which, round); !strings.Contains(out, want) {
 				t.Errorf("no %q in\n%s", want, out)

@@ -79,9 +79,16 @@ func TestFilesAreBounded(t *testing.T) {
 }
 
 // maxResident is the most memory, in bytes, that a process may have used after endless
-// input: a multiple of all its limits, and a fraction of what it was sent. The race
-// detector multiplies what it uses.
-const maxResident = 700 << 20
+// input: a multiple of all its limits, and a fraction of what it was sent.
+const maxResident = 400 << 20
+
+// flooding returns how long processes get endless input.
+func flooding() time.Duration {
+	if testing.Short() {
+		return 700 * time.Millisecond
+	}
+	return 2 * time.Second
+}
 
 // endless repeats a text.
 type endless string
@@ -94,11 +101,11 @@ func (e endless) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// bounded runs a command under a limit of its address space for at most two seconds of
-// endless input, and fails if it crashed or took too much memory.
+// bounded runs a command under a limit of its address space with endless
+// input for some time, and fails if it crashed or took too much memory.
 func bounded(t *testing.T, stdin io.Reader, args ...string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), flooding())
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "sh", append([]string{"-c", `ulimit -v 3000000 && exec mcptrack "$@"`, "sh"}, args...)...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
@@ -146,7 +153,6 @@ func TestStreamsAreBounded(t *testing.T) {
 		}
 		return path
 	}
-	note := file("n.md", "# x")
 	demo := demoFile(t)
 	child := func(script string) string {
 		return file(fmt.Sprintf("c%x.json", script), config(fmt.Sprintf(`"x": {"command": "sh", "args": ["-c", %q], "trackResources": true}`, script)))
@@ -182,13 +188,10 @@ func TestStreamsAreBounded(t *testing.T) {
 	t.Cleanup(far.Close)
 	t.Cleanup(far.CloseClientConnections)
 	for name, run := range map[string]func(t *testing.T){
-		"stdin of inject":            func(t *testing.T) { bounded(t, endless("\x00"), "inject", "--stdin", "--dry-run") },
-		"stdin of inject, one value": func(t *testing.T) { bounded(t, endless(`{"a":`), "inject", "--stdin", "--dry-run") },
-		"stdin of a gateway":         func(t *testing.T) { bounded(t, endless("{"), "gateway", "--stdio", "--config", demo) },
-		"stdin of a gateway, lines":  func(t *testing.T) { bounded(t, endless("x\n"), "gateway", "--stdio", "--config", demo) },
-		"stdin of a vault":           func(t *testing.T) { bounded(t, endless(`["`), "vault", filepath.Dir(note), "--stdio") },
-		"stdin of the demo":          func(t *testing.T) { bounded(t, endless(`{"jsonrpc":"2.0",`), "demo-server") },
-		"stdout of a child":          func(t *testing.T) { bounded(t, nil, "list", "--config", child("cat /dev/zero")) },
+		"stdin of inject":    func(t *testing.T) { bounded(t, endless("\x00"), "inject", "--stdin", "--dry-run") },
+		"stdin of a gateway": func(t *testing.T) { bounded(t, endless("{"), "gateway", "--stdio", "--config", demo) },
+		"stdin of the demo":  func(t *testing.T) { bounded(t, endless(`{"jsonrpc":"2.0",`), "demo-server") },
+		"stdout of a child":  func(t *testing.T) { bounded(t, nil, "list", "--config", child("cat /dev/zero")) },
 		"stdout of a child, a message": func(t *testing.T) {
 			bounded(t, nil, "watch", "--config", child(`printf '{"a":"'; exec cat /dev/zero`))
 		},
@@ -203,10 +206,8 @@ func TestStreamsAreBounded(t *testing.T) {
 		{"line", `{"url": %q, "trackResources": true}`, "watch --config FILE"},
 		{"events", `{"type": "sse", "url": %q}`, "list --config FILE"},
 		{"json", `{"type": "catalog", "url": %q}`, "gateway --addr 127.0.0.1:0 --config FILE"},
-		{"bomb", `{"type": "catalog", "url": %q}`, "gateway --addr 127.0.0.1:0 --config FILE"},
 		{"json", "", "status URL"},
 		{"list", "", "status URL"},
-		{"json", "", "history x file:///a --url URL"},
 		{"line", "", "tail URL"},
 		{"events", "", "inject --dry-run --from URL"},
 	} {
@@ -266,7 +267,7 @@ func TestRequestsAreBounded(t *testing.T) {
 			s := limited(t, args...)
 			base, _, _ := strings.Cut(s.url, "/mcp")
 			s.url = base
-			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), flooding())
 			defer cancel()
 			var running sync.WaitGroup
 			for _, path := range []string{"/mcp", "/events", "/"} {
@@ -338,7 +339,7 @@ func TestFramesAreBounded(t *testing.T) {
 	t.Run("application", func(t *testing.T) {
 		t.Parallel()
 		s := limited(t, "inject", "--demo", "--listen", "127.0.0.1:0", "--upstream", url)
-		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), flooding())
 		defer cancel()
 		for ctx.Err() == nil {
 			c, res, err := websocket.Dial(ctx, s.url+"/v1/realtime?model=quiet", &websocket.DialOptions{HTTPHeader: http.Header{"Authorization": {"Bearer k"}}})

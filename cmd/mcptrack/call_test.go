@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mcptrack/mcptrack/core/peertest"
 	"github.com/mcptrack/mcptrack/core/session/sessiontest"
 )
 
@@ -67,18 +68,10 @@ func TestCallsRepeatArgumentsInHeaders(t *testing.T) {
 // scripted writes a config with one server, "notes", that follows a script and logs its requests.
 func scripted(t *testing.T, protocol string) (file, log string) {
 	t.Helper()
-	npm, err := filepath.Abs(filepath.Join("..", "..", "testdata", "peers"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	installedPeer(t, npm, "node_modules", "@modelcontextprotocol", "server")
-	node := filepath.Join(npm, "node_modules", ".bin", "node")
-	if _, err := os.Stat(node); err != nil {
-		node = "node"
-	}
 	dir := t.TempDir()
 	file, log = filepath.Join(dir, "mcp-servers.json"), filepath.Join(dir, "log")
-	entry := marshalPeer(t, peerEntry{Command: node, Args: []string{filepath.Join(npm, "scripted.mjs"), "--log=" + log}, Protocol: protocol})
+	script := peertest.Script(t, "scripted.mjs", "--log="+log)
+	entry := marshalPeer(t, peerEntry{Command: script[0], Args: script[1:], Protocol: protocol})
 	if err := os.WriteFile(file, []byte(`{"servers": {"notes": `+entry+`}}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +99,7 @@ func logged(t *testing.T, log, text string) {
 }
 
 // Ctrl-C cancels a call: the server is notified before the connection closes, and the exit code is 130.
-func TestInterruptedCall(t *testing.T) {
+func TestRealInterruptedCall(t *testing.T) {
 	t.Parallel()
 	for _, era := range []string{"legacy", "modern"} {
 		t.Run(era, func(t *testing.T) {
@@ -134,7 +127,7 @@ func TestInterruptedCall(t *testing.T) {
 }
 
 // The terminal shows the progress of a long call and is restored afterwards. Stdout has only the result.
-func TestProgressOnTerminal(t *testing.T) {
+func TestRealProgressOnTerminal(t *testing.T) {
 	t.Parallel()
 	file, _ := scripted(t, "auto")
 	screen, terminal := openTerminal(t)

@@ -34,7 +34,7 @@ func (s *serving) ready(by string) (ids string) {
 // Two processes on one cluster: every server is followed by one of them, both serve
 // one feed with the same ids, and when one is killed the other takes its servers
 // over within 10 s, without an event lost or an id used twice.
-func TestClusterSharesServers(t *testing.T) {
+func TestRealClusterSharesServers(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "mcp-servers.json")
 	marks := []string{t.Name() + "-a", t.Name() + "-b"}
@@ -95,7 +95,7 @@ func TestClusterSharesServers(t *testing.T) {
 
 // NATS restarts and has lost the leases: the servers are followed again soon.
 // Until then /readyz and status say that the process waits for leases.
-func TestClusterFollowsServersAfterNATSRestarts(t *testing.T) {
+func TestRealClusterFollowsServersAfterNATSRestarts(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "mcp-servers.json")
 	on := `, "trackResources": true`

@@ -12,6 +12,8 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+
+	"github.com/mcptrack/mcptrack/core/peertest"
 )
 
 // hostileNames are names of tools that run "touch pwned", write a file of that name, or
@@ -29,9 +31,9 @@ func hostileNames() []string {
 // bash-completion).
 const bashCompletion = "/usr/share/bash-completion/bash_completion"
 
-// TestCompletionIsSafe presses TAB in real shells where a server chose the names: none of
+// TestRealCompletionIsSafe presses TAB in real shells where a server chose the names: none of
 // them is offered, and none is run by pressing TAB once more.
-func TestCompletionIsSafe(t *testing.T) {
+func TestRealCompletionIsSafe(t *testing.T) {
 	t.Parallel()
 	for shell, start := range map[string][]string{
 		"bash": {"bash", "--norc", "--noprofile", "-i"},
@@ -40,12 +42,9 @@ func TestCompletionIsSafe(t *testing.T) {
 	} {
 		t.Run(shell, func(t *testing.T) {
 			t.Parallel()
-			path, err := exec.LookPath(start[0])
-			if err == nil && shell == "bash" {
-				_, err = os.Stat(bashCompletion)
-			}
-			if err != nil {
-				if os.Getenv("CI") != "" {
+			path := peertest.Program(t, start[0])
+			if _, err := os.Stat(bashCompletion); shell == "bash" && err != nil {
+				if os.Getenv("CI") == "true" {
 					t.Fatal(err)
 				}
 				t.Skip(err)

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/mcptrack/mcptrack/core/peertest"
 )
 
 // mustRun runs mcptrack, which must succeed.
@@ -25,7 +27,7 @@ func (a *account) mustRun(args ...string) string {
 
 // The official TypeScript client sees of a server in Codex's config the same through mcptrack-attach as
 // directly, in both eras.
-func TestConnectedServersAnswerAsBefore(t *testing.T) {
+func TestRealConnectedServersAnswerAsBefore(t *testing.T) {
 	t.Parallel()
 	type request = map[string]any
 	requests := []request{
@@ -82,16 +84,13 @@ func TestConnectedServersAnswerAsBefore(t *testing.T) {
 
 // Claude Code connects to a server of its .mcp.json through mcptrack-attach, and disconnect brings the file
 // back byte for byte.
-func TestClaudeCodeUsesConnectedServers(t *testing.T) {
+func TestRealClaudeCodeUsesConnectedServers(t *testing.T) {
 	t.Parallel()
-	programs, err := filepath.Glob(filepath.Join("..", "..", "testdata", "peers", "node_modules", "@anthropic-ai", "claude-code-linux-*", "claude"))
+	programs, err := filepath.Glob(filepath.Join(peertest.Path(t, "node_modules", "@anthropic-ai"), "claude-code-linux-*", "claude"))
 	if err != nil || len(programs) == 0 {
-		installedPeer(t, "..", "..", "testdata", "peers", "node_modules", "@anthropic-ai", "claude-code-linux-x64", "claude")
+		programs = []string{peertest.Path(t, "node_modules", "@anthropic-ai", "claude-code-linux-x64", "claude")}
 	}
-	claude, err := filepath.Abs(programs[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	claude := programs[0]
 	a := newAccount(t)
 	if err := os.Remove(a.config); err != nil {
 		t.Fatal(err)

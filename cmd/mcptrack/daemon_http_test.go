@@ -14,7 +14,7 @@ import (
 )
 
 // Clients on the official SDKs use one server of the daemon over HTTP.
-func TestDaemonServesHTTPClients(t *testing.T) {
+func TestRealDaemonServesHTTPClients(t *testing.T) {
 	t.Parallel()
 	dir, err := os.MkdirTemp("", "d") // its path is short enough for a socket
 	if err != nil {

@@ -385,7 +385,7 @@ func (g *agent) end() []string {
 	return g.problems
 }
 
-// storm is the state of TestKillStorm.
+// storm is the state of TestRealKillStorm.
 type storm struct {
 	*account
 
@@ -499,9 +499,9 @@ func (s *storm) passes(answers int) {
 	}
 }
 
-// TestKillStorm kills daemons, attached clients and servers with SIGKILL while clients call. Each call
+// TestRealKillStorm kills daemons, attached clients and servers with SIGKILL while clients call. Each call
 // receives one response, none is executed twice, nothing is left, and clients continue.
-func TestKillStorm(t *testing.T) {
+func TestRealKillStorm(t *testing.T) {
 	t.Parallel()
 	kills := 100
 	if testing.Short() {

@@ -88,16 +88,14 @@ func TestManualFragments(t *testing.T) {
 	page := readFile(t, "commands", "topics", "embedding.md")
 	fragments := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(page, -1)
 	frames := map[string]string{ // by what a fragment begins with
-		"c := t.Client": `package main
+		"c := t.Client": `package fragment
 import ("context"; "github.com/mcptrack/mcptrack/core/tracker")
-func main() { show(context.Background(), tracker.New(tracker.Options{})) }
 func show(ctx context.Context, t *tracker.Tracker) {
 %s
 _, _, _, _, _ = r, cached, ok, fresh, err
 }`,
-		"srv := mcpserver.New": `package main
+		"srv := mcpserver.New": `package fragment
 import ("context"; "encoding/json"; "net/http"; "github.com/mcptrack/mcptrack/core/mcpserver")
-func main() { show(nil, nil, nil) }
 func show(read, call func(context.Context, *mcpserver.Request) (json.RawMessage, error), items []json.RawMessage) {
 %s
 }`,

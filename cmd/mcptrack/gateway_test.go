@@ -20,6 +20,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mcptrack/mcptrack/core/peertest"
 	"github.com/mcptrack/mcptrack/core/session/sessiontest"
 )
 
@@ -78,14 +79,8 @@ func peerScriptFrom(t *testing.T, env []string, script string, args ...string) [
 
 func nodeCommand(ctx context.Context, t *testing.T, script string, args ...string) *exec.Cmd {
 	t.Helper()
-	dir := filepath.Join("..", "..", "testdata", "peers")
-	installedPeer(t, dir, "node_modules", "@modelcontextprotocol", "client")
-	node := filepath.Join(dir, "node_modules", ".bin", "node")
-	if _, err := os.Stat(node); err != nil {
-		node = "node" // the packaged one exists for Linux only
-	}
-	cmd := exec.CommandContext(ctx, node, append([]string{filepath.Join(dir, script)}, args...)...)
-	return cmd
+	command := peertest.Script(t, script, args...)
+	return exec.CommandContext(ctx, command[0], command[1:]...)
 }
 
 // twoDemos returns a config of two identical servers.
@@ -95,115 +90,6 @@ func twoDemos(t *testing.T) (file string) {
 	on := `, "trackResources": true`
 	save(t, file, config(`"a": `+demoEntry(t, t.Name()+"-a", on), `"b": `+demoEntry(t, t.Name()+"-b", on)))
 	return file
-}
-
-// The official Inspector CLIs list, call, read and subscribe through the gateway.
-func TestGatewayInspector(t *testing.T) {
-	t.Parallel()
-	clients := filepath.Join("node_modules", "@modelcontextprotocol", "inspector", "clients")
-	url := startGateway(t, "--config", twoDemos(t), "--index")
-	for _, era := range []string{"legacy", "modern"} {
-		for _, c := range []struct {
-			want string
-			args []string
-		}{
-			{`"name": "b_touch"`, []string{"--method", "tools/list"}},
-			{`"name": "a_explain_demo"`, []string{"--method", "prompts/list"}},
-			{`"uri": "mcptrack://server/b/vault://note/guide.md"`, []string{"--method", "resources/list"}},
-			{`mcptrack://server/a/vault://note/{+path}`, []string{"--method", "resources/templates/list"}},
-			{`"uri": "mcptrack://server/a/vault://note/guide.md"`, []string{"--method", "resources/read", "--uri", "mcptrack://server/a/vault://note/guide.md"}},
-			{`Capability index`, []string{"--method", "resources/read", "--uri", "capability-index://summary"}},
-			{`"content"`, []string{"--method", "tools/call", "--tool-name", "b_set_interval", "--tool-arg", "milliseconds=200"}},
-			{`"key`, []string{"--method", "tools/call", "--tool-name", "search_capabilities", "--tool-arg", "query=guide"}},
-			{`"messages"`, []string{"--method", "prompts/get", "--prompt-name", "a_explain_demo"}},
-		} {
-			if era == "modern" && c.args[1] != "tools/list" && c.args[1] != "resources/read" {
-				continue // each takes a second; the TypeScript client does them all
-			}
-			args := append([]string{"--cli", url, "--transport", "http", "--protocol-era", era}, c.args...)
-			if out := peerScript(t, filepath.Join(clients, "launcher", "build", "index.js"), args...); !strings.Contains(string(out), c.want) {
-				t.Errorf("%s %q: no %s in\n%s", era, c.args, c.want, out)
-			}
-		}
-	}
-	home, daemon := t.TempDir(), filepath.Join(clients, "mcpdo", "build", "mcp-bin.js")
-	do := func(ctx context.Context, args ...string) *exec.Cmd {
-		cmd := nodeCommand(ctx, t, daemon, append([]string{"--connection", "gw"}, args...)...)
-		cmd.Env = append(os.Environ(), "HOME="+home, "MCP_INSPECTOR_SECRET_STORE=file")
-		return cmd
-	}
-	defer func() { _ = do(context.Background(), "daemon", "stop").Run() }()
-	for _, era := range []string{"legacy", "modern"} {
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-		if out, err := do(ctx, "connect", url, "--transport", "http", "--era", era).CombinedOutput(); err != nil {
-			t.Fatalf("%v\n%s", err, out)
-		}
-		uri := "mcptrack://server/b/vault://note/clock.md"
-		watch := do(ctx, "--format", "json", "resources/subscribe", uri)
-		out, err := watch.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := watch.Start(); err != nil {
-			t.Fatal(err)
-		}
-		updates := 0
-		for dec := json.NewDecoder(out); updates < 3; {
-			var line struct{ Type, URI string }
-			if err := dec.Decode(&line); err != nil {
-				t.Fatalf("%s: %v after %d updates", era, err, updates)
-			}
-			if line.Type == "resources/updated" && line.URI == uri {
-				updates++
-			}
-		}
-		_ = watch.Process.Kill()
-		_ = watch.Wait()
-		if out, err := do(ctx, "disconnect").CombinedOutput(); err != nil {
-			t.Errorf("%v\n%s", err, out)
-		}
-		cancel()
-	}
-}
-
-// Over HTTP the gateway serves authorised clients only.
-func TestGatewayGuards(t *testing.T) {
-	t.Parallel()
-	const secret = "a-token-of-sixteen-or-more"
-	token := filepath.Join(t.TempDir(), "token")
-	save(t, token, secret)
-	file := twoDemos(t)
-	type headers = map[string]string
-	open := startGateway(t, "--config", file)
-	for _, c := range []struct {
-		headers headers
-		want    int
-	}{
-		{nil, 200},
-		{headers{"Origin": "https://evil.example"}, 403},
-		{headers{"Sec-Fetch-Site": "cross-site"}, 403},
-		{headers{"Host": "evil.example"}, 403},
-	} {
-		if _, got := initialize(t, open, c.headers); got != c.want {
-			t.Errorf("%v: %d, want %d", c.headers, got, c.want)
-		}
-	}
-	guarded := startGateway(t, "--config", file, "--token-file", token, "--allow-origin", "https://app.example")
-	bearer := "Bearer " + secret
-	for _, c := range []struct {
-		headers headers
-		want    int
-	}{
-		{nil, 401},
-		{headers{"Authorization": "Bearer another-token-of-sixteen"}, 401},
-		{headers{"Authorization": bearer}, 200},
-		{headers{"Authorization": bearer, "Origin": "https://app.example"}, 200},
-		{headers{"Authorization": bearer, "Origin": "https://evil.example"}, 403},
-	} {
-		if _, got := initialize(t, guarded, c.headers); got != c.want {
-			t.Errorf("%v: %d, want %d", c.headers, got, c.want)
-		}
-	}
 }
 
 // The gateway follows the config: clients are notified of a new server's tools, and an invalid config changes
@@ -318,4 +204,27 @@ func TestGatewayTaskOwners(t *testing.T) {
 	if info, err := os.Stat(filepath.Join(data, "gateway.key")); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("%v, %v", info, err)
 	}
+}
+
+// A running gateway holds what its lock does not have, and serves it once another process has approved it.
+func TestGatewayFollowsItsLock(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file, front := filepath.Join(dir, "mcp-servers.json"), filepath.Join(t.TempDir(), "front.json")
+	notes := filepath.Join(dir, "notes")
+	note(t, filepath.Join(notes, "a.md"), "# A")
+	save(t, file, config(fmt.Sprintf(`"notes": {"command": %q, "args": ["vault", %q, "--stdio"], "trackResources": true}`, mcptrackPath(t), notes)))
+	runFor(t, 0, "lock", "--config", file)
+	save(t, front, config(fmt.Sprintf(`"gw": {"url": %q}`, startGateway(t, "--config", file))))
+	runFor(t, 0, "read", "gw", "vault://note/a.md", "--config", front)
+	note(t, filepath.Join(notes, "b.md"), "# B")
+	waitFor(t, "the new note is refused, with what to do", func() bool {
+		// Until it is listed, it is read by the template, which is approved.
+		out, err := mcptrackCommand(t.Context(), "read", "gw", "vault://note/b.md", "--config", front).CombinedOutput()
+		return err != nil && strings.Contains(string(out), "review notes")
+	})
+	runFor(t, 0, "approve", "notes:vault://note/b.md", "--config", file)
+	waitFor(t, "the approved note is served", func() bool {
+		return mcptrackCommand(t.Context(), "read", "gw", "vault://note/b.md", "--config", front).Run() == nil
+	})
 }

@@ -221,17 +221,6 @@ func TestInjectEnds(t *testing.T) {
 	}
 }
 
-// With --timeout, an endpoint that cannot be reached is exit code 4, and one to which
-// there was nothing to send is 6.
-func TestInjectTimeout(t *testing.T) {
-	t.Parallel()
-	none := filepath.Join(t.TempDir(), "none.json")
-	save(t, none, `{"mcpServers": {}}`)
-	injectBeside(t, nil, "--url", "ws://127.0.0.1:1", "--config", none, "--timeout", "300ms").exits(4)
-	injectBeside(t, nil, "--url", endpoint(t, &realtimetest.Endpoint{}), "--config", none, "--timeout", "3s", "--count", "1").exits(6)
-	injectBeside(t, nil, "--url", endpoint(t, &realtimetest.Endpoint{}), "--config", none, "--timeout", "3s").exits(0)
-}
-
 // From a feed: inject repeats nothing after a restart, orderly or not, and injects the last update of every
 // resource, also of resources that changed while it was down.
 func TestInjectResumes(t *testing.T) {

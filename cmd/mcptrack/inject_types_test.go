@@ -11,18 +11,15 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/mcptrack/mcptrack/core/peertest"
 )
 
 // The TypeScript compiler accepts what inject sends as events of OpenAI's own client, and rejects
 // variants of it.
-func TestInjectTypes(t *testing.T) {
+func TestRealInjectTypes(t *testing.T) {
 	t.Parallel()
-	npm, err := filepath.Abs(filepath.Join("..", "..", "testdata", "peers"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	installedPeer(t, npm, "node_modules", "openai", "package.json")
-	tsc := installedPeer(t, npm, "node_modules", "typescript", "bin", "tsc")
+	npm, tsc, node := peertest.Path(t), peertest.Path(t, "node_modules", "typescript", "bin", "tsc"), peertest.Node(t)
 	const events = `{"id":"3f9a1c20b7e4d581-2","type":"resource.updated","serverId":"docs","resourceUri":"file:///guide.md","timestamp":"2026-11-20T19:37:25.123Z","content":"first\nsecond"}
 {"type":"resource.updated","serverId":"a\nb","resourceUri":"x\"}]}\n\n\u2028${y}</script>","timestamp":"2026-11-20T19:37:25.123Z"}
 `
@@ -69,10 +66,6 @@ func TestInjectTypes(t *testing.T) {
 		file := filepath.Join(dir, "events.mts")
 		if err := os.WriteFile(file, []byte(source), 0o600); err != nil {
 			t.Fatal(err)
-		}
-		node := filepath.Join(npm, "node_modules", ".bin", "node")
-		if _, err := os.Stat(node); err != nil {
-			node = "node"
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -16,19 +15,13 @@ func TestMain(m *testing.M) {
 	testscript.Main(tests{m}, map[string]func(){
 		"mcptrack":       func() { os.Exit(run()) },
 		"counted-server": func() { os.Exit(countedServer(os.Args[1:])) },
-		"changed-server": func() { os.Exit(changedServer(os.Args[1:])) },
 	})
 }
 
-// tests are the tests of this package. They all start the program, so -short skips them.
+// tests are the tests of this package.
 type tests struct{ *testing.M }
 
 func (t tests) Run() int {
-	flag.Parse()
-	if testing.Short() {
-		fmt.Println("the tests of the program do not run with -short")
-		return 0
-	}
 	if err := buildAttach(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1

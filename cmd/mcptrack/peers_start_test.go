@@ -11,12 +11,13 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/mcptrack/mcptrack/core/peertest"
 )
 
 const (
@@ -60,23 +61,11 @@ type peerCall struct {
 // the client starts it; an HTTP peer is started on a free loopback port,
 // accepts connections when startPeer returns, and is killed with its whole
 // process group at the end of the test.
-//
-// Without the peers installed the test is skipped, and in CI it fails.
 func startPeer(t testing.TB, name string) peer {
 	t.Helper()
-	root, err := filepath.Abs(filepath.Join("..", ".."))
-	if err != nil {
-		t.Fatal(err)
-	}
-	npm := filepath.Join(root, "testdata", "peers")
-	everything := installedPeer(t, npm, "node_modules", "@modelcontextprotocol", "server-everything", "dist", "index.js")
-	modern := filepath.Join(npm, "ts-modern.mjs")
-	loopback := filepath.Join(npm, "loopback.mjs")
-	gosdk := installedPeer(t, root, ".cache", "bin", "everything-server")
-	node := filepath.Join(npm, "node_modules", ".bin", "node")
-	if _, err := os.Stat(node); err != nil {
-		node = "node" // the packaged one exists for Linux only
-	}
+	everything := peertest.Path(t, "node_modules", "@modelcontextprotocol", "server-everything", "dist", "index.js")
+	modern, loopback := peertest.Path(t, "ts-modern.mjs"), peertest.Path(t, "loopback.mjs")
+	gosdk, node := peertest.EverythingServer(t), peertest.Node(t)
 
 	toggle := []peerCall{{Tool: "toggle-subscriber-updates", Arguments: map[string]any{}}}
 	switch name {
@@ -103,20 +92,6 @@ func startPeer(t testing.TB, name string) peer {
 	}
 	t.Fatalf("no peer is called %q", name)
 	return peer{}
-}
-
-// installedPeer returns the path of a file that scripts/peers.sh installs.
-func installedPeer(t testing.TB, elem ...string) string {
-	t.Helper()
-	path := filepath.Join(elem...)
-	if _, err := os.Stat(path); err != nil {
-		const missing = "the test peers are not installed; run scripts/peers.sh"
-		if os.Getenv("CI") == "true" {
-			t.Fatal(missing)
-		}
-		t.Skip(missing)
-	}
-	return path
 }
 
 func stdioPeer(t testing.TB, onConnect []peerCall, command string, args ...string) peer {

@@ -45,7 +45,7 @@ func documents(t *testing.T) map[string]string {
 // show.
 func TestShownCommandsAreRun(t *testing.T) {
 	t.Parallel()
-	scripts := readFile(t, "testdata", "script", "readme.txtar") + readFile(t, "testdata", "script", "topics.txtar")
+	scripts := readFile(t, "testdata", "script", "real", "readme.txtar") + readFile(t, "testdata", "script", "real", "topics.txtar")
 	scripts = strings.ReplaceAll(scripts, "''", "'")
 	block := regexp.MustCompile("(?ms)^ *```sh\n(.*?)^ *```$")
 	commands := 0
@@ -76,13 +76,10 @@ func TestShownCommandsAreRun(t *testing.T) {
 	}
 }
 
-// TestReadmeIsShort: the README is an introduction; the reference is the manual.
-func TestReadmeIsShort(t *testing.T) {
+// TestLinksOfTheReadme: the links of the README lead somewhere.
+func TestLinksOfTheReadme(t *testing.T) {
 	t.Parallel()
 	readme := readFile(t, "README.md")
-	if n := strings.Count(readme, "\n"); n > 220 {
-		t.Errorf("the README has %d lines, at most 220 are wanted", n)
-	}
 	for _, link := range regexp.MustCompile(`(?:\]\(|src="|srcset=")([^)"]+)`).FindAllStringSubmatch(readme, -1) {
 		if _, err := os.Stat(filepath.Join("..", "..", link[1])); err != nil {
 			t.Errorf("a link leads nowhere: %v", err)
@@ -90,13 +87,13 @@ func TestReadmeIsShort(t *testing.T) {
 	}
 }
 
-// TestContributingDescribesScripts: the page for contributors is short, is linked, and describes
+// TestContributingDescribesScripts: the page for contributors is linked, and describes
 // every script.
 func TestContributingDescribesScripts(t *testing.T) {
 	t.Parallel()
 	page := readFile(t, ".github", "CONTRIBUTING.md")
-	if n := strings.Count(page, "\n"); n > 120 || !strings.Contains(readFile(t, "README.md"), "(.github/CONTRIBUTING.md)") {
-		t.Errorf("CONTRIBUTING.md has %d lines, at most 120 are wanted, and the README must link it", n)
+	if !strings.Contains(readFile(t, "README.md"), "(.github/CONTRIBUTING.md)") {
+		t.Error("the README does not link CONTRIBUTING.md")
 	}
 	scripts, err := filepath.Glob(filepath.Join("..", "..", "scripts", "*.sh"))
 	if err != nil || len(scripts) < 15 {

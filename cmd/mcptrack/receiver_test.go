@@ -18,8 +18,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"runtime/debug"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -57,7 +55,7 @@ func TestServeReceivesWebhooks(t *testing.T) {
 		}
 		h := hookOf(t, subscriptions)
 		if end == syscall.SIGKILL {
-			wantHostile(t, s, token, h)
+			wantGuarded(t, h)
 			earlier = h
 		} else if body, code := answer(t, earlier.message(t, forged, time.Now()), nil); code != http.StatusUnauthorized || h.URL != earlier.URL {
 			t.Errorf("a message as of the run before: %d %s", code, body)
@@ -166,85 +164,25 @@ func (h hook) message(t *testing.T, body string, at time.Time) *http.Request {
 
 const forged = `{"eventId":"m-1","name":"resource.updated","timestamp":"2026-11-22T10:00:00Z","data":{"server":"a","uri":"vault://nothing","cause":"notify"}}`
 
-// wantHostile sends invalid deliveries and checks that they are rejected while the process keeps serving
-// others.
-func wantHostile(t *testing.T, s *serving, token string, h hook) {
+// wantGuarded checks that the path of the webhook, which needs no token, opens no other path, and no page
+// can use it.
+func wantGuarded(t *testing.T, h hook) {
 	t.Helper()
-	path := strings.TrimPrefix(h.URL, s.url)
 	for _, c := range []struct {
-		name, method, path, body string
-		change                   func(*http.Request)
-		want                     int
+		name   string
+		change func(*http.Request)
+		want   int
 	}{
-		{name: "as the server", want: http.StatusNoContent},
-		{name: "again", want: http.StatusNoContent},
-		{name: "no body", change: func(q *http.Request) { q.Body, q.ContentLength = http.NoBody, 0 }, want: http.StatusUnauthorized},
-		{name: "another body", change: func(q *http.Request) { q.Body, q.ContentLength = io.NopCloser(strings.NewReader("{}")), 2 }, want: http.StatusUnauthorized},
-		{name: "no signature", change: func(q *http.Request) { q.Header.Del("webhook-signature") }, want: http.StatusBadRequest},
-		{name: "wrong signature", change: func(q *http.Request) { q.Header.Set("webhook-signature", "v1,AAAA") }, want: http.StatusUnauthorized},
-		{name: "text", change: func(q *http.Request) { q.Header.Set("Content-Type", "text/plain") }, want: http.StatusUnsupportedMediaType},
-		{name: "no such path", change: func(q *http.Request) { q.URL.Path = "/hooks/" + strings.Repeat("0", 32) }, want: http.StatusNotFound},
-		{name: "no path", change: func(q *http.Request) { q.URL.Path = "/hooks/" }, want: http.StatusNotFound},
-		{name: "put", change: func(q *http.Request) { q.Method = http.MethodPut }, want: http.StatusMethodNotAllowed},
-		{name: "get", change: func(q *http.Request) { q.Method, q.Body, q.ContentLength = http.MethodGet, nil, 0 }, want: http.StatusMethodNotAllowed},
-		{name: "of a page", change: func(q *http.Request) { q.Header.Set("Origin", "https://evil.example") }, want: http.StatusForbidden},
-		{name: "without a token", change: func(q *http.Request) { q.URL.Path = "/api/status" }, want: http.StatusUnauthorized},
-		{name: "around the token", change: func(q *http.Request) { q.URL.Path = "/hooks/../api/status" }, want: http.StatusUnauthorized},
+		{"as the server", func(*http.Request) {}, http.StatusNoContent},
+		{"another body", func(q *http.Request) { q.Body, q.ContentLength = io.NopCloser(strings.NewReader("{}")), 2 }, http.StatusUnauthorized},
+		{"of a page", func(q *http.Request) { q.Header.Set("Origin", "https://evil.example") }, http.StatusForbidden},
+		{"without a token", func(q *http.Request) { q.URL.Path = "/api/status" }, http.StatusUnauthorized},
+		{"around the token", func(q *http.Request) { q.URL.Path = "/hooks/../api/status" }, http.StatusUnauthorized},
 	} {
 		q := h.message(t, forged, time.Now())
-		if c.change != nil {
-			c.change(q)
-		}
+		c.change(q)
 		if body, code := answer(t, q, nil); code != c.want || strings.Contains(body, h.Secret) {
 			t.Errorf("%s: %d %s, want %d", c.name, code, body, c.want)
-		}
-	}
-	for _, at := range []time.Duration{-10 * time.Minute, 10 * time.Minute} {
-		if body, code := answer(t, h.message(t, forged, time.Now().Add(at)), nil); code != http.StatusUnauthorized {
-			t.Errorf("of %v: %d %s", at, code, body)
-		}
-	}
-	q := h.message(t, forged, time.Now())
-	q.Body, q.ContentLength = io.NopCloser(endless(" ")), -1
-	if p, err := http.DefaultClient.Do(q); err == nil { // else the connection was closed before the answer was read
-		_ = p.Body.Close()
-		if p.StatusCode != http.StatusRequestEntityTooLarge {
-			t.Errorf("a body without an end: %s", p.Status)
-		}
-	}
-	before := resident(t, s.cmd.Process.Pid)
-	head := "POST " + path + " HTTP/1.1\r\nHost: " + strings.TrimPrefix(s.url, "http://") + "\r\nContent-Type: application/json\r\nContent-Length: 262144\r\n" +
-		"webhook-id: m\r\nwebhook-timestamp: 1\r\nwebhook-signature: v1,AAAA\r\n\r\n" + strings.Repeat(" ", 262143)
-	var flood []net.Conn
-	for range 400 { // bodies of which the last byte never comes
-		c, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		_ = c.SetWriteDeadline(time.Now().Add(time.Second))
-		_, _ = io.WriteString(c, head) // the server may not read all of it
-		flood = append(flood, c)
-	}
-	if body, code := ask(t, s.url+"/api/status", map[string]string{"Authorization": "Bearer " + token}); code != http.StatusOK {
-		t.Errorf("in a flood: %d %s", code, body)
-	}
-	most := 64 << 20
-	if info, ok := debug.ReadBuildInfo(); ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
-		most *= 3 // of which the race detector needs most
-	}
-	if grown := resident(t, s.cmd.Process.Pid) - before; grown > most {
-		t.Errorf("a flood of %d MiB makes it %d MiB larger", len(flood)*len(head)>>20, grown>>20)
-	}
-	for _, c := range flood {
-		_ = c.Close()
-	}
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
-		body, code := answer(t, h.message(t, forged, time.Now()), nil)
-		if code == http.StatusNoContent {
-			break
-		}
-		if code != http.StatusServiceUnavailable || time.Now().After(deadline) {
-			t.Fatalf("after a flood: %d %s", code, body)
 		}
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -19,13 +21,30 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/mcptrack/mcptrack/core/peertest"
 )
 
-// TestScript runs the program as users do, one script per feature, against mcptrack's demo server.
+// TestScript runs the program as users do, against mcptrack's demo server.
 func TestScript(t *testing.T) {
 	t.Parallel()
+	runScripts(t, "")
+}
+
+// TestRealScript runs the scripts that need more than Go, a shell and its usual programs.
+func TestRealScript(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"curl", "jq"} {
+		peertest.Program(t, name)
+	}
+	runScripts(t, "real")
+}
+
+// runScripts runs the scripts of a folder in testdata/script.
+func runScripts(t *testing.T, folder string) {
+	t.Helper()
 	testscript.Run(t, testscript.Params{
-		Dir:                 filepath.Join("..", "..", "testdata", "script"),
+		Dir:                 filepath.Join("..", "..", "testdata", "script", folder),
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
 		Setup: func(env *testscript.Env) error {
@@ -39,8 +58,29 @@ func TestScript(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"completes": completes, "exits": exits, "json": jsonField, "serves": serves, "shows": shows, "streams": streams},
+			"completes": completes, "exits": exits, "gets": gets, "json": jsonField, "serves": serves, "shows": shows, "streams": streams},
 	})
+}
+
+// gets asks for a URL until the answer matches: gets URL PATTERN.
+func gets(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: gets URL PATTERN")
+	}
+	url, want := ts.Value(addressesKey{}).(addresses).replace(args[0]), regexp.MustCompile("(?m)"+args[1])
+	for began := time.Now(); ; time.Sleep(20 * time.Millisecond) {
+		p, err := http.Get(url) //nolint:noctx // the server ends with the script
+		ts.Check(err)
+		body, err := io.ReadAll(p.Body)
+		_ = p.Body.Close()
+		ts.Check(err)
+		if want.Match(body) {
+			return
+		}
+		if time.Since(began) > docsTimeout {
+			ts.Fatalf("%s: no match for %s in\n%s", url, want, body)
+		}
+	}
 }
 
 // exits runs a program and wants a certain exit code: exits CODE PROGRAM [ARG...].

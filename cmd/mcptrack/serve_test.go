@@ -6,15 +6,13 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -114,20 +112,6 @@ func (s *serving) events(n int, after string) []string {
 	return ids
 }
 
-// clients waits until so many clients are connected: serve-sse learns that one left only when it
-// next reads from the connection.
-func (s *serving) clients(n int) {
-	s.Helper()
-	want := fmt.Sprintf(`"clients":%d,`, n)
-	for deadline := time.Now().Add(time.Minute); ; <-time.After(10 * time.Millisecond) {
-		if text, _ := ask(s.T, s.url+"/api/status", nil); strings.Contains(text, want) {
-			return
-		} else if time.Now().After(deadline) {
-			s.Fatalf("there are not %d clients: %s", n, text)
-		}
-	}
-}
-
 // wantNext checks that ids are consecutive.
 func wantNext(t *testing.T, ids ...string) {
 	t.Helper()
@@ -164,6 +148,14 @@ func TestServeResumes(t *testing.T) {
 		wantNext(t, append([]string{last}, next...)...)
 		last = next[4]
 	}
+	var st struct {
+		Epoch string
+		Seq   uint64
+	}
+	body, _ := ask(t, s.url+"/api/status", nil)
+	if err := json.Unmarshal([]byte(body), &st); err != nil || !strings.HasPrefix(last, st.Epoch+"-") || st.Seq < 20 {
+		t.Errorf("after %s the status is %s (%v)", last, body, err)
+	}
 	other := mcptrackCommand(t.Context(), append([]string{"serve-sse", "--addr", "127.0.0.1:0"}, args...)...)
 	out, err := other.CombinedOutput()
 	if code := other.ProcessState.ExitCode(); err == nil || code != 1 || !strings.Contains(string(out), "in use") {
@@ -178,35 +170,6 @@ func TestServeResumes(t *testing.T) {
 	lines := strings.Split(strings.TrimSpace(string(stored)), "\n")
 	if len(lines) < 19 || !strings.HasPrefix(lines[0], `{"id":"`+seen[1]+`"`) {
 		t.Errorf("replay has %d lines, the first %s", len(lines), lines[0])
-	}
-}
-
-// Requests from other sites or with a foreign Host are rejected. Other requests get the dashboard, the metrics
-// and the states.
-func TestServeGuards(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	file := filepath.Join(dir, "mcp-servers.json")
-	save(t, file, config(`"demo": `+demoEntry(t, t.Name(), `, "trackResources": true`)))
-	s := serveBeside(t, "--config", file, "--data-dir", filepath.Join(dir, "events"))
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); {
-		if _, code := ask(t, s.url+"/readyz", nil); code == http.StatusOK {
-			break
-		}
-	}
-	for path, want := range map[string]string{"/": "<title>mcptrack</title>", "/assets/app.js": "follow(", "/metrics": "mcptrack_server_state", "/api/servers": `"id":"demo"`, "/readyz": "ok", "/healthz": "ok"} {
-		body, code := ask(t, s.url+path, nil)
-		if code != http.StatusOK || !strings.Contains(body, want) {
-			t.Errorf("%s: %d %.200s", path, code, body)
-		}
-		for name, value := range map[string]string{"Origin": "https://evil.example", "Sec-Fetch-Site": "cross-site", "Host": "evil.example"} {
-			if body, code := ask(t, s.url+path, map[string]string{name: value}); code != http.StatusForbidden {
-				t.Errorf("%s with %s: %d %.100s", path, name, code, body)
-			}
-		}
-	}
-	if _, code := ask(t, s.url+"/events", map[string]string{"Origin": "https://evil.example"}); code != http.StatusForbidden {
-		t.Errorf("/events for another site: %d", code)
 	}
 }
 
@@ -263,181 +226,69 @@ func demoServing(t *testing.T, args ...string) (s *serving, dataDir string) {
 	return serveBeside(t, append([]string{"--config", file, "--data-dir", dataDir}, args...)...), dataDir
 }
 
-// lines reads a stream of the process until the function has seen enough.
-func (s *serving) lines(query, lastID string, enough func(line string) bool) {
-	s.Helper()
-	q, err := http.NewRequestWithContext(s.Context(), http.MethodGet, s.url+query, nil)
-	if err != nil {
-		s.Fatal(err)
-	}
-	if lastID != "" {
-		q.Header.Set("Last-Event-ID", lastID)
-	}
-	p, err := http.DefaultClient.Do(q)
-	if err != nil {
-		s.Fatal(err)
-	}
-	defer func() { _ = p.Body.Close() }()
-	if p.StatusCode != http.StatusOK {
-		s.Fatalf("%s with %.40q: %s", query, lastID, p.Status)
-	}
-	stop := time.AfterFunc(20*time.Second, func() { _ = p.Body.Close() })
-	defer stop.Stop()
-	lines := bufio.NewScanner(p.Body)
-	for lines.Scan() {
-		if enough(lines.Text()) {
-			return
-		}
-	}
-	s.Fatalf("%s with %.40q ended: %v", query, lastID, lines.Err())
-}
-
-// The status has the ID of the last event, also in a later run. A client that resumes from it gets no gap.
-func TestServeResumesFromStatus(t *testing.T) {
-	t.Parallel()
-	s, dataDir := demoServing(t)
-	seen := s.events(3, "")
-	s.stop(syscall.SIGTERM)
-	epoch, _, _ := strings.Cut(seen[0], "-")
-	s = serveBeside(t, "--config", filepath.Join(filepath.Dir(dataDir), "mcp-servers.json"), "--data-dir", dataDir)
-	s.events(1, seen[2])
-	var st struct {
-		Epoch string
-		Seq   uint64
-	}
-	body, _ := ask(t, s.url+"/api/status", nil)
-	if err := json.Unmarshal([]byte(body), &st); err != nil || st.Epoch != epoch || st.Seq < 3 {
-		t.Errorf("the log is %s, the status %s (%v)", epoch, body, err)
-	}
-	s.lines("/events", fmt.Sprintf("%s-%d", st.Epoch, st.Seq), func(line string) bool {
-		name, ok := strings.CutPrefix(line, "event: ")
-		if name == "gap" {
-			t.Error("a gap was sent")
-		}
-		return ok && name != "checkpoint"
-	})
-}
-
-// An unknown ID is answered with a gap and its reason, followed by all stored events.
-func TestServeForeignIDs(t *testing.T) {
-	t.Parallel()
-	s, _ := demoServing(t)
-	seen := s.events(3, "")
-	epoch, _, _ := strings.Cut(seen[0], "-")
-	for id, reason := range map[string]string{
-		"garbage":                          "invalid",
-		"-1":                               "invalid",
-		epoch + "-x":                       "invalid",
-		epoch + "-18446744073709551616":    "invalid",
-		epoch + "-99999999":                "ahead",
-		epoch + "-18446744073709551615":    "ahead",
-		"0123456789abcdef-1":               "epoch",
-		strings.Repeat("9", 8000):          "invalid",
-		`"}` + "\u2028</script>\u202e\xff": "invalid",
-	} {
-		for _, feed := range []string{"/events", "/api/mcp/resource-events"} {
-			gap, last := "", ""
-			s.lines(feed, id, func(line string) bool {
-				if v, ok := strings.CutPrefix(line, "id: "); ok {
-					if gap != "" && feed != "/events" { // has updates only
-						return true
-					}
-					if gap != "" {
-						wantNext(t, last, v)
-					}
-					last = v
-				}
-				if data, ok := strings.CutPrefix(line, "data: "); ok && strings.Contains(data, `"gap"`) {
-					gap = data
-				}
-				return gap != "" && last == seen[2]
-			})
-			if !strings.Contains(gap, `"reason":"`+reason+`"`) || strings.ContainsAny(gap, "\u2028\u202e\ufffd") {
-				t.Errorf("%s with %.40q: the gap is %.300s", feed, id, gap)
-			}
-		}
-	}
-	// More than a header may have.
-	q, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.url+"/events", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	q.Header.Set("Last-Event-ID", strings.Repeat("9", 20_000))
-	p, err := http.DefaultClient.Do(q)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = p.Body.Close()
-	if p.StatusCode != http.StatusRequestHeaderFieldsTooLarge {
-		t.Errorf("a header of 20,000 bytes: %s", p.Status)
-	}
-}
-
-// A client over the limit is asked to retry later, in a form that EventSource accepts. It can connect after
-// another client disconnects.
+// A client over the limit is asked to retry later.
 func TestServeLimitsClients(t *testing.T) {
 	t.Parallel()
-	s, _ := demoServing(t, "--max-clients", "3")
-	s.events(1, "")
-	s.clients(0) // else the client that just left takes a place of the three
-	var held []io.Closer
-	for range 3 {
-		p, err := http.Get(s.url + "/events")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer func() { _ = p.Body.Close() }()
-		if _, err := p.Body.Read(make([]byte, 1)); err != nil {
-			t.Fatal(err)
-		}
-		held = append(held, p.Body)
-	}
-	p, err := http.Get(s.url + "/events")
+	s, _ := demoServing(t, "--max-clients", "1")
+	held, err := http.Get(s.url + "/events")
 	if err != nil {
 		t.Fatal(err)
 	}
-	body, err := io.ReadAll(p.Body)
-	_ = p.Body.Close()
-	wait, ok := strings.CutPrefix(strings.TrimSpace(string(body)), "retry: ")
-	if ms, bad := strconv.Atoi(wait); err != nil || p.StatusCode != http.StatusOK || !ok || bad != nil || ms < 1000 ||
-		!strings.HasPrefix(p.Header.Get("Content-Type"), "text/event-stream") {
-		t.Errorf("the fourth got %s, %q, %v", p.Status, body, err)
+	defer func() { _ = held.Body.Close() }()
+	if _, err := held.Body.Read(make([]byte, 1)); err != nil {
+		t.Fatal(err)
 	}
-	_ = held[0].Close()
-	s.clients(2)
-	s.events(1, "")
+	if body, code := ask(t, s.url+"/events", nil); code != http.StatusOK || !strings.HasPrefix(body, "retry: ") {
+		t.Errorf("the second client got %d %q", code, body)
+	}
 }
 
-// Connections that send headers byte by byte are closed after 5 s. Other clients are not affected.
-func TestServeSlowHeaders(t *testing.T) {
+// Requests of other sites, for other hosts, and without the token are rejected by all commands that listen.
+func TestGuards(t *testing.T) {
 	t.Parallel()
-	s, _ := demoServing(t)
-	last := s.events(1, "")[0]
-	began := time.Now()
-	var slow []net.Conn
-	for range 50 {
-		c, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer func() { _ = c.Close() }()
-		_ = c.SetDeadline(began.Add(15 * time.Second))
-		slow = append(slow, c)
-	}
-	byByte := time.NewTicker(time.Second)
-	defer byByte.Stop()
-	for _, b := range []byte("GET /e") {
-		for _, c := range slow {
-			_, _ = c.Write([]byte{b}) // fails once it is closed
-		}
-		last = s.events(1, last)[0]
-		<-byByte.C
-	}
-	for i, c := range slow {
-		text, err := io.ReadAll(c)
-		if errors.Is(err, os.ErrDeadlineExceeded) {
-			t.Fatalf("connection %d is open %v after its first byte: %q", i, time.Since(began), text)
-		}
+	const secret = "a-token-of-sixteen-or-more"
+	token := filepath.Join(t.TempDir(), "token")
+	save(t, token, secret)
+	type headers = map[string]string
+	for name, args := range map[string][]string{
+		"serve-sse": {"serve-sse", "--config", demoFile(t)},
+		"gateway":   {"gateway", "--config", demoFile(t)},
+		"vault":     {"vault", t.TempDir()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			start := func(more ...string) string {
+				cmd := mcptrackCommand(context.Background(), append(append(slices.Clone(args), "--addr", "127.0.0.1:0"), more...)...)
+				cmd.Env = append(os.Environ(), "XDG_STATE_HOME="+t.TempDir())
+				return serveCommand(t, cmd).url
+			}
+			status := func(url string, h headers) (code int) {
+				if name == "serve-sse" {
+					_, code = ask(t, url+"/api/servers", h)
+				} else {
+					_, code = initialize(t, url, h)
+				}
+				return code
+			}
+			wants := func(url string, want int, h headers) {
+				t.Helper()
+				if got := status(url, h); got != want {
+					t.Errorf("%v: %d, want %d", h, got, want)
+				}
+			}
+			open := start()
+			wants(open, 200, nil)
+			wants(open, 403, headers{"Origin": "https://evil.example"})
+			wants(open, 403, headers{"Sec-Fetch-Site": "cross-site"})
+			wants(open, 403, headers{"Host": "evil.example"})
+			guarded := start("--token-file", token, "--allow-origin", "https://app.example")
+			bearer := "Bearer " + secret
+			wants(guarded, 401, nil)
+			wants(guarded, 401, headers{"Authorization": bearer + "x"})
+			wants(guarded, 200, headers{"Authorization": bearer})
+			wants(guarded, 200, headers{"Authorization": bearer, "Origin": "https://app.example"})
+			wants(guarded, 403, headers{"Authorization": bearer, "Origin": "https://evil.example"})
+		})
 	}
 }
 

@@ -4,9 +4,7 @@ package main
 
 import (
 	"bufio"
-	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -26,145 +24,6 @@ import (
 	"github.com/mcptrack/mcptrack/core/journal/journaltest"
 	"github.com/mcptrack/mcptrack/core/session/sessiontest"
 )
-
-// A flipped byte in the store becomes a gap and loses only the events around it.
-func TestServeFlippedByte(t *testing.T) {
-	t.Parallel()
-	s, dataDir := demoServing(t)
-	seen := s.events(12, "")
-	s.stop(syscall.SIGTERM)
-	file := filepath.Join(dataDir, "events.db")
-	data, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	uri, places := []byte(`"resourceUri":"vault://`), []int(nil)
-	for at := 0; ; at += len(uri) {
-		next := bytes.Index(data[at:], uri)
-		if next < 0 {
-			break
-		}
-		at += next
-		places = append(places, at)
-	}
-	if len(places) < 4 {
-		t.Fatalf("only %d events about resources", len(places))
-	}
-	data[places[len(places)/2]+len(uri)-len("lt://")] ^= 'l' ^ 'k' // vaukt://
-	if err := os.WriteFile(file, data, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	out, err := mcptrackCommand(t.Context(), "replay", "--data-dir", dataDir).Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	events, gaps, there := 0, 0, map[string]bool{}
-	for line := range strings.Lines(string(out)) {
-		if strings.Contains(line, `"type":"gap"`) {
-			gaps++
-			if !strings.Contains(line, `"reason":"damaged"`) {
-				t.Errorf("sent as %s", line)
-			}
-			continue
-		}
-		events++
-		id, _, _ := strings.Cut(strings.TrimPrefix(line, `{"id":"`), `"`)
-		there[id] = true
-		if strings.Contains(line, "vaukt://") {
-			t.Errorf("damaged data was served: %s", line)
-		}
-	}
-	if lost := len(seen) - countIn(there, seen); gaps == 0 || lost > len(seen)/2 {
-		t.Errorf("%d gaps, %d events, %d of %d lost:\n%s", gaps, events, lost, len(seen), out)
-	}
-}
-
-func countIn(set map[string]bool, keys []string) (n int) {
-	for _, k := range keys {
-		if set[k] {
-			n++
-		}
-	}
-	return n
-}
-
-// If the disk is full, serve-sse is not ready and publishes no event that is not stored. With free space it
-// resumes, without a missing or duplicate ID.
-func TestServeDiskFull(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	file, disk := filepath.Join(dir, "mcp-servers.json"), filepath.Join(dir, "disk")
-	save(t, file, config(`"demo": `+demoEntry(t, t.Name(), `, "trackResources": true`)))
-	self := filepath.Join(dir, "mcptrack")
-	exe, err := os.Executable()
-	if err := errors.Join(err, os.Symlink(exe, self), os.Mkdir(disk, 0o700)); err != nil {
-		t.Fatal(err)
-	}
-	// A small file system that only the process and its children see, and that is
-	// gone with them. Who is not root needs a user namespace for it.
-	small := func(args ...string) *serving {
-		cmd := mcptrackCommand(t.Context())
-		cmd.Path = "/bin/sh"
-		cmd.Args = append([]string{"sh", "-c", `mount -t tmpfs -o size=16m,mode=700 tmpfs "$0" && exec "$@"`, disk}, args...)
-		cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
-		if os.Geteuid() != 0 {
-			cmd.SysProcAttr = &syscall.SysProcAttr{
-				Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS,
-				UidMappings: []syscall.SysProcIDMap{{HostID: os.Getuid(), Size: 1}},
-				GidMappings: []syscall.SysProcIDMap{{HostID: os.Getgid(), Size: 1}},
-			}
-		}
-		if args[0] == "true" {
-			if out, err := cmd.CombinedOutput(); err != nil {
-				t.Skipf("a file system that can be filled needs root, or user namespaces: %v, %s", err, out)
-			}
-			return nil
-		}
-		return serveCommand(t, cmd)
-	}
-	small("true")
-	s := small(self, "serve-sse", "--addr", "127.0.0.1:0", "--config", file, "--data-dir", filepath.Join(disk, "events"))
-	last := s.events(3, "")[2]
-	ready := func(want int) (why string) {
-		t.Helper()
-		for deadline := time.Now().Add(time.Minute); ; <-time.After(20 * time.Millisecond) {
-			text, code := ask(t, s.url+"/readyz", nil)
-			if code == want {
-				return text
-			}
-			if time.Now().After(deadline) {
-				t.Fatalf("/readyz stays %d: %s", code, text)
-			}
-		}
-	}
-	ready(http.StatusOK)
-	filler := fmt.Sprintf("/proc/%d/root%s/filler", s.cmd.Process.Pid, disk)
-	f, err := os.Create(filler)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for err == nil {
-		_, err = f.Write(make([]byte, 4096))
-	}
-	if _ = f.Close(); !errors.Is(err, syscall.ENOSPC) {
-		t.Fatal(err)
-	}
-	if why := ready(http.StatusServiceUnavailable); !strings.Contains(why, "cannot be stored") {
-		t.Errorf("not ready: %s", why)
-	}
-	if text, code := ask(t, s.url+"/healthz", nil); code != http.StatusOK {
-		t.Errorf("/healthz: %d %s", code, text)
-	}
-	if err := os.Remove(filler); err != nil {
-		t.Fatal(err)
-	}
-	ready(http.StatusOK)
-	wantNext(t, append([]string{last}, s.events(30, last)...)...)
-	s.stop(syscall.SIGTERM)
-	if code := s.cmd.ProcessState.ExitCode(); code != 0 {
-		t.Errorf("exit %d", code)
-	}
-}
 
 // The data directory is deleted while serve-sse runs, and cannot be created again for some time: /readyz and
 // status report it, and serve-sse continues with a new log as soon as it can. A watch on the directory prints
@@ -273,73 +132,75 @@ func storedState(t *testing.T, place ...string) (resources, tools []string) {
 // serve-sse starts again. In the end the stored events describe the current state.
 func TestChangesSurviveKills(t *testing.T) {
 	t.Parallel()
-	for name, place := range map[string][]string{
-		"file": {"--data-dir", t.TempDir()},
-		"nats": {"--nats", journaltest.Store(t)},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			x := sessiontest.New()
-			tool := func(name string) any {
-				return map[string]any{"name": name, "inputSchema": map[string]any{"type": "object"}}
+	changesSurviveKills(t, "--data-dir", t.TempDir())
+}
+
+func TestRealChangesSurviveKillsOnNATS(t *testing.T) {
+	t.Parallel()
+	changesSurviveKills(t, "--nats", journaltest.Store(t))
+}
+
+func changesSurviveKills(t *testing.T, place ...string) {
+	t.Helper()
+	x := sessiontest.New()
+	tool := func(name string) any {
+		return map[string]any{"name": name, "inputSchema": map[string]any{"type": "object"}}
+	}
+	before := func() {
+		x.SetQuietly("x://goes", "one")
+		x.Remove("x://comes")
+		x.SetList(catalog.Tools, tool("stays"), tool("goes"))
+		x.NotifyListChanged(catalog.Tools)
+	}
+	x.SetQuietly("x://stays", "one")
+	before()
+	served := httptest.NewServer(x)
+	defer served.Close()
+	defer x.Disconnect()
+	file := filepath.Join(t.TempDir(), "mcp-servers.json")
+	save(t, file, config(fmt.Sprintf(`"x": {"url": %q, "trackResources": true, "trackTools": true}`, served.URL)))
+	ready := func(s *serving) {
+		t.Helper()
+		for end := time.Now().Add(time.Minute); ; <-time.After(20 * time.Millisecond) {
+			if body, _ := ask(t, s.url+"/api/servers", nil); strings.Contains(body, `"state":"Ready"`) {
+				return
 			}
-			before := func() {
-				x.SetQuietly("x://goes", "one")
-				x.Remove("x://comes")
-				x.SetList(catalog.Tools, tool("stays"), tool("goes"))
-				x.NotifyListChanged(catalog.Tools)
+			if time.Now().After(end) {
+				t.Fatal("the server is not ready")
 			}
-			x.SetQuietly("x://stays", "one")
-			before()
-			served := httptest.NewServer(x)
-			defer served.Close()
-			defer x.Disconnect()
-			file := filepath.Join(t.TempDir(), "mcp-servers.json")
-			save(t, file, config(fmt.Sprintf(`"x": {"url": %q, "trackResources": true, "trackTools": true}`, served.URL)))
-			ready := func(s *serving) {
-				t.Helper()
-				for end := time.Now().Add(time.Minute); ; <-time.After(20 * time.Millisecond) {
-					if body, _ := ask(t, s.url+"/api/servers", nil); strings.Contains(body, `"state":"Ready"`) {
-						return
-					}
-					if time.Now().After(end) {
-						t.Fatal("the server is not ready")
-					}
-				}
+		}
+	}
+	for round := range 4 {
+		s := serveBeside(t, append([]string{"--config", file}, place...)...)
+		ready(s)
+		x.SetList(catalog.Tools, tool("stays"), tool("comes"))
+		x.NotifyListChanged(catalog.Tools)
+		x.Remove("x://goes")
+		x.Set("x://comes", "one")
+		killed := func() bool { // as soon as the first change is stored; the pause after it is random
+			resources, tools := storedState(t, place...)
+			return slices.Contains(resources, "x://comes") || !slices.Contains(resources, "x://goes") || !slices.Contains(tools, "goes")
+		}
+		for end := time.Now().Add(time.Minute); !killed(); {
+			if time.Now().After(end) {
+				t.Fatalf("round %d: no change is stored", round)
 			}
-			for round := range 4 {
-				s := serveBeside(t, append([]string{"--config", file}, place...)...)
-				ready(s)
-				x.SetList(catalog.Tools, tool("stays"), tool("comes"))
-				x.NotifyListChanged(catalog.Tools)
-				x.Remove("x://goes")
-				x.Set("x://comes", "one")
-				killed := func() bool { // as soon as the first change is stored; the pause after it is random
-					resources, tools := storedState(t, place...)
-					return slices.Contains(resources, "x://comes") || !slices.Contains(resources, "x://goes") || !slices.Contains(tools, "goes")
-				}
-				for end := time.Now().Add(time.Minute); !killed(); {
-					if time.Now().After(end) {
-						t.Fatalf("round %d: no change is stored", round)
-					}
-				}
-				<-time.After(rand.N(300 * time.Millisecond))
-				s.stop(syscall.SIGKILL)
-				before()
-			}
-			last := serveBeside(t, append([]string{"--config", file}, place...)...)
-			ready(last)
-			for end := time.Now().Add(time.Minute); ; <-time.After(100 * time.Millisecond) {
-				resources, tools := storedState(t, place...)
-				if slices.Equal(resources, []string{"x://goes", "x://stays"}) && slices.Equal(tools, []string{"goes", "stays"}) {
-					return
-				}
-				if time.Now().After(end) {
-					out, _ := mcptrackCommand(t.Context(), append([]string{"replay"}, place...)...).Output()
-					t.Fatalf("stored: %q and %q, by\n%s", resources, tools, out)
-				}
-			}
-		})
+		}
+		<-time.After(rand.N(300 * time.Millisecond))
+		s.stop(syscall.SIGKILL)
+		before()
+	}
+	last := serveBeside(t, append([]string{"--config", file}, place...)...)
+	ready(last)
+	for end := time.Now().Add(time.Minute); ; <-time.After(100 * time.Millisecond) {
+		resources, tools := storedState(t, place...)
+		if slices.Equal(resources, []string{"x://goes", "x://stays"}) && slices.Equal(tools, []string{"goes", "stays"}) {
+			return
+		}
+		if time.Now().After(end) {
+			out, _ := mcptrackCommand(t.Context(), append([]string{"replay"}, place...)...).Output()
+			t.Fatalf("stored: %q and %q, by\n%s", resources, tools, out)
+		}
 	}
 }
 
@@ -471,9 +332,9 @@ func TestHistoryOutlivesServeSSE(t *testing.T) {
 	}
 }
 
-// TestHistoryOnACluster: with NATS, versions and their texts are stored on the cluster. Every
+// TestRealHistoryOnACluster: with NATS, versions and their texts are stored on the cluster. Every
 // process can read them, also after the process that stored them and a node were killed.
-func TestHistoryOnACluster(t *testing.T) {
+func TestRealHistoryOnACluster(t *testing.T) {
 	t.Parallel()
 	nodes := journaltest.StartCluster(t)
 	cluster := nodes.URL()

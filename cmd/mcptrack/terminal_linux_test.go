@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/mcptrack/mcptrack/core/peertest"
 )
 
 // A closed terminal ends every command, also one without output and one that reloads its config on SIGHUP.
@@ -157,20 +159,10 @@ func (p tmuxPane) until(part string) string {
 
 func (p tmuxPane) press(keys ...string) { p.run(append([]string{"send-keys"}, keys...)...) }
 
-func needsTmux(t *testing.T) {
-	t.Helper()
-	if _, err := exec.LookPath("tmux"); err != nil {
-		if os.Getenv("CI") == "true" {
-			t.Fatal("tmux is not installed; scripts/check.sh installs it")
-		}
-		t.Skip("tmux is not installed; scripts/check.sh installs it")
-	}
-}
-
-// TestTop uses top in a real terminal. Afterwards the screen is restored.
-func TestTop(t *testing.T) {
+// TestRealTop uses top in a real terminal. Afterwards the screen is restored.
+func TestRealTop(t *testing.T) {
 	t.Parallel()
-	needsTmux(t)
+	peertest.Program(t, "tmux")
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -210,9 +202,9 @@ func TestTop(t *testing.T) {
 
 // top shows the servers of a daemon, also those that are added to the config, and why the config is
 // rejected. When the daemon has ended, top follows the servers itself.
-func TestTopOverADaemon(t *testing.T) {
+func TestRealTopOverADaemon(t *testing.T) {
 	t.Parallel()
-	needsTmux(t)
+	peertest.Program(t, "tmux")
 	a := newAccount(t)
 	untracked := `"untracked": ` + a.entry("counted-server", a.counted)
 	save(t, a.config, config(a.tracked("counted"), untracked))

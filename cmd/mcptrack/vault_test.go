@@ -8,8 +8,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -93,41 +91,9 @@ func TestVaultIsWatched(t *testing.T) {
 	}
 }
 
-// Requests from other sites, with a foreign Host or without the token are rejected.
-func TestVaultGuards(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	note(t, filepath.Join(dir, "n.md"), "secret plan")
-	token := filepath.Join(dir, ".token")
-	note(t, token, "0123456789abcdef0123")
-	s := vaultBeside(t, dir, "--token-file", token)
-	good := "Bearer 0123456789abcdef0123"
-	if body, code := initialize(t, s.url, map[string]string{"Authorization": good}); code != http.StatusOK || !strings.Contains(body, "mcptrack-vault") {
-		t.Errorf("with the token: %d %s", code, body)
-	}
-	for name, headers := range map[string]map[string]string{
-		"no token": {}, "another token": {"Authorization": good + "x"},
-		"another site": {"Authorization": good, "Origin": "https://evil.example"}, "another name": {"Authorization": good, "Host": "evil.example"},
-	} {
-		body, code := initialize(t, s.url, headers)
-		if code != http.StatusUnauthorized && code != http.StatusForbidden || strings.Contains(body, "mcptrack-vault") {
-			t.Errorf("%s: %d %s", name, code, body)
-		}
-	}
-}
-
-// The vault prints one line with its address at any log level. An address in use is exit code 1.
+// The vault prints one line with its address at any log level.
 func TestVaultAddress(t *testing.T) {
 	t.Parallel()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = ln.Close() }()
-	taken := mcptrackCommand(t.Context(), "vault", t.TempDir(), "--addr", ln.Addr().String())
-	if out, err := taken.CombinedOutput(); err == nil || taken.ProcessState.ExitCode() != 1 {
-		t.Errorf("a taken address: %v %s", err, out)
-	}
 	cmd := mcptrackCommand(t.Context(), "vault", t.TempDir(), "--addr", "127.0.0.1:0", "--log-level", "error")
 	var stderr bytes.Buffer
 	out, err := cmd.StderrPipe()

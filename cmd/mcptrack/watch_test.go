@@ -4,7 +4,6 @@ package main
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -63,38 +62,6 @@ func TestWatchFollowsTheConfig(t *testing.T) {
 	if left := append(marked(t, mark("keep")), marked(t, mark("other"))...); len(left) > 0 {
 		t.Errorf("processes %v are left", left)
 	}
-}
-
-// If mcptrack itself is suspended (closed laptop lid, SIGSTOP), no server is restarted.
-func TestSuspendedProcessResubscribes(t *testing.T) {
-	t.Parallel()
-	file := filepath.Join(t.TempDir(), "mcp-servers.json")
-	save(t, file, config(`"demo": `+demoEntry(t, t.Name(), `, "trackResources": true`)))
-	r := runBeside(t, "watch", "--json", file)
-	_, n := r.await(0, "demo is Ready", inState("demo", "Ready"))
-	process := marked(t, t.Name())
-	r.signal(syscall.SIGSTOP)
-	<-time.After(7 * time.Second) // real: the suspension must be longer than what counts as a pause
-	since := time.Now()
-	r.signal(syscall.SIGCONT)
-	_, n = r.await(n, "the subscription is made anew", func(e eventLine) bool {
-		return e.Type == "subscription.active" && e.at.After(since)
-	})
-	r.await(n, "an update", ofType("resource.updated"))
-	for _, e := range r.seen() {
-		if e.State == "Backoff" || e.State == "Connecting" && e.at.After(since) {
-			t.Errorf("a restart: %+v", e)
-		}
-	}
-	if now := marked(t, t.Name()); !slices.Equal(process, now) {
-		for _, pid := range now {
-			c, _ := os.ReadFile("/proc/" + pid + "/stat")
-			t.Logf("%s", c)
-		}
-		t.Errorf("the server was process %v, is %v", process, now)
-	}
-	r.signal(syscall.SIGINT)
-	r.ends(time.Minute, 0)
 }
 
 // A killed server is restarted.

@@ -423,7 +423,7 @@ func TestHostileFiles(t *testing.T) {
 	}
 	m := newMachine(t) // a settings file may be large
 	path := m.file(".claude.json")
-	before := `{"history": ["` + strings.Repeat("x\\n", 1<<20) + `"],` + "\n" + `"mcpServers": {"g": {"command": "sh", "env": {"T": "` + secret + `"}}}}`
+	before := `{"history": ["` + strings.Repeat("x\\n", 1<<19) + `"],` + "\n" + `"mcpServers": {"g": {"command": "sh", "env": {"T": "` + secret + `"}}}}`
 	m.put(t, path, before)
 	out := m.run(t, 0, "connect --dry-run")
 	if !strings.Contains(out, "\n+\"mcpServers\"") || len(out) > 10_000 {
@@ -434,7 +434,7 @@ func TestHostileFiles(t *testing.T) {
 	if text(t, path) != before {
 		t.Error("not restored")
 	}
-	before = `{"history":["` + strings.Repeat(strings.Repeat("x", 100)+`","`, 1<<14) + `"],"mcpServers":{"g":{"command":"sh","env":{"T":"` + secret + `"}}}}` // on one line
+	before = `{"history":["` + strings.Repeat(strings.Repeat("x", 100)+`","`, 11_000) + `"],"mcpServers":{"g":{"command":"sh","env":{"T":"` + secret + `"}}}}` // on one line
 	m.put(t, path, before)
 	if out := m.run(t, 0, "connect --dry-run"); !strings.Contains(out, "\n-\"command\":\"sh\"") || !strings.Contains(out, "***") || len(out) > 10_000 {
 		t.Errorf("%d: %.1000s", len(out), out)

@@ -357,7 +357,7 @@ func TestResourcesHaveOneIdentity(t *testing.T) {
 
 // Gateways that share a log give every event the same bytes, whichever gateway stored it, and the URIs in
 // events match the lists of all gateways.
-func TestGatewaysAgreeOnIdentities(t *testing.T) {
+func TestRealGatewaysAgreeOnIdentities(t *testing.T) {
 	w := newIdentityWorld(t, "a", "b")
 	w.log = []string{"--nats", journaltest.Store(t)}
 	var urls []string

@@ -41,6 +41,20 @@ func TestIndexFlagsAndEnvironment(t *testing.T) {
 			t.Errorf("%q: %+v", tt.given, f)
 		}
 	}
+	for _, name := range []string{"MCPTRACK_INDEX", "MCPTRACK_INDEX_EXPOSE", "MCPTRACK_INDEX_TTL"} {
+		env := &cli.Env{LookupEnv: func(k string) (string, bool) {
+			if k != name {
+				return "", false
+			}
+			return "perhaps", true
+		}}
+		var f indexFlags
+		flags := pflag.NewFlagSet("gateway", pflag.ContinueOnError)
+		f.add(flags)
+		if err := f.parse(env, flags); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
 }
 
 // The config sets what neither a flag nor the environment sets.

@@ -18,22 +18,15 @@ import (
 
 	"github.com/mcptrack/mcptrack/commands"
 	"github.com/mcptrack/mcptrack/commands/internal/cli"
+	"github.com/mcptrack/mcptrack/core/peertest"
 )
 
 // oidcPeer starts a real authorization server (npm oidc-provider) and an MCP server behind it, until the
 // test ends. It returns the URL of the MCP server.
 func oidcPeer(t *testing.T, seconds string) string {
 	t.Helper()
-	inCI := os.Getenv("CI") == "true"
-	peers := filepath.Join("..", "..", "testdata", "peers")
-	_, missing := os.Stat(filepath.Join(peers, "node_modules", "oidc-provider"))
-	_, noBrowser := exec.LookPath("chromium")
-	if (missing != nil || noBrowser != nil) && inCI {
-		t.Fatal(missing, noBrowser)
-	} else if missing != nil || noBrowser != nil {
-		t.Skip("scripts/peers.sh installs the authorization server, scripts/check.sh Chromium")
-	}
-	cmd := exec.Command("node", filepath.Join(peers, "oidc.mjs"), seconds)
+	script := peertest.Script(t, "oidc.mjs", seconds)
+	cmd := exec.Command(script[0], script[1:]...)
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -63,7 +56,7 @@ func oidcPeer(t *testing.T, seconds string) string {
 // consent acts as the user in a real browser: it opens the URL, logs in, consents, and returns the text of
 // the last page.
 func consent(t *testing.T, address string) (string, error) {
-	opts := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath("chromium"), chromedp.NoSandbox, chromedp.Flag("disable-dev-shm-usage", true))
+	opts := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(peertest.Program(t, "chromium")), chromedp.NoSandbox, chromedp.Flag("disable-dev-shm-usage", true))
 	ctx, cancel := chromedp.NewExecAllocator(t.Context(), opts...)
 	defer cancel()
 	ctx, cancel = chromedp.NewContext(ctx)
@@ -93,10 +86,8 @@ func consent(t *testing.T, address string) (string, error) {
 
 // A user logs in at a real authorization server with a real browser. A running watch is Ready soon after,
 // and stays Ready while tokens expire and refresh tokens rotate.
-func TestLoginAtARealAuthorizationServer(t *testing.T) {
-	if testing.Short() {
-		t.Skip("starts Node")
-	}
+func TestRealAuthorizationServer(t *testing.T) {
+	peertest.Program(t, "chromium")
 	address := oidcPeer(t, "2")
 	b := &loginBench{T: t, home: t.TempDir()}
 	b.config = filepath.Join(b.home, "mcp.json")
