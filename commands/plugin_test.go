@@ -72,12 +72,15 @@ func TestPlugin(t *testing.T) {
 // MCP servers or hooks.
 func TestRealPluginAdds(t *testing.T) {
 	t.Parallel()
-	claude := peertest.Script(t, filepath.Join("node_modules", "@anthropic-ai", "claude-code", "cli-wrapper.cjs"), "plugin", "validate", "--strict", "--json", pluginDir)
-	cmd := exec.CommandContext(t.Context(), claude[0], claude[1:]...)
-	cmd.Env = append(os.Environ(), "HOME="+t.TempDir(), "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1")
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("%v: %s", err, out)
+	var out []byte
+	for _, dir := range []string{"..", pluginDir} { // the marketplace, and the plugin
+		claude := peertest.Script(t, filepath.Join("node_modules", "@anthropic-ai", "claude-code", "cli-wrapper.cjs"), "plugin", "validate", "--strict", "--json", dir)
+		cmd := exec.CommandContext(t.Context(), claude[0], claude[1:]...)
+		cmd.Env = append(os.Environ(), "HOME="+t.TempDir(), "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1")
+		var err error
+		if out, err = cmd.Output(); err != nil {
+			t.Fatalf("%s: %v: %s", dir, err, out)
+		}
 	}
 	var report struct {
 		Provides map[string][]any `json:"provides"`
