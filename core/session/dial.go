@@ -107,8 +107,8 @@ func dialHTTP(ctx context.Context, srv config.Server, opts Options) (*Session, e
 	d.giveUp()
 	if srv.Fallback && srv.Protocol != config.ProtocolModern && turnedDown(err) && ctx.Err() == nil {
 		s, sseErr := dialSSE(ctx, srv, opts)
-		if sseErr == nil {
-			return s, nil
+		if _, spoke := errors.AsType[*sseError](sseErr); sseErr == nil || spoke {
+			return s, sseErr
 		}
 		err = errors.Join(err, sseErr)
 	}
@@ -136,14 +136,19 @@ func dialSSE(ctx context.Context, srv config.Server, opts Options) (*Session, er
 		return nil, err
 	}
 	d.s.conn = conn
-	info, err := handshake{d.s, conn}.initialize(ctx, mcp.LatestLegacy)
+	info, err := handshake{d.s, conn}.legacy(ctx, mcp.LatestLegacy)
 	if err != nil {
 		d.giveUp()
-		return nil, err
+		return nil, &sseError{err}
 	}
 	info.Transport, info.Push = config.TransportSSE, true
 	return d.s.attach(conn, info), nil
 }
+
+// sseError is the error of a server that speaks HTTP+SSE: it has named the endpoint for messages.
+type sseError struct{ error }
+
+func (e *sseError) Unwrap() error { return e.error }
 
 // tracked returns the Info that dialHTTP would have returned if OneShot were false.
 func (d *httpDial) tracked(ctx context.Context, info Info) Info {

@@ -93,9 +93,9 @@ func serve(kind string) {
 		// Answers the handshake, then stops reading.
 		in := bufio.NewReader(os.Stdin)
 		_, _ = in.ReadString('\n')
-		fmt.Println(`{"jsonrpc":"2.0","id":"mcptrack-1","error":{"code":-32601,"message":"method not found"}}`)
+		fmt.Println(`{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"method not found"}}`)
 		_, _ = in.ReadString('\n')
-		fmt.Println(`{"jsonrpc":"2.0","id":"mcptrack-2","result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"unresponsive","version":"1"}}}`)
+		fmt.Println(`{"jsonrpc":"2.0","id":2,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"unresponsive","version":"1"}}}`)
 		select {}
 	case "strict":
 		// Exits if the first message is not initialize.
@@ -110,7 +110,7 @@ func serve(kind string) {
 		in := bufio.NewReader(os.Stdin)
 		_, _ = in.ReadString('\n')
 		out := bufio.NewWriter(os.Stdout)
-		_, _ = out.WriteString(`{"jsonrpc":"2.0","id":"mcptrack-1","result":{"x":"`)
+		_, _ = out.WriteString(`{"jsonrpc":"2.0","id":1,"result":{"x":"`)
 		for range 1024 {
 			_, _ = out.WriteString(strings.Repeat("x", 64<<10))
 		}

@@ -29,7 +29,7 @@ type Signals struct {
 	silent  bool // gap was raised only because a stream was silent
 	dropped map[string]int
 	want    wanted
-	listens map[string]*listen // open modern listens, by request id
+	listens map[wire.ID]*listen // open modern listens, by request id
 }
 
 const (
@@ -54,7 +54,7 @@ func wantedOf(f Filter) wanted {
 }
 
 func newSignals(max int, believeUntagged bool) *Signals {
-	return &Signals{wake: make(chan struct{}, 1), max: max, untagged: believeUntagged, listens: map[string]*listen{}}
+	return &Signals{wake: make(chan struct{}, 1), max: max, untagged: believeUntagged, listens: map[wire.ID]*listen{}}
 }
 
 // C returns the channel that wakes the owner, which should then call Take. Take may return nothing
