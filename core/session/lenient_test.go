@@ -13,6 +13,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/mcp"
 	"github.com/mcptrack/mcptrack/core/session"
+	"github.com/mcptrack/mcptrack/core/session/sessiontest"
 )
 
 // posted is a message that a scripted server received by POST.
@@ -216,4 +217,19 @@ func TestErrorPagesAreNoServerErrors(t *testing.T) {
 	if _, rpc := errors.AsType[*session.RPCError](err); err == nil || rpc || strings.Contains(err.Error(), fmt.Sprint(mcp.CodeInternal)) {
 		t.Error(err)
 	}
+}
+
+// An update that spells the URI differently is for the resource that is tracked. The first update of
+// another resource is reported.
+func TestUpdatesInAnotherSpelling(t *testing.T) {
+	eachEra(t, func(t *testing.T, srv *sessiontest.Fake, s *session.Session) {
+		mustSubscribe(t, s, session.Filter{URIs: []string{"file:///caf%C3%A9 a.md", "https://Example.com"}})
+		for _, uri := range []string{"file:///café%20a.md", "https://example.com:443/", "file:///other.md", "file:///more.md"} {
+			srv.Broadcast(map[string]any{"jsonrpc": "2.0", "method": "notifications/resources/updated", "params": map[string]any{"uri": uri}})
+		}
+		b := take(t, s)
+		if len(b.URIs) != 2 || b.URIs["file:///caf%C3%A9 a.md"].Count != 1 || b.URIs["https://Example.com"].Count != 1 || b.Unknown != "file:///other.md" {
+			t.Errorf("%+v", b)
+		}
+	})
 }
