@@ -207,10 +207,11 @@ func (d *httpDial) abandon(conn *wire.Conn) {
 const oneShotGrace = 100 * time.Millisecond
 
 // dialStdio starts the server's process, which the session then owns. Some legacy servers exit if
-// the first message is not initialize; dialStdio restarts such a server with the legacy handshake.
+// the first message is not initialize; dialStdio restarts such a server with the legacy handshake. A server
+// that exits without reading the message is not restarted.
 func dialStdio(ctx context.Context, srv config.Server, opts Options) (*Session, error) {
 	s, err := startStdio(ctx, srv, opts)
-	if e, ended := errors.AsType[*EndError](err); ended && e.Err == nil && srv.Protocol != config.ProtocolModern &&
+	if e, ended := errors.AsType[*EndError](err); ended && e.Err == nil && !e.Unread && srv.Protocol != config.ProtocolModern &&
 		srv.Protocol != config.ProtocolLegacy && opts.Era != EraLegacy && ctx.Err() == nil {
 		srv.Protocol = config.ProtocolLegacy
 		return startStdio(ctx, srv, opts)

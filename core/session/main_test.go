@@ -69,6 +69,11 @@ func serve(kind string) {
 	case "flood":
 		flood(os.Stdin, os.Stdout)
 	case "dies":
+		starts, err := os.OpenFile(os.Args[1], os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+		if err != nil {
+			panic(err)
+		}
+		_, _ = starts.WriteString("x")
 		fmt.Fprintln(os.Stderr, "cannot open the database: token "+os.Getenv("DB_TOKEN"))
 		os.Exit(3)
 	case "hangs":

@@ -164,7 +164,7 @@ func (c *Conn) watchStdio(ended <-chan error) {
 	select {
 	case <-p.Done():
 		exit := p.Exit()
-		e.ExitCode, e.Signal = exit.Code, exit.Signal
+		e.ExitCode, e.Signal, e.Unread = exit.Code, exit.Signal, p.Unread() || c.stdio.stdin.failed()
 		if err == nil || err == io.EOF {
 			e.Reason = exit.String()
 		}
@@ -271,6 +271,13 @@ func (q *lineQueue) Close() error {
 	q.ring()
 	q.mu.Unlock()
 	return q.w.Close()
+}
+
+// failed reports whether a write failed.
+func (q *lineQueue) failed() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.err != nil
 }
 
 // flush waits until the queue is empty, but no longer than patience.
