@@ -81,6 +81,7 @@
 //	ipscope      classifies addresses: loopback, private, public
 //	glob         validates and matches globs in linear time
 //	uritemplate  expands and matches RFC 6570 templates
+//	uri          the normal form of URIs that are spelled differently
 //	printable    makes untrusted text printable, and rewords errors of Go's library
 //	textdiff     compares two texts line by line
 //	suggest      finds the likely correction of a misspelled word

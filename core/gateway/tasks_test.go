@@ -228,7 +228,7 @@ func TestTaskNotifications(t *testing.T) {
 		notification := map[string]any{"jsonrpc": "2.0", "method": "notifications/tasks/status", "params": map[string]any{"taskId": "t1", "status": "working"}}
 		if era == session.EraModern {
 			begun = map[string]any{"resultType": "task", "taskId": "t1", "status": "working", "ttlMs": 60000}
-			notification = map[string]any{"jsonrpc": "2.0", "method": "notifications/tasks", "params": map[string]any{"taskId": "t1", "status": "working", "_meta": map[string]any{"io.modelcontextprotocol/subscriptionId": "mcptrack-9", "x": 1}}}
+			notification = map[string]any{"jsonrpc": "2.0", "method": "notifications/tasks", "params": map[string]any{"taskId": "t1", "status": "working", "_meta": map[string]any{"io.modelcontextprotocol/subscriptionId": 9, "x": 1}}}
 		}
 		docs.Fail(sessiontest.Fault{Method: "tools/call", Result: begun})
 		w.start(sessiontest.Entry("docs"), sessiontest.Entry("more"))
@@ -264,7 +264,7 @@ func TestTaskNotifications(t *testing.T) {
 		docs.Broadcast(notification)
 		synctest.Wait()
 		all := strings.Join(got.take(), " ")
-		if !strings.Contains(all, `"taskId":"`+id+`"`) || strings.Contains(all, "mcptrack-9") {
+		if !strings.Contains(all, `"taskId":"`+id+`"`) || strings.Contains(all, "subscriptionId\":9") {
 			w.Errorf("received %s", all)
 		}
 		if era == session.EraModern && !strings.Contains(all, `"x":1`) {

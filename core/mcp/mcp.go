@@ -115,6 +115,7 @@ const (
 	CodeInvalidParams      = -32602
 	CodeInternal           = -32603
 	CodeResourceNotFound   = -32002 // legacy; modern servers return CodeInvalidParams
+	CodeSessionUnknown     = -32001 // of the MCP SDKs, to a request for an unknown session
 	CodeHeaderMismatch     = -32020 // modern
 	CodeMissingCapability  = -32021 // modern
 	CodeUnsupportedVersion = -32022 // modern

@@ -337,9 +337,6 @@ func (ss *session) records() []sessionRecord {
 	return all
 }
 
-// codeSession is the error code that the MCP SDKs use to answer a request for an unknown session.
-const codeSession = -32001
-
 // legacy handles a message of the legacy era.
 func (x *exchange) legacy() {
 	if x.m.method == mcp.MethodInitialize && x.m.id != nil {
@@ -434,7 +431,7 @@ func (x *exchange) session() *session {
 	case err != nil:
 		x.busy(err)
 	case ss == nil:
-		x.fail(http.StatusNotFound, errorf(codeSession, "session not found"))
+		x.fail(http.StatusNotFound, errorf(mcp.CodeSessionUnknown, "session not found"))
 	}
 	return ss
 }

@@ -142,6 +142,18 @@ func (p *Process) PID() int { return p.cmd.Process.Pid }
 // stdin or calling Stop unblocks it. Closing it twice is harmless.
 func (p *Process) Stdin() io.WriteCloser { return p.stdin }
 
+// Unread reports whether the child, or a descendant with the same stdin, has not yet read all that was
+// written to it. It is false where the system does not tell, and after stdin was closed.
+func (p *Process) Unread() bool {
+	raw, err := p.stdin.SyscallConn()
+	if err != nil {
+		return false
+	}
+	n := 0
+	_ = raw.Control(func(fd uintptr) { n = unread(fd) })
+	return n > 0
+}
+
 // Stdout returns the child's stdout lines that may be messages. The stream ends when no process
 // holds the pipe open any longer, when Stop is called, or when a limit in the Spec is exceeded. In
 // the last case the child is terminated.

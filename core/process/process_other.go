@@ -20,6 +20,9 @@ func Subreaper() error { return nil }
 // ReapOrphans only waits until ctx is done: on this platform, init reaps orphans.
 func ReapOrphans(ctx context.Context) { <-ctx.Done() }
 
+// unread is unknown on this platform.
+func unread(uintptr) int { return 0 }
+
 func ownStart() uint64 { return 0 }
 
 // tree contains only the child's process group: without /proc, marked descendants outside the group

@@ -11,6 +11,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// unread returns how many bytes in the pipe with the given write end have not been read.
+func unread(fd uintptr) int {
+	n, err := unix.IoctlGetInt(int(fd), unix.TIOCINQ)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
 // A control group (cgroup) limits the tasks (processes and their threads) and the memory of all its
 // members. See https://docs.kernel.org/admin-guide/cgroup-v2.html and cgroup-v1/pids.html.
 

@@ -136,8 +136,22 @@ func (s *Session) GetPrompt(ctx context.Context, name string, args map[string]st
 // one printable line of at most 1 KiB without the secrets from the server's entry.
 func (s *Session) Redact(text string) string { return s.redact.text(text) }
 
+// rejectsLists reports whether the server answers the requests for all lists that it offers with errors.
+func (s *Session) rejectsLists(ctx context.Context) (all bool) {
+	for _, k := range []catalog.Kind{catalog.Resources, catalog.Tools, catalog.Prompts} {
+		if s.Info().Capabilities.Has(k) {
+			_, err := s.request(ctx, k.Method(), nil)
+			if _, all = errors.AsType[*RPCError](err); !all {
+				return false
+			}
+		}
+	}
+	return all
+}
+
 // Ping checks that the server responds. It sends ping in the legacy era, and server/discover in the
-// modern era, which has no ping. An error response also counts as a response.
+// modern era, which has no ping. An error response also counts as a response. But if a legacy server
+// over HTTP rejects both ping and all lists that it offers, it no longer knows the session, which then ends.
 func (s *Session) Ping(ctx context.Context) error {
 	method := mcp.MethodPing
 	if s.Info().Era == EraModern {
@@ -145,6 +159,10 @@ func (s *Session) Ping(ctx context.Context) error {
 	}
 	raw, err := s.request(ctx, method, nil)
 	if err != nil && !isAnswer(err) {
+		return fmt.Errorf("ping: %w", err)
+	}
+	if err != nil && method == mcp.MethodPing && s.conn.HTTP() && !errors.Is(err, ErrUnsupported) && s.rejectsLists(ctx) {
+		s.end(&EndError{Reason: "the server no longer knows the session", ExitCode: -1, Err: err})
 		return fmt.Errorf("ping: %w", err)
 	}
 	if err == nil && method == mcp.MethodDiscover {

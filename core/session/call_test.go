@@ -38,8 +38,8 @@ func TestWithProgress(t *testing.T) {
 		}()
 		synctest.Wait()
 		_, params := lastCall(t, srv, "tools/call")
-		var meta struct{ ProgressToken string }
-		if err := json.Unmarshal(params["_meta"], &meta); err != nil || meta.ProgressToken == "" {
+		var meta struct{ ProgressToken int }
+		if err := json.Unmarshal(params["_meta"], &meta); err != nil || meta.ProgressToken == 0 {
 			t.Fatalf("_meta %s: %v", params["_meta"], err)
 		}
 		for _, n := range []float64{0, 1, 2, 2, 1} {

@@ -107,8 +107,8 @@ func dialHTTP(ctx context.Context, srv config.Server, opts Options) (*Session, e
 	d.giveUp()
 	if srv.Fallback && srv.Protocol != config.ProtocolModern && turnedDown(err) && ctx.Err() == nil {
 		s, sseErr := dialSSE(ctx, srv, opts)
-		if sseErr == nil {
-			return s, nil
+		if _, spoke := errors.AsType[*sseError](sseErr); sseErr == nil || spoke {
+			return s, sseErr
 		}
 		err = errors.Join(err, sseErr)
 	}
@@ -136,14 +136,19 @@ func dialSSE(ctx context.Context, srv config.Server, opts Options) (*Session, er
 		return nil, err
 	}
 	d.s.conn = conn
-	info, err := handshake{d.s, conn}.initialize(ctx, mcp.LatestLegacy)
+	info, err := handshake{d.s, conn}.legacy(ctx, mcp.LatestLegacy)
 	if err != nil {
 		d.giveUp()
-		return nil, err
+		return nil, &sseError{err}
 	}
 	info.Transport, info.Push = config.TransportSSE, true
 	return d.s.attach(conn, info), nil
 }
+
+// sseError is the error of a server that speaks HTTP+SSE: it has named the endpoint for messages.
+type sseError struct{ error }
+
+func (e *sseError) Unwrap() error { return e.error }
 
 // tracked returns the Info that dialHTTP would have returned if OneShot were false.
 func (d *httpDial) tracked(ctx context.Context, info Info) Info {
@@ -202,10 +207,11 @@ func (d *httpDial) abandon(conn *wire.Conn) {
 const oneShotGrace = 100 * time.Millisecond
 
 // dialStdio starts the server's process, which the session then owns. Some legacy servers exit if
-// the first message is not initialize; dialStdio restarts such a server with the legacy handshake.
+// the first message is not initialize; dialStdio restarts such a server with the legacy handshake. A server
+// that exits without reading the message is not restarted.
 func dialStdio(ctx context.Context, srv config.Server, opts Options) (*Session, error) {
 	s, err := startStdio(ctx, srv, opts)
-	if e, ended := errors.AsType[*EndError](err); ended && e.Err == nil && srv.Protocol != config.ProtocolModern &&
+	if e, ended := errors.AsType[*EndError](err); ended && e.Err == nil && !e.Unread && srv.Protocol != config.ProtocolModern &&
 		srv.Protocol != config.ProtocolLegacy && opts.Era != EraLegacy && ctx.Err() == nil {
 		srv.Protocol = config.ProtocolLegacy
 		return startStdio(ctx, srv, opts)

@@ -50,30 +50,19 @@ type EventPage struct {
 }
 
 // ListEventTypes fetches the event types within one request timeout. It omits entries without a
-// name or a known delivery mode, and all entries after the first 1,000. If the list exceeds the
-// pages or bytes in [Limits], it returns a [*LimitError].
+// name or a known delivery mode, and all entries after the first 1,000. The [Limits] hold as in
+// [Session.List].
 func (s *Session) ListEventTypes(ctx context.Context) ([]mcp.EventType, error) {
 	var types []mcp.EventType
 	entries := 0
-	err := s.pages(ctx, mcp.MethodListEvents, func(raw json.RawMessage) (cursor *string, err error) {
-		var page struct {
-			Events []json.RawMessage `json:"events"`
-			Next   *string           `json:"nextCursor"`
-		}
-		if json.Unmarshal(raw, &page) != nil {
-			return nil, errors.New(mcp.MethodListEvents + ": malformed result")
-		}
-		page.Events = page.Events[:min(len(page.Events), maxEventTypes-entries)]
-		entries += len(page.Events)
-		for _, entry := range page.Events {
+	err := s.pages(ctx, mcp.MethodListEvents, "events", func(_ json.RawMessage, page []json.RawMessage) {
+		page = page[:min(len(page), maxEventTypes-entries)]
+		entries += len(page)
+		for _, entry := range page {
 			if t, ok := decodeEventType(entry); ok {
 				types = append(types, t)
 			}
 		}
-		if entries == maxEventTypes {
-			return nil, nil
-		}
-		return page.Next, nil
 	})
 	if err != nil {
 		return nil, err

@@ -160,9 +160,9 @@ func TestEventTypesOfHostileServers(t *testing.T) {
 		"bad entries":     {map[string]any{"events": []any{7, nil, map[string]any{}, map[string]any{"name": "x", "delivery": []string{}}, map[string]any{"name": "y", "delivery": []string{"fax"}}, map[string]any{"name": strings.Repeat("n", 300), "delivery": []string{"poll"}}, good}}, "good"},
 		"no schemas":      {map[string]any{"events": []any{map[string]any{"name": "z", "delivery": []string{"fax", "poll"}}}}, "z"},
 		"too many":        {map[string]any{"events": many, "nextCursor": "more"}, strings.Join(names[:1000], " ")},
-		"endless":         {map[string]any{"events": []any{good}, "nextCursor": "same"}, "events/list: limit exceeded: repeated cursor"},
-		"not a list":      {map[string]any{"events": 7}, "events/list: malformed result"},
-		"nothing":         {map[string]any{}, ""},
+		"endless":         {map[string]any{"events": []any{good}, "nextCursor": "same"}, "good good"},
+		"not a list":      {map[string]any{"events": 7}, `events/list: malformed result: "events" is not a list`},
+		"nothing":         {map[string]any{}, `events/list: malformed result: no "events"`},
 		"unknown results": {map[string]any{"resultType": "later"}, `events/list: events/list: unknown resultType "later"`},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -194,7 +194,7 @@ func TestEventPagesAreCounted(t *testing.T) {
 		return map[string]any{"events": []any{}, "nextCursor": fmt.Sprint(n)}, nil
 	}
 	_, err := over(t, srv, config.Server{}, session.Options{}).ListEventTypes(t.Context())
-	if limit, ok := errors.AsType[*session.LimitError](err); !ok || limit.Limit != "100 pages" || n != 100 {
+	if err != nil || n != 100 {
 		t.Errorf("%v after %d pages", err, n)
 	}
 }

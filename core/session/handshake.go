@@ -145,6 +145,9 @@ func (e *versionError) Error() string {
 	if len(e.supported) == 0 {
 		return "the server did not specify a protocol version in its response to " + e.method
 	}
+	if e.method == mcp.MethodInitialize && e.supported[0] == mcp.ModernVersion {
+		return "the server answered initialize with the protocol version " + mcp.ModernVersion + ", which has no initialize"
+	}
 	return fmt.Sprintf("the server supports only the protocol version %.200q, which mcptrack does not", strings.Join(e.supported, ", "))
 }
 
@@ -183,11 +186,15 @@ func (h handshake) initialize(ctx context.Context, version string) (Info, error)
 	if err := json.Unmarshal(raw, &r); err != nil {
 		return Info{}, fmt.Errorf("the response to initialize is malformed: %w", err)
 	}
-	if !mcp.IsLegacy(r.ProtocolVersion) {
+	switch {
+	case r.ProtocolVersion == "":
+		return Info{}, &versionError{method: mcp.MethodInitialize}
+	case !mcp.IsLegacy(r.ProtocolVersion):
 		return Info{}, &versionError{mcp.MethodInitialize, []string{r.ProtocolVersion}}
 	}
 	h.conn.SetProtocolVersion(r.ProtocolVersion)
-	if err := h.conn.Notify(ctx, mcp.NotificationInitialized, nil); err != nil {
+	// A server that refuses the notification has answered initialize, so the session exists.
+	if err := h.conn.Notify(ctx, mcp.NotificationInitialized, nil); err != nil && !isRefusal(err) {
 		return Info{}, err
 	}
 	return h.newInfo(EraLegacy, r.ProtocolVersion, r.ServerInfo, r.Capabilities, r.Instructions), nil
@@ -274,10 +281,10 @@ func namedVersions(err error) []string {
 		return v.supported
 	}
 	rpc, ok := errors.AsType[*RPCError](err)
-	if !ok || rpc.Code != mcp.CodeUnsupportedVersion {
+	if !ok {
 		return nil
 	}
-	var data struct {
+	var data struct { // of CodeUnsupportedVersion and, in the legacy era, of any code
 		Supported []string `json:"supported"`
 	}
 	_ = json.Unmarshal(rpc.Data, &data)

@@ -117,10 +117,10 @@ func TestHTTPEras(t *testing.T) {
 		{"crashes on discover", discoverFails(500, "oops"), session.Options{}, false, session.EraLegacy, true, 1},
 		{"wants a session", discoverFails(400, `{"jsonrpc":"2.0","error":{"code":-32000,"message":"Bad Request: Server not initialized"},"id":null}`), session.Options{}, false, session.EraLegacy, true, 1},
 		{"empty 400", discoverFails(400, ""), session.Options{}, false, session.EraLegacy, true, 1},
-		{"names legacy versions", discoverFails(400, `{"jsonrpc":"2.0","id":"mcptrack-1","error":{"code":-32022,"message":"no","data":{"supported":["2025-06-18"]}}}`), session.Options{}, false, session.EraLegacy, true, 1},
-		{"a header is missing", discoverFails(400, `{"jsonrpc":"2.0","id":"mcptrack-1","error":{"code":-32020,"message":"no Mcp-Method"}}`), session.Options{}, false, "", false, 0},
-		{"a capability is missing", discoverFails(400, `{"jsonrpc":"2.0","id":"mcptrack-1","error":{"code":-32021,"message":"no sampling"}}`), session.Options{}, false, "", false, 0},
-		{"newer than we are", discoverFails(400, `{"jsonrpc":"2.0","id":"mcptrack-1","error":{"code":-32022,"message":"no","data":{"supported":["2099-01-01"]}}}`), session.Options{}, false, "", false, 0},
+		{"names legacy versions", discoverFails(400, `{"jsonrpc":"2.0","id":1,"error":{"code":-32022,"message":"no","data":{"supported":["2025-06-18"]}}}`), session.Options{}, false, session.EraLegacy, true, 1},
+		{"a header is missing", discoverFails(400, `{"jsonrpc":"2.0","id":1,"error":{"code":-32020,"message":"no Mcp-Method"}}`), session.Options{}, false, "", false, 0},
+		{"a capability is missing", discoverFails(400, `{"jsonrpc":"2.0","id":1,"error":{"code":-32021,"message":"no sampling"}}`), session.Options{}, false, "", false, 0},
+		{"newer than we are", discoverFails(400, `{"jsonrpc":"2.0","id":1,"error":{"code":-32022,"message":"no","data":{"supported":["2099-01-01"]}}}`), session.Options{}, false, "", false, 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			srv := newServer(true, true)

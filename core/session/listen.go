@@ -32,7 +32,7 @@ const (
 // listen is one subscriptions/listen request. The [Signals] with which it is registered handles its
 // notifications.
 type listen struct {
-	id     string
+	id     wire.ID
 	cancel func() // cancels the request
 	// acknowledged receives from Signals, at the first acknowledgement, the filter that the server
 	// honours. It has capacity 1 and is never closed.

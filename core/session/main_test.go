@@ -69,6 +69,11 @@ func serve(kind string) {
 	case "flood":
 		flood(os.Stdin, os.Stdout)
 	case "dies":
+		starts, err := os.OpenFile(os.Args[1], os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+		if err != nil {
+			panic(err)
+		}
+		_, _ = starts.WriteString("x")
 		fmt.Fprintln(os.Stderr, "cannot open the database: token "+os.Getenv("DB_TOKEN"))
 		os.Exit(3)
 	case "hangs":
@@ -93,9 +98,9 @@ func serve(kind string) {
 		// Answers the handshake, then stops reading.
 		in := bufio.NewReader(os.Stdin)
 		_, _ = in.ReadString('\n')
-		fmt.Println(`{"jsonrpc":"2.0","id":"mcptrack-1","error":{"code":-32601,"message":"method not found"}}`)
+		fmt.Println(`{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"method not found"}}`)
 		_, _ = in.ReadString('\n')
-		fmt.Println(`{"jsonrpc":"2.0","id":"mcptrack-2","result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"unresponsive","version":"1"}}}`)
+		fmt.Println(`{"jsonrpc":"2.0","id":2,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"unresponsive","version":"1"}}}`)
 		select {}
 	case "strict":
 		// Exits if the first message is not initialize.
@@ -110,7 +115,7 @@ func serve(kind string) {
 		in := bufio.NewReader(os.Stdin)
 		_, _ = in.ReadString('\n')
 		out := bufio.NewWriter(os.Stdout)
-		_, _ = out.WriteString(`{"jsonrpc":"2.0","id":"mcptrack-1","result":{"x":"`)
+		_, _ = out.WriteString(`{"jsonrpc":"2.0","id":1,"result":{"x":"`)
 		for range 1024 {
 			_, _ = out.WriteString(strings.Repeat("x", 64<<10))
 		}

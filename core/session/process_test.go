@@ -96,7 +96,13 @@ func TestProcessThatExitsBeforeInitialize(t *testing.T) {
 }
 
 func TestProcessThatDies(t *testing.T) {
-	_, err := session.Dial(t.Context(), child(t, "dies"), session.Options{})
+	server := child(t, "dies")
+	starts := filepath.Join(t.TempDir(), "starts")
+	server.Args = []string{starts}
+	_, err := session.Dial(t.Context(), server, session.Options{})
+	if made, err := os.ReadFile(starts); err != nil || runtime.GOOS == "linux" && len(made) != 1 {
+		t.Errorf("it was started %d times: %v", len(made), err)
+	}
 	if e, ok := errors.AsType[*session.EndError](err); !ok || e.ExitCode != 3 {
 		t.Fatal(err)
 	}

@@ -20,19 +20,12 @@ import (
 // published.
 const maxKey = 8 << 10
 
-// LimitError reports that a list exceeds the [Limits] or that its cursors repeat.
-type LimitError struct {
-	Method string
-	Limit  string // such as "100 pages", "33554432 bytes" or "repeated cursor"
-}
-
-func (e *LimitError) Error() string { return fmt.Sprintf("%s: limit exceeded: %s", e.Method, e.Limit) }
-
 // List fetches all pages of a list within one request timeout. If the server does not declare the
 // kind, the list is empty and no request is sent. The list of templates is also empty if the server
 // has resources but does not support the method. Items that are not objects, or whose key is
 // missing or longer than 8 KiB, are omitted and counted as [DroppedItems]. For skills, see
-// [Session.ListSkills].
+// [Session.ListSkills]. A list that exceeds the [Limits], or whose cursors are wrong, ends there, and a
+// warning is logged once.
 //
 // A list is not a snapshot: if it changes while its pages are fetched, they may be inconsistent,
 // and the change raises another signal.
@@ -46,14 +39,7 @@ func (s *Session) List(ctx context.Context, k catalog.Kind) (catalog.List, error
 	}
 	var items []catalog.Item
 	malformed := 0
-	err := s.pages(ctx, k.Method(), func(raw json.RawMessage) (cursor *string, err error) {
-		page, cursor, err := decodePage(k, raw)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", k.Method(), err)
-		}
-		if len(items)+len(page) > s.opts.Limits.MaxItems {
-			return nil, &LimitError{k.Method(), fmt.Sprintf("%d items", s.opts.Limits.MaxItems)}
-		}
+	err := s.pages(ctx, k.Method(), k.Field(), func(_ json.RawMessage, page []json.RawMessage) {
 		for _, rawItem := range page {
 			it, err := catalog.NewItem(k, rawItem)
 			if err != nil || len(it.Key) > maxKey {
@@ -62,7 +48,6 @@ func (s *Session) List(ctx context.Context, k catalog.Kind) (catalog.List, error
 			}
 			items = append(items, it)
 		}
-		return cursor, nil
 	})
 	if malformed > 0 {
 		s.signals.drop(DroppedItems, malformed)
@@ -81,56 +66,84 @@ func (s *Session) List(ctx context.Context, k catalog.Kind) (catalog.List, error
 	return list, nil
 }
 
-// pages requests the pages of a list within one request timeout and the [Limits]. add handles one
-// page and returns the cursor for the next page, or nil at the end of the list.
-func (s *Session) pages(ctx context.Context, method string, add func(page json.RawMessage) (cursor *string, err error)) error {
+// pages requests the pages of a list within one request timeout and the [Limits]. add handles the items
+// of one page. If the list cannot be followed to its end, but its first page was read, it ends there.
+func (s *Session) pages(ctx context.Context, method, field string, add func(page json.RawMessage, items []json.RawMessage)) error {
 	timeout, limits := s.requestTimeout(), s.opts.Limits
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("%s: %w (%s for all pages)", method, errDeadline, timeout))
 	defer cancel()
 	var params map[string]any // nil for the first page
 	seen := map[string]struct{}{}
-	size := int64(0)
+	size, n := int64(0), 0
 	for range limits.MaxPages {
 		raw, err := s.request(ctx, method, params)
 		if err != nil {
 			return fmt.Errorf("%s: %w", method, err)
 		}
-		if size += int64(len(raw)); size > limits.MaxList {
-			return &LimitError{method, fmt.Sprintf("%d bytes", limits.MaxList)}
+		items, next, err := decodePage(field, raw)
+		if err != nil {
+			return fmt.Errorf("%s: %w", method, err)
 		}
-		cursor, err := add(raw)
-		if err != nil || cursor == nil {
-			return err
+		room := limits.MaxItems - n
+		n += len(items)
+		size += int64(len(raw))
+		add(raw, items[:min(len(items), room)])
+		var cursor string
+		switch wrong := json.Unmarshal(next, &cursor); {
+		case len(items) > room:
+			s.cutShort(method, fmt.Sprintf("it has more than %d items; use --limit items=N to allow more", limits.MaxItems))
+			return nil
+		case next == nil || cursor == "" && wrong == nil && s.Info().Era != EraModern:
+			return nil
+		case wrong != nil:
+			s.cutShort(method, "its nextCursor is not a string")
+			return nil
+		case size > limits.MaxList:
+			s.cutShort(method, fmt.Sprintf("it has more than %d bytes; use --limit list=SIZE to allow more", limits.MaxList))
+			return nil
 		}
-		if _, again := seen[*cursor]; again {
-			return &LimitError{method, "repeated cursor"}
+		if _, again := seen[cursor]; again {
+			s.cutShort(method, "its cursor repeats")
+			return nil
 		}
-		seen[*cursor] = struct{}{}
-		params = map[string]any{"cursor": *cursor}
+		seen[cursor] = struct{}{}
+		params = map[string]any{"cursor": cursor}
 	}
-	return &LimitError{method, fmt.Sprintf("%d pages", limits.MaxPages)}
+	s.cutShort(method, fmt.Sprintf("it has more than %d pages; use --limit pages=N to allow more", limits.MaxPages))
+	return nil
 }
 
-// decodePage decodes one page. An empty string is a valid cursor; only a missing or null cursor
-// ends the list.
-func decodePage(k catalog.Kind, raw json.RawMessage) (items []json.RawMessage, cursor *string, err error) {
+// cutShort logs, once in a session, that a list is not followed to its end.
+func (s *Session) cutShort(method, why string) {
+	s.mu.Lock()
+	again := s.cut[method]
+	if s.cut == nil {
+		s.cut = map[string]bool{}
+	}
+	s.cut[method] = true
+	s.mu.Unlock()
+	if !again && s.opts.Logger != nil {
+		s.opts.Logger.Warn("a list of the server is not followed to its end", "method", method, "reason", why)
+	}
+}
+
+// decodePage decodes one page. next is its cursor, or nil if that is missing or null.
+func decodePage(field string, raw json.RawMessage) (items []json.RawMessage, next json.RawMessage, err error) {
 	var members map[string]json.RawMessage
-	if err := json.Unmarshal(raw, &members); err != nil {
-		return nil, nil, fmt.Errorf("malformed result: %w", err)
+	if json.Unmarshal(raw, &members) != nil {
+		return nil, nil, errors.New("malformed result: not an object")
 	}
-	list, ok := members[k.Field()]
+	list, ok := members[field]
 	if !ok {
-		return nil, nil, fmt.Errorf("malformed result: no %q", k.Field())
+		return nil, nil, fmt.Errorf("malformed result: no %q", field)
 	}
-	if err := json.Unmarshal(list, &items); err != nil {
-		return nil, nil, fmt.Errorf("malformed result: %q: %w", k.Field(), err)
+	if json.Unmarshal(list, &items) != nil {
+		return nil, nil, fmt.Errorf("malformed result: %q is not a list", field)
 	}
-	if c, ok := members["nextCursor"]; ok {
-		if err := json.Unmarshal(c, &cursor); err != nil {
-			return nil, nil, fmt.Errorf("malformed result: nextCursor: %w", err)
-		}
+	if next = members["nextCursor"]; string(next) == "null" {
+		next = nil
 	}
-	return items, cursor, nil
+	return items, next, nil
 }
 
 // Content is the result of a resources/read request.

@@ -1,9 +1,11 @@
 package session_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -135,7 +137,7 @@ func TestList(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				srv := newServer(era == session.EraLegacy, era == session.EraModern)
 				srv.PageSize = 2
-				srv.EmptyCursor = true
+				srv.EmptyCursor = era == session.EraModern
 				s := over(t, srv, config.Server{}, session.Options{Era: era})
 				l, err := s.List(t.Context(), catalog.Resources)
 				if err != nil || fmt.Sprint(l.Keys()) != "[test://a test://b test://c]" {
@@ -167,14 +169,14 @@ func TestListOfUndeclaredKind(t *testing.T) {
 	})
 }
 
-func TestListLimits(t *testing.T) {
+func TestListsEndAtTheLimits(t *testing.T) {
 	for _, tt := range []struct {
 		name     string
 		set      func(*sessiontest.Fake)
 		limit    string
 		requests int
 	}{
-		{"repeated cursor", func(s *sessiontest.Fake) { s.RepeatedCursor = true }, "repeated cursor", 2},
+		{"repeated cursor", func(s *sessiontest.Fake) { s.RepeatedCursor = true }, "its cursor repeats", 2},
 		{"endless pages", func(s *sessiontest.Fake) { s.EndlessPages = true }, "5 pages", 5},
 		{"too many items", func(s *sessiontest.Fake) {
 			for i := range 50 {
@@ -191,13 +193,13 @@ func TestListLimits(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
+				var log bytes.Buffer
 				srv := newServer(true, true)
 				tt.set(srv)
-				s := over(t, srv, config.Server{}, session.Options{Limits: session.Limits{MaxPages: 5, MaxItems: 20, MaxList: 64 << 10}})
-				_, err := s.List(t.Context(), catalog.Resources)
-				e, ok := errors.AsType[*session.LimitError](err)
-				if !ok || e.Limit != tt.limit || srv.Count("resources/list") != tt.requests {
-					t.Errorf("%v after %d requests, want %q after %d", err, srv.Count("resources/list"), tt.limit, tt.requests)
+				s := over(t, srv, config.Server{}, session.Options{Logger: slog.New(slog.NewTextHandler(&log, nil)), Limits: session.Limits{MaxPages: 5, MaxItems: 20, MaxList: 64 << 10}})
+				list, err := s.List(t.Context(), catalog.Resources)
+				if err != nil || len(list) == 0 || !strings.Contains(log.String(), tt.limit) || srv.Count("resources/list") != tt.requests {
+					t.Errorf("%d items after %d requests, %v, and a warning %q; want one that names %q after %d requests", len(list), srv.Count("resources/list"), err, &log, tt.limit, tt.requests)
 				}
 			})
 		})

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"maps"
 	"math"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -94,18 +93,17 @@ func (s *Session) bounded(ctx context.Context, method string, params map[string]
 	return s.exchange(ctx, s.conn, q)
 }
 
-// nextID returns a new request id. Ids are strings, so that they cannot be confused with the
-// numeric ids of the server's own requests.
-func (s *Session) nextID() string { return "mcptrack-" + strconv.FormatInt(s.seq.Add(1), 10) }
+// nextID returns a new request id.
+func (s *Session) nextID() wire.ID { return wire.ID(s.seq.Add(1)) }
 
 // send sends a request over conn in the given protocol version. It is limited only by ctx, because
 // handshakes and listens have their own limits.
-func (s *Session) send(ctx context.Context, conn *wire.Conn, version, id, method string, params map[string]any) (json.RawMessage, error) {
+func (s *Session) send(ctx context.Context, conn *wire.Conn, version string, id wire.ID, method string, params map[string]any) (json.RawMessage, error) {
 	return s.do(ctx, conn, s.prepare(conn, version, id, method, params))
 }
 
 // prepare adds the members of _meta that every request in the era requires.
-func (s *Session) prepare(conn *wire.Conn, version, id, method string, params map[string]any) wire.Request {
+func (s *Session) prepare(conn *wire.Conn, version string, id wire.ID, method string, params map[string]any) wire.Request {
 	q := wire.Request{ID: id, Method: method, Version: version, Params: params, Announce: method != mcp.MethodInitialize}
 	if version == mcp.ModernVersion {
 		q.Params = withMeta(params, map[string]any{
@@ -222,7 +220,7 @@ type limits struct {
 // and after maxExtended at the latest, so that progress reports cannot keep a request alive
 // forever. All timeouts and progress reports are handled here; see [WithProgress]. The caller must
 // call stop when the request ends.
-func (s *Session) bound(ctx context.Context, id string, l limits) (_ context.Context, stop func()) {
+func (s *Session) bound(ctx context.Context, id wire.ID, l limits) (_ context.Context, stop func()) {
 	silence := cmp.Or(max(l.silence, 0), s.requestTimeout())
 	late := fmt.Errorf("%w (%s)", errDeadline, silence)
 	if l.progress == nil {
@@ -267,15 +265,15 @@ func (s *Session) reportProgress(n *wire.Notification) {
 // use.
 type callbacks[T any] struct {
 	mu sync.Mutex // guards m; held during a callback, so that no callback runs after remove
-	m  map[string]func(T)
+	m  map[wire.ID]func(T)
 }
 
 // add registers a callback. It must be called before the request is sent.
-func (c *callbacks[T]) add(id string, f func(T)) (remove func()) {
+func (c *callbacks[T]) add(id wire.ID, f func(T)) (remove func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.m == nil {
-		c.m = map[string]func(T){}
+		c.m = map[wire.ID]func(T){}
 	}
 	c.m[id] = f
 	return func() {
@@ -286,7 +284,7 @@ func (c *callbacks[T]) add(id string, f func(T)) (remove func()) {
 }
 
 // call calls the callback for a request if the request is in flight.
-func (c *callbacks[T]) call(id string, v T) {
+func (c *callbacks[T]) call(id wire.ID, v T) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if f := c.m[id]; f != nil {

@@ -91,8 +91,8 @@ func TestDoReportsProgress(t *testing.T) {
 		}()
 		synctest.Wait()
 		_, params := lastCall(t, srv, "tools/call")
-		var meta struct{ ProgressToken string }
-		if err := json.Unmarshal(params["_meta"], &meta); err != nil || meta.ProgressToken == "" {
+		var meta struct{ ProgressToken int }
+		if err := json.Unmarshal(params["_meta"], &meta); err != nil || meta.ProgressToken == 0 {
 			t.Fatalf("_meta %s: %v", params["_meta"], err)
 		}
 		report := func(token any, members map[string]any) {
@@ -149,7 +149,7 @@ func TestProgressExtendsARequestUpToAnHour(t *testing.T) {
 					go func() { done <- request(t.Context(), s) }()
 					synctest.Wait()
 					_, params := lastCall(t, srv, "tools/call")
-					var meta struct{ ProgressToken string }
+					var meta struct{ ProgressToken int }
 					_ = json.Unmarshal(params["_meta"], &meta)
 					for i := 1.0; ; i++ {
 						select {

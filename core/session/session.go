@@ -53,7 +53,8 @@ type Session struct {
 	mu     sync.Mutex // guards the fields below; never held during I/O
 	err    error
 	info   Info
-	pinged *Info // from the last response to a ping; nil in the legacy era
+	pinged *Info           // from the last response to a ping; nil in the legacy era
+	cut    map[string]bool // methods of the lists that cutShort has reported
 }
 
 // Tokens returns the tokens of a login that the session has sent recently. Like the credentials in the

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"maps"
 	"strings"
 	"sync"
@@ -9,6 +10,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/mcp"
 	"github.com/mcptrack/mcptrack/core/session/internal/wire"
+	"github.com/mcptrack/mcptrack/core/uri"
 )
 
 // Signals is the bounded dirty set of a session: it records which keys must be checked again.
@@ -29,7 +31,9 @@ type Signals struct {
 	silent  bool // gap was raised only because a stream was silent
 	dropped map[string]int
 	want    wanted
-	listens map[string]*listen // open modern listens, by request id
+	unknown string              // the first URI of an update that nobody wants; empty if there was none
+	told    bool                // Take has returned it
+	listens map[wire.ID]*listen // open modern listens, by request id
 }
 
 const (
@@ -43,6 +47,23 @@ const (
 type wanted struct {
 	lists map[catalog.Kind]bool
 	uris  map[string]struct{}
+	// spelled contains the URIs by normal form. It is nil until an update has another spelling.
+	spelled map[string]string
+}
+
+// find returns the wanted URI that is equivalent to the given one.
+func (w *wanted) find(s string) (found string, ok bool) {
+	if _, ok = w.uris[s]; ok {
+		return s, true
+	}
+	if w.spelled == nil {
+		w.spelled = make(map[string]string, len(w.uris))
+		for u := range w.uris {
+			w.spelled[uri.Normal(u)] = u
+		}
+	}
+	found, ok = w.spelled[uri.Normal(s)]
+	return found, ok
 }
 
 func wantedOf(f Filter) wanted {
@@ -54,7 +75,7 @@ func wantedOf(f Filter) wanted {
 }
 
 func newSignals(max int, believeUntagged bool) *Signals {
-	return &Signals{wake: make(chan struct{}, 1), max: max, untagged: believeUntagged, listens: map[string]*listen{}}
+	return &Signals{wake: make(chan struct{}, 1), max: max, untagged: believeUntagged, listens: map[wire.ID]*listen{}}
 }
 
 // C returns the channel that wakes the owner, which should then call Take. Take may return nothing
@@ -66,6 +87,9 @@ func (g *Signals) Take() Dirty {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	b := Dirty{Lists: g.lists, URIs: g.uris, Gap: g.gap, Silent: g.silent, Dropped: g.dropped}
+	if g.unknown != "" && !g.told {
+		b.Unknown, g.told = g.unknown, true
+	}
 	g.lists, g.uris, g.gap, g.silent, g.dropped, g.subs = nil, nil, "", false, nil, 0
 	return b
 }
@@ -160,6 +184,7 @@ func (g *Signals) deliver(n *wire.Notification, modern bool, kinds ...catalog.Ki
 	if ok && g.untagged && isUntagged(n, modern) {
 		g.count(countUntagged, 1)
 	}
+	ok = ok || g.unknown != "" && !g.told
 	g.mu.Unlock()
 	if ok {
 		g.ring()
@@ -191,11 +216,12 @@ func (g *Signals) markURI(uri string) bool {
 		return false
 	}
 	parent := ""
-	if _, ok := g.want.uris[uri]; !ok {
-		if parent, ok = g.parent(uri); !ok {
-			g.count(dropUnsubscribed, 1)
-			return false
-		}
+	if wanted, ok := g.want.find(uri); ok {
+		uri = wanted
+	} else if parent, ok = g.parent(uri); !ok {
+		g.count(dropUnsubscribed, 1)
+		g.unknown = cmp.Or(g.unknown, uri)
+		return false
 	}
 	sig, known := g.uris[uri]
 	if !known && parent != "" && g.subs >= maxSubURIs {
@@ -260,6 +286,8 @@ type Dirty struct {
 	// replaced the stream or will replace it. No loss is known: a change found now is one that the
 	// old stream did not deliver.
 	Silent bool
+	// Unknown is the first URI of the session that was announced but is not wanted. It is returned once.
+	Unknown string
 	// Dropped counts irregular notifications by reason. "untagged" notifications lacked their
 	// subscription id but were delivered. All others were not delivered: "unsubscribed",
 	// "before_ack", "foreign_subscription", "overflow", "malformed", "items" (list items without a

@@ -61,14 +61,7 @@ func (s *Session) ListSkills(ctx context.Context) (Skills, error) {
 	}
 	var items []catalog.Item
 	seen, first := map[string]bool{}, true
-	err := s.pages(ctx, mcp.MethodListSkills, func(raw json.RawMessage) (cursor *string, err error) {
-		page, cursor, err := decodePage(catalog.Skills, raw)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", mcp.MethodListSkills, err)
-		}
-		if len(seen)+out.Left+len(page) > s.opts.Limits.MaxItems {
-			return nil, &LimitError{mcp.MethodListSkills, fmt.Sprintf("%d items", s.opts.Limits.MaxItems)}
-		}
+	err := s.pages(ctx, mcp.MethodListSkills, catalog.Skills.Field(), func(raw json.RawMessage, page []json.RawMessage) {
 		if ttl := freshness(raw); first || ttl < out.TTL {
 			out.TTL, first = ttl, false
 		}
@@ -84,7 +77,6 @@ func (s *Session) ListSkills(ctx context.Context) (Skills, error) {
 				items = append(items, it)
 			}
 		}
-		return cursor, nil
 	})
 	if err != nil {
 		return Skills{}, err

@@ -93,8 +93,6 @@ func TestSkillsAreNormalized(t *testing.T) {
 func TestHostileSkills(t *testing.T) {
 	one := sessiontest.Skill("one", "d", nil)
 	for name, set := range map[string]func(*sessiontest.Fake){
-		"endless pages":   func(s *sessiontest.Fake) { s.EndlessPages = true },
-		"repeated cursor": func(s *sessiontest.Fake) { s.RepeatedCursor = true },
 		"not implemented": func(s *sessiontest.Fake) {
 			s.Fail(sessiontest.Fault{Method: "skills/list", Code: -32601, Message: "no"})
 		},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"strconv"
 
 	"github.com/mcptrack/mcptrack/core/mcp"
 	"github.com/mcptrack/mcptrack/core/session/internal/wire"
@@ -18,7 +19,7 @@ func (s *Session) traced(ctx context.Context, conn *wire.Conn, q wire.Request) (
 	}
 	ctx, span := s.opts.Tracer.Client(ctx, tracing.Request{
 		Method: q.Method, Target: s.redact.text(param(q.Params, "name")), URI: s.redact.text(param(q.Params, "uri")),
-		ID: q.ID, Version: q.Version, Server: s.id, Pipe: !conn.HTTP(),
+		ID: strconv.FormatInt(int64(q.ID), 10), Version: q.Version, Server: s.id, Pipe: !conn.HTTP(),
 	})
 	defer span.End()
 	q.Params = withMeta(q.Params, nil)

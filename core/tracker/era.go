@@ -99,6 +99,13 @@ func (f *sessionFollower) lacks() lacks {
 	return l
 }
 
+// unheard reports whether changes of the server's files by other programs may go unnoticed: it is a program
+// on this machine that has files, and it has not announced any update so far. Many such servers announce
+// only changes that are made through them.
+func (f *sessionFollower) unheard() bool {
+	return f.files && !f.pushed && f.s.Info().PID != 0
+}
+
 // doubtful reports whether the server may not push updates in this era, although it agreed to do
 // so: it has not pushed any so far, and it also supports the other era. Some servers acknowledge
 // subscriptions in the modern era but never send updates.

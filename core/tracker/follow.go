@@ -9,6 +9,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/backoff"
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/session"
 	"github.com/mcptrack/mcptrack/core/tracker/internal/coalesce"
 )
@@ -46,6 +47,7 @@ type sessionFollower struct {
 	onConnect    bool                      // the tool calls in the config's onConnect were started
 	pushed       bool                      // at least one resource update was announced
 	unsubscribed bool                      // a resubscription was not answered; the next ping decides whether the server is dead
+	files        bool                      // a tracked resource is a file
 	lastActive   *event.SubscriptionActive // last published value; nil if none
 
 	nextPoll, nextResync time.Time
@@ -205,6 +207,9 @@ func (f *sessionFollower) signals(b session.Dirty) {
 	f.w.addDropped(b.Dropped)
 	if b.Dropped[session.DroppedUndecodable] > 0 {
 		f.w.warnOnce("undecodable", "the server sends messages that cannot be decoded; mcptrack compares everything again after each of them, at most every 5s", nil)
+	}
+	if b.Unknown != "" {
+		f.w.log.Info("the server announced an update of a resource that is not tracked; further ones are only counted", "uri", printable.Line(b.Unknown, 300))
 	}
 	if n := b.Dropped[session.DroppedItems]; n > 0 {
 		f.w.warnOnce("items", "the server's lists contain items that mcptrack ignores, because their URI or name is missing or longer than 8 KiB", nil, "items", n)

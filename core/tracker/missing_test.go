@@ -54,6 +54,21 @@ func TestRemovalIsPublishedOnce(t *testing.T) {
 	}
 }
 
+// A resource that is found a moment later was not removed: a program that saves a file atomically may
+// remove it first.
+func TestMomentarilyMissing(t *testing.T) {
+	inWorld(t, func(w *world, docs *sessiontest.Fake) {
+		settledOn(w, docs, "file:///a.md")
+		docs.Fail(sessiontest.Fault{Method: "resources/read", Times: 1, Code: -32002, Message: "Resource not found"})
+		docs.Set("file:///a.md", "two")
+		w.pass(10 * time.Second)
+		w.wantUpdates("file:///a.md notify")
+		if n := len(w.published(event.TypeResourceRemoved)); n != 0 {
+			w.Errorf("%d removed events:\n%s", n, w.log())
+		}
+	})
+}
+
 // A listed resource that nobody can read is known as gone without an event; the list announces its
 // return.
 func TestListedButUnreadable(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/mcptrack/mcptrack/core/backoff"
 	"github.com/mcptrack/mcptrack/core/cache"
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/event"
@@ -38,9 +39,19 @@ func (f *sessionFollower) startReads() {
 	}
 }
 
+// confirmMissing is the delay after which a resource that is not found is read again, because a program
+// that replaces a file may remove it first.
+const confirmMissing = 100 * time.Millisecond
+
 // read reads one resource. It runs in a job, so it uses only immutable state.
 func (f *sessionFollower) read(ctx context.Context, q coalesce.Read) readResult {
 	c, err := f.conn.readAndRefresh(ctx, q.URI, q.Cause)
+	if errors.Is(err, session.ErrNotFound) && !q.First && backoff.Sleep(ctx, confirmMissing) {
+		c, err = f.conn.readAndRefresh(ctx, q.URI, q.Cause)
+		if errors.Is(err, session.ErrNotFound) && f.s.Ping(ctx) != nil {
+			return readResult{read: q, outcome: coalesce.Failed, err: err} // the server rejects everything
+		}
+	}
 	switch {
 	case errors.Is(err, session.ErrNotFound):
 		return readResult{read: q, outcome: coalesce.Missing, err: err}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -527,7 +528,9 @@ func (f *sessionFollower) track(r syncResult, before coverage, unlisted []string
 	co := f.w.co
 	targets := f.targets()
 	subscribes := f.scope().subscribes()
+	f.files = false
 	for uri, desc := range targets {
+		f.files = f.files || strings.HasPrefix(uri, "file:")
 		was, known := co.Lookup(uri)
 		if !known && subscribes && !has(f.coverage.asked, uri) {
 			continue // selected during the sync: the next sync must subscribe to it first

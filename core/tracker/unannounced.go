@@ -96,13 +96,13 @@ func later(a, b time.Time) time.Time {
 
 // safetyInterval returns the interval of the safety reads, or zero if they are disabled, because
 // resources are polled or because of the config. While it is doubtful whether the server pushes
-// updates, the poll interval is used instead, with at most one read per second.
+// updates, or all of them, the poll interval is used instead, with at most one read per second.
 func (f *sessionFollower) safetyInterval() time.Duration {
 	if f.coverage.mode != event.Push {
 		return 0
 	}
 	interval := f.w.srv.SafetyInterval
-	if interval > 0 && f.doubtful() {
+	if interval > 0 && (f.doubtful() || f.unheard()) {
 		interval = min(interval, max(f.w.srv.PollInterval, time.Duration(f.w.co.Len())*minSafetyTick))
 	}
 	return interval

@@ -17,10 +17,10 @@ const (
 	// writerCache and readerCache limit the page cache of a connection, in KiB. A transaction that
 	// changes more pages writes some of them to disk before it commits.
 	writerCache, readerCache = 6 << 10, 512
-	// checkpointPages is the length of events.db-wal, in pages of 4 KiB, at which SQLite copies the
-	// pages to events.db. Each page is copied only once per checkpoint, however often it has
+	// minCheckpoint and maxCheckpoint limit the length of events.db-wal, in pages of 4 KiB, at which SQLite
+	// copies the pages to events.db. Each page is copied only once per checkpoint, however often it has
 	// changed.
-	checkpointPages = 4096
+	minCheckpoint, maxCheckpoint = 64, 4096
 	// busyTimeout is how long a statement waits for a lock that another process, such as sqlite3,
 	// holds.
 	busyTimeout = 500 * time.Millisecond
@@ -37,9 +37,7 @@ func connect(path string, flags sqlite.OpenFlags, cache int) (*sqlite.Conn, erro
 	// arbitrary address.
 	for _, pragma := range []string{
 		fmt.Sprintf("cache_size = -%d", cache), "mmap_size = 0", "temp_store = memory", "trusted_schema = off",
-		"cell_size_check = on",          // detect a damaged page when it is read
-		"journal_size_limit = 16777216", // bytes, the same as checkpointPages: overwriting is cheaper than growing the file
-		fmt.Sprintf("wal_autocheckpoint = %d", checkpointPages),
+		"cell_size_check = on", // detect a damaged page when it is read
 	} {
 		if err == nil {
 			err = run(c, "PRAGMA "+pragma)
@@ -49,6 +47,15 @@ func connect(path string, flags sqlite.OpenFlags, cache int) (*sqlite.Conn, erro
 		return nil, errors.Join(err, c.Close())
 	}
 	return c, nil
+}
+
+// limitWAL keeps events.db-wal short beside a file that holds retain bytes of events, so that both fit on a
+// volume that was chosen for them.
+func limitWAL(c *sqlite.Conn, retain int64) error {
+	pages := min(max(retain/16>>12, minCheckpoint), maxCheckpoint)
+	return errors.Join(
+		run(c, fmt.Sprintf("PRAGMA wal_autocheckpoint = %d", pages)),
+		run(c, fmt.Sprintf("PRAGMA journal_size_limit = %d", pages<<12))) // overwriting is cheaper than growing the file
 }
 
 // run executes a statement without keeping it prepared.

@@ -96,6 +96,36 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
+// A log on a volume that has little more room than the events to retain goes on for ever.
+func TestSmallVolume(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		t.Skip("only root may mount a small file system")
+	}
+	disk := filepath.Join(t.TempDir(), "disk")
+	if err := os.Mkdir(disk, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Mount("none", disk, "tmpfs", 0, "size=8m,mode=700"); err != nil {
+		t.Skip(err)
+	}
+	t.Cleanup(func() {
+		if err := syscall.Unmount(disk, 0); err != nil {
+			t.Error(err)
+		}
+	})
+	opts := Options{Dir: filepath.Join(disk, "data"), RetainBytes: 2 << 20}
+	l := open(t, opts)
+	s := new(journaltest.Source)
+	for range 50 { // several times as much as the volume holds
+		journaltest.AppendN(t, l, s, 1000)
+	}
+	if st := l.Stats(); l.Err() != nil || st.Failures != 0 {
+		t.Errorf("%v, %+v", l.Err(), st)
+	}
+	closeLog(t, l)
+}
+
 // fill writes a file that leaves free bytes.
 func fill(t *testing.T, path string, free int64) string {
 	t.Helper()

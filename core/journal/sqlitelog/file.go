@@ -119,6 +119,9 @@ func (l *Log) admit(c *sqlite.Conn, inode int64, known *logRow) (row logRow, err
 	if err := set(c, "PRAGMA journal_mode = wal", "wal"); err != nil {
 		return row, err
 	}
+	if err := limitWAL(c, l.opts.RetainBytes); err != nil {
+		return row, err
+	}
 	if err := run(c, "PRAGMA synchronous = full"); err != nil { // readers will see events that the previous run may not have synced
 		return row, err
 	}

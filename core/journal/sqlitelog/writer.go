@@ -312,6 +312,10 @@ func (w *writer) attempt(b *batch) error {
 		return nil
 	}
 	rollback(w.conn)
+	if sqlite.ErrCode(err).ToPrimary() == sqlite.ResultFull {
+		// What was committed may still be in events.db-wal, and give room when it is in events.db.
+		_, _ = number(w.conn, "PRAGMA wal_checkpoint(TRUNCATE)")
+	}
 	if damaged(err) {
 		if err := w.reopen(err); err != nil {
 			return err

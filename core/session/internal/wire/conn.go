@@ -223,7 +223,7 @@ func (c *Conn) Close(err error) {
 
 // Request is one JSON-RPC request.
 type Request struct {
-	ID      string // unique within the connection
+	ID      ID // unique within the session
 	Method  string
 	Version string // protocol version: modern HTTP requests repeat parts of Params in headers
 	Params  map[string]any
@@ -237,7 +237,7 @@ type Request struct {
 // Do sends a request and returns its result. It sets no deadline. If ctx is done, the error is the
 // cause of ctx; if the connection fails, it is an [*InterruptedError].
 func (c *Conn) Do(ctx context.Context, q Request) (json.RawMessage, error) {
-	x := &exchange{alive: q.Alive}
+	x := &exchange{alive: q.Alive, id: q.ID}
 	raw, err := c.do(ctx, q, x)
 	if err != nil && ctx.Err() == nil {
 		err = x.interrupted(err, c.stdio != nil)
@@ -252,7 +252,7 @@ func (c *Conn) do(ctx context.Context, q Request, x *exchange) (json.RawMessage,
 	if err := c.Err(); err != nil {
 		return nil, &InterruptedError{Err: err}
 	}
-	id := sdk.NewRequestId(q.ID)
+	id := sdk.NewRequestId(int64(q.ID))
 	out := transport.JSONRPCRequest{JSONRPC: sdk.JSONRPC_VERSION, ID: id, Method: q.Method}
 	if q.Params != nil {
 		out.Params = q.Params
@@ -270,12 +270,12 @@ func (c *Conn) do(ctx context.Context, q Request, x *exchange) (json.RawMessage,
 			c.announceCancel(id)
 		}
 		return nil, c.requestError(ctx, x, err)
-	case resp.Error == nil && x.failed():
-		return nil, c.requestError(ctx, x, nil) // the body of an HTTP error can look like a response
+	case x.failed():
+		return nil, c.requestError(ctx, x, nil) // the library mistakes any object with a member "error" for a response
 	case !resp.ID.IsNil() && resp.ID.String() != id.String():
 		return nil, errors.New("the response belongs to another request")
 	case resp.Error != nil:
-		return nil, x.wrap(c.rpcError(resp.Error))
+		return nil, c.rpcError(resp.Error)
 	}
 	return resp.Result, nil
 }
@@ -382,13 +382,13 @@ func IsAnswer(err error) bool {
 // pending tracks the requests in flight, each with a function that makes it fail. The zero value is
 // ready to use.
 type pending struct {
-	mu     sync.Mutex                         // guards the fields below
-	cancel map[string]context.CancelCauseFunc // by request id
-	err    error                              // error for all later requests; nil if they may start
+	mu     sync.Mutex                     // guards the fields below
+	cancel map[ID]context.CancelCauseFunc // by request id
+	err    error                          // error for all later requests; nil if they may start
 }
 
 // add registers a request. The caller must call remove when the request ends.
-func (p *pending) add(id string, cancel context.CancelCauseFunc) (remove func()) {
+func (p *pending) add(id ID, cancel context.CancelCauseFunc) (remove func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.err != nil {
@@ -396,7 +396,7 @@ func (p *pending) add(id string, cancel context.CancelCauseFunc) (remove func())
 		return func() {}
 	}
 	if p.cancel == nil {
-		p.cancel = map[string]context.CancelCauseFunc{}
+		p.cancel = map[ID]context.CancelCauseFunc{}
 	}
 	p.cancel[id] = cancel
 	return func() {
@@ -407,7 +407,7 @@ func (p *pending) add(id string, cancel context.CancelCauseFunc) (remove func())
 }
 
 // fail makes a request fail if it is in flight.
-func (p *pending) fail(id string, err error) {
+func (p *pending) fail(id ID, err error) {
 	p.mu.Lock()
 	cancel := p.cancel[id]
 	p.mu.Unlock()

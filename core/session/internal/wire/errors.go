@@ -120,6 +120,8 @@ type EndError struct {
 	// ExitCode and Signal describe a child process that exited; otherwise ExitCode is -1.
 	ExitCode int
 	Signal   string
+	// Unread reports that the child process exited before it had read what was sent to it.
+	Unread bool
 	// Stderr contains the last stderr lines of the child process, printable and limited in length.
 	Stderr []string
 	Err    error // cause of the error, if it is more specific than Reason

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"bufio"
 	"bytes"
 	"cmp"
 	"context"
@@ -56,14 +57,21 @@ func (g *guard) close(gone bool) {
 }
 
 // RoundTrip implements [http.RoundTripper] for the library. It handles notifications and requests
-// from the server and removes them from event streams.
+// from the server and removes them from event streams and batches.
 func (g *guard) RoundTrip(q *http.Request) (*http.Response, error) {
 	x := exchangeOf(q.Context())
 	p, err := g.send(q, x)
-	if err == nil && p.StatusCode == http.StatusOK && eventstream.IsStream(p.Header.Get("Content-Type")) {
+	switch {
+	case err != nil:
+		return nil, err
+	case p.StatusCode == http.StatusOK && eventstream.IsStream(p.Header.Get("Content-Type")):
 		p.Body = newEventFilter(g, p.Body, x)
+	case p.StatusCode == http.StatusOK:
+		p.Body = &bodyFilter{conn: g.conn, body: p.Body}
+	case g.conn.http.sse && q.Method == http.MethodPost && p.StatusCode < 300:
+		p.StatusCode = http.StatusAccepted // the library accepts no other status
 	}
-	return p, err
+	return p, nil
 }
 
 // send makes a request. It limits the size of the response body unless that is an event stream.
@@ -91,6 +99,12 @@ func (g *guard) send(q *http.Request, x *exchange) (*http.Response, error) {
 	maps.Copy(q.Header, g.headers)
 	x.sentCredentials(q.Header.Get("Authorization") != "")
 	p, err := g.authorized(q, x)
+	for range maxRedirects {
+		if err != nil || !g.follows(q, p) {
+			break
+		}
+		p, err = g.authorized(q, x)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -113,13 +127,18 @@ func (g *guard) send(q *http.Request, x *exchange) (*http.Response, error) {
 }
 
 // refused records the start of an error response in x; the library can still read the response. If
-// the server does not know the session, the connection ends.
+// the server does not know the session, the connection ends. A JSON-RPC error with the id of the
+// request is an answer: the server knows the session, whatever the HTTP status is.
 func (g *guard) refused(q *http.Request, p *http.Response, x *exchange) {
 	body, _ := io.ReadAll(io.LimitReader(p.Body, maxPeek))
 	p.Body = &joinedBody{io.MultiReader(bytes.NewReader(body), p.Body), p.Body}
 	x.answered(p, body)
 	// 2026-07-28 has no sessions: a 404 response means that the method is unknown.
 	if q.Method != http.MethodPost || q.Header.Get(mcp.HeaderSession) == "" || g.closing.Load() {
+		return
+	}
+	if x.isAnswered() {
+		p.StatusCode = http.StatusBadRequest // after 404, the library would send nothing more
 		return
 	}
 	if p.StatusCode == http.StatusNotFound ||
@@ -149,7 +168,31 @@ func ShowURL(u *url.URL, redact func(string) string) string {
 // token.
 const minToken = 12
 
-// redirected returns the error for a redirect, which is not followed because it could send messages and
+// maxRedirects limits the redirects of one request.
+const maxRedirects = 3
+
+// follows reports whether a response redirects to another path of the same origin, as frameworks do
+// that add a slash to a path. It then changes the request to that path, and closes the response.
+func (g *guard) follows(q *http.Request, p *http.Response) bool {
+	if p.StatusCode != http.StatusTemporaryRedirect && p.StatusCode != http.StatusPermanentRedirect || q.Body != nil && q.GetBody == nil {
+		return false
+	}
+	to, err := p.Location()
+	if err != nil || to.Scheme != g.origin.Scheme || to.Host != g.origin.Host || to.String() == q.URL.String() {
+		return false
+	}
+	if q.Body != nil {
+		if q.Body, err = q.GetBody(); err != nil {
+			return false
+		}
+	}
+	_, _ = io.CopyN(io.Discard, p.Body, maxPeek) // so that the connection can be reused
+	_ = p.Body.Close()
+	q.URL = to
+	return true
+}
+
+// redirected returns the error for a redirect that is not followed, because it could send messages and
 // credentials to any server.
 func (g *guard) redirected(from *url.URL, p *http.Response) error {
 	to, err := p.Location()
@@ -278,6 +321,34 @@ type joinedBody struct {
 	io.Closer
 }
 
+// bodyFilter is the body of a response without a byte order mark and without the messages of a batch that
+// this package handles itself. The library reads from it.
+type bodyFilter struct {
+	conn    *Conn
+	body    io.ReadCloser
+	content io.Reader // nil until the first Read
+}
+
+func (b *bodyFilter) Close() error { return b.body.Close() }
+
+func (b *bodyFilter) Read(p []byte) (int, error) {
+	if b.content == nil {
+		r := bufio.NewReader(b.body)
+		if mark, _ := r.Peek(3); string(mark) == "\ufeff" {
+			_, _ = r.Discard(3)
+		}
+		b.content = r
+		if first, _ := r.Peek(1); string(first) == "[" {
+			batch, err := io.ReadAll(r)
+			if err != nil {
+				return 0, err
+			}
+			b.content = bytes.NewReader(bytes.Join(b.conn.unhandled(new(scratch), batch), nil))
+		}
+	}
+	return b.content.Read(p)
+}
+
 // eventFilter is an event stream without the messages that this package handles itself. The library
 // reads from it.
 type eventFilter struct {
@@ -346,11 +417,19 @@ func (b *eventFilter) next() {
 		b.out = eventstream.AppendRetry(b.out, retry)
 	}
 	id := b.events.LastID()
+	var forLibrary [][]byte
 	switch {
-	case err == nil && (e.Type == endpointEvent || !b.guard.conn.receive(&b.scratch, []byte(e.Data))):
+	case err != nil:
+	case e.Type == endpointEvent:
+		forLibrary = [][]byte{[]byte(e.Data)}
+	default:
+		forLibrary = b.guard.conn.unhandled(&b.scratch, []byte(e.Data))
+	}
+	for _, data := range forLibrary {
 		b.answered = true
-		b.out = eventstream.Append(b.out, id, e.Type, []byte(e.Data))
-	case id != b.id:
+		b.out = eventstream.Append(b.out, id, e.Type, data)
+	}
+	if len(forLibrary) == 0 && id != b.id {
 		b.out = eventstream.AppendID(b.out, id)
 	}
 	b.id = id
@@ -364,6 +443,7 @@ const maxWait = 30 * time.Second
 // request's context.
 type exchange struct {
 	alive func() // called when bytes arrive on an event stream; may be nil
+	id    ID     // of the request; 0 for other messages
 
 	mu     sync.Mutex    // guards the fields below
 	status int           // last HTTP status; 0 on other transports
@@ -452,13 +532,33 @@ func (x *exchange) interrupted(err error, stdio bool) error {
 func (x *exchange) rpcError() *sdk.JSONRPCErrorDetails {
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	e, _ := x.rpcErrorLocked()
+	return e
+}
+
+func (x *exchange) rpcErrorLocked() (*sdk.JSONRPCErrorDetails, ID) {
 	var r struct {
-		Error *sdk.JSONRPCErrorDetails `json:"error"`
+		ID    ID       `json:"id"`
+		Error struct { // not the library's type, which invents a code for an error that is a string
+			Code    int    `json:"code"`
+			Message string `json:"message"`
+			Data    any    `json:"data"`
+		} `json:"error"`
 	}
-	if len(x.body) == 0 || x.oauthErrorLocked() != "" || json.Unmarshal(x.body, &r) != nil || r.Error == nil || r.Error.Code == 0 {
-		return nil
+	body := bytes.TrimPrefix(x.body, []byte("\ufeff"))
+	if len(body) == 0 || x.oauthErrorLocked() != "" || json.Unmarshal(body, &r) != nil || r.Error.Code == 0 {
+		return nil, 0
 	}
-	return r.Error
+	return &sdk.JSONRPCErrorDetails{Code: r.Error.Code, Message: r.Error.Message, Data: r.Error.Data}, r.ID
+}
+
+// isAnswered reports whether the body of a rejected request is a JSON-RPC error with the id of the
+// request, other than one that says that the session is unknown.
+func (x *exchange) isAnswered() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	e, id := x.rpcErrorLocked()
+	return e != nil && id != 0 && id == x.id && e.Code != mcp.CodeSessionUnknown
 }
 
 // oauthErrorLocked returns the OAuth error in the body of a 401 or 403 response (RFC 6749, section

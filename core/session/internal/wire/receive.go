@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -24,12 +25,31 @@ type Notification struct {
 	Raw           json.RawMessage         `json:"-"` // a copy of all params; only for MCP Events
 	Meta          meta                    `json:"_meta"`
 	URI           string                  `json:"uri"`
-	RequestID     string                  `json:"requestId"`     // empty unless it is a string, like the ids of this client
+	RequestID     ID                      `json:"requestId"`
 	Honoured      *mcp.SubscriptionFilter `json:"notifications"` // in an acknowledgement; nil if absent
-	ProgressToken string                  `json:"progressToken"` // empty unless it is a string, like the tokens of this client
+	ProgressToken ID                      `json:"progressToken"`
 	Progress      *float64                `json:"progress"`
 	Total         float64                 `json:"total"`
 	Message       string                  `json:"message"`
+}
+
+// ID is the id of a request that this client sent, which it also uses as the request's progress token.
+// It is an integer above 0, because some servers do not answer requests with other ids.
+type ID int64
+
+// UnmarshalJSON implements [json.Unmarshaler]. The value is 0, which is never an id, unless raw is an
+// integer.
+func (id *ID) UnmarshalJSON(raw []byte) error {
+	*id = parseID(raw)
+	return nil
+}
+
+func parseID(raw []byte) ID {
+	n, err := strconv.ParseInt(string(raw), 10, 64)
+	if err != nil {
+		return 0
+	}
+	return ID(n)
 }
 
 type meta struct {
@@ -39,15 +59,12 @@ type meta struct {
 // SubscriptionID identifies the subscriptions/listen to which a notification belongs.
 type SubscriptionID struct {
 	Present bool
-	ID      string // empty unless it is a string, like the ids that this client sends
+	ID      ID
 }
 
 // UnmarshalJSON implements [json.Unmarshaler].
 func (s *SubscriptionID) UnmarshalJSON(raw []byte) error {
-	s.Present = true
-	if raw[0] == '"' {
-		return json.Unmarshal(raw, &s.ID)
-	}
+	s.Present, s.ID = true, parseID(raw)
 	return nil
 }
 
@@ -95,6 +112,27 @@ func (c *Conn) receive(m *scratch, data []byte) (handled bool) {
 	return true
 }
 
+// unhandled returns the messages in a line, event or body that the library must handle; see receive.
+// Data is one message or, in 2025-03-26, a batch.
+func (c *Conn) unhandled(m *scratch, data []byte) (out [][]byte) {
+	var batch []json.RawMessage
+	if start := bytes.TrimLeft(data, blanks); len(start) == 0 || start[0] != '[' || json.Unmarshal(data, &batch) != nil {
+		if !c.receive(m, data) {
+			out = [][]byte{data}
+		}
+		return out
+	}
+	for _, one := range batch {
+		if !c.receive(m, one) {
+			out = append(out, append(one, '\n'))
+		}
+	}
+	return out
+}
+
+// blanks are the characters that JSON allows between tokens.
+const blanks = " \t\r\n"
+
 // undecodable reports data that is not JSON but starts like a message. It may have been a
 // notification that was garbled by a crash or by another program writing to the same pipe.
 func (c *Conn) undecodable(data []byte) bool {
@@ -108,9 +146,9 @@ func (c *Conn) undecodable(data []byte) bool {
 // other line may have been a notification.
 func (c *Conn) tooLong(line *process.LongLineError) {
 	// Only an "id" next to the first or last brace is certain to belong to the message.
-	const id, version, blank = `"id"\s*:\s*"([^"\\]*)"\s*`, `"jsonrpc"\s*:\s*"2\.0"\s*`, `\s*`
-	atHead := regexp.MustCompile(`^\{` + blank + `(?:` + version + `,` + blank + `)?` + id + `,`)
-	atTail := regexp.MustCompile(`,` + blank + id + `(?:,` + blank + version + `)?\}` + blank + `$`)
+	const number, version, blank = `"id"\s*:\s*(\d+)\s*`, `"jsonrpc"\s*:\s*"2\.0"\s*`, `\s*`
+	atHead := regexp.MustCompile(`^\{` + blank + `(?:` + version + `,` + blank + `)?` + number + `,`)
+	atTail := regexp.MustCompile(`,` + blank + number + `(?:,` + blank + version + `)?\}` + blank + `$`)
 	found := atHead.FindSubmatch(line.Head)
 	if found == nil {
 		found = atTail.FindSubmatch(line.Tail)
@@ -119,24 +157,23 @@ func (c *Conn) tooLong(line *process.LongLineError) {
 		c.cfg.Handler.Undecodable()
 		return
 	}
-	c.pending.fail(string(found[1]), &TooLargeError{"line", "line", int64(line.Limit)})
+	c.pending.fail(parseID(found[1]), &TooLargeError{"line", "line", int64(line.Limit)})
 }
 
 // beginsLikeMessage reports whether data starts with a member of an object, or with an object in a
 // batch. A single brace or bracket is not sufficient, because log lines also start with them.
 func beginsLikeMessage(data []byte) bool {
-	const blank = " \t\r\n"
-	data = bytes.TrimLeft(data, blank)
+	data = bytes.TrimLeft(data, blanks)
 	if len(data) == 0 {
 		return false
 	}
-	rest := bytes.TrimLeft(data[1:], blank)
+	rest := bytes.TrimLeft(data[1:], blanks)
 	return len(rest) > 0 && (data[0] == '{' && rest[0] == '"' || data[0] == '[' && rest[0] == '{')
 }
 
 // torn reports whether the end of a message is missing.
 func torn(data []byte) bool {
-	data = bytes.TrimRight(data, " \t\r\n")
+	data = bytes.TrimRight(data, blanks)
 	return len(data) > 0 && data[len(data)-1] != '}' && data[len(data)-1] != ']'
 }
 
@@ -164,7 +201,7 @@ func (c *Conn) rejectMalformed(data []byte) bool {
 		return false
 	}
 	var m struct {
-		ID    string          `json:"id"`
+		ID    ID              `json:"id"`
 		Error json.RawMessage `json:"error"`
 	}
 	if json.Unmarshal(data, &m) != nil {

@@ -158,7 +158,7 @@ func TestSeenNotifications(t *testing.T) { // not parallel: allocations are coun
 	}
 	for range 3 {
 		for _, data := range [][]byte{
-			updated("a", ""), updated("b", ""), updated("a", `,"_meta":{"io.modelcontextprotocol/subscriptionId":"1"}`),
+			updated("a", ""), updated("b", ""), updated("a", `,"_meta":{"io.modelcontextprotocol/subscriptionId":1}`),
 			[]byte(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`),
 		} {
 			if !c.receive(&m, data) {
@@ -166,7 +166,7 @@ func TestSeenNotifications(t *testing.T) { // not parallel: allocations are coun
 			}
 		}
 		if len(got) != 4 || got[0].URI != "a" || got[1].URI != "b" || got[2].URI != "a" || got[0].Meta.Subscription.Present ||
-			got[2].Meta.Subscription.ID != "1" || got[3].Method != "notifications/tools/list_changed" || got[0].Method != "notifications/resources/updated" {
+			got[2].Meta.Subscription.ID != 1 || got[3].Method != "notifications/tools/list_changed" || got[0].Method != "notifications/resources/updated" {
 			t.Fatalf("%+v", got)
 		}
 		got = nil
@@ -181,7 +181,7 @@ func TestSeenNotifications(t *testing.T) { // not parallel: allocations are coun
 	for _, data := range [][]byte{
 		updated(fmt.Sprintf("%0*d", maxSeenSize, 1), ""),
 		[]byte(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":1}}`),
-		[]byte(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"1","progress":1}}`),
+		[]byte(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1,"progress":1}}`),
 	} {
 		c.receive(&m, data)
 		if _, ok := m.seen[string(data)]; ok {

@@ -105,12 +105,12 @@ type lineFilter struct {
 	ended chan<- error
 
 	scratch scratch
-	rest    []byte // unread part of the current line
-	err     error  // error from lines; returned by every later Read
+	queue   [][]byte // what the library still has to read, each message with its line break
+	err     error    // error from lines; returned by every later Read
 }
 
 func (f *lineFilter) Read(p []byte) (int, error) {
-	for len(f.rest) == 0 && f.err == nil {
+	for len(f.queue) == 0 && f.err == nil {
 		line, err := f.conn.stdio.lines.Next()
 		long, tooLong := errors.AsType[*process.LongLineError](err)
 		switch {
@@ -119,15 +119,17 @@ func (f *lineFilter) Read(p []byte) (int, error) {
 		case err != nil:
 			f.err = err
 			f.ended <- err
-		case !f.conn.receive(&f.scratch, line):
-			f.rest = line
+		default:
+			f.queue = f.conn.unhandled(&f.scratch, line)
 		}
 	}
-	if len(f.rest) == 0 {
+	if len(f.queue) == 0 {
 		return 0, f.err
 	}
-	n := copy(p, f.rest)
-	f.rest = f.rest[n:]
+	n := copy(p, f.queue[0])
+	if f.queue[0] = f.queue[0][n:]; len(f.queue[0]) == 0 {
+		f.queue = f.queue[1:]
+	}
 	return n, nil
 }
 
@@ -162,7 +164,7 @@ func (c *Conn) watchStdio(ended <-chan error) {
 	select {
 	case <-p.Done():
 		exit := p.Exit()
-		e.ExitCode, e.Signal = exit.Code, exit.Signal
+		e.ExitCode, e.Signal, e.Unread = exit.Code, exit.Signal, p.Unread() || c.stdio.stdin.failed()
 		if err == nil || err == io.EOF {
 			e.Reason = exit.String()
 		}
@@ -269,6 +271,13 @@ func (q *lineQueue) Close() error {
 	q.ring()
 	q.mu.Unlock()
 	return q.w.Close()
+}
+
+// failed reports whether a write failed.
+func (q *lineQueue) failed() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.err != nil
 }
 
 // flush waits until the queue is empty, but no longer than patience.

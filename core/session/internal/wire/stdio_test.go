@@ -33,7 +33,7 @@ func TestClosedInputEndsTheConnection(t *testing.T) {
 		defer c.Close(ErrClosed)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		_, err = c.Do(ctx, Request{ID: "1", Method: "tools/list"})
+		_, err = c.Do(ctx, Request{ID: 1, Method: "tools/list"})
 		if end, ok := errors.AsType[*EndError](err); !ok || ctx.Err() != nil || lost != 1 {
 			t.Errorf("%v, lost %d times: %v", err, lost, end)
 		}

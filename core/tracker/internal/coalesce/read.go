@@ -57,6 +57,7 @@ type reading struct {
 type Read struct {
 	URI   string
 	Cause event.Cause // cause of the event that may result from the read
+	First bool        // it establishes the baseline, so that nothing is published if the resource is missing
 
 	key *key
 }
@@ -95,7 +96,7 @@ func (c *Coalescer) NextRead(slots int) (Read, bool) {
 	if k.reason.urgent() {
 		k.dirty = false // cleared before the read starts: see the package comment
 	}
-	return Read{URI: k.uri, Cause: k.reason.cause(), key: k}, true
+	return Read{URI: k.uri, Cause: k.reason.cause(), First: k.reason == baseline, key: k}, true
 }
 
 // Answer handles the result of a read.
