@@ -365,7 +365,7 @@ func TestMistakes(t *testing.T) {
 	for _, status := range []int{401, 403, 500} {
 		mux.Handle(fmt.Sprint("/", status), answer(status, "text/plain", "no"))
 	}
-	mux.Handle("/moved", http.RedirectHandler("/mcp?key=secret", http.StatusTemporaryRedirect))
+	mux.Handle("/moved", http.RedirectHandler("/mcp?key=secret", http.StatusFound))
 	mux.Handle("/loop", http.RedirectHandler("/loop", http.StatusTemporaryRedirect))
 	plain := httptest.NewServer(mux)
 	t.Cleanup(plain.Close)
