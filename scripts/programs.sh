@@ -6,6 +6,9 @@ cd "$(dirname "$0")/.."
 missing=()
 for name in git jq vim curl chromium fish zsh tmux prometheus shellcheck; do command -v "$name" >/dev/null || missing+=("$name"); done
 [[ -e /usr/share/bash-completion/bash_completion ]] || missing+=(bash-completion)
+command -v gnome-keyring-daemon >/dev/null || missing+=(gnome-keyring)
+command -v secret-tool >/dev/null || missing+=(libsecret-tools)
+command -v dbus-run-session >/dev/null || missing+=(dbus-daemon)
 if ((${#missing[@]})) && command -v apt-get >/dev/null && [[ $(id -u) == 0 ]]; then
 	apt-get update -qq >&2 && apt-get install -y -qq --no-install-recommends "${missing[@]}" >&2 && missing=()
 fi

@@ -34,7 +34,7 @@ func TestScript(t *testing.T) {
 // TestRealScript runs the scripts that need more than Go, a shell and its usual programs.
 func TestRealScript(t *testing.T) {
 	t.Parallel()
-	for _, name := range []string{"curl", "jq"} {
+	for _, name := range []string{"curl", "jq", "gnome-keyring-daemon", "secret-tool", "dbus-run-session"} {
 		peertest.Program(t, name)
 	}
 	runScripts(t, "real")

@@ -109,8 +109,7 @@ func TestRealPage(t *testing.T) {
 		p.Click("#tab-overview")
 		p.Click("#tab-log")
 		p.Until(atEnd)
-		visit(p, "?server=server-0004")
-		p.Click("#tab-log")
+		visit(p, "?server=server-0004&tab=log")
 		p.Until(body + `.innerText.includes('wrote nothing to stderr')`)
 	})
 	// Every word of a state and of an error finds its server, a URI finds its resource, and
