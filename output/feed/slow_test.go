@@ -62,6 +62,10 @@ func TestFullConnectionIsClosed(t *testing.T) {
 	eventually(t, "it is connected", func() bool { return h.Stats().Clients == 1 })
 	l.append(large(800)...) // 13 MB
 	eventually(t, "it is closed", func() bool { return h.Stats().Closed["slow"] == 1 && h.Stats().Clients == 0 })
+	eventually(t, "the hub has read the log, so that it can stop", func() bool {
+		next, _ := h.current().position()
+		return next > 800
+	})
 }
 
 func TestClientsBeyondTheLimit(t *testing.T) {
