@@ -8,6 +8,7 @@
 # state with the race detector, and nothing else. .github/workflows/nightly.yml runs what takes longer.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+umask 022 # mcptrack refuses what others may write, also in the temporary folders of tests
 
 case ${1-} in
 '' | -short | -race) mode=${1-} ;;

@@ -13,6 +13,7 @@
 #   release       builds a release, installs, upgrades and removes each kind of package, and builds it again
 set -euo pipefail
 cd "$(dirname "$0")/.."
+umask 022 # mcptrack refuses what others may write, also in the temporary folders of tests
 all=(race large chaos mutants portable vulns bench conformance conformance-login matrix release)
 
 tests() { go test -timeout 3h -count=1 "$@"; }

@@ -5,6 +5,7 @@
 # them; all tests every package.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+umask 022 # mcptrack refuses what others may write, also in the temporary folders of tests
 
 # Prints the packages with a changed file, and those whose code or tests import them. A file in a folder
 # without code counts for the package above it.
