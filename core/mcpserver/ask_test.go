@@ -45,24 +45,23 @@ func TestAskOverStdio(t *testing.T) {
 	t.Parallel()
 	w := newAskingServer(t, true).pipe(t)
 	w.initialize()
-	const ask = `{"jsonrpc":"2.0","id":%d,"method":"roots/list","params":{"a":1}}`
-	for i, c := range []struct{ answer, want string }{
+	for _, c := range []struct{ answer, want string }{
 		{`"result":{"roots":[]}`, `got {'roots':[]}`},
 		{`"error":{"code":-1,"message":"no"}`, `refused: no (-1)`},
 		{`"error":7`, `malformed`},
 	} {
 		w.send(`{"jsonrpc":"2.0","id":"call","method":"tools/call","params":{"name":"x"}}`)
-		w.expect(ask, i+1)
+		id := asked(t, w.next())
 		w.send(`{"jsonrpc":"2.0","id":99,"result":{}}`) // never asked
-		w.send(`{"jsonrpc":"2.0","id":%d,%s}`, i+1, c.answer)
-		w.send(`{"jsonrpc":"2.0","id":%d,%s}`, i+1, c.answer) // twice
+		w.send(`{"jsonrpc":"2.0","id":%s,%s}`, id, c.answer)
+		w.send(`{"jsonrpc":"2.0","id":%s,%s}`, id, c.answer) // twice
 		if got := w.next(); !strings.Contains(got, c.want) {
 			t.Errorf("%s: %s", c.answer, got)
 		}
 	}
 	// A client that closed its end can no longer answer, but gets its responses.
 	w.send(`{"jsonrpc":"2.0","id":"last","method":"tools/call","params":{"name":"x"}}`)
-	w.expect(ask, 4)
+	asked(t, w.next())
 	w.in.Close()
 	if got := w.next(); !strings.Contains(got, "unreachable") {
 		t.Errorf("%s", got)
@@ -84,8 +83,7 @@ func TestAskOverHTTP(t *testing.T) {
 		}
 		if onStreamOfCall {
 			e := s.stream("POST", headers, call)
-			e.expect(askRoots, "1")
-			s.post(headers, `{"jsonrpc":"2.0","id":1,"result":{"by":"post"}}`)
+			s.post(headers, `{"jsonrpc":"2.0","id":%s,"result":{"by":"post"}}`, asked(t, e.next()))
 			if got := e.next(); !strings.Contains(got, "'by':'post'") {
 				t.Errorf("%s", got)
 			}
@@ -93,8 +91,7 @@ func TestAskOverHTTP(t *testing.T) {
 		}
 		get := s.stream("GET", headers, "")
 		answered := s.later(headers, call)
-		get.expect(askRoots, "2")
-		s.post(headers, `{"jsonrpc":"2.0","id":2,"result":{"by":"get"}}`)
+		s.post(headers, `{"jsonrpc":"2.0","id":%s,"result":{"by":"get"}}`, asked(t, get.next()))
 		if got := <-answered; !strings.Contains(got, "'by':'get'") {
 			t.Errorf("%s", got)
 		}
@@ -154,8 +151,6 @@ func (s *endpoint) later(h header, message string) <-chan string {
 	return body
 }
 
-const askRoots = `{"jsonrpc":"2.0","id":%s,"method":"roots/list","params":{"a":1}}`
-
 // A question that breaks the client's GET stream is sent on the next one.
 func TestAskOnABrokenStream(t *testing.T) {
 	t.Parallel()
@@ -168,8 +163,7 @@ func TestAskOnABrokenStream(t *testing.T) {
 	answered := s.later(headers, call("x", ""))
 	within(t, ended, "the end of the broken stream")
 	get := s.stream("GET", headers, "")
-	get.expect(askRoots, "1")
-	s.post(headers, `{"jsonrpc":"2.0","id":1,"result":{"by":"get"}}`)
+	s.post(headers, `{"jsonrpc":"2.0","id":%s,"result":{"by":"get"}}`, asked(t, get.next()))
 	if got := within(t, answered, "the answer"); !strings.Contains(got, "'by':'get'") {
 		t.Errorf("%s", got)
 	}
@@ -186,21 +180,23 @@ func TestAskAgainAfterLastEvent(t *testing.T) {
 	var ids []string
 	get.ids = func(id string) { ids = append(ids, id) }
 	answered := s.later(headers, call("x", ""))
-	get.expect(askRoots, "1")
+	id := asked(t, get.next())
 	get.leave()
 	if len(ids) != 2 {
 		t.Fatalf("ids %q", ids)
 	}
 	headers["Last-Event-ID"] = ids[0]
 	get = s.stream("GET", headers, "")
-	get.expect(askRoots, "1")
+	if again := asked(t, get.next()); again != id {
+		t.Errorf("asked again as %s, not %s", again, id)
+	}
 	headers["Last-Event-ID"] = get.id
 	get = s.stream("GET", headers, "")
 	h.SetCatalog(mcpserver.Catalog{Tools: []json.RawMessage{object(`{"name":"new","inputSchema":{"type":"object"}}`)}})
 	if got := get.next(); !strings.Contains(got, "list_changed") {
 		t.Errorf("%s", got)
 	}
-	s.post(headers, `{"jsonrpc":"2.0","id":1,"result":{"by":"get"}}`)
+	s.post(headers, `{"jsonrpc":"2.0","id":%s,"result":{"by":"get"}}`, id)
 	if got := within(t, answered, "the answer"); !strings.Contains(got, "'by':'get'") {
 		t.Errorf("%s", got)
 	}
@@ -232,14 +228,10 @@ func TestQuestionIsGone(t *testing.T) {
 	within(t, answered, "the end of the call")
 	get := s.stream("GET", headers, "")
 	wantNothing(get)
-	for _, end := range []string{`{"jsonrpc":"2.0","id":2,"result":{"by":"get"}}`, cancel} {
+	for _, end := range []string{`{"jsonrpc":"2.0","id":%s,"result":{"by":"get"}}`, cancel} {
 		from := get.id
 		answered = s.later(headers, call("x", ""))
-		asked := get.next()
-		if !strings.Contains(asked, "roots/list") {
-			t.Fatalf("%s", asked)
-		}
-		s.post(headers, "%s", end)
+		s.post(headers, "%s", strings.ReplaceAll(end, "%s", asked(t, get.next())))
 		within(t, answered, "the end of the call")
 		wantCancelled := func(get *events) {
 			t.Helper()
@@ -281,8 +273,7 @@ func TestAskOnABrokenCall(t *testing.T) {
 		defer close(ended)
 		h.ServeHTTP(broken{httptest.NewRecorder(), nil}, r)
 	}()
-	get.expect(askRoots, "1")
-	s.post(headers, `{"jsonrpc":"2.0","id":1,"result":{}}`)
+	s.post(headers, `{"jsonrpc":"2.0","id":%s,"result":{}}`, asked(t, get.next()))
 	within(t, ended, "the end of the call")
 }
 

@@ -3,9 +3,9 @@ package mcpserver
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
-	"strconv"
 	"sync"
 
 	"github.com/mcptrack/mcptrack/core/mcp"
@@ -33,8 +33,7 @@ type Client struct {
 	// does not queue messages.
 	drop func(message []byte) (unsent bool)
 
-	mu   sync.Mutex
-	last uint64
+	mu sync.Mutex
 	// asked contains the response channel of each pending request to the client, by request id.
 	// receive sends to the channels, which have capacity 1 and are never closed.
 	asked   map[string]chan *message
@@ -124,7 +123,8 @@ func (c *Client) Ask(ctx context.Context, via *Request, method string, params js
 }
 
 // expect allocates the id for a new request to the client and the channel for its response, which
-// is valid until forget is called. answer is nil if too many requests are pending.
+// is valid until forget is called. answer is nil if too many requests are pending. The id is random,
+// so that a late answer to a request of another process is never taken as the answer to this one.
 func (c *Client) expect() (id json.RawMessage, answer chan *message, forget func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -132,8 +132,7 @@ func (c *Client) expect() (id json.RawMessage, answer chan *message, forget func
 		return nil, nil, nil
 	}
 	answer = make(chan *message, 1)
-	c.last++
-	id = json.RawMessage(strconv.FormatUint(c.last, 10))
+	id = encode(rand.Text())
 	c.asked[idKey(id)] = answer
 	return id, answer, func() {
 		c.mu.Lock()
@@ -142,8 +141,9 @@ func (c *Client) expect() (id json.RawMessage, answer chan *message, forget func
 	}
 }
 
-// receive handles a response or notification from the client.
-func (c *Client) receive(m *message) {
+// receive handles a response or notification from the client. It reports false for a response to
+// which no request is pending.
+func (c *Client) receive(m *message) bool {
 	c.mu.Lock()
 	answer, handler := c.asked[idKey(m.id)], c.handler
 	c.mu.Unlock()
@@ -152,11 +152,26 @@ func (c *Client) receive(m *message) {
 		select {
 		case answer <- m:
 		default: // a duplicate response
+			return false
 		}
 	case !m.isAnswer() && m.id == nil && handler != nil:
 		handler(m.method, m.params)
 	}
+	return !m.isAnswer() || answer != nil
 }
+
+// receive handles a response or notification from a client, which is nil if the client cannot be
+// asked. It drops and counts responses to which no request is pending.
+func (s *Server) receive(from *Client, m *message) {
+	if from != nil && from.receive(m) || !m.isAnswer() {
+		return
+	}
+	s.opts.Logger.Debug("dropped a client's answer to a question that is not pending", "id", bounded(idText(m.id)), "dropped", s.strayAnswers.Add(1))
+}
+
+// StrayAnswers returns the number of responses from clients that were dropped because no request to
+// the client with their id was pending.
+func (s *Server) StrayAnswers() uint64 { return s.strayAnswers.Load() }
 
 // failure returns the error in a response, or nil if the response has a result.
 func (m *message) failure() error {

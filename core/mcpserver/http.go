@@ -139,6 +139,7 @@ func (x *exchange) result(from caller) {
 func (x *exchange) modern() {
 	m := x.m
 	if m.id == nil || m.isAnswer() { // nothing to answer
+		x.srv.receive(nil, m)
 		x.w.WriteHeader(http.StatusAccepted)
 		return
 	}

@@ -126,6 +126,8 @@ type Server struct {
 	about atomic.Pointer[Description]
 	slots *fair.Slots // limits the running HTTP requests
 
+	strayAnswers atomic.Uint64
+
 	ctx    context.Context // done when the server closes
 	cancel context.CancelFunc
 

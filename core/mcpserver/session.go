@@ -358,7 +358,7 @@ func (x *exchange) legacy() {
 		if m.method == mcp.NotificationCancelled {
 			ss.inFlight.cancel(m.fields["requestId"])
 		} else {
-			ss.client.receive(m)
+			x.srv.receive(ss.client, m)
 		}
 		x.w.WriteHeader(http.StatusAccepted)
 	case !x.srv.offers(m.method, false):

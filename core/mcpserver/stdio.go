@@ -239,8 +239,8 @@ func (c *stdioConn) handle(data []byte) {
 	case m.isAnswer() || m.id == nil:
 		if m.method == mcp.NotificationCancelled {
 			c.inFlight.cancel(m.fields["requestId"])
-		} else if c.legacy != nil {
-			c.legacy.client.receive(m)
+		} else {
+			c.srv.receive(c.client(), m)
 		}
 	default:
 		c.request(m)
@@ -322,6 +322,14 @@ func (c *stdioConn) initialize(m *message) {
 	c.legacy.client = newClient(ctx, gone, m.fields["capabilities"], func(message []byte) bool { return c.out.write(ctx, message) == nil })
 	c.srv.connected(c.legacy.client)
 	c.out.put(func() []byte { return line(answer(m.id, result, nil)) })
+}
+
+// client returns the legacy client of the connection, or nil before initialize.
+func (c *stdioConn) client() *Client {
+	if c.legacy == nil {
+		return nil
+	}
+	return c.legacy.client
 }
 
 // startPushing starts to send notifications on the first message after initialize, because earlier
