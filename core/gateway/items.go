@@ -86,32 +86,30 @@ func newItem(k catalog.Kind, it catalog.Item) (item, error) {
 	if err != nil {
 		return item{}, err
 	}
-	members := make(map[string]json.RawMessage, len(all))
-	for _, m := range all {
-		members[m.name] = m.value
+	var m mender
+	mended, problem := itemShape(k)(&m, out.raw)
+	if problem != "" {
+		return item{}, errors.New("it " + problem)
 	}
-	for _, m := range itemSchema(k) {
-		raw, there := members[m.name]
-		if !there && m.required {
-			return item{}, fmt.Errorf("it has no %s", m.name)
-		}
-		if there && !m.is(raw) {
-			return item{}, fmt.Errorf("its %s is not %s", m.name, m.want)
-		}
-	}
+	changed := !bytes.Equal(mended, out.raw)
+	out.raw, all = mended, readMembers(mended)
 	if k == catalog.Tools {
 		if err := mcpserver.CheckTool(out.raw); err != nil {
 			return item{}, err
 		}
-		out.ui = appURI(members["_meta"])
-		out.asTask = string(fields(members["execution"])["taskSupport"]) == `"required"`
+		is := fields(out.raw)
+		out.ui = appURI(is["_meta"])
+		out.asTask = string(fields(is["execution"])["taskSupport"]) == `"required"`
 	}
-	cleaned, removed, err := clean(k, all)
+	cleaned, hidden, err := clean(k, all)
 	if err != nil {
 		return item{}, err
 	}
-	if removed != nil {
+	removed := append(m.left, hidden...)
+	if changed || removed != nil {
 		out.write(k.KeyField(), cleaned)
+	}
+	if removed != nil {
 		out.suspicion = "it had " + strings.Join(removed, ", ") + ", which were removed"
 	}
 	if k == catalog.Templates {
@@ -215,111 +213,9 @@ func withAppURI(tool json.RawMessage, uri string) json.RawMessage {
 	return out
 }
 
-// schemaMember describes a member of an item that clients validate.
-type schemaMember struct {
-	name     string
-	required bool
-	want     string // the expected type, for error messages
-	is       func(json.RawMessage) bool
-}
-
-// itemSchema returns the validated members for items of a kind, according to
-// https://modelcontextprotocol.io/specification/2025-11-25/schema and the schema of 2026-07-28.
-// Other members are forwarded unchanged.
-func itemSchema(k catalog.Kind) []schemaMember {
-	text := func(name string) schemaMember { return schemaMember{name: name, want: "a string", is: isString} }
-	object := func(name string) schemaMember { return schemaMember{name: name, want: "an object", is: isObject} }
-	members := []schemaMember{text("title"), text("description"), object("_meta"), {name: "icons", want: "a list of icons", is: isIcons}}
-	switch k {
-	case catalog.Tools:
-		return append(members,
-			schemaMember{name: "inputSchema", required: true, want: `a schema of type "object"`, is: isObjectSchema},
-			object("outputSchema"), object("execution"),
-			schemaMember{name: "annotations", want: "an object of hints", is: isHints})
-	case catalog.Prompts:
-		return append(members, schemaMember{name: "arguments", want: "a list of arguments", is: isArguments})
-	default:
-		return append(members,
-			schemaMember{name: "name", required: true, want: "a string", is: isString}, text("mimeType"),
-			schemaMember{name: "size", want: "a number", is: isNumber},
-			schemaMember{name: "annotations", want: "an object of annotations", is: isAnnotations})
-	}
-}
-
-// have reports whether each of the named members satisfies is; an absent member is valid.
-func have(m map[string]json.RawMessage, is func(json.RawMessage) bool, names ...string) bool {
-	for _, name := range names {
-		if raw, there := m[name]; there && !is(raw) {
-			return false
-		}
-	}
-	return true
-}
-
-// elements reports whether raw is a JSON array of objects that all satisfy the predicate are.
-func elements(raw json.RawMessage, are func(map[string]json.RawMessage) bool) bool {
-	var list []json.RawMessage
-	if json.Unmarshal(raw, &list) != nil || list == nil {
-		return false
-	}
-	for _, e := range list {
-		if m := fields(e); m == nil || !are(m) {
-			return false
-		}
-	}
-	return true
-}
-
-func isObjectSchema(raw json.RawMessage) bool {
-	m := fields(raw)
-	return string(m["type"]) == `"object"` && have(m, isObject, "properties")
-}
-
-func isHints(raw json.RawMessage) bool {
-	m := fields(raw)
-	return m != nil && have(m, isString, "title") &&
-		have(m, isBool, "readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
-}
-
-func isIcons(raw json.RawMessage) bool {
-	return elements(raw, func(m map[string]json.RawMessage) bool {
-		return isString(m["src"]) && have(m, isString, "mimeType")
-	})
-}
-
-func isArguments(raw json.RawMessage) bool {
-	return elements(raw, func(m map[string]json.RawMessage) bool {
-		return isString(m["name"]) && have(m, isString, "title", "description") && have(m, isBool, "required")
-	})
-}
-
-func isAnnotations(raw json.RawMessage) bool {
-	m := fields(raw)
-	if m == nil || !have(m, isString, "lastModified") {
-		return false
-	}
-	if p, there := m["priority"]; there {
-		var n float64
-		if string(p) == "null" || json.Unmarshal(p, &n) != nil || n < 0 || n > 1 {
-			return false
-		}
-	}
-	if a, there := m["audience"]; there {
-		var roles []string
-		if json.Unmarshal(a, &roles) != nil || roles == nil {
-			return false
-		}
-		for _, r := range roles {
-			if r != "user" && r != "assistant" {
-				return false
-			}
-		}
-	}
-	return true
-}
-
-// clean removes everything from an item that could deceive users, models or clients: reserved
-// members of _meta, icons that are neither inline nor web images, and hidden characters in texts.
+// clean removes everything from an item that could deceive users, models or clients: members of _meta
+// that are reserved or contain hidden characters, icons that are neither inline nor web images or contain
+// hidden characters, and hidden characters in texts.
 // It returns user-readable descriptions of the parts that it removed. The error explains to users
 // why the item cannot be listed.
 func clean(k catalog.Kind, members []jsonMember) (cleaned []jsonMember, removed []string, err error) {
@@ -332,10 +228,16 @@ func clean(k catalog.Kind, members []jsonMember) (cleaned []jsonMember, removed 
 	for _, m := range members {
 		switch m.name {
 		case "_meta":
-			if meta := readMembers(m.value); slices.ContainsFunc(meta, isReservedMeta) {
-				m.value = writeMembers(slices.DeleteFunc(meta, isReservedMeta))
-				note("members of _meta that are reserved for mcptrack")
+			meta := readMembers(m.value)
+			drop := func(what string, is func(jsonMember) bool) {
+				if slices.ContainsFunc(meta, is) {
+					meta = slices.DeleteFunc(meta, is)
+					m.value = writeMembers(meta)
+					note(what)
+				}
 			}
+			drop("members of _meta that are reserved for mcptrack", isReservedMeta)
+			drop("members of _meta with hidden characters", func(m jsonMember) bool { return hidesData(m.name) || hides(m.value) })
 		case "icons":
 			if icons, changed := cleanIcons(m.value); changed {
 				m.value = icons
@@ -374,7 +276,7 @@ func cleanIcons(raw json.RawMessage) (json.RawMessage, bool) {
 		var src string
 		_ = json.Unmarshal(fields(icon)["src"], &src)
 		lower := strings.ToLower(src)
-		return printable.Line(src, 0) != src || !strings.HasPrefix(lower, "https://") &&
+		return hides(icon) || printable.Line(src, 0) != src || !strings.HasPrefix(lower, "https://") &&
 			!strings.HasPrefix(lower, "http://") && !strings.HasPrefix(lower, "data:image/")
 	})
 	if len(safe) == len(icons) {
@@ -438,6 +340,13 @@ func (c *cleaner) clean(name string, raw json.RawMessage, data bool) json.RawMes
 		}
 	}
 	return raw
+}
+
+// hides reports whether a value contains hidden characters anywhere.
+func hides(raw json.RawMessage) bool {
+	var c cleaner
+	c.clean("", raw, true)
+	return c.hides
 }
 
 // hidesData reports whether data contains hidden characters. Control characters are allowed: they

@@ -443,7 +443,7 @@ func (g *Gateway) callTool(ctx context.Context, r *mcpserver.Request) (json.RawM
 	}
 	params["name"] = quote(t.key)
 	raw, err := rt.send(ctx, params)
-	return rt.v.rewriteContent(t.server, g.taskIDs(r.Principal, t.server).related(raw)), err
+	return forClient(r, rt.v.rewriteContent(t.server, g.taskIDs(r.Principal, t.server).related(raw))), err
 }
 
 func (g *Gateway) getPrompt(ctx context.Context, r *mcpserver.Request) (json.RawMessage, error) {
@@ -456,7 +456,7 @@ func (g *Gateway) getPrompt(ctx context.Context, r *mcpserver.Request) (json.Raw
 	rt.item = itemID{catalog.Prompts, t}
 	params["name"] = quote(t.key)
 	raw, err := rt.send(ctx, params)
-	return rt.v.rewriteMessages(t.server, raw), err
+	return forClient(r, rt.v.rewriteMessages(t.server, raw)), err
 }
 
 func (g *Gateway) readResource(ctx context.Context, r *mcpserver.Request) (json.RawMessage, error) {
@@ -483,7 +483,7 @@ func (g *Gateway) readResource(ctx context.Context, r *mcpserver.Request) (json.
 	if isMissing(err, t.key) {
 		return nil, mcpserver.ErrNotFound // sent with the code for the client's era and the URI used by the client
 	}
-	return rt.v.rewriteContents(t, r.URI(), rt.v.filterContents(t, raw)), err
+	return forClient(r, rt.v.rewriteContents(t, r.URI(), rt.v.filterContents(t, raw))), err
 }
 
 // isMissing reports whether err is an error response from a server, in either era, which means that

@@ -265,8 +265,8 @@ func TestHostileItems(t *testing.T) {
 			map[string]any{"name": "t", "uriTemplate": "d:{x}" + strings.Repeat("y", 3000)})
 		w.start(sessiontest.Entry("docs"))
 		c := w.client(era)
-		w.wantKeys(c, catalog.Tools, "good", "bomb")
-		w.wantKeys(c, catalog.Prompts, "ok")
+		w.wantKeys(c, catalog.Tools, "good", "bomb", "desc", "hint", "meta")
+		w.wantKeys(c, catalog.Prompts, "ok", "args", "noname")
 		w.wantKeys(c, catalog.Templates, "a:{x}")
 		refused, suspicious := 0, 0
 		for _, r := range w.refused {
@@ -279,7 +279,7 @@ func TestHostileItems(t *testing.T) {
 				refused++
 			}
 		}
-		if refused != 12+2+3 || suspicious != 1 {
+		if refused != 9+3 || suspicious != 4+2 {
 			w.Errorf("%d refused, %d suspicious: %+v", refused, suspicious, w.refused)
 		}
 		n := len(w.refused)

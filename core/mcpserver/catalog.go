@@ -295,6 +295,34 @@ func (c *catalogs) parseCursor(cursor string) (gen uint64, from int, valid bool)
 	return gen, from, err1 == nil && err2 == nil && from > 0
 }
 
+// inVersion returns the items of a list as clients of a legacy version accept them: official clients
+// reject the whole list because of an outputSchema whose type is not "object" and, before icons were
+// specified, because of an icon whose sizes are a list.
+func inVersion(version string, items []json.RawMessage) []json.RawMessage {
+	mended := slices.Clone(items)
+	for i, item := range items {
+		schema, icons := bytes.Contains(item, []byte(`"outputSchema"`)), version < mcp.LatestLegacy && bytes.Contains(item, []byte(`"icons"`))
+		if !schema && !icons {
+			continue
+		}
+		fields, failed := object(item)
+		if failed != nil {
+			continue
+		}
+		output, failed := object(fields["outputSchema"])
+		if schema = fields["outputSchema"] != nil && (failed != nil || text(output["type"]) != "object"); schema {
+			delete(fields, "outputSchema")
+		}
+		if icons = icons && fields["icons"] != nil; icons {
+			delete(fields, "icons")
+		}
+		if schema || icons {
+			mended[i] = encode(fields)
+		}
+	}
+	return mended
+}
+
 // listResult encodes the result of a list request: the items in the member field, nextCursor if
 // next is not empty, and the members in more.
 func listResult(field string, items []json.RawMessage, next string, more []member) json.RawMessage {

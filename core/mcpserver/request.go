@@ -266,6 +266,8 @@ func (s *Server) list(ctx context.Context, m *message, from caller) (json.RawMes
 	var more []member
 	if from.modern {
 		more = s.eraMembers(true)
+	} else {
+		items = inVersion(from.version, items)
 	}
 	return listResult(l.field, items, next, more), nil
 }
