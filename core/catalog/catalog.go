@@ -13,6 +13,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -127,7 +128,7 @@ func (d *Digest) UnmarshalText(text []byte) error {
 type Item struct {
 	Key    string          // see [Kind.KeyField]
 	Raw    json.RawMessage // the descriptor as the server sent it
-	Digest Digest          // digest of Raw, independent of key order and white space
+	Digest Digest          // digest of Raw, independent of key order, white space and members that are null
 }
 
 // NewItem returns an item of kind k for the JSON that a server sent. It fails if the JSON is not an
@@ -152,6 +153,7 @@ func NewItem(k Kind, raw json.RawMessage) (Item, error) {
 	if key == "" {
 		return Item{}, fmt.Errorf("%s item without a usable %q", k, k.KeyField())
 	}
+	maps.DeleteFunc(members, func(_ string, value any) bool { return value == nil })
 	d, err := digest(v)
 	if err != nil {
 		return Item{}, fmt.Errorf("%s item %q: %w", k, key, err)

@@ -66,6 +66,10 @@ func (x *exchange) post() {
 		}
 		return
 	}
+	if batch := splitBatch(body); batch != nil {
+		x.batch(batch)
+		return
+	}
 	var failed *Error
 	if x.m, failed = parse(body); failed != nil {
 		x.fail(http.StatusBadRequest, failed)

@@ -57,12 +57,13 @@ func isID(id json.RawMessage) bool {
 }
 
 // parse decodes a message strictly, so that no proxy can interpret it differently: member names are
-// case-sensitive and must be unique. After an error, the message still contains the request id, if
+// case-sensitive and must be unique. A member of the message or of its params that is null is absent.
+// After an error, the message still contains the request id, if
 // there is one.
 func parse(data []byte) (*message, *Error) {
 	m := &message{}
 	if data = bytes.TrimSpace(data); len(data) > 0 && data[0] == '[' {
-		return m, errorf(mcp.CodeInvalidRequest, "batches are not supported")
+		return m, errNoBatches()
 	}
 	if !json.Valid(data) || !utf8.Valid(data) {
 		return m, errorf(mcp.CodeParse, "the message is not valid UTF-8 JSON")
@@ -70,6 +71,11 @@ func parse(data []byte) (*message, *Error) {
 	top, err := members(data)
 	if err != nil {
 		return m, err
+	}
+	for _, name := range []string{"params", "result", "error"} {
+		if string(top[name]) == "null" {
+			delete(top, name)
+		}
 	}
 	if id, ok := top["id"]; ok {
 		if !isID(id) {
@@ -96,6 +102,7 @@ func parse(data []byte) (*message, *Error) {
 	if m.fields, err = members(m.params); err != nil {
 		return m, errorf(mcp.CodeInvalidParams, "params: %s", err.Message)
 	}
+	maps.DeleteFunc(m.fields, func(_ string, value json.RawMessage) bool { return string(value) == "null" })
 	if raw, ok := m.fields["_meta"]; ok {
 		if m.meta, err = members(raw); err != nil {
 			return m, errorf(mcp.CodeInvalidParams, "params._meta: %s", err.Message)

@@ -225,6 +225,14 @@ type legacyState struct {
 // handle processes one message. Funcs run on other goroutines. Requests that change the state of
 // the connection are executed and answered in order.
 func (c *stdioConn) handle(data []byte) {
+	if c.legacy != nil && c.legacy.version == batchVersion {
+		if batch := splitBatch(data); batch != nil {
+			for _, message := range batch {
+				c.handle(message)
+			}
+			return
+		}
+	}
 	m, failed := parse(data)
 	if failed != nil {
 		if m.id != nil || m.method == "" {

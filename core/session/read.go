@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"hash"
+	"maps"
 	"strings"
 	"unicode/utf8"
 
@@ -152,7 +153,8 @@ type Content struct {
 	Raw json.RawMessage
 	// Digest covers, for each entry in order, the URI, the MIME type, the text or decoded blob, and
 	// all other members as they were before decoding (see [catalog.Lossless]). Members of the
-	// result itself (_meta, ttlMs, cacheScope) are not part of the content and are not covered.
+	// result itself (_meta, ttlMs, cacheScope) are not part of the content and are not covered. A
+	// member that is null is absent.
 	Digest catalog.Digest
 	// Size is the total number of bytes of all texts and decoded blobs.
 	Size int64
@@ -217,6 +219,7 @@ func newContent(raw json.RawMessage) (*Content, error) {
 
 // add hashes one entry and removes the known members from the map.
 func (c *Content) add(h hash.Hash, text *strings.Builder, entry map[string]json.RawMessage) error {
+	maps.DeleteFunc(entry, func(_ string, value json.RawMessage) bool { return string(value) == "null" })
 	for _, name := range []string{"uri", "mimeType"} {
 		value, exact, _ := takeString(entry, name)
 		hashField(h, name, exact)

@@ -173,6 +173,7 @@ func (o *MCPFlags) OverHTTP(ctx context.Context, env *Env, log *slog.Logger, e M
 		return nil, err
 	}
 	srv.Handle(mcpPath, e.Handler)
+	srv.Handle(mcpPath+"/{$}", e.Handler) // some clients add a slash
 	e.Card.Version, e.Card.Path, e.Card.Token = env.Version, mcpPath, e.Tokens.Set()
 	for path, h := range e.Card.Routes(srv.Base) {
 		srv.Handle(path, web.Open{Handler: h, Public: true})
