@@ -257,8 +257,8 @@ func (d *dirtyPaths) kickAll(now time.Time) {
 	d.all.kick(now)
 }
 
-// due returns when the next burst will end if no further event occurs. ok is false if there is no
-// burst.
+// due returns when the next burst will end if no further event occurs, and with it those that end at
+// most shortGap later. ok is false if there is no burst.
 func (d *dirtyPaths) due() (at time.Time, ok bool) {
 	if d.all.pending() {
 		return d.all.due(), true
@@ -266,6 +266,12 @@ func (d *dirtyPaths) due() (at time.Time, ok bool) {
 	for _, burst := range d.paths {
 		if t := burst.due(); !ok || t.Before(at) {
 			at, ok = t, true
+		}
+	}
+	limit := at.Add(shortGap)
+	for _, burst := range d.paths {
+		if t := burst.due(); t.After(at) && !t.After(limit) {
+			at = t
 		}
 	}
 	return at, ok

@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"path"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -149,8 +150,9 @@ const (
 // must have an end marker: three dashes at the top of a note without one are usually a horizontal
 // rule.
 func frontEnd(src []byte) int {
+	const blank = "\r\n \t" // may follow a delimiter
 	line, rest, ok := bytes.Cut(src, []byte("\n"))
-	line = bytes.TrimRight(line, "\r")
+	line = bytes.TrimRight(line, blank)
 	if !ok || string(line) != "---" && string(line) != "+++" {
 		return 0
 	}
@@ -160,7 +162,7 @@ func frontEnd(src []byte) int {
 			end = len(src) - at - 1
 		}
 		next := at + end + 1
-		if bytes.Equal(bytes.TrimRight(src[at:next], "\r\n"), line) {
+		if bytes.Equal(bytes.TrimRight(src[at:next], blank), line) {
 			return next
 		}
 		at = next
@@ -171,7 +173,7 @@ func frontEnd(src []byte) int {
 // front sets tags and metadata from the frontmatter src, which includes its delimiters. It returns
 // the title, or "" if there is none. Invalid frontmatter is ignored.
 func (f *facts) front(src []byte) string {
-	src = bytes.TrimRight(src, "\r\n")
+	src = bytes.TrimRight(src, "\r\n \t")
 	unmarshal := toml.Unmarshal
 	if src[0] == '-' {
 		unmarshal = func(data []byte, to any) error { return yaml.Load(data, to) }
@@ -188,8 +190,15 @@ func (f *facts) front(src []byte) string {
 	if b, err := json.Marshal(values); err == nil && len(b) <= maxMetadata && len(values) > 0 && catalog.Depth(b) <= catalog.MaxDepth {
 		f.metadata = b
 	}
-	title, _ := values["title"].(string)
-	return title
+	switch title := values["title"].(type) {
+	case string:
+		return title
+	case int, int64, uint64, float64, bool: // title: 2024
+		return fmt.Sprint(title)
+	case time.Time: // title: 2024-05-06
+		return title.Format(time.DateOnly)
+	}
+	return ""
 }
 
 // frontTags returns the tags in a frontmatter value: a list of tags, or a string of tags separated
