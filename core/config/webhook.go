@@ -68,10 +68,10 @@ func (w Webhook) Equal(o Webhook) bool {
 }
 
 // WebhookKey returns the key contained in a webhook's secret, which consists of whsec_ and 24 to 64
-// bytes in standard base64, padded or not. The URL-safe alphabet is rejected because common
+// bytes in standard base64, padded or not, and may begin with the version "v1,". The URL-safe alphabet is rejected because common
 // libraries cannot decode it.
 func WebhookKey(secret string) (key []byte, ok bool) {
-	encoded, ok := strings.CutPrefix(secret, "whsec_")
+	encoded, ok := strings.CutPrefix(strings.TrimPrefix(secret, "v1,"), "whsec_")
 	if !ok || strings.ContainsAny(encoded, "\r\n") {
 		return nil, false
 	}

@@ -34,7 +34,7 @@ func claims(h http.Header, hook *config.Hook) (c claim, ok bool) {
 	switch hook.Verify {
 	case config.HookStandard:
 		if c.id, c.at, ok = standardwebhooks.Identify(h); ok {
-			c.prefix = c.id + "." + h.Get("Webhook-Timestamp") + "."
+			c.prefix = c.id + "." + standardwebhooks.Headers(h).Get("Webhook-Timestamp") + "."
 		}
 	case config.HookGitHub:
 		c.id, _ = only(h, "X-Github-Delivery")

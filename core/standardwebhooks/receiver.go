@@ -217,6 +217,7 @@ func (r *Receiver) receive(w http.ResponseWriter, q *http.Request) (status int, 
 // Identify returns the id and time that the headers of a message claim. Each of the three headers must
 // occur exactly once.
 func Identify(h http.Header) (id string, at time.Time, ok bool) {
+	h = Headers(h)
 	for _, name := range []string{"Webhook-Id", "Webhook-Timestamp", "Webhook-Signature"} {
 		if values := h.Values(name); len(values) != 1 || values[0] == "" {
 			return "", at, false
@@ -225,6 +226,20 @@ func Identify(h http.Header) (id string, at time.Time, ok bool) {
 	id = h.Get("Webhook-Id")
 	at, ok = ParseTime(h.Get("Webhook-Timestamp"))
 	return id, at, ok && len(id) <= maxID
+}
+
+// Headers returns headers in which those of Svix, svix-id and so on, have the standard names. Headers
+// with one of the standard names are returned unchanged.
+func Headers(h http.Header) http.Header {
+	names := [][2]string{{"Webhook-Id", "Svix-Id"}, {"Webhook-Timestamp", "Svix-Timestamp"}, {"Webhook-Signature", "Svix-Signature"}}
+	out := http.Header{}
+	for _, name := range names {
+		if len(h.Values(name[0])) > 0 {
+			return h
+		}
+		out[name[0]] = h.Values(name[1])
+	}
+	return out
 }
 
 // ParseTime parses the time in the header of a signed message: seconds since 1970.

@@ -59,5 +59,5 @@ func Sign(secrets []Secret, id string, at time.Time, body []byte) (string, error
 // and time in the headers and the body. It does not check whether the time is recent; see [Recent].
 func (s Secret) Signed(body []byte, h http.Header) bool {
 	wh, err := standardwebhooks.NewWebhookRaw(s.key)
-	return err == nil && len(s.key) > 0 && wh.VerifyIgnoringTimestamp(body, h) == nil
+	return err == nil && len(s.key) > 0 && wh.VerifyIgnoringTimestamp(body, Headers(h)) == nil
 }
