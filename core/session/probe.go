@@ -52,6 +52,8 @@ func (r Report) State() event.State {
 	switch {
 	case !r.Server.Enabled && r.Err == nil && r.Lists == nil:
 		return event.Disabled
+	case errors.Is(r.Err, ErrAuth) && r.listed(): // only some methods require a login
+		return event.Ready
 	case errors.Is(r.Err, ErrAuth):
 		return event.NeedsAuth
 	case unconfigured:
@@ -62,6 +64,16 @@ func (r Report) State() event.State {
 		return event.Failed
 	}
 	return event.Ready
+}
+
+// listed reports whether the server answered the request for one of its lists.
+func (r Report) listed() bool {
+	for k := range r.Lists {
+		if k != catalog.Templates && r.Info.Capabilities.Has(k) { // a server that has no templates may say so to everybody
+			return true
+		}
+	}
+	return false
 }
 
 // Probe connects to all servers concurrently, lists what they offer and disconnects. It returns one
