@@ -169,7 +169,7 @@ func TestDirtyPathsBecomeAll(t *testing.T) {
 	for i := range 3 {
 		d.kick(fmt.Sprint(i), now.Add(time.Duration(i)*time.Millisecond))
 	}
-	if at, ok := d.due(); !ok || !at.Equal(now.Add(200*time.Millisecond)) {
+	if at, ok := d.due(); !ok || !at.Equal(now.Add(202*time.Millisecond)) {
 		t.Errorf("due %v", at.Sub(now))
 	}
 	d.kick("3", now.Add(150*time.Millisecond))

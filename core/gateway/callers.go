@@ -15,8 +15,9 @@ import (
 )
 
 const (
-	// maxUnclear is how long a request from a server waits until it is clear which client it is for.
-	maxUnclear = 30 * time.Second
+	// maxUnclear is how long a request from a server waits until it is clear which client it is for. It
+	// is short, because two calls that both ask wait for each other.
+	maxUnclear = time.Second
 	// maxLate is how long a server may still ask because of a request that its client cancelled.
 	maxLate = 20 * time.Second
 	// maxAlone is how long a call of a tool that may ask its caller waits for the calls of other
@@ -428,7 +429,7 @@ func (c *Callers) request(ctx context.Context, server, method string, params jso
 			if method == mcp.MethodListRoots {
 				c.tell(server, json.RawMessage(noRoots))
 			}
-			return nil, &session.RPCError{Code: mcp.CodeInternal, Message: "several clients share this session, and it is not clear which of them the request is for"}
+			return nil, &session.RPCError{Code: mcp.CodeInternal, Message: "several clients share this session, and it is not clear which of them the request is for; if they call again, each has a session of its own"}
 		}
 	}
 }

@@ -301,8 +301,8 @@ func New(opts Options) (*Gateway, error) {
 	g.names.start(g.local, opts.Alias)
 	g.view.Store(newView(g.local, nil, g.filter, func(Refusal) {}))
 	so := opts.Serve
-	so.CallTool, so.GetPrompt, so.ReadResource, so.Complete = g.callTool, g.getPrompt, g.readResource, g.complete
-	so.Extension, so.Skills = g.extension, true
+	so.CallTool, so.GetPrompt, so.ReadResource, so.Complete = g.duringEdit(g.callTool), g.duringEdit(g.getPrompt), g.duringEdit(g.readResource), g.duringEdit(g.complete)
+	so.Extension, so.Skills = g.duringEdit(g.extension), true
 	so.Variant, so.AwaitVariant, so.Connected = g.variantOf, g.variants.await, g.connected
 	so.Subscriptions.Subscribable = g.subscribable
 	so.Key = opts.Key

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mcptrack/mcptrack/core/backoff"
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/gateway/upstream"
 	"github.com/mcptrack/mcptrack/core/internal/fair"
@@ -34,6 +35,7 @@ type route struct {
 	modernShared bool           // use the session returned by clientSessions.sharedModern
 	flight       *flight        // what Callers know of a request that uses the shared session, although the server may ask in it
 	used         *clientSession // session of the last request; nil means the shared session
+	sent         bool           // the server may have received a request
 	item         itemID         // what the request is about, for permitted; zero if that is no item of a server
 }
 
@@ -91,6 +93,7 @@ func (rt *route) do(ctx context.Context, q session.Request) (json.RawMessage, er
 		changed := rt.g.stateChange
 		rt.g.mu.Unlock()
 		raw, err := rt.try(ctx, q)
+		rt.sent = rt.sent || !errors.Is(err, tracker.ErrUnknownServer) && !errors.Is(err, tracker.ErrNotConnected)
 		if err == nil || rt.state().down || !repeatable(q.Method, err) {
 			return raw, err
 		}
@@ -217,7 +220,29 @@ func (rt *route) send(ctx context.Context, params map[string]json.RawMessage) (j
 		q.Progress = p.put
 	}
 	raw, err := rt.perform(ctx, q)
+	if errors.Is(err, tracker.ErrUnknownServer) && !rt.sent {
+		return nil, errors.Join(rt.g.wireError(rt.server, err), errReplaced)
+	}
 	return raw, rt.g.wireError(rt.server, err)
+}
+
+// errReplaced reports that a request was not sent, because the tracker no longer has the server.
+var errReplaced = errors.New("the server was replaced")
+
+// duringEdit returns a Func that calls f again while the config is being edited: the tracker no longer
+// has the server that the gateway lists, but perhaps another in its place, which the gateway lists next.
+func (g *Gateway) duringEdit(f mcpserver.Func) mcpserver.Func {
+	return func(ctx context.Context, r *mcpserver.Request) (json.RawMessage, error) {
+		for began := time.Now(); ; {
+			raw, err := f(ctx, r)
+			if !errors.Is(err, errReplaced) || time.Since(began) > g.opts.Grace || !backoff.Sleep(ctx, retryDelay) {
+				return raw, err
+			}
+			if flushed := g.flush(ctx); flushed != nil {
+				return nil, flushed
+			}
+		}
+	}
 }
 
 // perform sends a request, followed by the requests that are needed to return a result that the

@@ -1,0 +1,31 @@
+package daemon_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/mcptrack/mcptrack/core/daemon/wire"
+	"github.com/mcptrack/mcptrack/core/session"
+)
+
+// While an entry is edited, calls wait for the new process.
+func TestCallsDuringAnEdit(t *testing.T) {
+	t.Parallel()
+	w := start(t, nil)
+	entry := func(n int) map[string]string {
+		return map[string]string{"a": fmt.Sprintf(`"env":{"%s":"1","EDIT":"%d"}`, serverKey, n), "b": ""}
+	}
+	dir := w.folder(entry(0))
+	s := w.client(wire.Hello{Folder: dir}, nil, session.Options{})
+	for n := range 6 {
+		w.setConfig(dir, entry(n))
+		if err := os.WriteFile(filepath.Join(dir, "mcp.json"), []byte(w.config[dir]), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		w.until("the new process answers", func() bool {
+			return w.call(s, "a_env", map[string]any{"Text": "EDIT"}) == fmt.Sprint(n)
+		})
+	}
+}
