@@ -193,14 +193,30 @@ func (rt *route) refused() error {
 	if verdict.Enforced() && rt.strays() {
 		return verdict.RefuseStray()
 	}
+	base := rt.g.view.Load()
+	for _, v := range slices.AppendSeq([]*view{rt.v, base}, maps.Values(base.variants)) {
+		if err := rt.heldIn(v); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// heldIn returns an error if a view holds the request's item, which the route's view does not list: what
+// is held for some clients must not be read by others, to whom the server would also send it.
+func (rt *route) heldIn(v *view) error {
+	verdict := v.servers[rt.server].verdict
+	if key, is := skillOf(verdict.Held(catalog.Skills), rt.item.key); is {
+		return verdict.Refuse(catalog.Skills, key)
+	}
 	if key, is := spelled(verdict.Held(catalog.Resources), rt.item.key); is {
 		return verdict.Refuse(catalog.Resources, key)
 	}
-	if len(rt.v.held[rt.server]) == 0 {
+	if len(v.held[rt.server]) == 0 {
 		return nil
 	}
 	forms, ok := formsOf(rt.item.key)
-	for _, t := range rt.v.held[rt.server] {
+	for _, t := range v.held[rt.server] {
 		if !ok || len(rt.item.key) > maxCompared || t.matches(rt.item.key) || slices.ContainsFunc(slices.Concat(forms.normal, forms.more), t.matches) {
 			return verdict.Refuse(catalog.Templates, t.key)
 		}
