@@ -386,15 +386,17 @@ func errorf(code int, format string, args ...any) *Error {
 }
 
 // wireError converts a Func's error to the JSON-RPC error for the client.
+const maxReason = 2000 // maximum length of an error text in bytes
+
 func wireError(err error, r *Request) *Error {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e
 	}
 	if !errors.Is(err, ErrNotFound) {
-		return errorf(mcp.CodeInternal, "%s", err)
+		return errorf(mcp.CodeInternal, "%s", printable.Reason(err, maxReason))
 	}
 	if r.Method != mcp.MethodReadResource {
-		return errorf(mcp.CodeInvalidParams, "%s", err)
+		return errorf(mcp.CodeInvalidParams, "%s", printable.Reason(err, maxReason))
 	}
 	e := &Error{Code: mcp.CodeResourceNotFound, Message: "Resource not found: " + r.URI(), Data: map[string]string{"uri": r.URI()}}
 	if r.modern {

@@ -177,27 +177,38 @@ func (h handshake) initialize(ctx context.Context, version string) (Info, error)
 	if err != nil {
 		return Info{}, err
 	}
-	var r struct {
-		ProtocolVersion string             `json:"protocolVersion"`
-		Capabilities    json.RawMessage    `json:"capabilities"`
-		ServerInfo      mcp.Implementation `json:"serverInfo"`
-		Instructions    string             `json:"instructions"`
-	}
+	var r map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &r); err != nil {
 		return Info{}, fmt.Errorf("the response to initialize is malformed: %w", err)
 	}
+	agreed := textOf(r["protocolVersion"])
 	switch {
-	case r.ProtocolVersion == "":
+	case agreed == "":
 		return Info{}, &versionError{method: mcp.MethodInitialize}
-	case !mcp.IsLegacy(r.ProtocolVersion):
-		return Info{}, &versionError{mcp.MethodInitialize, []string{r.ProtocolVersion}}
+	case !mcp.IsLegacy(agreed):
+		return Info{}, &versionError{mcp.MethodInitialize, []string{agreed}}
 	}
-	h.conn.SetProtocolVersion(r.ProtocolVersion)
+	h.conn.SetProtocolVersion(agreed)
 	// A server that refuses the notification has answered initialize, so the session exists.
 	if err := h.conn.Notify(ctx, mcp.NotificationInitialized, nil); err != nil && !isRefusal(err) {
 		return Info{}, err
 	}
-	return h.newInfo(EraLegacy, r.ProtocolVersion, r.ServerInfo, r.Capabilities, r.Instructions), nil
+	return h.newInfo(EraLegacy, agreed, implementationOf(r["serverInfo"]), r["capabilities"], textOf(r["instructions"])), nil
+}
+
+// textOf returns the text in JSON; empty if it is not a string. A server whose name or instructions have
+// another type can be used all the same.
+func textOf(raw json.RawMessage) (text string) {
+	if json.Unmarshal(raw, &text) != nil {
+		return ""
+	}
+	return text
+}
+
+func implementationOf(raw json.RawMessage) mcp.Implementation {
+	var is map[string]json.RawMessage
+	_ = json.Unmarshal(raw, &is) // stays empty if it is not an object
+	return mcp.Implementation{Name: textOf(is["name"]), Title: textOf(is["title"]), Version: textOf(is["version"])}
 }
 
 // discover sends server/discover. The versions in the response decide whether the server is modern,
@@ -221,7 +232,7 @@ func (h handshake) discovered(raw json.RawMessage) (info Info, err error) {
 	var r struct {
 		SupportedVersions []string        `json:"supportedVersions"`
 		Capabilities      json.RawMessage `json:"capabilities"`
-		Instructions      string          `json:"instructions"`
+		Instructions      json.RawMessage `json:"instructions"`
 	}
 	if err := json.Unmarshal(raw, &r); err != nil {
 		return Info{}, fmt.Errorf("the response to server/discover is malformed: %w", err)
@@ -232,11 +243,8 @@ func (h handshake) discovered(raw json.RawMessage) (info Info, err error) {
 	var meta struct {
 		Meta map[string]json.RawMessage `json:"_meta"`
 	}
-	var server mcp.Implementation
-	if json.Unmarshal(raw, &meta) == nil {
-		_ = json.Unmarshal(meta.Meta[mcp.MetaServerInfo], &server)
-	}
-	info = h.newInfo(EraModern, mcp.ModernVersion, server, r.Capabilities, r.Instructions)
+	_ = json.Unmarshal(raw, &meta) // stays empty if _meta is not an object
+	info = h.newInfo(EraModern, mcp.ModernVersion, implementationOf(meta.Meta[mcp.MetaServerInfo]), r.Capabilities, textOf(r.Instructions))
 	if newestOf(r.SupportedVersions, mcp.IsLegacy) != "" {
 		info.Other = EraLegacy
 	}

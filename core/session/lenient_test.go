@@ -1,235 +1,124 @@
 package session_test
 
 import (
+	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/config"
-	"github.com/mcptrack/mcptrack/core/mcp"
 	"github.com/mcptrack/mcptrack/core/session"
-	"github.com/mcptrack/mcptrack/core/session/sessiontest"
 )
 
-// posted is a message that a scripted server received by POST.
-type posted struct {
-	Method string
-	ID     json.RawMessage
-	Params struct{ ProtocolVersion, Cursor string }
-}
-
-// scripted is a legacy server over HTTP whose responses a test changes. It keeps no stream.
-func scripted(t *testing.T, answer func(w http.ResponseWriter, r *http.Request, m posted) bool) config.Server {
+// oddServer is a legacy server over HTTP that answers with the results, by method, and refuses other
+// requests.
+func oddServer(t *testing.T, query func(string), results map[string]string) string {
 	t.Helper()
-	ts := listenOn(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		var m posted
-		if body, _ := io.ReadAll(r.Body); r.Method != http.MethodPost || json.Unmarshal(body, &m) != nil {
+	ts := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		query(r.URL.RawQuery)
+		body, _ := io.ReadAll(r.Body)
+		var m struct {
+			ID     json.RawMessage
+			Method string
+		}
+		switch err := json.Unmarshal(body, &m); {
+		case r.Method != http.MethodPost || err != nil:
 			w.WriteHeader(http.StatusMethodNotAllowed)
-			return
-		}
-		if answer(w, r, m) {
-			return
-		}
-		switch m.Method {
-		case "initialize":
-			w.Header().Set("Mcp-Session-Id", "s")
-			reply(w, "application/json", `{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":"2025-03-26","capabilities":{"tools":{},"resources":{}},"serverInfo":{"name":"s","version":"1"}}}`, m.ID)
-		case "tools/list":
-			reply(w, "application/json", `{"jsonrpc":"2.0","id":%s,"result":{"tools":[{"name":"one","inputSchema":{"type":"object"}}]}}`, m.ID)
-		case "ping":
-			reply(w, "application/json", `{"jsonrpc":"2.0","id":%s,"result":{}}`, m.ID)
-		case "notifications/initialized":
+		case m.ID == nil:
 			w.WriteHeader(http.StatusAccepted)
+		case results[m.Method] == "":
+			w.Header().Set("Content-Type", "application/json")
+			fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"Method not found"}}`, m.ID)
 		default:
-			reply(w, "application/json", `{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"no"}}`, m.ID)
+			w.Header().Set("Content-Type", "application/json")
+			fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":%s}`, m.ID, results[m.Method])
 		}
 	}))
-	return httpEntry(ts.URL + "/mcp")
+	t.Cleanup(ts.Close)
+	return ts.URL
 }
 
-func reply(w http.ResponseWriter, contentType, format string, args ...any) {
-	w.Header()["Content-Type"] = []string{contentType}
-	fmt.Fprintf(w, format, args...)
+func probed(t *testing.T, url string, log io.Writer) session.Report {
+	t.Helper()
+	entry := config.Server{ID: "s", Enabled: true, Transport: config.TransportHTTP, URL: config.NewSecret(url)}
+	return session.Probe(context.Background(), []config.Server{entry}, session.ProbeOptions{Session: session.Options{Logger: slog.New(slog.NewTextHandler(log, nil))}})[0]
 }
 
-const twoMessages = `[{"jsonrpc":"2.0","method":"notifications/tools/list_changed"},{"jsonrpc":"2.0","id":%s,"result":{"tools":[{"name":"one","inputSchema":{"type":"object"}}]}}]`
-
-// What servers send that the specification forbids or that few send is received.
-func TestUnusualResponsesAreRead(t *testing.T) {
-	for name, answer := range map[string]func(w http.ResponseWriter, r *http.Request, m posted) bool{
-		"a byte order mark": func(w http.ResponseWriter, _ *http.Request, m posted) bool {
-			if m.Method == "tools/list" {
-				reply(w, "application/json", "\ufeff"+`{"jsonrpc":"2.0","id":%s,"result":{"tools":[{"name":"one","inputSchema":{"type":"object"}}]}}`, m.ID)
+// A server whose name, version or instructions are not texts can be used; a query with characters that a
+// URL may not contain reaches it encoded.
+func TestOddInitialize(t *testing.T) {
+	t.Parallel()
+	for _, odd := range []string{`"serverInfo":{"name":"a","version":1}`, `"serverInfo":null,"instructions":null`, `"serverInfo":[],"instructions":5`} {
+		url := oddServer(t, func(query string) {
+			if query != "q=%C3%A9%20%22&x=%3c&y=a+b" {
+				t.Errorf("query %q", query)
 			}
-			return m.Method == "tools/list"
-		},
-		"a batch": func(w http.ResponseWriter, _ *http.Request, m posted) bool {
-			if m.Method == "tools/list" {
-				reply(w, "Application/JSON; charset=utf-8", twoMessages, m.ID)
-			}
-			return m.Method == "tools/list"
-		},
-		"a batch in an event": func(w http.ResponseWriter, _ *http.Request, m posted) bool {
-			if m.Method == "tools/list" {
-				reply(w, "Text/Event-Stream", "data: "+twoMessages+"\n\n", m.ID)
-			}
-			return m.Method == "tools/list"
-		},
-		"only integer ids": func(w http.ResponseWriter, _ *http.Request, m posted) bool {
-			var id int
-			return m.ID != nil && json.Unmarshal(m.ID, &id) != nil // and never answers
-		},
-		"a redirect that adds a slash": func(w http.ResponseWriter, r *http.Request, _ posted) bool {
-			if r.URL.Path == "/mcp" {
-				http.Redirect(w, r, "/mcp/", http.StatusTemporaryRedirect)
-			}
-			return r.URL.Path == "/mcp"
-		},
-		"notifications/initialized is refused": func(w http.ResponseWriter, _ *http.Request, m posted) bool {
-			if m.Method == "notifications/initialized" {
-				http.Error(w, "no", http.StatusBadRequest)
-			}
-			return m.Method == "notifications/initialized"
-		},
-		"an older version is requested with -32602": func(w http.ResponseWriter, _ *http.Request, m posted) bool {
-			if m.Method != "initialize" || m.Params.ProtocolVersion == "2024-11-05" {
-				return false
-			}
-			w.WriteHeader(http.StatusBadRequest)
-			reply(w, "application/json", `{"jsonrpc":"2.0","id":%s,"error":{"code":-32602,"message":"Unsupported protocol version","data":{"supported":["2024-11-05"],"requested":"x"}}}`, m.ID)
-			return true
-		},
-		"errors of methods have HTTP statuses": func(w http.ResponseWriter, _ *http.Request, m posted) bool {
-			if strings.HasPrefix(m.Method, "resources/") {
-				w.WriteHeader(http.StatusNotFound)
-				reply(w, "application/json", `{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"no such method"}}`, m.ID)
-			}
-			return strings.HasPrefix(m.Method, "resources/")
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			entry := scripted(t, answer)
-			entry.Fallback = true
-			s := dial(t, entry, session.Options{})
-			if _, err := s.Subscribe(t.Context(), session.Filter{Tools: true}); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := s.List(t.Context(), catalog.Resources); !errors.Is(err, session.ErrUnsupported) {
-				t.Errorf("resources: %v", err)
-			}
-			if l, err := s.List(t.Context(), catalog.Tools); err != nil || fmt.Sprint(l.Keys()) != "[one]" {
-				t.Errorf("tools: %v, %v", l.Keys(), err)
-			}
-			if s.Err() != nil || s.Info().Transport != config.TransportHTTP {
-				t.Errorf("over %s: %v", s.Info().Transport, s.Err())
-			}
-			if _, told := s.Signals().Take().Lists[catalog.Tools]; strings.Contains(name, "batch") != told {
-				t.Errorf("the change of tools was signalled: %v", told)
-			}
+		}, map[string]string{
+			"initialize": `{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},` + odd + `}`,
+			"tools/list": `{"tools":[{"name":"x","inputSchema":{"type":"object"}}]}`,
 		})
+		if r := probed(t, url+"/mcp?q=é \"&x=%3c&y=a+b", io.Discard); r.Err != nil || len(r.Lists[catalog.Tools]) != 1 {
+			t.Errorf("%s: %v, %v", odd, r.Err, r.Lists)
+		}
 	}
 }
 
-// A redirect to another origin is not followed, and one in a circle ends.
-func TestOtherRedirectsAreErrors(t *testing.T) {
-	elsewhere := listenOn(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("another origin was asked") }))
-	for name, to := range map[string]string{"another origin": elsewhere.URL + "/mcp", "a circle": "/mcp", "a file": "file:///etc/passwd"} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			entry := scripted(t, func(w http.ResponseWriter, r *http.Request, _ posted) bool {
-				http.Redirect(w, r, to+"?"+strings.Repeat("x", 1-len(r.URL.RawQuery)), http.StatusPermanentRedirect)
-				return true
-			})
-			entry.Protocol = config.ProtocolLegacy
-			if _, err := session.Dial(t.Context(), entry, session.Options{}); err == nil || !strings.Contains(err.Error(), "redirects") {
-				t.Error(err)
-			}
+// The items of a list that are left out are named, and an item is the same if a member is null as if it
+// is absent.
+func TestListNamesWhatItLeavesOut(t *testing.T) {
+	t.Parallel()
+	list := func(tools string) (session.Report, string) {
+		var log strings.Builder
+		r := probed(t, oddServer(t, func(string) {}, map[string]string{
+			"initialize": `{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"a","version":"1"}}`,
+			"tools/list": `{"tools":[` + tools + `]}`,
+		}), &log)
+		return r, log.String()
+	}
+	r, log := list(`{"name":"x","title":null,"annotations":null},7,{"name":null},{"name":"` + strings.Repeat("n", 9<<10) + `"}`)
+	if r.Err != nil || len(r.Lists[catalog.Tools]) != 1 {
+		t.Fatalf("%v, %v", r.Err, r.Lists)
+	}
+	for _, want := range []string{"items=3", "tools[1]", "tools[2]", "tools[3]", "longer than 8 KiB"} {
+		if !strings.Contains(log, want) {
+			t.Errorf("the warning does not have %q: %s", want, log)
+		}
+	}
+	same, log := list(`{"name":"x"}`)
+	if log != "" || same.Lists[catalog.Tools][0].Digest != r.Lists[catalog.Tools][0].Digest {
+		t.Errorf("a member that is null makes a difference: %s", log)
+	}
+}
+
+// The content of a resource is the same if a member is null as if it is absent.
+func TestNullInContents(t *testing.T) {
+	t.Parallel()
+	var first *session.Content
+	for _, entry := range []string{`{"uri":"a:b","text":"t"}`, `{"uri":"a:b","text":"t","blob":null,"mimeType":null,"_meta":null}`} {
+		url := oddServer(t, func(string) {}, map[string]string{
+			"initialize":     `{"protocolVersion":"2025-06-18","capabilities":{"resources":{}},"serverInfo":{"name":"a","version":"1"}}`,
+			"resources/read": `{"contents":[` + entry + `]}`,
 		})
-	}
-}
-
-// A session is lost if the server says so about all requests, not if it rejects one.
-func TestUnknownSessionsEnd(t *testing.T) {
-	for i, body := range []string{
-		`{"jsonrpc":"2.0","id":%s,"error":{"code":-32001,"message":"Session not found"}}`,
-		`{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"Bad Request: no valid session ID%.0s"}}`,
-		`{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"Bad Request: Server not initialized%.0s"}}`,
-		`{"jsonrpc":"2.0","id":%s,"error":{"code":-32602,"message":"Invalid request parameters"}}`,
-	} {
-		status := []int{404, 400, 400, 200}[i]
-		lost := false // only the test's goroutine makes requests
-		s := dial(t, scripted(t, func(w http.ResponseWriter, _ *http.Request, m posted) bool {
-			if lost {
-				w.Header().Set("Content-Type", "application/json")
-				w.WriteHeader(status)
-				reply(w, "application/json", body, m.ID)
-			}
-			return lost
-		}), session.Options{OneShot: true})
-		lost = true
-		_ = s.Ping(t.Context())
-		eventually(t, "the session ends after "+body, func() bool { return s.Err() != nil })
-	}
-	s := dial(t, scripted(t, func(w http.ResponseWriter, _ *http.Request, m posted) bool {
-		if m.Method == "ping" {
-			reply(w, "application/json", `{"jsonrpc":"2.0","id":%s,"error":{"code":-32600,"message":"no ping"}}`, m.ID)
+		s, err := session.Dial(t.Context(), config.Server{ID: "s", Transport: config.TransportHTTP, URL: config.NewSecret(url)}, session.Options{OneShot: true})
+		if err != nil {
+			t.Fatal(err)
 		}
-		return m.Method == "ping"
-	}), session.Options{})
-	if err := s.Ping(t.Context()); err != nil || s.Err() != nil {
-		t.Errorf("a server without ping: %v, %v", err, s.Err())
-	}
-}
-
-// Before 2026-07-28, an empty cursor ends a list; a wrong one keeps what was read.
-func TestCursorsThatEndALegacyList(t *testing.T) {
-	for _, cursor := range []string{`""`, `"same"`, `7`, `null`} {
-		s := dial(t, scripted(t, func(w http.ResponseWriter, _ *http.Request, m posted) bool {
-			if m.Method == "tools/list" {
-				reply(w, "application/json", `{"jsonrpc":"2.0","id":%s,"result":{"tools":[{"name":"t%s","inputSchema":{"type":"object"}}],"nextCursor":%s}}`, m.ID, m.Params.Cursor, cursor)
-			}
-			return m.Method == "tools/list"
-		}), session.Options{})
-		want := "[t]"
-		if cursor == `"same"` {
-			want = "[t tsame]"
+		c, err := s.Read(t.Context(), "a:b")
+		_ = s.Close()
+		if err != nil {
+			t.Fatal(err)
 		}
-		if l, err := s.List(t.Context(), catalog.Tools); err != nil || fmt.Sprint(l.Keys()) != want {
-			t.Errorf("%s: %v, %v", cursor, l.Keys(), err)
+		if first == nil {
+			first = c
+		}
+		if c.Digest != first.Digest {
+			t.Errorf("%s has another digest", entry)
 		}
 	}
-}
-
-// An error page is shown as its status, even if it is JSON that looks like an error.
-func TestErrorPagesAreNoServerErrors(t *testing.T) {
-	s := scripted(t, func(w http.ResponseWriter, _ *http.Request, _ posted) bool {
-		w.WriteHeader(http.StatusNotFound)
-		reply(w, "application/json", `{"error":"not found"}`)
-		return true
-	})
-	_, err := session.Dial(t.Context(), s, session.Options{})
-	if _, rpc := errors.AsType[*session.RPCError](err); err == nil || rpc || strings.Contains(err.Error(), fmt.Sprint(mcp.CodeInternal)) {
-		t.Error(err)
-	}
-}
-
-// An update that spells the URI differently is for the resource that is tracked. The first update of
-// another resource is reported.
-func TestUpdatesInAnotherSpelling(t *testing.T) {
-	eachEra(t, func(t *testing.T, srv *sessiontest.Fake, s *session.Session) {
-		mustSubscribe(t, s, session.Filter{URIs: []string{"file:///caf%C3%A9 a.md", "https://Example.com"}})
-		for _, uri := range []string{"file:///café%20a.md", "https://example.com:443/", "file:///other.md", "file:///more.md"} {
-			srv.Broadcast(map[string]any{"jsonrpc": "2.0", "method": "notifications/resources/updated", "params": map[string]any{"uri": uri}})
-		}
-		b := take(t, s)
-		if len(b.URIs) != 2 || b.URIs["file:///caf%C3%A9 a.md"].Count != 1 || b.URIs["https://Example.com"].Count != 1 || b.Unknown != "file:///other.md" {
-			t.Errorf("%+v", b)
-		}
-	})
 }

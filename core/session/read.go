@@ -15,16 +15,20 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/mcp"
+	"github.com/mcptrack/mcptrack/core/printable"
 )
 
 // maxKey limits the length of an item's key in bytes, because keys are displayed, compared and
 // published.
 const maxKey = 8 << 10
 
+const maxNamed = 5 // maximum number of items that one warning names
+
 // List fetches all pages of a list within one request timeout. If the server does not declare the
 // kind, the list is empty and no request is sent. The list of templates is also empty if the server
 // has resources but does not support the method. Items that are not objects, or whose key is
-// missing or longer than 8 KiB, are omitted and counted as [DroppedItems]. For skills, see
+// missing or longer than 8 KiB, are omitted and counted as [DroppedItems]; a OneShot session logs which.
+// For skills, see
 // [Session.ListSkills]. A list that exceeds the [Limits], or whose cursors are wrong, ends there, and a
 // warning is logged once.
 //
@@ -39,17 +43,27 @@ func (s *Session) List(ctx context.Context, k catalog.Kind) (catalog.List, error
 		return skills.List, err
 	}
 	var items []catalog.Item
-	malformed := 0
+	malformed, listed := 0, 0
+	var which []string // the first of the malformed
 	err := s.pages(ctx, k.Method(), k.Field(), func(_ json.RawMessage, page []json.RawMessage) {
 		for _, rawItem := range page {
 			it, err := catalog.NewItem(k, rawItem)
-			if err != nil || len(it.Key) > maxKey {
-				malformed++
+			if err == nil && len(it.Key) > maxKey {
+				err = fmt.Errorf("%s item whose %s is longer than %d KiB", k, k.KeyField(), maxKey>>10)
+			}
+			listed++
+			if err != nil {
+				if malformed++; malformed <= maxNamed {
+					which = append(which, fmt.Sprintf("%s[%d]: %s", k.Field(), listed-1, printable.Reason(err, 200)))
+				}
 				continue
 			}
 			items = append(items, it)
 		}
 	})
+	if malformed > 0 && s.opts.OneShot && s.opts.Logger != nil {
+		s.opts.Logger.Warn("the server's list contains items that are left out", "items", malformed, "reason", strings.Join(which, "; "))
+	}
 	if malformed > 0 {
 		s.signals.drop(DroppedItems, malformed)
 		s.signals.ring()

@@ -1,7 +1,8 @@
-// Package uri compares URIs that are spelled differently.
+// Package uri compares URIs that are spelled differently, and encodes what URLs may not contain.
 package uri
 
 import (
+	"fmt"
 	"strings"
 )
 
@@ -58,6 +59,19 @@ func encode(s string) string {
 			b.WriteByte('%')
 			b.WriteByte(hex[c>>4])
 			b.WriteByte(hex[c&15])
+		}
+	}
+	return b.String()
+}
+
+// Query percent-encodes what a query may not contain, such as blanks and characters other than ASCII.
+func Query(raw string) string {
+	var b strings.Builder
+	for i := 0; i < len(raw); i++ {
+		if c := raw[i]; c > ' ' && c < 0x7f && c != '"' && c != '<' && c != '>' {
+			b.WriteByte(c)
+		} else {
+			fmt.Fprintf(&b, "%%%02X", c)
 		}
 	}
 	return b.String()

@@ -18,6 +18,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/backoff"
 	"github.com/mcptrack/mcptrack/core/standardwebhooks"
 	"github.com/mcptrack/mcptrack/core/tracing"
+	"github.com/mcptrack/mcptrack/core/uri"
 )
 
 // Error is the reason, as reported to clients, why a message was not accepted. It is only a
@@ -169,7 +170,8 @@ func (s *Sender) post(ctx context.Context, who *responder, m *message, before fu
 			return result{}, err
 		}
 	}
-	q, err := http.NewRequestWithContext(ctx, http.MethodPost, m.url, bytes.NewReader(m.body))
+	u.RawQuery = uri.Query(u.RawQuery)
+	q, err := http.NewRequestWithContext(ctx, http.MethodPost, u.String(), bytes.NewReader(m.body))
 	if err != nil {
 		return result{err: ConnectionRefused}, nil
 	}

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/printable"
+	"github.com/mcptrack/mcptrack/core/uri"
 )
 
 // Limits for responses from the API: sizes in bytes after decompression, and timeouts.
@@ -77,7 +78,7 @@ func (u *Upstream) newRequest(ctx context.Context, method, path string, body []b
 	if target.Host != u.base.Host || target.Scheme != u.base.Scheme {
 		return nil, errors.New("the path refers to a host other than the API's")
 	}
-	target.User = u.base.User
+	target.User, target.RawQuery = u.base.User, uri.Query(target.RawQuery)
 	var reader io.Reader
 	if body != nil {
 		reader = bytes.NewReader(body)

@@ -23,6 +23,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/backoff"
 	"github.com/mcptrack/mcptrack/core/eventstream"
 	"github.com/mcptrack/mcptrack/core/mcp"
+	"github.com/mcptrack/mcptrack/core/uri"
 )
 
 // guard is the HTTP transport between the library and the network. It sends credentials only to the
@@ -96,6 +97,7 @@ func (g *guard) send(q *http.Request, x *exchange) (*http.Response, error) {
 		defer cancel() // the library does not read the response
 	}
 	q = q.Clone(x.trace(ctx))
+	q.URL.RawQuery = uri.Query(q.URL.RawQuery)
 	maps.Copy(q.Header, g.headers)
 	x.sentCredentials(q.Header.Get("Authorization") != "")
 	p, err := g.authorized(q, x)
