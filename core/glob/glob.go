@@ -69,8 +69,7 @@ func match(glob, text string) (matched bool, visited int) {
 	if c == start && glob == "**" {
 		return true, same
 	}
-	m := matcher{glob: glob, groups: groupsOf(glob), seen: make([]int32, states*(len(glob)+1)), step: 1,
-		now: make([]state, 0, 8), next: make([]state, 0, 8)}
+	m := newMatcher(glob)
 	m.add(0, c)
 	for _, r := range text {
 		if m.all || len(m.next) == 0 {
@@ -129,6 +128,11 @@ type matcher struct {
 	ends      bool // the glob matches if the text ends here
 	all       bool // the glob matches any remaining text
 	visited   int
+}
+
+func newMatcher(glob string) *matcher {
+	return &matcher{glob: glob, groups: groupsOf(glob), seen: make([]int32, states*(len(glob)+1)), step: 1,
+		now: make([]state, 0, 8), next: make([]state, 0, 8)}
 }
 
 // add adds a state and all states that are reachable from it without consuming a character.

@@ -124,8 +124,8 @@ var errUnknownType = errors.New("unknown event type")
 // Filter selects the events for a subscription. It is immutable.
 type Filter struct {
 	name        string
-	server, uri string   // globs; an empty glob matches everything
-	words       []string // lists or states, depending on the event type; nil matches all
+	server, uri *glob.Matcher // nil matches everything
+	words       []string      // lists or states, depending on the event type; nil matches all
 	changedOnly bool
 }
 
@@ -167,12 +167,20 @@ func ParseFilter(name string, arguments json.RawMessage) (f Filter, canonicalFor
 func (f *Filter) set(member string, raw json.RawMessage) error {
 	switch member {
 	case "server", "uri":
-		into := map[string]*string{"server": &f.server, "uri": &f.uri}[member]
-		if json.Unmarshal(raw, into) != nil || string(raw) == "null" {
+		var g string
+		if json.Unmarshal(raw, &g) != nil || string(raw) == "null" {
 			return fmt.Errorf("%s must be a string", member)
 		}
-		if *into != "" && !glob.Valid(*into) {
-			return fmt.Errorf("invalid glob %q", printable.Line(*into, 200))
+		if g == "" {
+			return nil
+		}
+		if !glob.Valid(g) {
+			return fmt.Errorf("invalid glob %q", printable.Line(g, 200))
+		}
+		if m := glob.NewMatcher(g); member == "server" {
+			f.server = m
+		} else {
+			f.uri = m
 		}
 	case "changedOnly":
 		if json.Unmarshal(raw, &f.changedOnly) != nil || string(raw) == "null" {
@@ -203,10 +211,10 @@ func (f *Filter) Matches(o *Occurrence) bool {
 		if f.changedOnly && !o.MayHaveChanged() {
 			return false
 		}
-		return f.uri == "" || matches(f.uri, o.exported) || matches(f.uri, o.uri)
+		return matches(f.uri, o.exported) || matches(f.uri, o.uri)
 	default:
 		return f.words == nil || slices.Contains(f.words, o.word)
 	}
 }
 
-func matches(g, s string) bool { return g == "" || glob.MatchURI(g, s) }
+func matches(g *glob.Matcher, s string) bool { return g == nil || g.MatchURI(s) }

@@ -130,21 +130,25 @@ const maxGlobs = 32
 
 // filter selects the events for a client. An event must match at least one glob in each non-empty
 // list. Gaps pass every filter.
-type filter struct{ types, servers, uris []string }
+type filter struct{ types, servers, uris []*glob.Matcher }
 
 func parseFilter(q url.Values) (filter, error) {
-	f := filter{types: split(q["type"]), servers: split(q["server"]), uris: q["uri"]}
-	if n := len(f.types) + len(f.servers) + len(f.uris); n > maxGlobs {
+	types, servers, uris := split(q["type"]), split(q["server"]), q["uri"]
+	if n := len(types) + len(servers) + len(uris); n > maxGlobs {
 		return filter{}, fmt.Errorf("the query has %d globs; at most %d are allowed", n, maxGlobs)
 	}
-	for _, g := range slices.Concat(f.types, f.servers, f.uris) {
-		if !glob.Valid(g) {
-			return filter{}, fmt.Errorf("invalid glob %q", printable.Line(g, 64))
+	var f filter
+	for into, globs := range map[*[]*glob.Matcher][]string{&f.types: types, &f.servers: servers, &f.uris: uris} {
+		for _, g := range globs {
+			if !glob.Valid(g) {
+				return filter{}, fmt.Errorf("invalid glob %q", printable.Line(g, 64))
+			}
+			*into = append(*into, glob.NewMatcher(g))
 		}
 	}
-	for _, glob := range f.types {
-		if !slices.ContainsFunc(event.Types(), func(t event.Type) bool { return match(glob, string(t)) }) {
-			return filter{}, fmt.Errorf("unknown event type %q", printable.Line(glob, 64))
+	for i, g := range f.types {
+		if !slices.ContainsFunc(event.Types(), func(t event.Type) bool { return g.Is(string(t)) || g.Match(string(t)) }) {
+			return filter{}, fmt.Errorf("unknown event type %q", printable.Line(types[i], 64))
 		}
 	}
 	return f, nil
@@ -171,8 +175,6 @@ func (f *filter) passes(fr *frame) bool {
 	return matchAny(f.types, string(fr.kind)) && matchAny(f.servers, fr.server) && matchAny(f.uris, fr.uri)
 }
 
-func matchAny(globs []string, s string) bool {
-	return len(globs) == 0 || slices.ContainsFunc(globs, func(glob string) bool { return match(glob, s) })
+func matchAny(globs []*glob.Matcher, s string) bool {
+	return len(globs) == 0 || slices.ContainsFunc(globs, func(g *glob.Matcher) bool { return g.Is(s) || s != "" && g.Match(s) })
 }
-
-func match(g, s string) bool { return g == s || s != "" && glob.Match(g, s) }
