@@ -393,7 +393,7 @@ func (l *loop) report(refused map[Refusal]struct{}) {
 		}
 		what := "the gateway does not list an item of a server"
 		if r.Listed {
-			what = "an item of a server looks suspicious"
+			what = "an item of a server is not listed as it is"
 		}
 		if r.Unapproved {
 			what = "a server differs from the lock"
@@ -402,7 +402,7 @@ func (l *loop) report(refused map[Refusal]struct{}) {
 			"item", printable.Line(r.Key, 200), "reason", r.Reason)
 	}
 	if logged > maxLogged {
-		l.opts.Logger.Warn("more items are not listed or look suspicious", "number", logged-maxLogged)
+		l.opts.Logger.Warn("more items are not listed, or not as they are", "number", logged-maxLogged)
 	}
 	l.refused = refused
 }

@@ -31,7 +31,8 @@ type mender struct {
 }
 
 func (m *mender) leave(name, problem string) {
-	what := strings.Join(append(slices.Clone(m.path), name), ".") + " (it " + problem + ")"
+	path := strings.ReplaceAll(strings.Join(append(slices.Clone(m.path), name), "."), ".[]", "[]")
+	what := path + " (it " + problem + ")"
 	if !slices.Contains(m.left, what) {
 		m.left = append(m.left, what)
 	}
