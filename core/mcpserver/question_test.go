@@ -10,10 +10,15 @@ import (
 // asked returns the id of the question that the tool of newAskingServer asks.
 func asked(t *testing.T, message string) (id string) {
 	t.Helper()
+	return askedAs(t, message, `{"jsonrpc":"2.0","id":%s,"method":"roots/list","params":{"a":1}}`)
+}
+
+// askedAs returns the id of a question in the given format.
+func askedAs(t *testing.T, message, format string) (id string) {
+	t.Helper()
 	var q struct{ ID json.RawMessage }
-	err := json.Unmarshal([]byte(message), &q)
-	if want := fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":"roots/list","params":{"a":1}}`, q.ID); err != nil || message != want {
-		t.Fatalf("got %s, want a question", message)
+	if err := json.Unmarshal([]byte(message), &q); err != nil || message != fmt.Sprintf(format, q.ID) {
+		t.Fatalf("got %s, want %s", message, format)
 	}
 	return string(q.ID)
 }

@@ -194,8 +194,7 @@ func TestSessionStreamsSideBySide(t *testing.T) {
 	s.write("b", "1")
 	updated(second, "b") // and not a
 	// The client is asked whether it still reads the first; it does.
-	first.expect(`{"jsonrpc":"2.0","id":1,"method":"ping"}`)
-	s.post(h, `{"jsonrpc":"2.0","id":1,"result":{}}`)
+	s.post(h, `{"jsonrpc":"2.0","id":%s,"result":{}}`, askedAs(t, first.next(), `{"jsonrpc":"2.0","id":%s,"method":"ping"}`))
 	// What was sent on a broken stream is sent again if the client has not received it; what was
 	// sent on an open stream is not.
 	s.write("b", "2")
