@@ -82,8 +82,7 @@ func newItem(k catalog.Kind, it catalog.Item) (item, error) {
 	if printable.Line(it.Key, 0) != it.Key {
 		return item{}, fmt.Errorf("its %s contains hidden characters", k.KeyField())
 	}
-	all, err := out.members(k.KeyField())
-	if err != nil {
+	if _, err := out.members(k.KeyField()); err != nil {
 		return item{}, err
 	}
 	var m mender
@@ -92,7 +91,7 @@ func newItem(k catalog.Kind, it catalog.Item) (item, error) {
 		return item{}, errors.New("it " + problem)
 	}
 	changed := !bytes.Equal(mended, out.raw)
-	out.raw, all = mended, readMembers(mended)
+	out.raw = mended
 	if k == catalog.Tools {
 		if err := mcpserver.CheckTool(out.raw); err != nil {
 			return item{}, err
@@ -101,7 +100,7 @@ func newItem(k catalog.Kind, it catalog.Item) (item, error) {
 		out.ui = appURI(is["_meta"])
 		out.asTask = string(fields(is["execution"])["taskSupport"]) == `"required"`
 	}
-	cleaned, hidden, err := clean(k, all)
+	cleaned, hidden, err := clean(k, readMembers(mended))
 	if err != nil {
 		return item{}, err
 	}

@@ -25,6 +25,7 @@ type oddItem struct {
 // oddItems returns items of published servers for which clients reject a whole list.
 func oddItems() []oddItem {
 	const start = `{"name":"a","inputSchema":{"type":"object"`
+	const skill = `{"uri":"skill://docs/a/SKILL.md","frontmatter":{"name":"a","description":"d"},"resources":"dynamic"`
 	tool := func(in, out string) oddItem { return oddItem{catalog.Tools, start + in, start + out, false} }
 	silently := func(o oddItem) oddItem { o.silent = true; return o }
 	resource := func(in, out string) oddItem {
@@ -52,6 +53,8 @@ func oddItems() []oddItem {
 		resource(`,"annotations":{"lastModified":"2025-01-12","priority":2,"audience":["user","model"]}`, `,"annotations":{"audience":["user"]}`),
 		silently(resource(`,"size":null,"mimeType":null,"annotations":{"priority":null,"lastModified":"2025-01-12T15:00:58Z"}`, `,"annotations":{"lastModified":"2025-01-12T15:00:58Z"}`)),
 		resource(`,"size":"12 KB","mimeType":{}`, ``),
+		{catalog.Skills, skill + `,"_meta":null}`, skill + `}`, true},
+		{catalog.Skills, skill + `,"_meta":"m"}`, skill + `}`, false},
 		{catalog.Templates, `{"uriTemplate":"x:{y}","name":"n","title":false}`, `{"uriTemplate":"x:{y}","name":"n"}`, false},
 	}
 }
@@ -167,13 +170,18 @@ func TestRealSchemasOfClients(t *testing.T) {
 	odd := append(oddItems(),
 		oddItem{kind: catalog.Tools, raw: `{"name":"a","inputSchema":{"type":"object"},"outputSchema":{"type":"array","items":{}}}`},
 		oddItem{kind: catalog.Tools, raw: `{"name":"a","inputSchema":{"type":"object"},"outputSchema":{"$ref":"#/$defs/A","$defs":{"A":{"type":"object"}}}}`})
-	schemas := map[catalog.Kind]string{catalog.Tools: "ListToolsResult", catalog.Prompts: "ListPromptsResult", catalog.Resources: "ListResourcesResult", catalog.Templates: "ListResourceTemplatesResult"}
+	schemas := map[catalog.Kind]string{catalog.Tools: "ListToolsResult", catalog.Prompts: "ListPromptsResult", catalog.Resources: "ListResourcesResult", catalog.Templates: "ListResourceTemplatesResult", catalog.Skills: "ListSkillsResult"}
 	for _, version := range []string{mcp.ModernVersion, mcp.LatestLegacy, "2025-06-18"} {
 		unused := func(context.Context, *mcpserver.Request) (json.RawMessage, error) { return nil, mcpserver.ErrNotFound }
-		c := newStrictClient(t, version, mcpserver.Options{CallTool: unused, GetPrompt: unused, ReadResource: unused})
+		c := newStrictClient(t, version, mcpserver.Options{CallTool: unused, GetPrompt: unused, ReadResource: unused, Extension: unused, Skills: true})
+		c.Describe(mcpserver.Description{Extensions: map[string]json.RawMessage{mcp.ExtensionSkills: json.RawMessage(`{}`)}})
 		for _, o := range odd {
-			list := []json.RawMessage{o.check(t).as("a", "", false)}
-			c.SetCatalog(map[catalog.Kind]mcpserver.Catalog{catalog.Tools: {Tools: list}, catalog.Prompts: {Prompts: list}, catalog.Resources: {Resources: list}, catalog.Templates: {Templates: list}}[o.kind])
+			if o.kind == catalog.Skills && version != mcp.ModernVersion {
+				continue // the SDK requires what only the modern era has
+			}
+			it := o.check(t)
+			list := []json.RawMessage{it.as(it.key, "", false)}
+			c.SetCatalog(map[catalog.Kind]mcpserver.Catalog{catalog.Tools: {Tools: list}, catalog.Prompts: {Prompts: list}, catalog.Resources: {Resources: list}, catalog.Templates: {Templates: list}, catalog.Skills: {Skills: list}}[o.kind])
 			got := c.do(t, o.kind.Method(), "{}")
 			if version < mcp.LatestLegacy && strings.Contains(got, `"sizes"`) {
 				t.Errorf("%s: a client whose SDK requires that sizes are a string gets %s", version, got)

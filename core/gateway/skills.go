@@ -35,7 +35,18 @@ func newSkill(it catalog.Item) (item, error) {
 	if err := json.Compact(&line, it.Raw); err != nil {
 		return item{}, errors.New("it is not valid JSON")
 	}
-	out := item{key: it.Key, raw: line.Bytes(), digest: it.Digest, rendered: &rendered{}, skill: &listedSkill{Entry: e}}
+	if fields(e.Frontmatter)["__proto__"] != nil {
+		return item{}, errors.New("its frontmatter has a key __proto__, which clients reject")
+	}
+	var m mender
+	raw, problem := objectOf(optional("_meta", objectShape()))(&m, line.Bytes())
+	if problem != "" {
+		return item{}, errors.New("it " + problem)
+	}
+	out := item{key: it.Key, raw: raw, digest: it.Digest, rendered: &rendered{}, skill: &listedSkill{Entry: e}}
+	if m.left != nil {
+		out.suspicion = "it had " + strings.Join(m.left, ", ") + ", which were removed"
+	}
 	members, err := out.members(catalog.Skills.KeyField())
 	if err != nil {
 		return item{}, err
@@ -310,7 +321,9 @@ func (g *Gateway) readDirectory(ctx context.Context, r *mcpserver.Request) (json
 				}
 				return rewriter.uri(value)
 			})
-			kept = append(kept, child)
+			if child, problem := itemShape(catalog.Resources)(new(mender), child); problem == "" {
+				kept = append(kept, child)
+			}
 		}
 		return encode(append([]json.RawMessage{}, kept...)), true
 	})
