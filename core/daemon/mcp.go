@@ -42,7 +42,7 @@ func (d *Daemon) serveMCP(w http.ResponseWriter, r *http.Request) {
 	defer done()
 	id, ok := strings.CutPrefix(r.URL.Path, MCPPath)
 	query := r.URL.Query()
-	e := endpoint{query.Get("config"), query.Get("folder"), id}
+	e := endpoint{query.Get("config"), query.Get("folder"), strings.TrimSuffix(id, "/")} // some clients add a slash
 	switch {
 	case !ok:
 		http.NotFound(w, r)
