@@ -3,6 +3,9 @@ package gateway
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
+	"strings"
+	"unicode/utf8"
 
 	"github.com/mcptrack/mcptrack/core/printable"
 )
@@ -42,23 +45,100 @@ type jsonMember struct {
 	at    int // offset of the value in the object
 }
 
-// readMembers returns the members of a JSON object in order, or nil for any other value.
+// readMembers returns the members of a JSON object in order, or nil for any other value. They share the
+// memory of raw, which is valid JSON: results may be large, so nothing is decoded but the names.
 func readMembers(raw json.RawMessage) []jsonMember {
-	dec := json.NewDecoder(bytes.NewReader(raw))
-	if tok, err := dec.Token(); err != nil || tok != json.Delim('{') {
+	at := skipSpace(raw, 0)
+	if at == len(raw) || raw[at] != '{' {
 		return nil
 	}
 	members := []jsonMember{}
-	for dec.More() {
-		tok, err := dec.Token()
-		name, _ := tok.(string)
-		var value json.RawMessage
-		if err != nil || dec.Decode(&value) != nil {
-			return nil
+	for at = skipSpace(raw, at+1); at < len(raw) && raw[at] == '"'; at = skipSpace(raw, at+1) {
+		end := at + valueEnd(raw[at:])
+		name := string(raw[at+1 : max(at+1, end-1)])
+		if strings.Contains(name, `\`) || !utf8.ValidString(name) {
+			_ = json.Unmarshal(raw[at:end], &name) // it is a string
 		}
-		members = append(members, jsonMember{name, value, int(dec.InputOffset()) - len(value)})
+		at = skipSpace(raw, skipSpace(raw, end)+1) // after the colon
+		end = at + valueEnd(raw[min(at, len(raw)):])
+		members = append(members, jsonMember{name, slices.Clip(raw[min(at, len(raw)):min(end, len(raw))]), at})
+		if at = skipSpace(raw, end); at >= len(raw) || raw[at] != ',' {
+			break
+		}
 	}
 	return members
+}
+
+// readElements returns the elements of a JSON array, or nil for any other value; see readMembers.
+func readElements(raw json.RawMessage) []json.RawMessage {
+	at := skipSpace(raw, 0)
+	if at == len(raw) || raw[at] != '[' {
+		return nil
+	}
+	elements := []json.RawMessage{}
+	for at = skipSpace(raw, at+1); at < len(raw) && raw[at] != ']'; at = skipSpace(raw, at+1) {
+		end := at + valueEnd(raw[at:])
+		elements = append(elements, slices.Clip(raw[at:end]))
+		if at = skipSpace(raw, end); at >= len(raw) || raw[at] != ',' {
+			break
+		}
+	}
+	return elements
+}
+
+func skipSpace(b []byte, at int) int {
+	for at < len(b) && (b[at] == ' ' || b[at] == '\t' || b[at] == '\r' || b[at] == '\n') {
+		at++
+	}
+	return at
+}
+
+// valueEnd returns the length of the JSON value at the start of b.
+func valueEnd(b []byte) int {
+	depth := 0
+	for at := 0; at < len(b); at++ {
+		switch b[at] {
+		case '"':
+			at += stringEnd(b[at:]) - 1
+		case '{', '[':
+			depth++
+			continue
+		case '}', ']':
+			depth--
+		case ',', ' ', '\t', '\r', '\n':
+			if depth == 0 {
+				return at
+			}
+			continue
+		default:
+			continue
+		}
+		if depth < 0 {
+			return at // the end of what contains a number or literal
+		}
+		if depth == 0 {
+			return at + 1
+		}
+	}
+	return len(b)
+}
+
+// stringEnd returns the length of the JSON string at the start of b.
+func stringEnd(b []byte) int {
+	for at := 1; ; {
+		i := bytes.IndexByte(b[at:], '"')
+		if i < 0 {
+			return len(b)
+		}
+		at += i + 1
+		escapes := 0
+		for k := at - 2; k > 0 && b[k] == '\\'; k-- {
+			escapes++
+		}
+		if escapes%2 == 0 {
+			return at
+		}
+	}
 }
 
 // writeMembers encodes members as a JSON object; it is the inverse of readMembers.

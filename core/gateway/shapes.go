@@ -118,8 +118,8 @@ func objectOf(members ...shapeMember) shape {
 
 func elementsOf(of shape) shape {
 	return func(m *mender, raw json.RawMessage) (json.RawMessage, string) {
-		var all []json.RawMessage
-		if json.Unmarshal(raw, &all) != nil || all == nil {
+		all := readElements(raw)
+		if all == nil {
 			return nil, "is not a list"
 		}
 		kept, changed := make([]json.RawMessage, 0, len(all)), false
@@ -287,7 +287,13 @@ func blockShape(version string) shape {
 	}
 	link := append(resourceMembers(), required("uri", text), optional("title", text), optional("description", text), optional("icons", elementsOf(iconShape())))
 	return func(m *mender, raw json.RawMessage) (json.RawMessage, string) {
-		switch kind := string(fields(raw)["type"]); {
+		kind := ""
+		for _, m := range readMembers(raw) {
+			if m.name == "type" {
+				kind = string(m.value)
+			}
+		}
+		switch {
 		case kind == `"text"`:
 			return also(required("text", text))(m, raw)
 		case kind == `"image"`, kind == `"audio"` && version >= "2025-03-26":
@@ -309,10 +315,14 @@ func contentsMembers() []shapeMember {
 // converted.
 func base64Shape() shape {
 	return func(_ *mender, raw json.RawMessage) (json.RawMessage, string) {
-		var text string
-		if !isString(raw) || json.Unmarshal(raw, &text) != nil {
+		if !isString(raw) {
 			return nil, "is not a string"
 		}
+		if isBase64(bytes.TrimRight(raw[1:len(raw)-1], "=")) {
+			return raw, "" // without decoding it, because it may be large
+		}
+		var text string
+		_ = json.Unmarshal(raw, &text) // it is a string
 		bare := strings.TrimRight(text, "= \t\r\n")
 		if _, err := base64.RawStdEncoding.DecodeString(bare); err == nil {
 			return raw, ""
@@ -323,4 +333,14 @@ func base64Shape() shape {
 		}
 		return quote(base64.StdEncoding.EncodeToString(data)), ""
 	}
+}
+
+// isBase64 reports whether a text is base64 without padding and white space.
+func isBase64(text []byte) bool {
+	for _, c := range text {
+		if lower := c | 0x20; (lower < 'a' || lower > 'z') && (c < '0' || c > '9') && c != '+' && c != '/' {
+			return false
+		}
+	}
+	return len(text)%4 != 1
 }
