@@ -261,7 +261,7 @@ func (e *eventLog) handlers() mcpserver.Events {
 }
 
 // routes returns the HTTP routes for hooks and operators. If no events are stored, operators have none.
-func (e *eventLog) routes(version string, from *engine.Engine, received *hook.Receiver) map[string]http.Handler {
+func (e *eventLog) routes(version string, from *engine.Engine, received *hook.Receiver, server *mcpserver.Server) map[string]http.Handler {
 	routes := map[string]http.Handler{hook.Path: cli.HookRoute(received)}
 	if e.reader == nil {
 		return routes
@@ -272,7 +272,7 @@ func (e *eventLog) routes(version string, from *engine.Engine, received *hook.Re
 	}
 	counts := metrics.New(metrics.Options{
 		Version: version, Snapshot: t.Snapshot, Journal: e.log.Stats, Reloads: from.Reloads, LockChanges: from.LockChanges, Cluster: from.Cluster, Hooks: received.Status,
-		Webhooks: e.delivered, Deliveries: e.deliveries, Streams: streams,
+		Webhooks: e.delivered, Deliveries: e.deliveries, Streams: streams, StrayAnswers: server.StrayAnswers,
 	})
 	page := dashboard.New(dashboard.Options{Version: version, Snapshot: t.Snapshot, Servers: from.Servers, Cluster: from.Cluster,
 		Hooks:    func(*http.Request) []hook.Status { return received.Status() },

@@ -82,7 +82,7 @@ func TestGatewayStatusShowsOwnWebhooks(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			routes := e.routes("test", from, hook.NewReceiver(hook.Options{}))
+			routes := e.routes("test", from, hook.NewReceiver(hook.Options{}), mcpserver.New(mcpserver.Options{}))
 			for token, want := range tt.sees {
 				r := httptest.NewRequest(http.MethodGet, "/", nil)
 				if token != "" {

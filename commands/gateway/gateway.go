@@ -263,7 +263,7 @@ func run(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) error 
 	serving := func(ctx context.Context) error { return serveOneClient(ctx, env, gw.Server()) }
 	if !opts.Stdio {
 		own := servercard.Own{Name: "mcptrack-gateway", Title: "mcptrack gateway", Description: "Several MCP servers at one endpoint, and their changes."}
-		endpoint := cli.MCPEndpoint{Handler: gw.Server(), Card: own, Routes: stored.routes(env.Version, e, received), Tokens: tokens, Ready: e.Log().Err, Closing: gw.Close, Listening: func(url string) {
+		endpoint := cli.MCPEndpoint{Handler: gw.Server(), Card: own, Routes: stored.routes(env.Version, e, received, gw.Server()), Tokens: tokens, Ready: e.Log().Err, Closing: gw.Close, Listening: func(url string) {
 			g.Tell(env, "%s", served(gw.Capabilities(), len(opts.exported(cfg).Servers)))
 			g.Tell(env, "add it to Claude Code: %s", opts.ClaudeCode("mcptrack", url))
 		}}

@@ -51,6 +51,9 @@ type Options struct {
 	Hooks func() []hook.Status
 	// Streams returns the number of open MCP Events streams.
 	Streams func() int
+	// StrayAnswers returns how many answers of MCP clients were dropped, because no question to the
+	// client with their id was pending.
+	StrayAnswers func() uint64
 	// Cluster returns the state of the processes that share servers, or false if no servers are
 	// shared.
 	Cluster func() (status.Cluster, bool)
@@ -130,6 +133,9 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	}
 	if c.opts.Streams != nil {
 		s.gauge("mcptrack_event_streams", "Open streams of MCP Events.", float64(c.opts.Streams()))
+	}
+	if c.opts.StrayAnswers != nil {
+		s.counter("mcptrack_stray_answers_total", "Answers of MCP clients that were dropped because they belong to no pending question.", c.opts.StrayAnswers())
 	}
 	if c.opts.Deliveries != nil {
 		for _, d := range c.opts.Deliveries() {

@@ -41,7 +41,7 @@ func example() *Metrics {
 		Webhooks: func() map[webhook.Source]webhook.Stats {
 			return map[webhook.Source]webhook.Stats{webhook.FromConfig: {Active: 2, Taken: 8, Failed: 1, Lag: 2 * time.Second}}
 		},
-		Streams: func() int { return 6 },
+		Streams: func() int { return 6 }, StrayAnswers: func() uint64 { return 7 },
 		LockChanges: func() map[string][]guard.Change {
 			return map[string][]guard.Change{"docs": make([]guard.Change, 3), "web": nil}
 		},
@@ -70,7 +70,7 @@ func TestScrape(t *testing.T) {
 		`mcptrack_servers_unfollowed 1`, `mcptrack_waiting_for_leases 0`, `mcptrack_clients 3`, `mcptrack_clients_closed_total{reason="slow"} 1`, `mcptrack_config_last_reload_successful 1`, `mcptrack_lock_changes{server="docs"} 3`, `mcptrack_lock_changes{server="web"} 0`,
 		`mcptrack_webhook_lease{source="config"} 1`, `mcptrack_webhook_lease{source="subscription"} 0`,
 		`mcptrack_webhooks{source="config",state="active"} 2`, `mcptrack_webhook_attempts_total{outcome="taken",source="config"} 8`,
-		`mcptrack_webhook_attempts_total{outcome="failed",source="config"} 1`, `mcptrack_webhook_lag_seconds{source="config"} 2`, `mcptrack_event_streams 6`,
+		`mcptrack_webhook_attempts_total{outcome="failed",source="config"} 1`, `mcptrack_webhook_lag_seconds{source="config"} 2`, `mcptrack_event_streams 6`, `mcptrack_stray_answers_total 7`,
 		`mcptrack_delivery_latency_seconds_bucket{le="0.005"} 1`, `go_goroutines`,
 	} {
 		if !strings.Contains(text, want) {
