@@ -199,6 +199,7 @@ func run(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) (err e
 		return err
 	}
 	sessions := opts.SessionOptions(env, g)
+	sessions.Environ = func(string) (string, bool) { return "", false } // a server inherits the variables of its clients
 	sessions.Limits.MaxLine = cmp.Or(sessions.Limits.MaxLine, relay.MaxRequest)
 	sessions.Limits.MaxBody = cmp.Or(sessions.Limits.MaxBody, relay.MaxRequest)
 	callers := gateway.NewCallers()

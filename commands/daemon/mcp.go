@@ -12,12 +12,14 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/mcptrack/mcptrack/commands/internal/cli"
 	"github.com/mcptrack/mcptrack/core/atomicfile"
 	"github.com/mcptrack/mcptrack/core/daemon"
 	"github.com/mcptrack/mcptrack/core/hook"
+	"github.com/mcptrack/mcptrack/core/process"
 	"github.com/mcptrack/mcptrack/core/secretfile"
 	"github.com/mcptrack/mcptrack/output/web"
 )
@@ -126,12 +128,8 @@ func (o *httpFlags) announce(env *cli.Env, url string) (forget func(), err error
 // where the user's folders and programs are.
 func lookupEnv(env *cli.Env) func(name string) (string, bool) {
 	return func(name string) (string, bool) {
-		switch strings.ToUpper(name) {
-		case "HOME", "USERPROFILE", "APPDATA", "LOCALAPPDATA", "PATH":
-		default:
-			if !strings.HasPrefix(name, "XDG_") {
-				return "", false
-			}
+		if !slices.ContainsFunc(process.Inherited(), func(n string) bool { return strings.EqualFold(n, name) }) {
+			return "", false
 		}
 		return env.LookupEnv(name)
 	}
