@@ -43,13 +43,22 @@ func newRedactor(values []string) redactor {
 
 // text makes s safe to show: one printable line of bounded length without secrets.
 func (r redactor) text(s string) string {
+	if plain := printable.Plain(s); plain != s {
+		if hidden := r.hide(plain); hidden != plain {
+			s = hidden // a colour or an invisible character was within a secret
+		}
+	}
+	return printable.Line(printable.Flat(r.hide(s)), 1024)
+}
+
+func (r redactor) hide(s string) string {
 	s = r.secrets.Replace(s)
 	if r.live != nil {
 		for _, secret := range r.live() {
 			s = strings.ReplaceAll(s, secret, "[redacted]")
 		}
 	}
-	return printable.Line(printable.Flat(s), 1024)
+	return s
 }
 
 // secretsOf returns the values in a server's entry that must not be displayed.
