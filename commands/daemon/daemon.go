@@ -213,7 +213,7 @@ func run(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) (err e
 	d = daemon.New(daemon.Options{
 		Engine: e, Build: build, Socket: socket, Key: key, Idle: opts.idle, Logger: log,
 		Open:    func(ctx context.Context, c daemon.Client) (daemon.Source, error) { return open(ctx, env, g, log, c) },
-		Gateway: gatewayOptions(env, sessions, callers, key, tokens, log), LookupEnv: lookupEnv(env),
+		Gateway: gatewayOptions(env, sessions, callers, key, tokens, log), Inherited: session.Inherited(), LookupEnv: lookupEnv(env),
 		HTTP: serveEvents(e, env.Version, kept.Lines, log),
 		Memory: func(pids []int) map[int]int64 {
 			used, err := machine.Memory(context.WithoutCancel(ctx), pids)

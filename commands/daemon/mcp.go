@@ -19,8 +19,8 @@ import (
 	"github.com/mcptrack/mcptrack/core/atomicfile"
 	"github.com/mcptrack/mcptrack/core/daemon"
 	"github.com/mcptrack/mcptrack/core/hook"
-	"github.com/mcptrack/mcptrack/core/process"
 	"github.com/mcptrack/mcptrack/core/secretfile"
+	"github.com/mcptrack/mcptrack/core/session"
 	"github.com/mcptrack/mcptrack/output/web"
 )
 
@@ -128,7 +128,7 @@ func (o *httpFlags) announce(env *cli.Env, url string) (forget func(), err error
 // where the user's folders and programs are.
 func lookupEnv(env *cli.Env) func(name string) (string, bool) {
 	return func(name string) (string, bool) {
-		if !slices.ContainsFunc(process.Inherited(), func(n string) bool { return strings.EqualFold(n, name) }) {
+		if !slices.ContainsFunc(session.Inherited(), func(n string) bool { return strings.EqualFold(n, name) }) {
 			return "", false
 		}
 		return env.LookupEnv(name)

@@ -67,6 +67,8 @@ type Options struct {
 	// HTTP returns the handler for clients with the purpose [wire.HTTP], and a function that runs as
 	// long as the view. If HTTP is nil, such clients are refused.
 	HTTP func(*View) (handler http.Handler, run func(context.Context) error)
+	// Inherited contains the names of the variables that servers inherit from their clients.
+	Inherited []string
 	// LookupEnv looks up a variable for a client of [Daemon.MCP], which has no environment: one of those
 	// that servers inherit, or that a config names. If it is nil, no variable is set.
 	LookupEnv func(name string) (string, bool)

@@ -25,7 +25,6 @@ import (
 	"github.com/mcptrack/mcptrack/core/gateway"
 	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/mcpserver"
-	"github.com/mcptrack/mcptrack/core/process"
 	"github.com/mcptrack/mcptrack/core/reload"
 	"github.com/mcptrack/mcptrack/core/session"
 	"github.com/mcptrack/mcptrack/core/tracker"
@@ -132,7 +131,7 @@ func start(t *testing.T, change func(*daemon.Options)) *world {
 		AllLists: true, OnDemand: true, Window: 20 * time.Millisecond, Logger: logger, ClientSide: callers.ClientSide,
 		Session: session.Options{Environ: func(string) (string, bool) { return "", false }}}})
 	must(t, err)
-	opts := daemon.Options{Engine: e, Build: wire.Build{Version: "test"}, Socket: w.socket, Key: []byte("key"), Open: w.open, Logger: logger, Gateway: gateway.Options{Callers: callers}}
+	opts := daemon.Options{Engine: e, Build: wire.Build{Version: "test"}, Socket: w.socket, Key: []byte("key"), Open: w.open, Logger: logger, Inherited: session.Inherited(), Gateway: gateway.Options{Callers: callers}}
 	if change != nil {
 		change(&opts)
 	}
@@ -406,7 +405,7 @@ func TestEnvironment(t *testing.T) {
 			t.Errorf("%s=%q; want %q", name, got, want)
 		}
 	}
-	if other := slices.DeleteFunc(asked, func(name string) bool { return slices.Contains(process.Inherited(), name) }); len(other) != 1 || other[0] != "NAMED" {
+	if other := slices.DeleteFunc(asked, func(name string) bool { return slices.Contains(session.Inherited(), name) }); len(other) != 1 || other[0] != "NAMED" {
 		t.Errorf("asked for %q", other)
 	}
 }

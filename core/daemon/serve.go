@@ -144,7 +144,7 @@ const maxRounds = 4
 func (d *Daemon) open(ctx context.Context, hello wire.Hello, ask func(names []string) (map[string]string, error)) (party, Source, error) {
 	who := party{Hello: hello}
 	env := &environment{path: hello.Path, known: map[string]string{}, asked: map[string]bool{}}
-	for _, name := range inherited() {
+	for _, name := range d.inherited() {
 		_, _ = env.lookup(name)
 	}
 	need := env.missing()

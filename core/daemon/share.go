@@ -16,7 +16,6 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/daemon/wire"
-	"github.com/mcptrack/mcptrack/core/process"
 )
 
 // identity contains everything that two clients must have in common to share a server.
@@ -52,13 +51,13 @@ type party struct {
 	wire.Hello
 	capabilities json.RawMessage   // that the sessions with its servers declare; see gateway.Shareable
 	env          map[string]string // the variables that the daemon asked the client for
-	inherited    map[string]string // those of them that its servers inherit; see inherited
+	inherited    map[string]string // those of them that its servers inherit; see Daemon.inherited
 }
 
 // inherited returns the names of the variables of a client that its servers inherit, as they would
 // without the daemon. PATH is a member of [wire.Hello]. TERM differs in each terminal, and a server has none.
-func inherited() []string {
-	return slices.DeleteFunc(process.Inherited(), func(name string) bool { return name == "PATH" || name == "TERM" })
+func (d *Daemon) inherited() []string {
+	return slices.DeleteFunc(slices.Clone(d.opts.Inherited), func(name string) bool { return name == "PATH" || name == "TERM" })
 }
 
 // inheritedBy returns the variables that a server inherits from a client: those that its entry does not set.
