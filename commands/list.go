@@ -49,7 +49,8 @@ whose server card says where its servers are; see mcptrack init --help. A runnin
 mcptrack help daemon. Servers that do not support a kind list nothing. Tables also show
 disabled servers. Events are the types of MCP Events that "events" in the config lists;
 see mcptrack help events. Skills are shown with their number of files and their size;
---json has all files and their digests. Invalid skills are left out, and a warning says why.
+--json has all files and their digests. Invalid skills are left out, and a warning says why;
+so is a list that a server refuses, hangs on or dies of, if the server answers another one.
 
 States are ready, needs login, not configured, not approved, disabled and failed; in JSON
 they are those of events: Ready, NeedsAuth, Unconfigured, Unapproved, Disabled and Failed.

@@ -46,7 +46,7 @@ func rules() []rule {
 		{"golang.org/x/oauth2", []string{"core/login"}, "tokens are obtained in one place"},
 		{"github.com/modelcontextprotocol/go-sdk", []string{"core/login"}, "of the official SDK only the discovery for OAuth is used"},
 		{"github.com/golang-jwt", []string{"core/login"}, "one place proves who a client is"},
-		{"github.com/gofrs/flock", []string{"core/login", "core/daemon/wire", "core/lock", "output/agent"}, "one renewal at a time, of all processes, locks that several of them change, one daemon, and one cursor for each"},
+		{"github.com/gofrs/flock", []string{"core/login", "core/daemon/wire", "core/lock", "output/agent", "commands/connect"}, "one renewal at a time, of all processes, locks that several of them change, one daemon, one run of connect, and one cursor for each"},
 		{"github.com/go-json-experiment/json", []string{"core/lock"}, "canonical JSON and strict parsing are for what users approve; all else uses encoding/json"},
 		{"go.mau.fi/util", []string{"core/lock"}, "of this library only the table of confusable characters is used"},
 		{"golang.org/x/mod", []string{"core/daemon/wire"}, "versions are compared to decide which daemon is newer"},

@@ -15,6 +15,7 @@ func TestMain(m *testing.M) {
 	testscript.Main(tests{m}, map[string]func(){
 		"mcptrack":       func() { os.Exit(run()) },
 		"counted-server": func() { os.Exit(countedServer(os.Args[1:])) },
+		"files-server":   func() { os.Exit(filesServer(os.Args[1:])) },
 	})
 }
 

@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -52,7 +53,9 @@ mcptrack help trust). FILE.mcptrack-backup keeps the first original of each file
 and mcptrack disconnect restores the entries byte for byte.
 
 Left alone are servers that are disabled or not usable, and those that run
-mcptrack. With --http the entries have a URL and a token instead of a command;
+mcptrack. A file without permission to write is changed only if you answer the
+question, which names it; with --yes it is left alone. If something fails,
+everything is as before. With --http the entries have a URL and a token instead of a command;
 this needs a daemon that was started with --http.
 
 Exit codes: 0 done; 1 failed, or you declined; 2 wrong usage; 3 no host has
@@ -119,35 +122,13 @@ func run(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) error 
 	if err != nil {
 		return err
 	}
-	p := &planner{env: env, g: g, opts: g.ConfigOptions(env), log: g.Logger(env), options: opts, owns: map[string]*own{}}
-	p.opts.Format, p.opts.Keyring = "", nil
-	if p.opts.Workspace, err = filepath.Abs(p.opts.Workspace); err != nil {
-		return err
-	}
-	if p.records, err = s.all(); err != nil {
-		return err
-	}
-	if opts.http {
-		if p.http, err = daemonEndpoint(env); err != nil {
+	if !opts.dryRun {
+		if err := s.tidy(ctx, g.ConfigOptions(env)); err != nil {
 			return err
 		}
 	}
-	files := config.HostFiles(p.opts, opts.hosts...)
-	if len(files) == 0 {
-		return noServers(opts.hosts)
-	}
-	var plans []*plan
-	for _, f := range files {
-		plan, err := p.plan(f)
-		if err != nil {
-			return err
-		}
-		if plan.problem != nil && len(opts.hosts) > 0 {
-			return plan.problem
-		}
-		plans = append(plans, plan)
-	}
-	if err := onlyKnown(opts.only, plans); err != nil {
+	_, plans, err := prepare(env, g, opts, s)
+	if err != nil {
 		return err
 	}
 	r, question := reported(plans, g.Format.Table(), opts.dryRun)
@@ -155,7 +136,7 @@ func run(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) error 
 		return r.print(env, g)
 	}
 	if !opts.yes {
-		switch err := env.Ask(ctx, question, "Change "+what(r)+"?"); {
+		switch err := env.Ask(ctx, question, "Change "+what(r)+protected(plans)+"?"); {
 		case errors.Is(err, cli.ErrNoTerminal):
 			return cli.UsageHint("use --yes to change the configs, or --dry-run to see the changes", "connect asks for confirmation, but there is no terminal")
 		case errors.Is(err, cli.ErrDeclined):
@@ -164,19 +145,84 @@ func run(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) error 
 			return err
 		}
 	}
-	if err := p.write(plans, s); err != nil {
+	unlock, err := s.lock(ctx)
+	if err != nil {
 		return err
 	}
-	r.Written = true
-	return r.print(env, g)
+	defer unlock()
+	for attempt := 1; ; attempt++ {
+		p, plans, err := prepare(env, g, opts, s) // again, because others may have changed the files meanwhile
+		if err != nil {
+			return err
+		}
+		now := ""
+		if r, now = reported(plans, g.Format.Table(), false); now != question && !opts.yes {
+			return &cli.Failure{Exit: cli.ExitFailed, Code: codeChanged, Err: errors.New("a config changed in the meantime; nothing was written"), Hint: "run the command again"}
+		}
+		if err = p.write(plans, s); err == nil {
+			r.Written = true
+			return r.print(env, g)
+		}
+		if !isChanged(err) || !opts.yes || attempt == attempts {
+			return err
+		}
+	}
+}
+
+// attempts limits how often a run begins anew because a program writes a file at the same time.
+const attempts = 10
+
+// prepare makes the plans of a run.
+func prepare(env *cli.Env, g *cli.Globals, opts options, s store) (*planner, []*plan, error) {
+	p := &planner{env: env, g: g, opts: g.ConfigOptions(env), log: g.Logger(env), options: opts, owns: map[string]*own{}}
+	p.opts.Format, p.opts.Keyring = "", nil
+	var err error
+	if p.opts.Workspace, err = filepath.Abs(p.opts.Workspace); err != nil {
+		return nil, nil, err
+	}
+	if p.records, err = s.all(); err != nil {
+		return nil, nil, err
+	}
+	if opts.http {
+		if p.http, err = daemonEndpoint(env); err != nil {
+			return nil, nil, err
+		}
+	}
+	files := config.HostFiles(p.opts, opts.hosts...)
+	if len(files) == 0 {
+		return nil, nil, noServers(opts.hosts)
+	}
+	var plans []*plan
+	for _, f := range files {
+		plan, err := p.plan(f)
+		if err != nil {
+			return nil, nil, err
+		}
+		if plan.problem != nil && len(opts.hosts) > 0 {
+			return nil, nil, plan.problem
+		}
+		plans = append(plans, plan)
+	}
+	return p, plans, onlyKnown(opts.only, plans)
 }
 
 // write first stores what undoes the changes, then the originals, and changes the files of hosts
-// last, so that an interrupted run leaves no entry whose server is unknown.
-func (p *planner) write(plans []*plan, s store) error {
+// last, so that an interrupted run leaves no entry whose server is unknown. After an error everything is
+// as it was before, unless another program changes a file at the same time.
+func (p *planner) write(plans []*plan, s store) (err error) {
+	var undo []func() error
+	defer func() {
+		for i := len(undo) - 1; err != nil && i >= 0; i-- {
+			if undo[i]() != nil {
+				return // what was written before is needed for what cannot be undone
+			}
+		}
+	}()
 	plans = slices.DeleteFunc(slices.Clone(plans), func(pl *plan) bool { return len(pl.entries) == 0 })
 	for _, pl := range plans {
-		if err := pl.record(s); err != nil {
+		before, err := pl.record(s)
+		undo = append(undo, func() error { return s.put(before) })
+		if err != nil {
 			return err
 		}
 	}
@@ -187,14 +233,23 @@ func (p *planner) write(plans []*plan, s store) error {
 		if err := c.write(false); err != nil {
 			return err
 		}
+		undo = append(undo, c.restore)
 		if err := c.approve(p.env, p.g); err != nil {
 			p.log.Warn("the approval of the config cannot be stored", "file", c.path, "err", err, "hint", "mcptrack trust approves it")
 		}
 	}
 	for _, pl := range plans {
-		if err := pl.write(); err != nil {
+		created, err := pl.backup()
+		if created {
+			undo = append(undo, func() error { return os.Remove(pl.path + backupSuffix) })
+		}
+		if err == nil {
+			err = swap(pl.path, pl.before, pl.after)
+		}
+		if err != nil {
 			return err
 		}
+		undo = append(undo, func() error { return swap(pl.path, pl.after, pl.before) })
 	}
 	return nil
 }
@@ -279,6 +334,22 @@ func reported(plans []*plan, people, dryRun bool) (report, string) {
 		return r, ""
 	}
 	return r, "\n" + question.String()
+}
+
+// protected names the files that are changed although they are read-only, for the question.
+func protected(plans []*plan) string {
+	var names []string
+	for _, p := range plans {
+		for _, path := range p.protected {
+			if len(p.entries) > 0 && !slices.Contains(names, path) {
+				names = append(names, path)
+			}
+		}
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	return ", although read-only: " + printable.Line(cli.Join(names, 20), 1000)
 }
 
 // what names what is changed, for the question.

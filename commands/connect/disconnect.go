@@ -2,6 +2,7 @@ package connect
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -12,7 +13,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mcptrack/mcptrack/commands/internal/cli"
-	"github.com/mcptrack/mcptrack/core/atomicfile"
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/config/edit"
 	"github.com/mcptrack/mcptrack/core/config/hosts"
@@ -29,7 +29,8 @@ func DisconnectCommand(env *cli.Env, g *cli.Globals) *cobra.Command {
 byte, also if other entries were edited meanwhile. Without HOST, all of your own
 files and those of this folder are restored. Servers that no other entry uses
 leave mcptrack's config again. An entry that was edited after connect is left
-alone.
+alone. disconnect asks before it changes a file without permission to write, and
+leaves it alone if there is no terminal.
 
 Exit codes: 0 done; 1 an entry was left alone; 2 wrong usage.`,
 		Example: `  mcptrack disconnect
@@ -41,14 +42,14 @@ Exit codes: 0 done; 1 an entry was left alone; 2 wrong usage.`,
 			if err := check("disconnect", args, cmd.Flags().Changed); err != nil {
 				return err
 			}
-			return runDisconnect(env, g, opts)
+			return runDisconnect(cmd.Context(), env, g, opts)
 		},
 	}
 	cmd.Flags().BoolVar(&opts.dryRun, "dry-run", false, "show the changes; write nothing")
 	return cmd
 }
 
-func runDisconnect(env *cli.Env, g *cli.Globals, opts options) error {
+func runDisconnect(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) error {
 	s, err := openStore(env)
 	if err != nil {
 		return err
@@ -58,16 +59,43 @@ func runDisconnect(env *cli.Env, g *cli.Globals, opts options) error {
 	if read.Workspace, err = filepath.Abs(read.Workspace); err != nil {
 		return err
 	}
+	if !opts.dryRun {
+		if err := s.tidy(ctx, read); err != nil {
+			return err
+		}
+	}
+	chosen := func(r *record) bool { return len(opts.hosts) == 0 || slices.Contains(opts.hosts, r.Host) }
 	records, err := s.all()
 	if err != nil {
 		return err
+	}
+	allowed := map[string]bool{} // read-only files that the user wants to change
+	if len(records) > 0 && !opts.dryRun {
+		for i := range records {
+			u := undo{record: &records[i], opts: read}
+			if chosen(u.record) && here(u.record, read) && readOnly(u.File) && u.plan().Changed {
+				err := env.Ask(ctx, "", printable.Line(u.File, 200)+" is read-only. Restore it?")
+				if err != nil && !errors.Is(err, cli.ErrNoTerminal) && !errors.Is(err, cli.ErrDeclined) {
+					return err
+				}
+				allowed[u.File] = err == nil
+			}
+		}
+		unlock, err := s.lock(ctx)
+		if err != nil {
+			return err
+		}
+		defer unlock()
+		if records, err = s.all(); err != nil {
+			return err
+		}
 	}
 	r := report{Written: !opts.dryRun, Files: []fileReport{}, Restart: []string{}}
 	var left, elsewhere []string
 	for i := range records {
 		rec := &records[i]
 		switch {
-		case len(opts.hosts) > 0 && !slices.Contains(opts.hosts, rec.Host):
+		case !chosen(rec):
 			continue
 		case !here(rec, read):
 			elsewhere = append(elsewhere, printable.Shell(filepath.Dir(rec.File)))
@@ -75,6 +103,9 @@ func runDisconnect(env *cli.Env, g *cli.Globals, opts options) error {
 		}
 		u := undo{record: rec, opts: read}
 		f := u.plan()
+		if f.Changed && !opts.dryRun && readOnly(rec.File) && !allowed[rec.File] {
+			f = fileReport{Host: rec.Host, File: rec.File, Servers: []server{}, Problem: "it is read-only; run chmod u+w " + printable.Shell(rec.File)}
+		}
 		if f.Changed && opts.dryRun {
 			f.Diff = diff(rec.File, u.before, u.after, rec.Format)
 			for i := range f.Servers {
@@ -83,7 +114,15 @@ func runDisconnect(env *cli.Env, g *cli.Globals, opts options) error {
 				}
 			}
 		} else if !opts.dryRun && f.Problem == "" {
-			if err := u.write(s, records); err != nil {
+			err := u.write(s, records)
+			for attempt := 1; isChanged(err) && attempt < attempts; attempt++ { // its program wrote it at the same time
+				u = undo{record: rec, opts: read}
+				if f = u.plan(); f.Problem != "" {
+					break
+				}
+				err = u.write(s, records)
+			}
+			if err != nil {
 				return err
 			}
 		}
@@ -164,6 +203,7 @@ type undo struct {
 	before, after []byte
 	restored      []recorded // entries that leave the record
 	unused        []recorded // those of them whose servers may leave mcptrack's config
+	undone        []recorded // those of them that have their original content already
 }
 
 // plan restores the entries in memory.
@@ -192,6 +232,9 @@ func (u *undo) plan() fileReport {
 			f.Problem = printable.Reason(err, 300)
 			u.restored, u.unused = nil, nil
 			return f
+		case edits != nil && edits.Undone(u.path(e), e.Edit):
+			u.restored, u.unused, u.undone = append(u.restored, e), append(u.unused, e), append(u.undone, e)
+			s.Reason = "has its original content"
 		case u.attached(e):
 			s.Changed, s.Reason = false, "it was edited after connect; undo the edit, or copy the entry from "+u.File+backupSuffix
 		default:
@@ -243,10 +286,7 @@ func (u *undo) attached(e recorded) bool {
 // configs, and updates the record.
 func (u *undo) write(s store, all []record) error {
 	if !bytes.Equal(u.before, u.after) {
-		if now, err := read(u.File); err != nil || !bytes.Equal(now, u.before) {
-			return changed(u.File)
-		}
-		if err := atomicfile.Write(u.File, 0o600, u.after); err != nil {
+		if err := swap(u.File, u.before, u.after); err != nil {
 			return err
 		}
 	}
@@ -267,8 +307,8 @@ func (u *undo) write(s store, all []record) error {
 			folder = config.FolderOf(e.Config)
 		}
 		c, err := openOwn(e.Config, folder, u.opts)
-		if err != nil || !c.exists {
-			continue // the user has moved or broken it; there is nothing to remove
+		if err != nil || !c.exists || readOnly(c.path) {
+			continue // the user has moved, broken or protected it; there is nothing to remove
 		}
 		if was, err := c.remove(e.ID, e.Added); err != nil || !was {
 			continue // the user has edited the server there and may need it

@@ -209,14 +209,12 @@ func (c *own) write(unused bool) error {
 	if bytes.Equal(c.text, c.before) && c.exists {
 		return nil
 	}
-	if c.exists {
-		if now, err := secretfile.Load(c.path, config.MaxFileSize, 0); err != nil || !bytes.Equal(now, c.before) {
-			return changed(c.path)
-		}
-	}
 	root, failure := tree.NewSource(c.text).Parse(tree.JSON)
 	if unused && failure == nil {
 		if _, list := servers(root); list != nil && len(root.Members) == 1 && len(list.Items)+len(list.Members) == 0 {
+			if now, err := secretfile.Load(c.path, config.MaxFileSize, 0); err != nil || !bytes.Equal(now, c.before) {
+				return changed(c.path)
+			}
 			return os.Remove(c.path)
 		}
 	}
@@ -230,7 +228,7 @@ func (c *own) write(unused bool) error {
 		}
 		return err
 	}
-	if err := atomicfile.Write(c.path, 0o600, c.text); err != nil {
+	if err := swap(c.path, c.before, c.text); err != nil {
 		return err
 	}
 	if info, err := os.Stat(c.path); err == nil && c.folder == "" && info.Mode().Perm()&0o077 != 0 {
@@ -239,9 +237,27 @@ func (c *own) write(unused bool) error {
 	return nil
 }
 
-// changed returns the failure for a file that changed since its diff was shown.
+// restore undoes write.
+func (c *own) restore() error {
+	if c.exists {
+		return swap(c.path, c.text, c.before)
+	}
+	if now, err := secretfile.Load(c.path, config.MaxFileSize, 0); err != nil || !bytes.Equal(now, c.text) {
+		return changed(c.path)
+	}
+	return os.Remove(c.path)
+}
+
+// codeChanged is the code of the failure for a file that changed since its diff was shown.
+const codeChanged = "changed"
+
+func isChanged(err error) bool {
+	f, ok := errors.AsType[*cli.Failure](err)
+	return ok && f.Code == codeChanged
+}
+
 func changed(path string) error {
-	return &cli.Failure{Exit: cli.ExitFailed, Code: "changed", Err: fmt.Errorf("%s changed in the meantime; it was not written", printable.Line(path, 200)), Hint: "run the command again"}
+	return &cli.Failure{Exit: cli.ExitFailed, Code: codeChanged, Err: fmt.Errorf("%s changed in the meantime; it was not written", printable.Line(path, 200)), Hint: "run the command again"}
 }
 
 // approve stores the user's approval of the servers that moved to a config of a project.

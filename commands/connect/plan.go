@@ -1,7 +1,6 @@
 package connect
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -34,7 +33,8 @@ type plan struct {
 	edits         *edit.File // after, while the plan is made
 	servers       []server
 	entries       []recorded
-	problem       error // why nothing in the file is changed
+	protected     []string // files to change that are read-only
+	problem       error    // why nothing in the file is changed
 }
 
 // A server is one entry of a host's config, as reported.
@@ -138,6 +138,16 @@ func (p *planner) plan(f config.HostFile) (*plan, error) {
 		plan.problem = errors.New("the folder for the user's config is unknown; set HOME")
 		return plan, nil
 	}
+	for _, path := range []string{f.Path, target} {
+		if !readOnly(path) {
+			continue
+		}
+		if plan.protected = append(plan.protected, path); p.options.yes {
+			plan.problem = &cli.Failure{Exit: cli.ExitConfig, Code: "read_only", Err: fmt.Errorf("%s is read-only", printable.Line(path, 200)),
+				Hint: "omit --yes and answer the question, or run chmod u+w " + printable.Shell(path)}
+			return plan, nil
+		}
+	}
 	c := p.owns[target]
 	if c == nil {
 		if c, err = openOwn(target, folder, p.opts); err != nil {
@@ -160,6 +170,12 @@ func (p *planner) plan(f config.HostFile) (*plan, error) {
 	plan.after = plan.edits.Text()
 	slices.SortStableFunc(plan.servers, func(a, b server) int { return position(originals, a.Name) - position(originals, b.Name) })
 	return plan, nil
+}
+
+// readOnly reports whether nobody may write a file. Replacing it would still be possible.
+func readOnly(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().Perm()&0o222 == 0
 }
 
 // mayHaveToken returns why a token must not be written to the file, or nil.
@@ -283,30 +299,39 @@ func (p *planner) connect(plan *plan, c *own, o *config.Original) (server, error
 	return server{Name: o.ID, ID: id, Config: c.path, Changed: true}, nil
 }
 
-// record stores what is needed to undo the change.
-func (pl *plan) record(s store) error {
+// record stores what is needed to undo the change. It returns the record that there was before.
+func (pl *plan) record(s store) (before record, err error) {
+	before = record{File: pl.path, Host: pl.host.Name, Format: pl.format}
 	records, err := s.all()
 	if err != nil {
-		return err
+		return before, err
 	}
-	r := record{File: pl.path, Host: pl.host.Name, Format: pl.format}
 	if i := slices.IndexFunc(records, func(r record) bool { return r.File == pl.path }); i >= 0 {
-		r = records[i]
+		before = records[i]
 	}
+	r := before
+	r.Entries = slices.Clone(r.Entries)
 	for _, e := range pl.entries { // what is recorded of an entry that is not connected any more is of no use
 		r.Entries = slices.DeleteFunc(r.Entries, func(old recorded) bool { return slices.Equal(old.Path, e.Path) })
 	}
 	r.Entries = append(r.Entries, pl.entries...)
-	return s.put(r)
+	return before, s.put(r)
 }
 
-// write changes the host's file, after it has stored a backup.
-func (pl *plan) write() error {
-	if now, err := read(pl.path); err != nil || !bytes.Equal(now, pl.before) {
-		return changed(pl.path)
+// backup stores the first original of the host's file. It reports whether there was no backup before.
+func (pl *plan) backup() (created bool, err error) {
+	err = atomicfile.Create(pl.path+backupSuffix, 0o600, pl.before)
+	if errors.Is(err, fs.ErrExist) {
+		return false, nil
 	}
-	if err := atomicfile.Create(pl.path+backupSuffix, 0o600, pl.before); err != nil && !errors.Is(err, fs.ErrExist) {
-		return err
+	return err == nil, err
+}
+
+// swap replaces the content of a file, unless it has changed.
+func swap(path string, before, after []byte) error {
+	err := atomicfile.Swap(path, before, after)
+	if errors.Is(err, atomicfile.ErrChanged) {
+		return changed(path)
 	}
-	return atomicfile.Write(pl.path, 0o600, pl.after)
+	return err
 }

@@ -1,6 +1,7 @@
 package connect
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -11,9 +12,13 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
+
+	"github.com/gofrs/flock"
 
 	"github.com/mcptrack/mcptrack/commands/internal/cli"
 	"github.com/mcptrack/mcptrack/core/atomicfile"
+	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/config/edit"
 	"github.com/mcptrack/mcptrack/core/config/tree"
 	"github.com/mcptrack/mcptrack/core/printable"
@@ -51,6 +56,71 @@ func openStore(env *cli.Env) (store, error) {
 		return store{}, &cli.Failure{Exit: cli.ExitFailed, Code: "failed", Err: errors.New("there is no folder for the records with which changes are undone"), Hint: "set HOME or XDG_STATE_HOME"}
 	}
 	return store{dir}, nil
+}
+
+// lock makes other runs of connect and disconnect wait, until unlock is called.
+func (s store) lock(ctx context.Context) (unlock func(), err error) {
+	if err := os.MkdirAll(filepath.Dir(s.dir), 0o700); err != nil {
+		return nil, err
+	}
+	lock := flock.New(s.dir+".lock", flock.SetPermissions(0o600))
+	waiting, cancel := context.WithTimeout(ctx, maxWait)
+	defer cancel()
+	if _, err := lock.TryLockContext(waiting, 20*time.Millisecond); err != nil {
+		if ctx.Err() == nil && waiting.Err() != nil {
+			err = &cli.Failure{Exit: cli.ExitFailed, Code: "busy", Err: errors.New("another mcptrack connect or disconnect has been running for a minute"), Hint: "run the command again when it has ended"}
+		}
+		return nil, err
+	}
+	return func() { _ = lock.Unlock() }, nil // the file stays, because another process may wait for it
+}
+
+// maxWait limits how long a run waits for others.
+const maxWait = time.Minute
+
+// tidy removes what runs of connect that were killed have left: copies of entries that they did not change.
+func (s store) tidy(ctx context.Context, opts config.Options) error {
+	if _, err := os.Stat(s.dir); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	unlock, err := s.lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	records, err := s.all()
+	if err != nil {
+		return err
+	}
+	opts.Format, opts.Keyring = "", nil
+	started := time.Now()
+	dirs := []string{s.dir, filepath.Dir(config.OwnPath(opts))}
+	for i := range records {
+		u := undo{record: &records[i], opts: opts}
+		u.plan()
+		for _, e := range u.Entries {
+			dirs = append(dirs, filepath.Dir(e.Config))
+		}
+		dirs = append(dirs, filepath.Dir(resolved(u.File)))
+		if u.after, u.restored, u.unused = u.before, u.undone, u.undone; len(u.undone) == 0 {
+			continue
+		}
+		if err := u.write(s, records); err != nil {
+			return err
+		}
+	}
+	for _, dir := range dirs {
+		atomicfile.Sweep(dir, started.Add(-time.Minute)) // other programs may be writing
+	}
+	return nil
+}
+
+// resolved returns the file to which a path leads through symbolic links.
+func resolved(path string) string {
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		return real
+	}
+	return path
 }
 
 func (s store) path(file string) string {

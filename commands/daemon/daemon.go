@@ -199,6 +199,7 @@ func run(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) (err e
 		return err
 	}
 	sessions := opts.SessionOptions(env, g)
+	sessions.Environ = func(string) (string, bool) { return "", false } // a server inherits the variables of its clients
 	sessions.Limits.MaxLine = cmp.Or(sessions.Limits.MaxLine, relay.MaxRequest)
 	sessions.Limits.MaxBody = cmp.Or(sessions.Limits.MaxBody, relay.MaxRequest)
 	callers := gateway.NewCallers()
@@ -212,7 +213,7 @@ func run(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) (err e
 	d = daemon.New(daemon.Options{
 		Engine: e, Build: build, Socket: socket, Key: key, Idle: opts.idle, Logger: log,
 		Open:    func(ctx context.Context, c daemon.Client) (daemon.Source, error) { return open(ctx, env, g, log, c) },
-		Gateway: gatewayOptions(env, sessions, callers, key, tokens, log), LookupEnv: lookupEnv(env),
+		Gateway: gatewayOptions(env, sessions, callers, key, tokens, log), Inherited: session.Inherited(), LookupEnv: lookupEnv(env),
 		HTTP: serveEvents(e, env.Version, kept.Lines, log),
 		Memory: func(pids []int) map[int]int64 {
 			used, err := machine.Memory(context.WithoutCancel(ctx), pids)

@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/mcptrack/mcptrack/commands/internal/cli"
@@ -19,6 +20,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/daemon"
 	"github.com/mcptrack/mcptrack/core/hook"
 	"github.com/mcptrack/mcptrack/core/secretfile"
+	"github.com/mcptrack/mcptrack/core/session"
 	"github.com/mcptrack/mcptrack/output/web"
 )
 
@@ -126,12 +128,8 @@ func (o *httpFlags) announce(env *cli.Env, url string) (forget func(), err error
 // where the user's folders and programs are.
 func lookupEnv(env *cli.Env) func(name string) (string, bool) {
 	return func(name string) (string, bool) {
-		switch strings.ToUpper(name) {
-		case "HOME", "USERPROFILE", "APPDATA", "LOCALAPPDATA", "PATH":
-		default:
-			if !strings.HasPrefix(name, "XDG_") {
-				return "", false
-			}
+		if !slices.ContainsFunc(session.Inherited(), func(n string) bool { return strings.EqualFold(n, name) }) {
+			return "", false
 		}
 		return env.LookupEnv(name)
 	}

@@ -6,6 +6,7 @@
 package atomicfile
 
 import (
+	"bytes"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -13,7 +14,9 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"syscall"
+	"time"
 
 	"github.com/mcptrack/mcptrack/core/printable"
 )
@@ -25,14 +28,52 @@ import (
 // directory must exist. After an error the old file is unchanged, unless only the last step failed,
 // which flushes the directory to disk.
 func Write(path string, perm fs.FileMode, data ...[]byte) error {
+	return named(path, write(path, perm, os.Rename, data))
+}
+
+func write(path string, perm fs.FileMode, move func(from, to string) error, data [][]byte) error {
 	target := path
 	if real, err := filepath.EvalSymlinks(path); err == nil {
 		target = real
 	}
+	mode := fs.FileMode(0)
 	if info, err := os.Stat(target); err == nil {
-		return named(path, replace(target, perm, info.Mode().Perm(), (*os.File).Sync, data))
+		mode = info.Mode().Perm()
 	}
-	return named(path, replace(target, perm, 0, (*os.File).Sync, data))
+	return put(target, perm, mode, (*os.File).Sync, move, data)
+}
+
+// ErrChanged is the error of Swap for a file with another content.
+var ErrChanged = errors.New("it changed in the meantime")
+
+// Swap is like Write for a file that must exist and have the content old. Otherwise it returns
+// [ErrChanged]. It compares immediately before the new content replaces the old one.
+func Swap(path string, old, data []byte) error {
+	compare := func(from, to string) error {
+		if now, err := os.ReadFile(to); err != nil || !bytes.Equal(now, old) {
+			return ErrChanged
+		}
+		return os.Rename(from, to)
+	}
+	return named(path, write(path, 0o600, compare, [][]byte{data}))
+}
+
+// temporary is the beginning of the names of temporary files.
+const temporary = ".mcptrack-"
+
+// Sweep removes what processes that were killed while they wrote have left in a directory: temporary
+// files that were written before a time.
+func Sweep(dir string, before time.Time) {
+	entries, _ := os.ReadDir(dir) // what cannot be read cannot be removed
+	for _, e := range entries {
+		random, found := strings.CutPrefix(e.Name(), temporary)
+		if !found || len(random) != len(rand.Text()) || !e.Type().IsRegular() {
+			continue
+		}
+		if info, err := e.Info(); err == nil && info.ModTime().Before(before) {
+			_ = os.Remove(filepath.Join(dir, e.Name()))
+		}
+	}
 }
 
 // Replace is like Write, but it always sets the permissions to perm, and it replaces a symbolic
@@ -72,7 +113,7 @@ func replace(path string, perm, mode fs.FileMode, sync func(*os.File) error, dat
 // with perm, less the umask; if mode is not 0, the file's mode is then set to exactly that. sync
 // flushes a file or directory to disk.
 func put(path string, perm, mode fs.FileMode, sync func(*os.File) error, move func(from, to string) error, data [][]byte) error {
-	f, err := os.OpenFile(filepath.Join(filepath.Dir(path), ".mcptrack-"+rand.Text()), os.O_WRONLY|os.O_CREATE|os.O_EXCL, perm)
+	f, err := os.OpenFile(filepath.Join(filepath.Dir(path), temporary+rand.Text()), os.O_WRONLY|os.O_CREATE|os.O_EXCL, perm)
 	if err != nil {
 		return err
 	}

@@ -49,8 +49,9 @@ type Source struct {
 
 // Options configure a [Daemon]. Engine, Key and Open are required.
 type Options struct {
-	// Engine follows the servers. It must be created with tracker options AllLists and OnDemand, and
-	// without a config. [Daemon.Run] runs it.
+	// Engine follows the servers. It must be created with tracker options AllLists and OnDemand, with
+	// sessions whose Environ finds no variable, because servers inherit those of their clients, and without
+	// a config. [Daemon.Run] runs it.
 	Engine *engine.Engine
 	// Build and Socket are reported to clients.
 	Build  wire.Build
@@ -66,8 +67,10 @@ type Options struct {
 	// HTTP returns the handler for clients with the purpose [wire.HTTP], and a function that runs as
 	// long as the view. If HTTP is nil, such clients are refused.
 	HTTP func(*View) (handler http.Handler, run func(context.Context) error)
-	// LookupEnv looks up a variable for a client of [Daemon.MCP], which has no environment. If it is
-	// nil, no variable is set.
+	// Inherited contains the names of the variables that servers inherit from their clients.
+	Inherited []string
+	// LookupEnv looks up a variable for a client of [Daemon.MCP], which has no environment: one of those
+	// that servers inherit, or that a config names. If it is nil, no variable is set.
 	LookupEnv func(name string) (string, bool)
 	// Memory returns the memory of a server's process and its descendants in bytes, by process id.
 	Memory func(pids []int) map[int]int64

@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -127,9 +128,10 @@ func start(t *testing.T, change func(*daemon.Options)) *world {
 	logger := slog.New(slog.NewTextHandler(testWriter{t}, nil))
 	callers := gateway.NewCallers()
 	e, err := engine.New(t.Context(), engine.Desired{}, log, engine.Options{Logger: logger, Tracker: tracker.Options{
-		AllLists: true, OnDemand: true, Window: 20 * time.Millisecond, Logger: logger, ClientSide: callers.ClientSide}})
+		AllLists: true, OnDemand: true, Window: 20 * time.Millisecond, Logger: logger, ClientSide: callers.ClientSide,
+		Session: session.Options{Environ: func(string) (string, bool) { return "", false }}}})
 	must(t, err)
-	opts := daemon.Options{Engine: e, Build: wire.Build{Version: "test"}, Socket: w.socket, Key: []byte("key"), Open: w.open, Logger: logger, Gateway: gateway.Options{Callers: callers}}
+	opts := daemon.Options{Engine: e, Build: wire.Build{Version: "test"}, Socket: w.socket, Key: []byte("key"), Open: w.open, Logger: logger, Inherited: session.Inherited(), Gateway: gateway.Options{Callers: callers}}
 	if change != nil {
 		change(&opts)
 	}
@@ -381,8 +383,8 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// TestEnvironment: a server receives the variables that its entry names and the client's PATH, and
-// the daemon asks for no other.
+// TestEnvironment: a server receives the variables that its entry names and those that it would inherit
+// from the client, none of the daemon's, and the daemon asks for no other.
 func TestEnvironment(t *testing.T) {
 	w := start(t, nil)
 	t.Setenv("OF_THE_DAEMON", "secret")
@@ -398,13 +400,13 @@ func TestEnvironment(t *testing.T) {
 	s, err := session.OverIO(t.Context(), conn, conn, config.Server{ID: "x", RequestTimeout: time.Minute}, session.Options{})
 	must(t, err)
 	defer func() { _ = s.Close() }()
-	for name, want := range map[string]string{"NAMED": "value of NAMED", "PATH": "/bin:/usr/bin", "OF_THE_DAEMON": "", "OTHER": ""} {
+	for name, want := range map[string]string{"NAMED": "value of NAMED", "PATH": "/bin:/usr/bin", "HOME": "value of HOME", "OF_THE_DAEMON": "", "OTHER": ""} {
 		if got := w.call(s, "env", map[string]any{"text": name}); got != want {
 			t.Errorf("%s=%q; want %q", name, got, want)
 		}
 	}
-	if len(asked) != 1 || asked[0] != "NAMED" {
-		t.Errorf("asked for %q", asked)
+	if other := slices.DeleteFunc(asked, func(name string) bool { return slices.Contains(session.Inherited(), name) }); len(other) != 1 || other[0] != "NAMED" {
+		t.Errorf("asked for %q", other)
 	}
 }
 

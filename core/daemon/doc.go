@@ -7,7 +7,8 @@
 // # Sharing
 //
 // Two clients share a server, and so its process, if everything that determines it is equal: the
-// command, its arguments, environment and folder, and the programs that it finds in PATH; or the URL,
+// command, its arguments, environment and folder, what it inherits from the client (HOME, TMPDIR, LANG and
+// the like), and the programs that it finds in PATH; or the URL,
 // headers and login; the protocol era; what a legacy client declares that a server may ask it for; and
 // the client's folder, unless the entry has "shared": "machine". A server that uses what is declared
 // may be shared by fewer clients; see [gateway.Callers]. With "shared": false each client has its own. What is followed on a shared server is the

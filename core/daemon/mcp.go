@@ -116,7 +116,7 @@ func (d *Daemon) enterEndpoint(ctx context.Context, e endpoint) (*View, error) {
 	d.mu.Unlock()
 	hello := wire.Hello{Purpose: wire.Attach, Client: httpClient, Folder: e.folder, Config: e.config, Server: e.server}
 	hello.Path, _ = d.opts.LookupEnv("PATH")
-	source, env, err := d.open(ctx, hello, func(need []string) (map[string]string, error) {
+	who, source, err := d.open(ctx, hello, func(need []string) (map[string]string, error) {
 		values := map[string]string{}
 		for _, name := range need {
 			if value, ok := d.opts.LookupEnv(name); ok {
@@ -128,7 +128,7 @@ func (d *Daemon) enterEndpoint(ctx context.Context, e endpoint) (*View, error) {
 	if err != nil {
 		return nil, err
 	}
-	v, err := d.enter(party{Hello: hello}, source, env)
+	v, err := d.enter(who, source)
 	if err != nil {
 		return nil, err
 	}

@@ -62,12 +62,12 @@ func (d *Daemon) serve(ctx context.Context, raw net.Conn) {
 
 // serveView serves a client of a view.
 func (d *Daemon) serveView(ctx context.Context, c *wire.Conn) {
-	source, env, err := d.open(ctx, c.Hello, c.Need)
+	who, source, err := d.open(ctx, c.Hello, c.Need)
 	var v *View
 	if err == nil && c.Hello.Purpose == wire.HTTP && d.opts.HTTP == nil {
 		err = &wire.Refused{Code: "purpose", Message: "this daemon serves no events"}
 	}
-	who, in := party{Hello: c.Hello}, io.Reader(c)
+	in := io.Reader(c)
 	accepted := err == nil && c.Hello.Purpose == wire.Attach // before it is known what the client declares
 	if accepted {
 		if c.OK() != nil {
@@ -76,7 +76,7 @@ func (d *Daemon) serveView(ctx context.Context, c *wire.Conn) {
 		who.capabilities, in = d.declared(ctx, c)
 	}
 	if err == nil {
-		v, err = d.enter(who, source, env)
+		v, err = d.enter(who, source)
 	}
 	if err != nil && accepted {
 		d.opts.Logger.Error("cannot serve a client", "err", printable.Reason(err, 1000))
@@ -139,23 +139,33 @@ func (d *Daemon) declared(ctx context.Context, c *wire.Conn) (capabilities json.
 // that determine where the config is.
 const maxRounds = 4
 
-// open reads the config of a client. It also returns the variables of the client that it depends on,
-// whose values it gets from ask.
-func (d *Daemon) open(ctx context.Context, hello wire.Hello, ask func(names []string) (map[string]string, error)) (Source, map[string]string, error) {
+// open reads the config of a client. It gets the client's variables from ask: those that servers
+// inherit, and those that the config depends on.
+func (d *Daemon) open(ctx context.Context, hello wire.Hello, ask func(names []string) (map[string]string, error)) (party, Source, error) {
+	who := party{Hello: hello}
 	env := &environment{path: hello.Path, known: map[string]string{}, asked: map[string]bool{}}
+	for _, name := range d.inherited() {
+		_, _ = env.lookup(name)
+	}
+	need := env.missing()
+	values, err := ask(need)
+	if err != nil {
+		return who, Source{}, err
+	}
+	env.add(need, values)
+	who.inherited = maps.Clone(values)
 	for range maxRounds {
 		source, err := d.opts.Open(ctx, Client{Hello: hello, LookupEnv: env.lookup})
-		need := env.missing()
-		if len(need) == 0 {
-			return source, env.known, err
+		if need = env.missing(); len(need) == 0 {
+			who.env = env.known
+			return who, source, err
 		}
-		values, err := ask(need)
-		if err != nil {
-			return Source{}, nil, err
+		if values, err = ask(need); err != nil {
+			return who, Source{}, err
 		}
 		env.add(need, values)
 	}
-	return Source{}, nil, &wire.Refused{Code: "config_invalid", Message: "the config needs too many variables"}
+	return who, Source{}, &wire.Refused{Code: "config_invalid", Message: "the config needs too many variables"}
 }
 
 // environment is what is known about the environment of a client.

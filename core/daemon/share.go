@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -38,6 +39,7 @@ type identity struct {
 	Enabled                      bool
 	Folder, Client               string
 	Programs                     map[string]string
+	Inherited                    map[string]string
 	Capabilities                 json.RawMessage
 }
 
@@ -47,7 +49,38 @@ const idDigits = 12
 // party is a client, as far as it determines which servers it shares.
 type party struct {
 	wire.Hello
-	capabilities json.RawMessage // that the sessions with its servers declare; see gateway.Shareable
+	capabilities json.RawMessage   // that the sessions with its servers declare; see gateway.Shareable
+	env          map[string]string // the variables that the daemon asked the client for
+	inherited    map[string]string // those of them that its servers inherit; see Daemon.inherited
+}
+
+// inherited returns the names of the variables of a client that its servers inherit, as they would
+// without the daemon. PATH is a member of [wire.Hello]. TERM differs in each terminal, and a server has none.
+func (d *Daemon) inherited() []string {
+	return slices.DeleteFunc(slices.Clone(d.opts.Inherited), func(name string) bool { return name == "PATH" || name == "TERM" })
+}
+
+// inheritedBy returns the variables that a server inherits from a client: those that its entry does not set.
+func (p party) inheritedBy(srv *config.Server) map[string]string {
+	if srv.Transport != config.TransportStdio {
+		return nil
+	}
+	vars := maps.Clone(p.inherited)
+	maps.DeleteFunc(vars, func(name, _ string) bool {
+		_, own := srv.Env[name]
+		return own
+	})
+	return vars
+}
+
+// mayLend reports whether a command in the folder of p may see the servers that another client has: the
+// clients may differ in PATH and language, as terminals and hosts do, but not in their folders.
+func (p party) mayLend(other party) bool {
+	language := func(name, _ string) bool { return strings.HasPrefix(name, "LANG") || strings.HasPrefix(name, "LC_") }
+	ours, theirs := maps.Clone(p.inherited), maps.Clone(other.inherited)
+	maps.DeleteFunc(ours, language)
+	maps.DeleteFunc(theirs, language)
+	return p.Folder == other.Folder && maps.Equal(ours, theirs)
 }
 
 // trackedID returns the id under which the tracker knows a server of a client: the id in the
@@ -63,7 +96,7 @@ func trackedID(key []byte, srv *config.Server, who party) string {
 		URL: srv.URL.Reveal(), Headers: revealed(srv.Headers), OAuth: srv.OAuth, ClientSecret: srv.OAuth.ClientSecret.Reveal(),
 		Missing: srv.Missing, Protocol: srv.Protocol, ConnectTimeout: int64(srv.ConnectTimeout), CatalogEvery: int64(srv.CatalogInterval),
 		OnConnect: srv.OnConnect, NoEvents: srv.Events.Off, Enabled: srv.Enabled,
-		Capabilities: who.capabilities,
+		Capabilities: who.capabilities, Inherited: who.inheritedBy(srv),
 	}
 	if !srv.Superseded {
 		id.Unapproved = srv.Unapproved

@@ -99,13 +99,13 @@ func (v *View) TrackedID(server string) string {
 	return ""
 }
 
-// viewKey identifies a view. env contains the variables that the config needs.
-func viewKey(who party, source Source, env map[string]string) string {
+// viewKey identifies a view.
+func viewKey(who party, source Source) string {
 	client := ""
 	if slices.ContainsFunc(source.Config.Servers, func(s config.Server) bool { return s.Unshared() }) {
 		client = who.Client
 	}
-	data, err := json.Marshal([]any{source.Config.Path, who.Config, who.Host, who.Folder, who.Server, who.Approved, who.Path, who.capabilities, client, env})
+	data, err := json.Marshal([]any{source.Config.Path, who.Config, who.Host, who.Folder, who.Server, who.Approved, who.Path, who.capabilities, client, who.inherited, who.env})
 	if err != nil {
 		panic(err) // strings can be encoded
 	}
@@ -114,7 +114,7 @@ func viewKey(who party, source Source, env map[string]string) string {
 }
 
 // enter returns the view for a client, and counts the client. The caller must call leave.
-func (d *Daemon) enter(who party, source Source, env map[string]string) (*View, error) {
+func (d *Daemon) enter(who party, source Source) (*View, error) {
 	entries := d.entries(who, source, source.Config)
 	if who.Join {
 		var ok bool
@@ -122,7 +122,7 @@ func (d *Daemon) enter(who party, source Source, env map[string]string) (*View, 
 			return nil, &wire.Refused{Code: wire.NotFollowed, Message: "the daemon does not follow this config"}
 		}
 	}
-	key := viewKey(who, source, env)
+	key := viewKey(who, source)
 	d.mu.Lock()
 	known := d.views[key] != nil
 	d.mu.Unlock()
@@ -137,7 +137,7 @@ func (d *Daemon) enter(who party, source Source, env map[string]string) (*View, 
 	v := d.views[key]
 	if v == nil && known { // it was dropped meanwhile
 		d.mu.Unlock()
-		return d.enter(who, source, env)
+		return d.enter(who, source)
 	}
 	defer d.mu.Unlock()
 	if v == nil {
@@ -163,16 +163,19 @@ func (v *View) join() {
 }
 
 // joins returns a client as which the given one has one of the servers of another view, and the servers
-// that it then has; or false if there is none. The client keeps its PATH or, because terminals and
-// hosts often have different ones, gets the PATH of a client in the same folder. It gets the capabilities
-// of an agent, preferably of one that is connected.
+// that it then has; or false if there is none. The client keeps its environment or, because the PATH and
+// language of terminals and hosts often differ, gets that of another client; see mayLend. It gets the
+// capabilities of an agent, preferably of one that is connected.
 func (d *Daemon) joins(who party, source Source) (as party, entries []config.Server, ok bool) {
-	known, paths := map[string]bool{}, []string{who.Path}
+	known, others := map[string]bool{}, []party{who}
 	connected := map[string]bool{} // by capabilities
 	d.mu.Lock()
-	for _, v := range d.views {
-		if v.who.Folder == who.Folder && !slices.Contains(paths, v.who.Path) {
-			paths = append(paths, v.who.Path)
+	for _, key := range slices.Sorted(maps.Keys(d.views)) {
+		v := d.views[key]
+		if who.mayLend(v.who) && !slices.ContainsFunc(others, func(p party) bool { return p.Path == v.who.Path && maps.Equal(p.inherited, v.who.inherited) }) {
+			lent := who
+			lent.Path, lent.inherited = v.who.Path, v.who.inherited
+			others = append(others, lent)
 		}
 		caps := string(v.who.capabilities)
 		connected[caps] = connected[caps] || v.clients > 0
@@ -181,7 +184,6 @@ func (d *Daemon) joins(who party, source Source) (as party, entries []config.Ser
 		}
 	}
 	d.mu.Unlock()
-	slices.Sort(paths[1:])
 	agents := slices.SortedFunc(maps.Keys(connected), func(a, b string) int {
 		if connected[a] != connected[b] {
 			if connected[a] {
@@ -192,8 +194,8 @@ func (d *Daemon) joins(who party, source Source) (as party, entries []config.Ser
 		return strings.Compare(a, b)
 	})
 	for _, caps := range agents {
-		for _, path := range paths {
-			who.Path, who.capabilities = path, nil
+		for _, who := range others {
+			who.capabilities = nil
 			if caps != "" {
 				who.capabilities = json.RawMessage(caps)
 			}
@@ -399,13 +401,8 @@ func (v *View) apply(cfg *config.Config, entries []config.Server) {
 	names := map[string]string{}
 	var exported []config.Server
 	for _, srv := range entries {
-		if _, own := srv.Env["PATH"]; !own && srv.Transport == config.TransportStdio && v.who.Path != "" {
-			if _, known := v.d.paths[srv.ID]; !known {
-				v.d.paths[srv.ID] = config.NewSecret(v.who.Path)
-			}
-			env := map[string]config.Secret{"PATH": v.d.paths[srv.ID]}
-			maps.Copy(env, srv.Env)
-			srv.Env = env
+		if srv.Transport == config.TransportStdio {
+			srv.Env = v.environment(&srv)
 		}
 		if srv.Sharing == config.SharedByMachine {
 			if _, known := v.d.dirs[srv.ID]; !known {
@@ -425,6 +422,22 @@ func (v *View) apply(cfg *config.Config, entries []config.Server) {
 	if v.clients > 0 || v.d.recent(v) {
 		v.tasks.Go(func() { v.settle(v.life) })
 	}
+}
+
+// environment returns the whole environment of a server. d.mu must be held.
+func (v *View) environment(srv *config.Server) map[string]config.Secret {
+	env := map[string]config.Secret{}
+	for name, value := range v.who.inheritedBy(srv) {
+		env[name] = config.NewSecret(value)
+	}
+	if _, own := srv.Env["PATH"]; !own && v.who.Path != "" {
+		if _, known := v.d.paths[srv.ID]; !known {
+			v.d.paths[srv.ID] = config.NewSecret(v.who.Path)
+		}
+		env["PATH"] = v.d.paths[srv.ID]
+	}
+	maps.Copy(env, srv.Env)
+	return env
 }
 
 // settle starts the servers whose lists are not known, and waits until they have been tried.

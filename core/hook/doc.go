@@ -22,9 +22,10 @@
 //
 // # Bounds
 //
-// A body has at most 1 MiB, and 16 bodies for each hook are in memory. Each hook accepts 20 messages a
-// second, after a burst of 200. Only accepted messages count, so that forgeries cannot displace them. If
-// there are 16 bodies, one that takes longer than 100 ms is given up for the next message.
+// A body has at most 1 MiB, and the bodies for each hook that arrive have 16 MiB of memory, in which each
+// takes at least 4 KiB. If that is full, the largest body of the address that takes most is given up. Each
+// hook accepts 20 messages a second, after a burst of 200. Only accepted messages count, so that forgeries
+// cannot displace them.
 // The receiver starts no goroutines, and a message is answered before anything is read because of it.
 //
 // Libraries: golang.org/x/time/rate limits the messages.

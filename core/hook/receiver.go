@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"maps"
 	"net/http"
+	"net/netip"
 	"os"
 	"slices"
 	"strconv"
@@ -19,6 +20,7 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/ipscope"
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/standardwebhooks"
 )
@@ -29,10 +31,9 @@ const (
 	// MaxBody is the maximum size of a message in bytes.
 	MaxBody = 1 << 20
 
-	maxBodies = 16 // bodies of one hook in memory
-	// soon is how long a sender may take for a body while other messages wait: nobody knows yet whether
-	// it can sign one.
-	soon      = 100 * time.Millisecond
+	maxMemory = 16 << 20  // bytes of memory for the bodies of one hook
+	minMemory = 4<<10 + 1 // bytes that a body has at first; quadrupled four times, they are enough for MaxBody
+
 	perSecond = 20  // accepted messages of one hook
 	burst     = 200 // accepted messages of one hook after a pause
 	maxText   = 200 // bytes of a header that is published
@@ -83,7 +84,8 @@ type endpoint struct {
 	hooks []config.Hook // replaced, never modified; guarded by Receiver.mu
 
 	mu      sync.Mutex // guards the fields below
-	bodies  []*reading // that are in memory, at most maxBodies, oldest first
+	bodies  []*reading // that are in memory, oldest first
+	size    int        // of bodies, at most maxMemory
 	limit   *rate.Limiter
 	memory  memory
 	counts  map[Outcome]uint64
@@ -206,6 +208,7 @@ func (e *endpoint) accept(w http.ResponseWriter, q *http.Request, hooks []config
 		return Unconfigured, 0, nil
 	}
 	if q.ContentLength > MaxBody {
+		drop(q)
 		return TooLarge, 0, nil
 	}
 	outcome := Malformed
@@ -225,16 +228,14 @@ func (e *endpoint) accept(w http.ResponseWriter, q *http.Request, hooks []config
 	if len(hooks) == 0 {
 		return outcome, 0, nil
 	}
-	slot := e.admit(w)
-	if slot == nil {
-		return Limited, 0, nil
-	}
+	slot := e.admit(w, q)
 	defer e.leave(slot)
-	body, err := io.ReadAll(http.MaxBytesReader(w, q.Body, MaxBody))
+	body, err := e.read(slot, http.MaxBytesReader(w, q.Body, MaxBody))
 	switch _, large := errors.AsType[*http.MaxBytesError](err); {
 	case large:
+		drop(q)
 		return TooLarge, 0, nil
-	case errors.Is(err, os.ErrDeadlineExceeded):
+	case errors.Is(err, errNoRoom), errors.Is(err, os.ErrDeadlineExceeded):
 		return Limited, 0, nil
 	case err != nil:
 		return Malformed, 0, nil
@@ -263,36 +264,97 @@ func (e *endpoint) accept(w http.ResponseWriter, q *http.Request, hooks []config
 	return outcome, wait, nil
 }
 
-// reading is the right to have one body in memory.
-type reading struct {
-	began time.Time
-	w     http.ResponseWriter // of the request that the body belongs to
+// drop reads the rest of a body that is too large, unless it is much too large: many senders read the
+// answer only after they have sent everything.
+func drop(q *http.Request) {
+	_, _ = io.CopyN(io.Discard, q.Body, MaxBody+1)
 }
 
-// admit returns the right to read a body, or nil if there are too many. A body that did not arrive soon
-// is given up for a new one, so that slow senders keep nobody out.
-func (e *endpoint) admit(w http.ResponseWriter) *reading {
-	now := time.Now()
+// reading is the right to have one body in memory.
+type reading struct {
+	from netip.Prefix
+	size int                 // bytes of memory; 0 after it was given up
+	w    http.ResponseWriter // of the request that the body belongs to
+}
+
+// errNoRoom is the error of a body that was given up for others.
+var errNoRoom = errors.New("there is no memory for the body")
+
+// admit returns the right to read a body. The caller must call leave.
+func (e *endpoint) admit(w http.ResponseWriter, q *http.Request) *reading {
+	addr, _ := netip.ParseAddrPort(q.RemoteAddr)
+	b := &reading{from: ipscope.Network(addr.Addr()), w: w}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if len(e.bodies) == maxBodies {
-		oldest := e.bodies[0]
-		if now.Sub(oldest.began) < soon || http.NewResponseController(oldest.w).SetReadDeadline(now) != nil {
-			return nil
-		}
-		e.bodies = e.bodies[1:]
-	}
-	b := &reading{now, w}
 	e.bodies = append(e.bodies, b)
+	e.resize(b, minMemory)
 	return b
+}
+
+// read reads a body. It returns errNoRoom if the body was given up.
+func (e *endpoint) read(b *reading, r io.Reader) ([]byte, error) {
+	body := make([]byte, 0, minMemory)
+	for {
+		if len(body) == cap(body) {
+			more := min(4*cap(body), MaxBody+1)
+			if !e.grow(b, more) {
+				return nil, errNoRoom
+			}
+			body = append(make([]byte, 0, more), body...)
+		}
+		n, err := r.Read(body[len(body):cap(body)])
+		body = body[:len(body)+n]
+		switch {
+		case errors.Is(err, io.EOF):
+			return body, nil
+		case err != nil:
+			return nil, err
+		}
+	}
+}
+
+// grow gives a body more memory. It returns false if the body was given up.
+func (e *endpoint) grow(b *reading, size int) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if b.size > 0 {
+		e.resize(b, size)
+	}
+	return b.size > 0
+}
+
+// resize sets the size of a body. If there is no memory, it gives up the largest bodies of the address
+// whose bodies are the largest together, so that whoever sends slowly keeps nobody else out. e.mu must be
+// held.
+func (e *endpoint) resize(b *reading, size int) {
+	e.size += size - b.size
+	b.size = size
+	for e.size > maxMemory {
+		of := map[netip.Prefix]int{}
+		for _, o := range e.bodies {
+			of[o.from] += o.size
+		}
+		victim := slices.MaxFunc(e.bodies, func(a, b *reading) int {
+			return cmp.Or(of[a.from]-of[b.from], strings.Compare(a.from.String(), b.from.String()), a.size-b.size)
+		})
+		_ = http.NewResponseController(victim.w).SetReadDeadline(time.Now()) // otherwise its next grow fails
+		e.release(victim)
+	}
 }
 
 // leave gives up the right. The request must not have ended.
 func (e *endpoint) leave(b *reading) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	e.release(b)
+}
+
+// release gives up a body, unless it was given up before. e.mu must be held.
+func (e *endpoint) release(b *reading) {
 	if i := slices.Index(e.bodies, b); i >= 0 {
 		e.bodies = slices.Delete(e.bodies, i, i+1)
+		e.size -= b.size
+		b.size = 0
 	}
 }
 

@@ -106,3 +106,14 @@ func ThisMachine(host string) bool {
 // LoopbackAddr reports whether an address is a loopback address, including an IPv4 loopback address
 // mapped to IPv6.
 func LoopbackAddr(addr netip.Addr) bool { return addr.Unmap().IsLoopback() }
+
+// Network returns an IPv4 address, or the /64 network of an IPv6 address: what one client may have.
+func Network(ip netip.Addr) netip.Prefix {
+	ip = ip.Unmap().WithZone("")
+	bits := ip.BitLen()
+	if ip.Is6() {
+		bits = 64
+	}
+	p, _ := ip.Prefix(bits) // never fails: the length is valid
+	return p
+}

@@ -206,3 +206,55 @@ func Shell(s string) string {
 	}
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
+
+// Plain removes what a terminal does not show: escape sequences, such as colours, invalid UTF-8, and
+// hidden characters other than white space.
+func Plain(s string) string {
+	var b strings.Builder
+	for len(s) > 0 {
+		if n := sequence(s); n > 0 {
+			s = s[n:]
+			continue
+		}
+		r, n := utf8.DecodeRuneInString(s)
+		if invalid := r == utf8.RuneError && n == 1; !invalid && (!hidden(r) || unicode.IsSpace(r)) {
+			b.WriteString(s[:n])
+		}
+		s = s[n:]
+	}
+	return b.String()
+}
+
+// sequence returns the length of the escape sequence with which a text begins, or 0.
+func sequence(s string) int {
+	rest, found := strings.CutPrefix(s, "\x1b")
+	if !found {
+		if rest, found = strings.CutPrefix(s, "\u009b"); !found {
+			return 0
+		}
+		rest = "[" + rest
+	}
+	before := len(s) - len(rest)
+	switch {
+	case strings.HasPrefix(rest, "["): // CSI: ends with a letter or the like
+		end := strings.IndexFunc(rest[1:], func(r rune) bool { return r < ' ' || r > '?' })
+		if end < 0 {
+			return len(s)
+		}
+		if last := rest[1+end]; last >= '@' && last <= '~' {
+			end++
+		}
+		return before + 1 + end
+	case strings.HasPrefix(rest, "]"): // OSC: ends with BEL or ST
+		for i := range len(rest) {
+			if rest[i] == '\a' {
+				return before + i + 1
+			}
+			if strings.HasPrefix(rest[i:], "\x1b\\") {
+				return before + i + 2
+			}
+		}
+		return before // it does not end, so the rest is text
+	}
+	return before
+}

@@ -183,12 +183,12 @@ func (spec Spec) startError(err error) error {
 	return &StartError{Command: spec.Command, Reason: reason, Err: err}
 }
 
-// inherited returns the names of the variables that a child inherits from the tracker: paths of
+// Inherited returns the names of the variables that a child inherits from the tracker: paths of
 // programs, home and temporary directories, language and time zone, proxies, and what Windows
 // programs need to start. All other variables are withheld, because they may contain the tracker's
 // own secrets; if a server needs more, its config entry must specify them. A proxy URL may contain
 // a password, but most servers cannot work without the proxy.
-func inherited() []string {
+func Inherited() []string {
 	return []string{
 		"PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "TZ",
 		"TMPDIR", "TMP", "TEMP",
@@ -215,7 +215,7 @@ func Environ(lookup func(string) (string, bool), own map[string]string) []string
 	if env == nil {
 		env = make(map[string]string)
 	}
-	for _, key := range inherited() {
+	for _, key := range Inherited() {
 		if _, ok := env[key]; ok {
 			continue
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/login"
 	"github.com/mcptrack/mcptrack/core/mcp"
+	"github.com/mcptrack/mcptrack/core/process"
 	"github.com/mcptrack/mcptrack/core/tracing"
 )
 
@@ -139,3 +140,7 @@ func (o Options) withDefaults() Options {
 	}
 	return o
 }
+
+// Inherited returns the names of the variables that a program inherits from Options.Environ; all others are
+// withheld from it.
+func Inherited() []string { return process.Inherited() }

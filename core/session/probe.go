@@ -40,7 +40,8 @@ type Report struct {
 	// Invalid contains, by name, the reasons why tools in Lists must not be called; see
 	// [InvalidToolError].
 	Invalid map[string]string
-	// Err is the error that made the connection fail, or that of the first list that failed.
+	// Err is the error that made the connection fail, or that of the first list that failed. A list that
+	// the server refuses or does not answer is left out of Lists instead if it answers another one.
 	Err error
 }
 
@@ -124,13 +125,13 @@ func probe(ctx context.Context, srv config.Server, opts ProbeOptions) Report {
 		r.Err = err
 		return r
 	}
-	defer s.Close()
+	defer func() { _ = s.Close() }()
 	r.Info = s.Info()
 	var (
-		mu    sync.Mutex // guards r
-		lists sync.WaitGroup
+		mu     sync.Mutex // guards r and failed
+		lists  sync.WaitGroup
+		failed = map[catalog.Kind]error{}
 	)
-	caps := r.Info.Capabilities
 	if opts.Tracked && s.fullInfo != nil {
 		lists.Go(func() {
 			info := s.fullInfo(ctx)
@@ -139,32 +140,84 @@ func probe(ctx context.Context, srv config.Server, opts ProbeOptions) Report {
 			r.Info = info
 		})
 	}
-	for _, k := range opts.Kinds {
-		if !caps.Has(k) {
-			mu.Lock()
-			r.Lists[k] = nil
-			mu.Unlock()
-			continue
+	ask := func(k catalog.Kind) {
+		list, err := s.listLogged(ctx, k)
+		mu.Lock()
+		defer mu.Unlock()
+		if delete(failed, k); err != nil && !errors.Is(err, ErrUnsupported) {
+			failed[k] = err
+			return
 		}
-		lists.Go(func() {
-			list, err := s.listLogged(ctx, k)
-			mu.Lock()
-			defer mu.Unlock()
-			if err != nil && !errors.Is(err, ErrUnsupported) {
-				r.Err = cmp.Or(r.Err, err)
-				return
-			}
-			r.Lists[k] = list
-			if k == catalog.Tools {
-				r.Invalid = InvalidTools(s.Info(), list)
-			}
-		})
+		r.Lists[k] = list
+		if k == catalog.Tools {
+			r.Invalid = InvalidTools(s.Info(), list)
+		}
+	}
+	caps := r.Info.Capabilities
+	offered := slices.DeleteFunc(slices.Clone(opts.Kinds), func(k catalog.Kind) bool { return !caps.Has(k) })
+	for _, k := range offered {
+		lists.Go(func() { ask(k) })
 	}
 	lists.Wait()
+	// Of several lists that were not answered, one may be to blame. They are asked one after another, each
+	// in a session that works.
+	silent := slices.DeleteFunc(slices.Clone(offered), func(k catalog.Kind) bool { return !isSilence(failed[k]) })
+	if len(silent) < 2 || ctx.Err() != nil {
+		silent = nil
+	}
+	working := silent == nil
+	again := func() error {
+		if working && s.Err() == nil {
+			return nil
+		}
+		_ = s.Close()
+		next, err := opts.Dial(ctx, srv, opts.Session)
+		if err == nil {
+			s, working = next, true
+		}
+		return err
+	}
+	for _, k := range silent {
+		if err := again(); err != nil {
+			failed[k] = err
+			continue
+		}
+		ask(k)
+		working = !isSilence(failed[k])
+	}
+	r.leaveOut(ctx, offered, failed, opts)
+	for _, k := range opts.Kinds {
+		if !caps.Has(k) {
+			r.Lists[k] = nil
+		}
+	}
 	if opts.Then != nil && r.Err == nil {
-		r.Err = opts.Then(ctx, s, r)
+		if r.Err = again(); r.Err == nil {
+			r.Err = opts.Then(ctx, s, r)
+		}
 	}
 	return r
+}
+
+// leaveOut warns of lists that the server refuses or does not answer if it answers another one. Otherwise,
+// and for other errors, it sets r.Err.
+func (r *Report) leaveOut(ctx context.Context, offered []catalog.Kind, failed map[catalog.Kind]error, opts ProbeOptions) {
+	for _, k := range offered {
+		err := failed[k]
+		switch {
+		case err == nil:
+		case len(failed) == len(offered) || ctx.Err() != nil || !isRefusal(err) && !isSilence(err):
+			r.Err = cmp.Or(r.Err, err)
+		case opts.Session.Logger != nil:
+			opts.Session.Logger.Warn("a list is left out, because it cannot be loaded", "list", string(k), "err", printable.Reason(err, 1000))
+		}
+	}
+}
+
+// isSilence reports whether the server did not answer a request: it took too long or ended.
+func isSilence(err error) bool {
+	_, ended := errors.AsType[*EndError](err)
+	return ended || errors.Is(err, errDeadline)
 }
 
 // maxProbes limits how many servers are probed concurrently.

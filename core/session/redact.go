@@ -11,6 +11,7 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/printable"
+	"github.com/mcptrack/mcptrack/core/process"
 )
 
 // redactor removes one server's secrets from texts written by the server, its child process or a
@@ -42,20 +43,29 @@ func newRedactor(values []string) redactor {
 
 // text makes s safe to show: one printable line of bounded length without secrets.
 func (r redactor) text(s string) string {
+	if plain := printable.Plain(s); plain != s {
+		if hidden := r.hide(plain); hidden != plain {
+			s = hidden // a colour or an invisible character was within a secret
+		}
+	}
+	return printable.Line(printable.Flat(r.hide(s)), 1024)
+}
+
+func (r redactor) hide(s string) string {
 	s = r.secrets.Replace(s)
 	if r.live != nil {
 		for _, secret := range r.live() {
 			s = strings.ReplaceAll(s, secret, "[redacted]")
 		}
 	}
-	return printable.Line(printable.Flat(s), 1024)
+	return s
 }
 
 // secretsOf returns the values in a server's entry that must not be displayed.
 func secretsOf(srv config.Server) []string {
 	var values []string
 	for name, v := range srv.Env {
-		if !strings.EqualFold(name, "PATH") { // directories, which errors mention
+		if !ordinary(name) {
 			values = append(values, v.Reveal())
 		}
 	}
@@ -66,6 +76,13 @@ func secretsOf(srv config.Server) []string {
 		values = append(values, variableSecrets(v.Reveal(), srv.URL.Reveal())...)
 	}
 	return append(values, urlSecrets(srv.URL.Reveal())...)
+}
+
+// ordinary reports whether a variable contains folders, names or a language, which errors mention. The
+// URL of a proxy may contain a password.
+func ordinary(name string) bool {
+	return !strings.HasSuffix(strings.ToLower(name), "_proxy") &&
+		slices.ContainsFunc(process.Inherited(), func(n string) bool { return strings.EqualFold(n, name) })
 }
 
 // variableSecrets returns the parts of a variable's value that must not be displayed. The server's

@@ -23,6 +23,11 @@ type eras struct {
 	// next is a session that an era trial opened and that will be followed next; nil if there is
 	// none.
 	next *session.Session
+
+	// What was learned about the lists of the server; see blame. left is replaced, never modified.
+	left    map[catalog.Kind]bool // lists that it does not survive
+	late    map[catalog.Kind]bool // lists that it did not answer in the first sync of a session, although it lives
+	careful bool                  // the first sync requests one list after the other
 }
 
 // learn records what a session reports about its server. It returns true if a different server than

@@ -36,6 +36,7 @@ type sessionFollower struct {
 	liveness liveness
 	events   serverEvents
 	skills   skillSchedule
+	first    firstLists
 
 	background  background
 	unannounced missedChanges
@@ -144,6 +145,7 @@ func (f *sessionFollower) run(ctx context.Context) error {
 			}
 			f.retarget()
 		case <-f.w.restarts:
+			f.w.eras.left, f.w.eras.late = nil, nil
 			return errSuperseded
 		case <-f.w.rechecks:
 			f.syncs.pending.list(f.scope().kinds(), event.CauseResync)

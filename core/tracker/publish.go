@@ -367,8 +367,12 @@ func descriptor(it catalog.Item) event.Descriptor {
 	return event.Descriptor{Name: d.Name, MimeType: d.MimeType}
 }
 
-// listFailed publishes that a list could not be loaded; the previous list is kept.
+// listFailed publishes that a list could not be loaded, once until it is; the previous list is kept.
 func (w *worker) listFailed(k catalog.Kind, err error) {
+	if w.unloaded[k] {
+		return
+	}
+	w.unloaded[k] = true
 	w.t.store.commit(event.Event{ServerID: w.id, Payload: event.ListChanged{List: k, Error: errorLine(err)}}, nil)
 	w.log.Warn("cannot load a list from the server; the last known list stays in use", "list", string(k), "err", errorLine(err))
 }

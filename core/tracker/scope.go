@@ -23,12 +23,13 @@ type scope struct {
 	srv        config.Server
 	opts       *Options
 	info       session.Info
-	unreliable bool // the server failed to push updates that it claims to push
+	unreliable bool                  // the server failed to push updates that it claims to push
+	left       map[catalog.Kind]bool // lists that the server does not survive
 }
 
 // scope returns the current scope of tracking.
 func (f *sessionFollower) scope() scope {
-	return scope{f.w.srv, &f.w.opts, f.s.Info(), f.w.unreliable}
+	return scope{f.w.srv, &f.w.opts, f.s.Info(), f.w.unreliable, f.w.eras.left}
 }
 
 // targets returns the resources to track, with their descriptors if they are listed.
@@ -79,11 +80,11 @@ func (s scope) ignores(k catalog.Kind) bool {
 	return slices.Contains(s.opts.IgnoreListChanges, k)
 }
 
-// kinds returns the lists that are wanted and offered by the server.
+// kinds returns the lists that are wanted and offered by the server, and that it survives.
 func (s scope) kinds() []catalog.Kind {
 	var kinds []catalog.Kind
 	for _, k := range catalog.Kinds() {
-		if s.wants(k) && s.info.Capabilities.Has(k) {
+		if s.wants(k) && s.info.Capabilities.Has(k) && !s.left[k] {
 			kinds = append(kinds, k)
 		}
 	}

@@ -238,7 +238,8 @@ type syncJob struct {
 	clients    []string                      // resources that clients subscribe to
 	filter     session.Filter                // subscription to make before loading the lists
 	subscribed map[string]struct{}           // resources whose updates the server was asked to push
-	first      bool                          // true for the first sync of the session
+	first      *firstLists                   // of the session, in its first sync; otherwise nil
+	careful    bool                          // request one list after the other
 }
 
 // startSync starts the requested sync in a job.
@@ -247,7 +248,10 @@ func (f *sessionFollower) startSync(now time.Time) {
 	sc, lists := f.scope(), f.w.lists
 	job := syncJob{
 		syncRequest: f.syncs.begin(now, cancel), scope: sc, known: map[catalog.Kind]catalog.List{}, clients: f.clients.uris(),
-		subscribed: f.coverage.asked, first: !f.ready,
+		subscribed: f.coverage.asked, careful: f.w.eras.careful && !f.ready,
+	}
+	if !f.ready {
+		job.first = &f.first
 	}
 	for _, k := range sc.kinds() {
 		if job.all {
@@ -255,7 +259,9 @@ func (f *sessionFollower) startSync(now time.Time) {
 		}
 		job.known[k] = lists[k]
 	}
-	maps.DeleteFunc(job.lists, func(k catalog.Kind, _ event.Cause) bool { return !has(job.known, k) })
+	maps.DeleteFunc(job.lists, func(k catalog.Kind, _ event.Cause) bool {
+		return !has(job.known, k) || !f.ready && f.w.eras.late[k]
+	})
 	job.filter = sc.filter(job.resources(lists[catalog.Resources]))
 	f.clients.begin()
 	f.jobs.start(func(context.Context) {
@@ -272,7 +278,7 @@ func (j *syncJob) resources(list catalog.List) []string { return j.scope.resourc
 func (j syncJob) run(ctx context.Context, s *session.Session) syncResult {
 	r := syncResult{job: j, lists: map[catalog.Kind]catalog.List{}, listErrs: map[catalog.Kind]error{}}
 	r.run(ctx, s)
-	if j.first && len(r.lists) == 0 && (len(r.listErrs) > 0 || r.subscribe != nil) {
+	if j.first != nil && (len(r.lists) == 0 && (len(r.listErrs) > 0 || r.subscribe != nil) || r.unanswered()) {
 		// A server that refuses the request or sends an invalid response stays connected.
 		ctx, cancel := context.WithTimeout(ctx, pingTimeout)
 		defer cancel()
@@ -360,7 +366,15 @@ func (r *syncResult) listAll(ctx context.Context, s *session.Session, kinds []ca
 		mu    sync.Mutex // guards the maps in r
 		lists sync.WaitGroup
 	)
-	for _, k := range kinds {
+	var broken error // of the first list that was not answered, if they are requested one after the other
+	for _, k := range inOrder(kinds) {
+		if broken != nil {
+			r.listErrs[k] = broken
+			continue
+		}
+		if r.job.first != nil {
+			r.job.first.begin(k)
+		}
 		lists.Go(func() {
 			var skills session.Skills
 			list, err := loadList(ctx, k, len(r.job.known[k]) > 0, func(ctx context.Context) (catalog.List, error) {
@@ -371,6 +385,9 @@ func (r *syncResult) listAll(ctx context.Context, s *session.Session, kinds []ca
 				skills, err = s.ListSkills(ctx)
 				return skills.List, err
 			})
+			if r.job.first != nil {
+				r.job.first.end(k, err)
+			}
 			mu.Lock()
 			defer mu.Unlock()
 			if k == catalog.Skills {
@@ -383,6 +400,11 @@ func (r *syncResult) listAll(ctx context.Context, s *session.Session, kinds []ca
 				delete(r.listErrs, k)
 			}
 		})
+		if r.job.careful {
+			if lists.Wait(); unanswered(r.listErrs[k]) {
+				broken = r.listErrs[k]
+			}
+		}
 	}
 	lists.Wait()
 }
@@ -440,6 +462,8 @@ func (f *sessionFollower) synced(r syncResult) error {
 		if !sc.wants(k) {
 			continue // the list is no longer tracked
 		}
+		delete(f.w.unloaded, k)
+		delete(f.w.eras.late, k)
 		d := f.w.setList(k, r.lists[k], cmp.Or(r.job.lists[k], event.CauseResync))
 		if k == catalog.Resources {
 			delta = d
@@ -471,6 +495,7 @@ func (f *sessionFollower) synced(r syncResult) error {
 	if f.clients.answer(r, &f.coverage) {
 		f.syncs.pending.merge(syncRequest{subscribe: true})
 	}
+	f.firstSynced()
 	f.becomeReady()
 	f.announceActive()
 	f.coverage.warn(f.w)
@@ -519,6 +544,25 @@ func (f *sessionFollower) retry(r syncResult) {
 		again.list(f.scope().kinds(), event.CauseResync)
 	}
 	f.syncs.failed(again, time.Now(), &f.w.opts)
+}
+
+// firstSynced ends the first sync. The lists that the server did not answer, although it lives, are not part of
+// the first sync of the next sessions, because they would delay it; they are requested after it.
+func (f *sessionFollower) firstSynced() {
+	if f.ready {
+		return
+	}
+	e := &f.w.eras
+	f.syncs.pending.list(slices.Collect(maps.Keys(e.late)), event.CauseResync)
+	if silent, answered := f.first.result(); answered {
+		for _, k := range silent {
+			if e.late == nil {
+				e.late = map[catalog.Kind]bool{}
+			}
+			e.late[k] = true
+		}
+	}
+	e.careful = e.careful && len(e.left) > 0
 }
 
 // track starts to track the resources that the list and the config now select. before is the

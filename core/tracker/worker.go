@@ -57,13 +57,14 @@ type worker struct {
 	asleep     bool       // it was published that the server is asleep
 
 	// State used for publishing and logging:
-	state       event.State       // last published state
-	waits       event.ServerState // last published state, if it was Unapproved
-	needs       string            // error of the last published NeedsAuth state
-	failures    uint64            // number of failed connections and list requests
-	missedTotal uint64            // number of changes that the server failed to announce
-	warned      map[string]bool   // subjects for which a warning was logged
-	cursors     map[string]string // positions from which to resume event subscriptions; replaced, never modified
+	state       event.State           // last published state
+	waits       event.ServerState     // last published state, if it was Unapproved
+	needs       string                // error of the last published NeedsAuth state
+	unloaded    map[catalog.Kind]bool // lists of which it was published that they could not be loaded
+	failures    uint64                // number of failed connections and list requests
+	missedTotal uint64                // number of changes that the server failed to announce
+	warned      map[string]bool       // subjects for which a warning was logged
+	cursors     map[string]string     // positions from which to resume event subscriptions; replaced, never modified
 }
 
 func newWorker(t *Tracker, srv config.Server) *worker {
@@ -78,7 +79,7 @@ func newWorker(t *Tracker, srv config.Server) *worker {
 		lists:    map[catalog.Kind]catalog.List{},
 		retries:  retries{maxWait: t.opts.MaxBackoff, delays: backoff.New(t.opts.Backoff, t.opts.MaxBackoff)},
 		state:    event.Pending,
-		warned:   map[string]bool{},
+		warned:   map[string]bool{}, unloaded: map[catalog.Kind]bool{},
 	}
 	if w.opts.EventCursors != nil {
 		w.cursors = w.opts.EventCursors(w.id)
@@ -218,6 +219,11 @@ func (w *worker) connectAndFollow(ctx context.Context) (again time.Time, err err
 		w.fallAsleep()
 		w.t.demands.unretire(w.id)
 	case !errors.Is(err, errSuperseded):
+		if !f.ready {
+			if k := w.eras.blame(&f.first, f.scope().kinds(), w.knows); k != "" {
+				w.log.Warn("a list is left out from now on, because the server does not survive the request", "list", string(k), "err", errorLine(err))
+			}
+		}
 		again = w.failed(err, "disconnected")
 	}
 	f.close() // after publishing the state, because closing may take seconds
@@ -226,6 +232,15 @@ func (w *worker) connectAndFollow(ctx context.Context) (again time.Time, err err
 		w.eras.use, w.eras.other = session.EraLegacy, session.EraModern
 	}
 	return again, err
+}
+
+// knows reports whether a list of the server is known, also from an earlier run.
+func (w *worker) knows(k catalog.Kind) bool {
+	_, known := w.lists[k]
+	if !known {
+		_, known = w.baselineList(k)
+	}
+	return known
 }
 
 // session returns the session to follow: the session opened by an era trial if there is one, and

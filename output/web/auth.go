@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
+
+	"github.com/mcptrack/mcptrack/core/ipscope"
 )
 
 // retryAfter is the Retry-After header, in seconds, of responses that a limit rejected.
@@ -33,31 +35,35 @@ func (s *Server) authorize(r *http.Request) (outcome, token) {
 	return wrongToken, token{}
 }
 
-// checkToken checks a token, unless the client has sent too many wrong ones, and logs a wrong
-// token.
-func (s *Server) checkToken(r *http.Request, text string) (result outcome, found token) {
+// checkToken checks a token. It counts and logs a wrong one. The right one passes however many wrong ones
+// were sent: otherwise they would keep out everybody behind the same address.
+func (s *Server) checkToken(r *http.Request, text string) (outcome, token) {
+	if found := s.opts.Tokens.current().find(digest(text)); found.name != "" {
+		return rightToken, found
+	}
 	client := s.client(r)
-	result, quiet := s.throttle.check(client, time.Now(), func() bool {
-		found = s.opts.Tokens.current().find(digest(text))
-		return found.name != ""
-	})
-	if result == wrongToken && !quiet {
+	result, quiet := s.throttle.wrong(client, time.Now())
+	if !quiet {
 		s.opts.Logger.Warn("a client sent a wrong token", "client", client.Addr().String(), "route", s.route(r))
 	}
-	return result, found
+	return result, token{}
 }
 
-// client returns the network of the client, with TrustProxy as reported by the proxy.
+// client returns the network of the client.
 func (s *Server) client(r *http.Request) netip.Prefix {
-	if s.opts.TrustProxy {
-		// The proxy appends the address that it sees; anything before it is unverified.
-		values := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
-		if ip, err := netip.ParseAddr(strings.TrimSpace(values[len(values)-1])); err == nil {
-			return network(ip)
-		}
-	}
 	addr, _ := netip.ParseAddrPort(r.RemoteAddr)
-	return network(addr.Addr())
+	return ipscope.Network(addr.Addr())
+}
+
+// forwarded returns the address of the client that a proxy reports, or "" if it reports none. A proxy
+// appends the address that it sees; anything before it is unverified.
+func forwarded(r *http.Request) string {
+	values := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
+	ip, err := netip.ParseAddr(strings.TrimSpace(values[len(values)-1]))
+	if err != nil {
+		return ""
+	}
+	return netip.AddrPortFrom(ip, 0).String()
 }
 
 // scheme returns "http" or "https", with TrustProxy as reported by the proxy.
@@ -93,7 +99,7 @@ func (s *Server) withoutPathToken(r *http.Request) *http.Request {
 	return out
 }
 
-// Limits on wrong tokens.
+// Limits on wrong tokens; those beyond them are answered with 429 and not logged.
 const (
 	guessesPerAddr = 5               // burst per address
 	guessInterval  = 2 * time.Second // then one token per interval
@@ -102,7 +108,7 @@ const (
 	maxGuessers    = 10_000          // maximum number of stored addresses
 )
 
-// throttle limits how often clients can guess tokens, per address and in total.
+// throttle counts wrong tokens, per address and in total.
 type throttle struct {
 	mu     sync.Mutex
 	byAddr map[netip.Prefix]*rate.Limiter // networks that sent a wrong token
@@ -119,22 +125,17 @@ type outcome int
 const (
 	rightToken outcome = iota
 	wrongToken
-	notChecked // the client, or all clients together, sent too many wrong tokens
+	tooMany // wrong, as were too many tokens of the client, or of all clients together
 )
 
-// check checks a client's token by calling valid, unless there were too many wrong tokens. quiet
-// means that wrong tokens arrive too fast to be logged.
-func (t *throttle) check(client netip.Prefix, now time.Time, valid func() bool) (result outcome, quiet bool) {
+// wrong counts a wrong token of a client. quiet means that they arrive too fast to be logged.
+func (t *throttle) wrong(client netip.Prefix, now time.Time) (result outcome, quiet bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	own := t.byAddr[client]
 	exhausted := t.all.TokensAt(now) < 1
 	if own != nil && (exhausted || own.TokensAt(now) < 1) {
-		return notChecked, true
-	}
-	if valid() {
-		delete(t.byAddr, client)
-		return rightToken, false
+		return tooMany, true
 	}
 	t.all.AllowN(now, 1)
 	if own == nil {

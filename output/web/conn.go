@@ -64,7 +64,7 @@ func newConnSet(most int, perAddr bool) *connSet {
 type conn struct {
 	net.Conn
 	set     *connSet
-	addr    netip.Prefix // see network
+	addr    netip.Prefix // see ipscope.Network
 	local   bool         // from this machine, and so possibly from a proxy
 	trusted atomic.Bool
 	used    atomic.Bool // a request has begun
@@ -84,21 +84,10 @@ func (s *connSet) newConn(nc net.Conn) *conn {
 	c := &conn{Conn: nc, set: s}
 	if tcp, ok := nc.RemoteAddr().(*net.TCPAddr); ok {
 		ip := tcp.AddrPort().Addr().Unmap()
-		c.addr, c.local = network(ip), ipscope.LoopbackAddr(ip)
+		c.addr, c.local = ipscope.Network(ip), ipscope.LoopbackAddr(ip)
 	}
 	c.quiet.Store(true)
 	return c
-}
-
-// network returns an IPv4 address, or the /64 network of an IPv6 address.
-func network(ip netip.Addr) netip.Prefix {
-	ip = ip.Unmap().WithZone("")
-	bits := ip.BitLen()
-	if ip.Is6() {
-		bits = 64
-	}
-	p, _ := ip.Prefix(bits) // never fails: the length is valid
-	return p
 }
 
 // add admits a new connection. evict, unless nil, was removed to make room; the caller must

@@ -35,9 +35,9 @@
 //
 // Wrong tokens are logged and limited: for each address (IPv6: each /64 network) to a burst of
 // five and then one every two seconds, and in total to a burst of fifty and then ten a second.
-// Beyond the limit of an address, its tokens are not checked but answered with 429; beyond the
-// total limit, this applies to every address that has sent a wrong token. Logins that already
-// have a cookie are not affected.
+// Beyond the limit of an address, its wrong tokens are not logged and are answered with 429; beyond
+// the total limit, this applies to every address that has sent a wrong token. Right tokens are not
+// affected: one address may be that of many clients.
 //
 // # Connections
 //

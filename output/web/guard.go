@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"fmt"
 	"mime"
 	"net"
@@ -39,6 +40,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer s.running.wg.Done()
+	if s.opts.TrustProxy {
+		r.RemoteAddr = cmp.Or(forwarded(r), r.RemoteAddr)
+	}
 	r = s.withoutPathToken(r)
 	rc := http.NewResponseController(w)
 	_ = rc.SetWriteDeadline(time.Now().Add(writeTimeout))
@@ -144,7 +148,7 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request, open *Open) (_ *h
 		switch result {
 		case rightToken:
 			r, done = s.opts.Tokens.begin(r, found, http.NewResponseController(w))
-		case notChecked:
+		case tooMany:
 			h.Set("Retry-After", retryAfter)
 			s.refuse(w, r, http.StatusTooManyRequests, "too many wrong tokens; try again in a few seconds")
 			return nil, nil

@@ -43,7 +43,7 @@ func (s *Server) login(w http.ResponseWriter, r *http.Request) {
 		case wrongToken:
 			s.loginPage(w, http.StatusUnauthorized, loginForm{"The token is wrong.", next})
 			return
-		case notChecked:
+		case tooMany:
 			w.Header().Set("Retry-After", retryAfter)
 			s.loginPage(w, http.StatusTooManyRequests, loginForm{"Too many wrong tokens. Try again in a few seconds.", next})
 			return

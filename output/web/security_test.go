@@ -213,8 +213,8 @@ func TestTokenHolderCannotStarveOthers(t *testing.T) {
 	}
 }
 
-// Guesses from one address are limited and logged, at /login and as Bearer. Clients with a cookie
-// are not affected.
+// Guesses from one address are limited and logged, at /login and as Bearer. The right token and cookie
+// pass meanwhile.
 func TestWrongTokens(t *testing.T) {
 	var log syncBuffer
 	_, base := start(t, web.Options{Tokens: token(t), TrustProxy: true, Logger: slog.New(slog.NewTextHandler(&log, nil))}, nil)
@@ -237,8 +237,14 @@ func TestWrongTokens(t *testing.T) {
 	if n := strings.Count(log.String(), "a client sent a wrong token"); n != counts[401] || !strings.Contains(log.String(), "198.51.100.1") || strings.Contains(log.String(), "203.0.113.9") {
 		t.Errorf("%d wrong tokens in the log:\n%s", n, log.String())
 	}
-	if res, _ := ask(t, "POST", base+"/login", form, url.Values{"token": {secret}}.Encode()); res.StatusCode != http.StatusTooManyRequests || res.Header.Get("Retry-After") == "" {
-		t.Errorf("the right token is checked while guesses are limited: %s", res.Status)
+	if res, _ := ask(t, "POST", base+"/login", form, "token=wrong"); res.StatusCode != http.StatusTooManyRequests || res.Header.Get("Retry-After") == "" {
+		t.Errorf("a wrong token after many: %s", res.Status)
+	}
+	if res, _ := ask(t, "POST", base+"/login", form, url.Values{"token": {secret}}.Encode()); res.StatusCode != http.StatusSeeOther {
+		t.Errorf("the right token while guesses are limited: %s", res.Status)
+	}
+	if res, _ := ask(t, "GET", base+"/events", header{"Authorization": "Bearer " + secret, "X-Forwarded-For": "198.51.100.1"}, ""); res.StatusCode != http.StatusOK {
+		t.Errorf("the right token as Bearer while guesses are limited: %s", res.Status)
 	}
 	if res, _ := ask(t, "GET", base+"/events", header{"Cookie": cookie.Name + "=" + cookie.Value, "X-Forwarded-For": "198.51.100.1"}, ""); res.StatusCode != http.StatusOK {
 		t.Errorf("with a cookie: %s", res.Status)

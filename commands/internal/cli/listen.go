@@ -200,7 +200,7 @@ func (o *MCPFlags) OverHTTP(ctx context.Context, env *Env, log *slog.Logger, e M
 // HookRoute returns the handler of hook.Path. Requests are authenticated by their signatures, and arrive
 // under any name.
 func HookRoute(r *hook.Receiver) http.Handler {
-	return web.Open{Handler: r, MaxBody: hook.MaxBody + 1, AnyHost: true}
+	return web.Open{Handler: r, MaxBody: 2*hook.MaxBody + 1, AnyHost: true}
 }
 
 // ClaudeCode returns the command that adds an endpoint to Claude Code under a name. It refers to the

@@ -42,6 +42,8 @@ type Edit struct {
 	// Value is the digest of the new value, which the program to which the file belongs may write
 	// in another form.
 	Value string `json:"value"`
+	// Before is the digest of the value before the edit.
+	Before string `json:"before,omitempty"`
 }
 
 // ErrChanged reports that a value is not the one that the edit wrote.
@@ -171,7 +173,7 @@ func (f *File) Object(path []string, set []Member, keep func(name string) bool) 
 			want.Members = append(want.Members, m)
 		}
 	}
-	edit.Value = Digest(want)
+	edit.Value, edit.Before = Digest(want), Digest(value)
 	now, err := d.edited(changes, path, want)
 	if err != nil {
 		return edit, err
@@ -184,6 +186,12 @@ func (f *File) Object(path []string, set []Member, keep func(name string) bool) 
 	}
 	f.doc = now
 	return edit, nil
+}
+
+// Undone reports whether the value at a path is what it was before the edit, however it is written now.
+func (f *File) Undone(path []string, edit Edit) bool {
+	value := f.doc.at(path)
+	return value != nil && Digest(value) == edit.Before
 }
 
 // Restore undoes an edit of the value at a path. The rest of the text may have changed meanwhile,

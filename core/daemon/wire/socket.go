@@ -2,8 +2,13 @@ package wire
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"path/filepath"
+	"runtime"
+	"strings"
 	"time"
 
 	"github.com/gofrs/flock"
@@ -11,6 +16,28 @@ import (
 
 // SocketKey is the environment variable that names the socket.
 const SocketKey = "MCPTRACK_SOCKET"
+
+// home returns a name for the folders of a client that contain its mcptrack config, logins and events.
+// Clients with other folders, such as those in a sandbox, have a daemon of their own, because a daemon
+// uses the logins and the log of its own folders.
+func home(lookup func(string) (string, bool)) string {
+	folders := make([]string, 3)
+	folders[0], _ = lookup("HOME")
+	for i, of := range []struct{ name, standard string }{{"XDG_CONFIG_HOME", ".config"}, {"XDG_STATE_HOME", ".local/state"}} {
+		dir, _ := lookup(of.name)
+		if !filepath.IsAbs(dir) {
+			dir = filepath.Join(folders[0], of.standard)
+		}
+		folders[1+i] = filepath.Clean(dir)
+	}
+	if runtime.GOOS == "windows" { // HOME is set in some shells only
+		folders[0], _ = lookup("USERPROFILE")
+		folders[1], _ = lookup("APPDATA")
+		folders[2] = ""
+	}
+	sum := sha256.Sum256([]byte(strings.Join(folders, "\x00")))
+	return hex.EncodeToString(sum[:4])
+}
 
 // ErrRunning is returned by Acquire if another daemon holds the lock.
 var ErrRunning = errors.New("a mcptrack daemon is already running")

@@ -28,16 +28,16 @@ const (
 	othersMay  = 0o022 // permissions of others to change a folder
 )
 
-// Socket returns the path of the daemon's socket: MCPTRACK_SOCKET, or daemon.sock in a folder of
-// the user's runtime directory, or else in a folder of the temporary directory. It creates the folder.
-// It returns an error if another user owns the folder or can change it.
+// Socket returns the path of the daemon's socket: MCPTRACK_SOCKET, or daemon-HOME.sock in a folder of
+// the user's runtime directory, or else in a folder of the temporary directory. HOME stands for the user's
+// folders; see home. Socket creates the folder. It returns an error if another user owns the folder or can change it.
 func Socket(lookup func(string) (string, bool)) (string, error) {
 	socket, _ := lookup(SocketKey)
 	if socket != "" && !filepath.IsAbs(socket) {
 		return "", fmt.Errorf("%s is not an absolute path: %q", SocketKey, socket)
 	}
 	if socket == "" {
-		socket = filepath.Join(folder(lookup, runtimeFolder()), "daemon.sock")
+		socket = filepath.Join(folder(lookup, runtimeFolder()), "daemon-"+home(lookup)+".sock")
 	}
 	socket = filepath.Clean(socket)
 	if len(socket) > maxPath {

@@ -3,14 +3,14 @@
 //
 // # The handshake
 //
-// A connection begins with lines of JSON. The client sends a [Hello]. If the config of the client
-// names environment variables, the daemon answers with their names ([Answer.Need]), and the client
+// A connection begins with lines of JSON. The client sends a [Hello]. The daemon answers with the names
+// of environment variables ([Answer.Need]) that it needs for the client's config, and the client
 // sends their values ([Values]); a name without a value is omitted. This may repeat. The daemon then
 // sends an [Answer] that either accepts or refuses the client. After it has been accepted, the
 // connection carries what its [Purpose] says.
 //
 // Only the variables that the daemon asks for leave the client, and the daemon asks only for those
-// that the config names and for mcptrack's own.
+// that servers inherit, those that the config names and mcptrack's own.
 //
 // # One daemon
 //

@@ -19,7 +19,7 @@ import (
 const pipes = `\\.\pipe\`
 
 // Socket returns the name of the daemon's pipe: MCPTRACK_SOCKET, or one that contains the SID of the
-// user.
+// user and stands for the user's folders; see home.
 func Socket(lookup func(string) (string, bool)) (string, error) {
 	if name, _ := lookup(SocketKey); name != "" {
 		if !strings.HasPrefix(name, pipes) || len(name) > 200 || strings.Contains(name[len(pipes):], `\`) {
@@ -31,7 +31,7 @@ func Socket(lookup func(string) (string, bool)) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return pipes + "mcptrack-" + sid, nil
+	return pipes + "mcptrack-" + sid + "-" + home(lookup), nil
 }
 
 // user returns the SID of the user.

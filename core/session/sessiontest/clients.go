@@ -173,6 +173,7 @@ func (f filter) empty() bool {
 
 // peer is one client connection over which the server can send notifications.
 type peer struct {
+	stuck   bool // see Fault.Stuck; used by ServeStdio only
 	legacy  bool
 	capable bool               // legacy only: whether it declared that it answers requests
 	filter  filter             // legacy only

@@ -349,6 +349,8 @@ type Fault struct {
 	Times  int    // how many times the fault applies; 0 for no limit
 
 	Silent  bool          // never respond
+	Dies    bool          // on stdio: end the connection
+	Stuck   bool          // on stdio: respond neither to this request nor to any later one of the connection
 	Delay   time.Duration // respond later; the response is correct unless other fields are set
 	Old     bool          // with Delay, on stdio: send the response as computed before the delay
 	Code    int           // code of the JSON-RPC error

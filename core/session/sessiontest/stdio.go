@@ -61,6 +61,11 @@ func (s *Fake) receive(wg *sync.WaitGroup, p *peer, line []byte) {
 	}
 	f := s.fault(m.Method, m.Params)
 	switch {
+	case p.stuck:
+	case f != nil && f.Stuck:
+		p.stuck = true
+	case f != nil && f.Dies:
+		s.leave(p)
 	case f == nil:
 		s.respond(wg, p, m)
 	case f.Silent:
