@@ -199,6 +199,9 @@ func (p *planner) leave(cfg *config.Config, o *config.Original) string {
 	if !ok || len(o.Keys) == 0 {
 		return "it has neither a command nor a URL"
 	}
+	if o.Invalid != "" {
+		return "invalid: " + o.Invalid
+	}
 	key := o.Unsupported()
 	switch {
 	case p.http != nil && attached(srv) && !srv.Attaches() && !p.http.serves(srv):
