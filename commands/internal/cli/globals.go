@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"slices"
 	"strings"
 
@@ -171,6 +172,13 @@ func FindHost(name, unknown string) (hosts.Host, error) {
 	names := hosts.Names()
 	hint := DidYouMean(name, names, "choose from "+Join(names, 30))
 	longer := slices.DeleteFunc(slices.Clone(names), func(n string) bool { return !strings.HasPrefix(n, strings.ToLower(name)) })
+	address := name
+	if host, _, err := net.SplitHostPort(name); err == nil {
+		address = host
+	}
+	if net.ParseIP(address) != nil || address == "localhost" {
+		hint = "a HOST is an editor or agent; --addr is the address to listen on, for commands that listen"
+	}
 	if len(longer) > 1 {
 		hint = "choose " + strings.Join(longer, " or ")
 	}
