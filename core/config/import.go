@@ -126,8 +126,16 @@ func (e *entry) imported(id string, names *Names) Imported {
 	e.server, e.missing = s, (*clauses)(&s.Missing)
 	im := importer{entry: e, out: &Imported{ID: id, Enabled: e.enabled() && !e.off(id)}, names: names}
 	transport, fallback, _, known := im.declared()
+	if _, hasURL := im.first("url"); !known {
+		if transport = TransportStdio; hasURL {
+			transport = TransportHTTP
+		}
+	}
 	for _, k := range e.keys {
 		f, ok := im.find(k.spellings...)
+		if !k.use.includes(transport) {
+			continue // the new config would have a warning about it
+		}
 		switch k.name {
 		case "id", "enabled", "disabled", "trackResources": // set by the code that writes the config
 		case "args": // converted together with command
@@ -150,9 +158,7 @@ func (e *entry) imported(id string, names *Names) Imported {
 		case "headers":
 			im.add(k.name, im.headerValues())
 		case "oauth":
-			if transport != TransportStdio { // a stdio server does not need a login
-				im.add(k.name, im.login())
-			}
+			im.add(k.name, im.login())
 		default:
 			if ok {
 				im.add(k.name, im.value(f.value, ""))

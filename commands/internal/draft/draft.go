@@ -11,6 +11,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"path/filepath"
+	"slices"
 
 	"github.com/mcptrack/mcptrack/core/config"
 )
@@ -94,7 +95,9 @@ func (e *entries) add(srv config.Imported, host string) (id string, isNew bool) 
 	if !srv.Enabled {
 		object = append(object, config.Key{Name: "enabled", Value: false})
 	}
-	object = append(object, config.Key{Name: "trackResources", Value: true})
+	if !slices.Contains(object, config.Key{Name: "type", Value: string(config.TransportCatalog)}) { // it has nothing to follow
+		object = append(object, config.Key{Name: "trackResources", Value: true})
+	}
 	text, err := object.MarshalJSON()
 	if err != nil {
 		return srv.ID, false // cannot happen: all values come from a config
