@@ -16,7 +16,7 @@ import (
 func TestLockOfOthers(t *testing.T) {
 	b := newBench(t, draw)
 	b.run(0, "lock")
-	elsewhere := filepath.Join(t.TempDir(), "open", "mcptrack.lock")
+	elsewhere := filepath.Join(filepath.Dir(b.lock), "open", "mcptrack.lock")
 	copyTo := func(mode os.FileMode) {
 		t.Helper()
 		text, err := os.ReadFile(b.lock)

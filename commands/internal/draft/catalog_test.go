@@ -13,7 +13,7 @@ import (
 func TestHostsServers(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, ".cursor", "mcp.json")
-	if err := os.Mkdir(filepath.Dir(path), 0o755); err != nil {
+	if err := os.Mkdir(filepath.Dir(path), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(path, []byte(`{"mcpServers":{"api":{"type":"catalog","url":"https://h/"},"web":{"url":"https://h/mcp"},"bad":{"command":5}}}`), 0o600); err != nil {

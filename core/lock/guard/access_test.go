@@ -6,15 +6,15 @@ import (
 	"context"
 	"errors"
 	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/mcptrack/mcptrack/core/lock"
+	"github.com/mcptrack/mcptrack/core/lock/locktest"
 )
 
 // Nothing is served by a lock that others can change, until they cannot any more.
 func TestLockOfOthers(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "mcptrack.lock")
+	path := locktest.Path(t)
 	o := offered(t, "dig digs")
 	write(t, path, o)
 	if err := os.Chmod(path, 0o666); err != nil {
