@@ -196,6 +196,10 @@ func TestBadEntryOfAHost(t *testing.T) {
 		`{"mcpServers":[{"name":"a","command":"go"},{"name":"a","url":"https://"}]}`: "a!",
 	} {
 		cfg, problems := Parse([]byte(text), ".mcp.json", surroundings(t, nil))
+		if cfg == nil {
+			t.Errorf("%s: %v", text, problems)
+			continue
+		}
 		got := ""
 		for i := range cfg.Servers {
 			if got += cfg.Servers[i].ID; cfg.Servers[i].Unconfigured() != nil {

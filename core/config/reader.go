@@ -35,9 +35,9 @@ func (r *reader) root(root *tree.Node) {
 			fmt.Sprintf(`Config at %s has both %q and %q`, r.file, first.Name, later.Name), "move all servers into one of them")
 	}
 	r.form = r.formOf(found)
-	index, seen := root.Index(), map[string]bool{}
+	index, seen, ours := root.Index(), map[string]bool{}, r.rootKeys()
 	for _, m := range root.Members { // other duplicates in a settings file concern other programs
-		if first := index[m.Name]; first != m && !seen[m.Name] && r.rootKeys()[m.Name] {
+		if first := index[m.Name]; first != m && !seen[m.Name] && ours[m.Name] {
 			seen[m.Name] = true
 			r.duplicate(m, first.Offset, "")
 		}
@@ -174,9 +174,11 @@ const maxNearMisses = 200
 // unknownRootKeys reports unknown keys of the root object: an individual warning for each key that
 // is probably a misspelling of a known key, and a single warning for all others.
 func (r *reader) unknownRootKeys(root *tree.Node, found []container) {
-	names, known := []string{"servers", "mcpServers"}, r.rootKeys()
+	names, known, notHere := []string{"servers", "mcpServers"}, r.rootKeys(), map[string]besideKey{}
 	for _, k := range besideKeys() {
-		if r.form != others {
+		if r.form == others {
+			notHere[k.name] = k
+		} else {
 			names = append(names, k.name)
 		}
 	}
@@ -197,8 +199,7 @@ func (r *reader) unknownRootKeys(root *tree.Node, found []container) {
 		if isComment(m.Name) || known[m.Name] {
 			continue
 		}
-		if i := slices.IndexFunc(besideKeys(), func(k besideKey) bool { return k.name == m.Name }); i >= 0 && r.form == others &&
-			len(m.Value.Members)+len(m.Value.Items) > 0 && besideKeys()[i].shaped(m.Value) {
+		if k, ok := notHere[m.Name]; ok && len(m.Value.Members)+len(m.Value.Items) > 0 && k.shaped(m.Value) {
 			warn(m, fmt.Sprintf("%q, which mcptrack does not read in the config of another program", m.Name),
 				"write a config of your own: mcptrack init copies these servers into one")
 			continue
