@@ -88,7 +88,7 @@ func TestServerCards(t *testing.T) {
 	out := run(0, "init", "--from", name, "--yes", file)
 	contains("init", out, name+"  "+host.URL+"/server-card  docs")
 	contains("init", out, "Server cards ask for these values:\n  set MCP_127_0_0_1__TOKEN: token: ")
-	contains("init", out, "Remotes that are left out:\n  "+host.URL+"/server-card: https://10.0.0.1/mcp is a private address of another host")
+	contains("init", out, "Left out:\n  "+host.URL+"/server-card: https://10.0.0.1/mcp is a private address of another host")
 	if strings.Contains(out, "\x1b") || len(dialled) > 0 {
 		t.Errorf("init prints %q and connects to %v", out, dialled)
 	}

@@ -107,16 +107,18 @@ func (o *initOptions) check(changed func(flag string) bool) error {
 			return cli.UsageHint("specify the file by its real path", "%s leads out of this folder through a symbolic link", shown)
 		}
 	}
-	for _, name := range o.from {
+	for i, name := range o.from {
 		if servercard.IsAddress(name) {
 			if _, err := servercard.ParseAddress(name); err != nil {
 				return cli.Usage("--from: %w", err)
 			}
 			continue
 		}
-		if _, known := hosts.Find(name); !known {
-			return cli.UsageHint(cli.DidYouMean(name, hosts.Names(), "choose from "+cli.Join(hosts.Names(), 30)), "unknown host %q in --from", printable.Line(name, 60))
+		h, err := cli.FindHost(name, "unknown host %q in --from")
+		if err != nil {
+			return err
 		}
+		o.from[i] = h.Name
 	}
 	return nil
 }
@@ -274,8 +276,13 @@ func (r *initReport) write(w io.Writer) error {
 	for _, s := range r.Sources {
 		names := cli.Join(s.Servers, 8)
 		if !s.Valid {
-			if names = "invalid; mcptrack validate shows why"; len(s.Refused) > 0 {
+			switch {
+			case len(s.Refused) == 0:
+				names = "invalid; mcptrack validate shows why"
+			case len(s.Servers) == 0:
 				names = "left out, see below"
+			default:
+				names += fmt.Sprintf("; %d left out, see below", len(s.Refused))
 			}
 		}
 		rows = append(rows, []string{s.Host, s.File, names})
@@ -299,7 +306,7 @@ func (r *initReport) write(w io.Writer) error {
 	for _, part := range []struct {
 		title string
 		lines []string
-	}{{"Secrets in plain text become references", set}, {"Server cards ask for these values", asked}, {"Remotes that are left out", refused}} {
+	}{{"Secrets in plain text become references", set}, {"Server cards ask for these values", asked}, {"Left out", refused}} {
 		seen := map[string]bool{}
 		lines := slices.DeleteFunc(part.lines, func(line string) bool {
 			again := seen[line]

@@ -26,6 +26,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -193,7 +194,13 @@ func flagError(cmd *cobra.Command, err error) error {
 				names = append(names, "--"+f.Name)
 			}
 		})
-		return cli.UsageHint(cli.DidYouMean("--"+name, names, flagElsewhere(cmd, name, see)), "unknown flag --%s", printable.Line(name, 100))
+		hint := cli.DidYouMean("--"+name, names, flagElsewhere(cmd, name, see))
+		for _, listens := range []string{"addr", "listen"} {
+			if cmd.Flags().Lookup(listens) != nil && slices.Contains([]string{"addr", "address", "bind", "host", "http", "listen", "port"}, name) {
+				hint = "use --" + listens + " for the address or port to listen on"
+			}
+		}
+		return cli.UsageHint(hint, "unknown flag --%s", printable.Line(name, 100))
 	}
 	if e, ok := errors.AsType[*pflag.ValueRequiredError](err); ok {
 		f := e.GetFlag()

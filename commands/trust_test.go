@@ -208,7 +208,7 @@ func TestQuestion(t *testing.T) {
 		"web": {"url": "https://web.example/${KEY:-none}", "headers": {"Authorization": "Bearer ${keyring:prod}", "X": "${file:~/.vault-token}", "Y": "${file:./in}"}, "oauth": {"clientId": "c"}},
 		"off": {"command": "off", "enabled": false}},
 		"webhooks": [{"url": "https://hooks.example/secret/path", "format": "slack", "types": ["server.state"]}]}`
-	if err := os.WriteFile(".mcp.json", []byte(text), 0o600); err != nil {
+	if err := os.WriteFile("mcp-servers.json", []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	tty := &answering{answer: "n\n"}
@@ -267,7 +267,7 @@ func TestQuestionIsBounded(t *testing.T) {
 // Without a terminal, the failure contains neither values of variables nor credentials.
 func TestRefusalHasNoSecrets(t *testing.T) {
 	t.Chdir(t.TempDir())
-	if err := os.WriteFile(".mcp.json", []byte(`{"mcpServers": {
+	if err := os.WriteFile("mcp-servers.json", []byte(`{"mcpServers": {
 		"a": {"url": "https://${TOKEN}.evil.example/mcp?x=${TOKEN}"}, "b": {"url": "https://user:pw0rd@host.example/mcp"}, "c": {"url": "${TOKEN}"},
 		"d": {"command": "x", "args": ["${TOKEN}", "--token=ghp_0123456789abcdefghijklmnopqrstuvwxyz"]}},
 		"webhooks": [{"url": "https://${TOKEN}.hook.example/path", "format": "slack"}]}`), 0o600); err != nil {

@@ -120,9 +120,9 @@ func runValidate(ctx context.Context, env *cli.Env, g *cli.Globals, opts validat
 		if problems == nil {
 			problems = config.Problems{}
 		}
-		reports = append(reports, fileReport{File: file, Valid: cfg != nil, Servers: cfg.Summaries(), Problems: problems,
+		reports = append(reports, fileReport{File: file, Valid: problems.Errors() == 0, Servers: cfg.Summaries(), Problems: problems,
 			tracked: cfg.Tracked(), brief: i >= len(opts.files)})
-		valid = valid && cfg != nil
+		valid = valid && problems.Errors() == 0
 	}
 	if err := writeReports(env, g, valid, reports); err != nil {
 		return err

@@ -82,12 +82,14 @@ servers, or the file of a HOST is invalid or not approved; 130 interrupted.`,
 	return cmd
 }
 
-// check returns an error for hosts that are unknown and for global flags without a meaning here.
+// check replaces the hosts in args by their names, and returns an error for hosts that are unknown and for global flags without a meaning here.
 func check(name string, args []string, changed func(flag string) bool) error {
-	for _, host := range args {
-		if _, known := hosts.Find(host); !known {
-			return cli.UsageHint(cli.DidYouMean(host, hosts.Names(), "choose from "+cli.Join(hosts.Names(), 30)), "unknown host %q", printable.Line(host, 60))
+	for i, host := range args {
+		h, err := cli.FindHost(host, "unknown host %q")
+		if err != nil {
+			return err
 		}
+		args[i] = h.Name
 	}
 	switch {
 	case changed("config"):

@@ -392,7 +392,7 @@ func TestHostileFiles(t *testing.T) {
 	for name, spoil := range map[string]func(t *testing.T, path string){
 		"duplicate keys": func(t *testing.T, path string) {
 			t.Helper()
-			write(t, path, `{"mcpServers": {"a": {"command": "sh"}, "a": {"command": "sh", "env": {"T": "`+secret+`"}}}}`)
+			write(t, path, `{"mcpServers": {"a": {"command": "sh"}}, "mcpServers": {"b": {"command": "sh", "env": {"T": "`+secret+`"}}}}`)
 		},
 		"not JSON": func(t *testing.T, path string) { t.Helper(); write(t, path, `{"mcpServers": {"a": `+secret) },
 		"too large": func(t *testing.T, path string) {

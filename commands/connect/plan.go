@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/mcptrack/mcptrack/commands/internal/cli"
 	"github.com/mcptrack/mcptrack/core/atomicfile"
@@ -68,6 +69,10 @@ func read(path string) ([]byte, error) { return secretfile.Load(path, config.Siz
 // plan makes the plan for one file. An error ends the run.
 func (p *planner) plan(f config.HostFile) (*plan, error) {
 	plan := &plan{host: f.Host, path: f.Path}
+	if !utf8.ValidString(f.Path + p.opts.Workspace) { // the record and the entries could not name it
+		plan.problem = fmt.Errorf("the path of %s is not UTF-8", printable.Line(f.Path, 200))
+		return plan, nil
+	}
 	before, err := read(f.Path)
 	if err != nil {
 		plan.problem = &cli.Failure{Exit: cli.ExitConfig, Code: "config_invalid", Err: err}
@@ -214,6 +219,9 @@ func (p *planner) leave(cfg *config.Config, o *config.Original) string {
 	srv, ok := cfg.Server(o.ID)
 	if !ok || len(o.Keys) == 0 {
 		return "it has neither a command nor a URL"
+	}
+	if o.Invalid != "" {
+		return "invalid: " + o.Invalid
 	}
 	key := o.Unsupported()
 	switch {

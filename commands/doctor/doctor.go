@@ -12,6 +12,7 @@ import (
 	"io"
 	"log/slog"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -203,8 +204,11 @@ func (d *doctor) checkConfig(unread error) check {
 	if len(d.Problems) == 0 {
 		return newCheck(kind, "", ok, detail, "")
 	}
-	p := d.Problems[0]
-	return newCheck(kind, "", warning, fmt.Sprintf("%s; %s, the first in line %d: %s", detail, cli.Plural(len(d.Problems), "warning"), p.Line, p.Message),
+	p, what := d.Problems[0], cli.Plural(len(d.Problems), "warning")
+	if n := d.Problems.Errors(); n > 0 { // of servers in the file of a host
+		p, what = d.Problems[slices.IndexFunc(d.Problems, func(p config.Problem) bool { return p.Severity == config.SeverityError })], cli.Plural(n, "error")
+	}
+	return newCheck(kind, "", warning, fmt.Sprintf("%s; %s, the first in line %d: %s", detail, what, p.Line, p.Message),
 		"mcptrack validate-config "+printable.Shell(d.Config.Path)+" shows all of them")
 }
 

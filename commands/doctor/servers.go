@@ -27,6 +27,9 @@ import (
 func (d *doctor) checkServers(ctx context.Context, servers []config.Server, answered func()) []check {
 	known, served := d.followed(ctx), d.served(ctx)
 	approved, unreadable := lock.Read(d.lockPath())
+	if unreadable == nil {
+		unreadable = cli.CheckLock(d.g, d.lockPath())
+	}
 	var ask []config.Server
 	for _, srv := range servers {
 		if srv.Unusable() == nil && !settled(known[srv.ID].State) && !d.offline {
@@ -200,11 +203,14 @@ func (d *doctor) lockPath() string { return d.LockFlags.Path(d.g, d.Config) }
 func (d *doctor) checkLock(approved *lock.Lock, unreadable error, servers []config.Server, results map[string]observe.Result) check {
 	const kind = "lock"
 	path := d.lockPath()
+	var unsafe *cli.Failure
 	switch {
 	case path == "", errors.Is(unreadable, fs.ErrNotExist) && d.LockFlags.File == "":
 		return newCheck(kind, "", skipped, "there is none, so changes of what servers offer are served without your approval", "mcptrack lock writes one")
 	case errors.Is(unreadable, fs.ErrNotExist):
 		return newCheck(kind, "", failed, path+" does not exist", "mcptrack lock --lock "+printable.Shell(path)+" writes it")
+	case errors.As(unreadable, &unsafe):
+		return newCheck(kind, "", failed, unsafe.Error(), unsafe.Hint)
 	case unreadable != nil:
 		return newCheck(kind, "", failed, printable.Reason(unreadable, 600), "restore it from version control, or delete it and run mcptrack lock")
 	}

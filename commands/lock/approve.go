@@ -126,7 +126,7 @@ func runDecide(ctx context.Context, env *cli.Env, g *cli.Globals, opts decideOpt
 	if err := opts.write(w, chosen, left); err != nil {
 		return err
 	}
-	return finish(left, "mcptrack review shows them", nil, 0)
+	return finish(left, advice(left, "mcptrack review shows them"), nil, 0)
 }
 
 // choose returns the changes that a target means.

@@ -84,6 +84,39 @@ func counted(changes []change) string {
 	return strings.Join(names, ", ")
 }
 
+// advice returns the hint about changes that are not approved: what helps with the first that can be
+// taken over.
+func advice(changes []change, takeOver string) string {
+	hint := beyondApproval
+	for _, c := range changes {
+		switch {
+		case c.Problem != "":
+		case c.Rejected:
+			hint = "mcptrack review shows them; mcptrack approve SERVER:ITEM approves what was rejected"
+		default:
+			return takeOver
+		}
+	}
+	return hint
+}
+
+// beyondApproval is the hint if no change can be approved.
+const beyondApproval = "what cannot be approved is not served by gateways until the server is repaired; report it to its author"
+
+// unapprovable says which changes cannot be approved, and why; empty if all can.
+func unapprovable(changes []change) string {
+	var why []string
+	for _, c := range changes {
+		if c.Problem != "" {
+			why = append(why, c.Item+": "+c.Problem)
+		}
+	}
+	if len(why) == 0 {
+		return ""
+	}
+	return "cannot be approved: " + printable.Line(cli.Join(why, 3), 500)
+}
+
 // finish returns the failure of a command that found changes or could not reach servers; nil if neither
 // happened. missed has a server and the reason in each element.
 func finish(changes []change, hint string, missed []string, servers int) error {

@@ -80,6 +80,8 @@ type outcome struct {
 	Error    string   `json:"error,omitempty"`
 }
 
+const takesOver = "mcptrack review shows them; mcptrack lock --update takes them over"
+
 func runLock(ctx context.Context, env *cli.Env, g *cli.Globals, opts lockOptions) error {
 	w, err := opts.open(ctx, env, g, opts.servers)
 	if err != nil {
@@ -129,7 +131,7 @@ func runLock(ctx context.Context, env *cli.Env, g *cli.Globals, opts lockOptions
 	for _, o := range outcomes {
 		left = append(left, o.Left...)
 	}
-	return finish(left, "mcptrack review shows them; mcptrack lock --update takes them over", failed(results), len(results))
+	return finish(left, advice(left, takesOver), failed(results), len(results))
 }
 
 // unstable lists the servers that are not in the lock once more, and returns by server the items that
@@ -304,6 +306,9 @@ func writeOutcomes(w *work, outcomes []outcome) error {
 		}
 		if len(o.Left) > 0 {
 			parts = append(parts, "left: "+counted(o.Left))
+		}
+		if why := unapprovable(o.Left); why != "" {
+			parts = append(parts, why)
 		}
 		if n := len(o.Unchecked); n > 0 {
 			parts = append(parts, cli.Plural(n, "item")+" with members that the imported lock does not cover")

@@ -82,8 +82,15 @@ func runReview(ctx context.Context, env *cli.Env, g *cli.Globals, opts reviewOpt
 		return err
 	}
 	hint := "mcptrack approve SERVER:ITEM approves one of them"
-	if len(left) == 1 && left[0].Item != "" {
-		hint = left[0].approval() + " approves it"
+	approvable := slices.DeleteFunc(slices.Clone(left), func(c change) bool { return c.Problem != "" })
+	switch {
+	case len(approvable) == 0:
+		hint = beyondApproval
+	case len(approvable) == 1 && approvable[0].Item != "":
+		hint = approvable[0].approval() + " approves it"
+		if len(left) > 1 {
+			hint = approvable[0].approval() + " approves the only one that can be approved"
+		}
 	}
 	return finish(left, hint, missed, len(w.servers))
 }

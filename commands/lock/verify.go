@@ -83,6 +83,9 @@ func runVerify(ctx context.Context, env *cli.Env, g *cli.Globals, opts verifyOpt
 	for _, f := range v.failures {
 		missed = append(missed, f.Server+": "+f.Reason)
 	}
+	if opts.against == "" {
+		v.hint = advice(failing, v.hint)
+	}
 	return finish(failing, v.hint, missed, v.servers)
 }
 
@@ -105,7 +108,7 @@ func (o verifyOptions) verifyServers(ctx context.Context, env *cli.Env, g *cli.G
 		return verified{}, err
 	}
 	v := verified{servers: len(results), file: w.path, place: report.Location{File: w.cfg.Path, Line: 1},
-		hint: "mcptrack review shows them; mcptrack lock --update takes them over"}
+		hint: takesOver}
 	for _, r := range results {
 		s := l.Servers[r.Server.ID]
 		if r.Err != nil {
@@ -142,6 +145,9 @@ func (o verifyOptions) verifyLocks(_ context.Context, env *cli.Env, g *cli.Globa
 			return verified{}, err
 		}
 		path = o.path(g, cfg)
+	}
+	if err := cli.CheckLock(g, path); err != nil {
+		return verified{}, err
 	}
 	now, err := read(path)
 	if err != nil {

@@ -71,8 +71,12 @@ func (f workFlags) open(ctx context.Context, env *cli.Env, g *cli.Globals, ids [
 	if err != nil {
 		return nil, err
 	}
+	path := f.path(g, cfg)
+	if err := cli.CheckLock(g, path); err != nil {
+		return nil, err
+	}
 	servers, err := cli.SelectServersAndCatalogs(cfg, ids)
-	return &work{f, env, g, cfg, f.path(g, cfg), servers}, err
+	return &work{f, env, g, cfg, path, servers}, err
 }
 
 // path returns the path of the lock: in the working directory if there is no config file.

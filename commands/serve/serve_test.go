@@ -21,6 +21,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/hook"
 	"github.com/mcptrack/mcptrack/core/lock"
 	"github.com/mcptrack/mcptrack/core/lock/guard"
+	"github.com/mcptrack/mcptrack/core/lock/locktest"
 	"github.com/mcptrack/mcptrack/core/session"
 	"github.com/mcptrack/mcptrack/core/tracker"
 	"github.com/mcptrack/mcptrack/output/web"
@@ -33,7 +34,7 @@ func TestNoRouteStartsOrChangesAnything(t *testing.T) {
 	server := config.Server{ID: "live", Enabled: true, Tracking: config.Tracking{TrackResources: true}, Transport: config.TransportStdio, Program: config.Program{Command: "live"}}
 	off := server
 	off.ID, off.Enabled = "off", false
-	path := filepath.Join(t.TempDir(), guard.FileName)
+	path := locktest.Path(t)
 	if err := lock.Update(t.Context(), path, func(l *lock.Lock) error { l.Servers["live"] = &lock.Server{}; return nil }); err != nil {
 		t.Fatal(err)
 	}

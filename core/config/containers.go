@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/mcptrack/mcptrack/core/config/hosts"
 	"github.com/mcptrack/mcptrack/core/config/tree"
 )
 
@@ -132,11 +133,18 @@ func allObjects(n *tree.Node) bool {
 	return true
 }
 
+// isFlat reports whether every member of the root object is a server. A key of mcptrack names none, unless
+// the file is at a host's own path.
 func (r *reader) isFlat(root *tree.Node) bool {
-	servers := 0
+	servers, ours, owned := 0, map[string]bool{}, hosts.Owns(absolute(r.file))
+	for _, k := range besideKeys() {
+		ours[k.name] = !owned
+	}
 	for _, m := range root.Members {
 		switch {
 		case isComment(m.Name):
+		case ours[m.Name]:
+			return false
 		case r.looksLikeServer(m.Value):
 			servers++
 		default:

@@ -29,11 +29,16 @@ type entry struct {
 func (r *reader) entry(object *tree.Node, path pointer, label string) *entry {
 	e := &entry{reader: r, object: object, path: path, label: label, members: object.Index()}
 	for name, m := range e.members {
-		if m.Value.Kind == tree.Null || m.Value.Kind == tree.String && m.Value.Text == "" && name != "id" {
+		if empty(m.Value) && (m.Value.Kind == tree.Null || name != "id") {
 			delete(e.members, name)
 		}
 	}
 	return e
+}
+
+// empty reports whether a value counts as absent.
+func empty(v *tree.Node) bool {
+	return v.Kind == tree.Null || v.Kind == tree.String && v.Text == ""
 }
 
 // inside returns an entry for the object in one of e's fields.
@@ -43,11 +48,14 @@ func (e *entry) inside(f field) *entry {
 	return in
 }
 
-// add reads the entry as a server and adds it to the config. It reads all keys even after an error,
-// so that all problems are reported together.
-func (e *entry) add(id string) {
+// add reads the entry as a server and adds it to the config, unless its id is invalid. It reads all
+// keys even after an error, so that all problems are reported together.
+func (e *entry) add(id string, valid bool) {
+	e.disown()
 	if e.visit != nil {
-		e.visit(e, id)
+		if valid {
+			e.visit(e, id)
+		}
 		return
 	}
 	s := Server{ID: id}
@@ -83,7 +91,31 @@ func (e *entry) add(id string) {
 	e.noteUnsupported()
 	e.unknownKeys(e.object, e.path, e.label, e.names, foreignKeys())
 	s.Intent = e.intent(id, e.effective)
-	e.config.Servers = append(e.config.Servers, s)
+	if valid {
+		e.config.Servers = append(e.config.Servers, s)
+	}
+}
+
+// disown removes the values of other programs from keys that mcptrack has, too.
+func (e *entry) disown() {
+	if e.form == own {
+		return
+	}
+	for _, k := range e.keys {
+		f, ok := e.first(k.name)
+		if !ok || !k.mixed || k.shaped(f.value) {
+			continue
+		}
+		delete(e.members, f.name)
+		hint := ""
+		switch near := suggest.Nearest(f.value.Text, k.words); {
+		case near != "":
+			hint = fmt.Sprintf("did you mean %q?", near)
+		case k.least > 0 && f.value.Kind == tree.Number:
+			hint = durationUnits
+		}
+		e.warnAt(f.key, f.path, CodeForeign, fmt.Sprintf("%s has %q of another program, which mcptrack does not read", e.label, f.name), hint)
+	}
 }
 
 // isBuiltin reports whether the entry refers to a built-in component of its host, which other
@@ -333,7 +365,7 @@ func (e *entry) text(spellings ...string) (value string, f field, ok bool) {
 // are invalid, except for enabled and disabled, which other hosts may write in this way.
 func (e *entry) boolean(byDefault bool, spellings ...string) bool {
 	for _, name := range spellings {
-		if m := e.object.Get(name); m != nil && e.members[name] == nil && name != "enabled" && name != "disabled" {
+		if m := e.object.Get(name); m != nil && empty(m.Value) && name != "enabled" && name != "disabled" {
 			e.invalid(field{name: name, value: m.Value, path: e.path.key(name)}, "boolean", "write true or false, or remove the key")
 			return byDefault
 		}
@@ -394,6 +426,8 @@ func (e *entry) notOneOf(f field, value string, words []string) {
 	e.invalidValue(f.value, f.path, CodeValue, fmt.Sprintf("invalid %q; expected one of %s", f.name, strings.Join(quoted, ", ")), hint)
 }
 
+const durationUnits = `write the unit: "30s", "500ms" or "2m"`
+
 // duration returns the duration value of a key, which must not be less than least, or the default
 // if it is absent or invalid. If never is set, "0" is allowed and returned as -1.
 func (e *entry) duration(name string, byDefault, least time.Duration, never bool) time.Duration {
@@ -401,11 +435,10 @@ func (e *entry) duration(name string, byDefault, least time.Duration, never bool
 	if !ok {
 		return byDefault
 	}
-	const units = `write the unit: "30s", "500ms" or "2m"`
 	if f.value.Kind != tree.String {
 		hint := ""
 		if f.value.Kind == tree.Number {
-			hint = units
+			hint = durationUnits
 		}
 		e.invalid(f, "duration", hint)
 		return byDefault
@@ -418,7 +451,7 @@ func (e *entry) duration(name string, byDefault, least time.Duration, never bool
 		return -1
 	}
 	if !e.durations.MatchString(value) {
-		e.invalidValue(f.value, f.path, CodeDuration, fmt.Sprintf("invalid %q; expected duration", f.name), units)
+		e.invalidValue(f.value, f.path, CodeDuration, fmt.Sprintf("invalid %q; expected duration", f.name), durationUnits)
 		return byDefault
 	}
 	d, err := time.ParseDuration(value)

@@ -3,12 +3,10 @@ package config
 import (
 	"fmt"
 	"net/textproto"
-	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
 
-	"github.com/mcptrack/mcptrack/core/config/hosts"
 	"github.com/mcptrack/mcptrack/core/config/tree"
 	"github.com/mcptrack/mcptrack/core/glob"
 	"github.com/mcptrack/mcptrack/core/suggest"
@@ -82,18 +80,8 @@ func validHookID(id string) bool {
 	return id != "" && len(id) <= 64 && strings.Contains(letters, id[:1]) && strings.Trim(id, letters+"._-") == ""
 }
 
-// othersHooks reports whether "hooks" has the programs that a host runs at certain moments, in a file of
-// that host or of a plugin for it, and not incoming webhooks, which are a list.
-func (r *reader) othersHooks(v *tree.Node) bool {
-	file := filepath.Base(r.file)
-	return v.Kind != tree.List && (hosts.Owns(absolute(r.file)) || file == "plugin.json" || strings.HasPrefix(file, "settings."))
-}
-
 // hooks reads the incoming webhooks. The servers must have been read.
 func (r *reader) hooks(v *tree.Node) (all []Hook) {
-	if r.othersHooks(v) {
-		return nil
-	}
 	seen := map[string]bool{}
 	r.objects(v, "hooks", "Hook", maxHooks, `write [{"id": "repo", "verify": "github", "secret": "${HOOK_SECRET}"}]`, func(e *entry) {
 		h := e.hook()

@@ -2,6 +2,7 @@ package config
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"path/filepath"
 	"reflect"
@@ -80,8 +81,8 @@ func (n *Names) take(name, secret string) string {
 	}
 }
 
-// Import returns the servers in a config of any host, or none if Problems contains errors. It omits
-// those that only run mcptrack attach.
+// Import returns the servers in a config of any host, or none if the config must be refused. It omits
+// those whose entries have errors, and those that only run mcptrack attach.
 func Import(path string, opts Options, names *Names) ([]Imported, Problems) {
 	cfg, problems := Load(path, opts)
 	if cfg == nil {
@@ -92,11 +93,7 @@ func Import(path string, opts Options, names *Names) ([]Imported, Problems) {
 		return nil, Problems{*problem}
 	}
 	d := newDocument(data, path)
-	format := opts.Format
-	if format == "" {
-		format = d.Detect(path)
-	}
-	root, failure := d.Parse(format)
+	root, failure := d.Parse(cmp.Or(opts.Format, d.Detect(path)))
 	workspace, err := opts.workspace()
 	if failure != nil || err != nil {
 		return nil, Problems{{Severity: SeverityError, File: path, Line: 1, Column: 1, Code: CodeUnreadable, Message: "file changed while it was read"}}
@@ -105,7 +102,7 @@ func Import(path string, opts Options, names *Names) ([]Imported, Problems) {
 	r := newReader(d, opts, workspace)
 	r.expander.verbatim, r.expander.getenv = true, func(string) (string, bool) { return "", true }
 	r.visit = func(e *entry, id string) {
-		if known, ok := cfg.Server(id); ok && known.Attaches() {
+		if known, ok := cfg.Server(id); ok && known.Attaches() || problems.errorIn(e.path.String()) != "" {
 			return
 		}
 		if srv := e.imported(id, names); len(srv.Keys) > 0 { // an entry without keys only disables a server defined in another file
@@ -129,8 +126,16 @@ func (e *entry) imported(id string, names *Names) Imported {
 	e.server, e.missing = s, (*clauses)(&s.Missing)
 	im := importer{entry: e, out: &Imported{ID: id, Enabled: e.enabled() && !e.off(id)}, names: names}
 	transport, fallback, _, known := im.declared()
+	if _, hasURL := im.first("url"); !known {
+		if transport = TransportStdio; hasURL {
+			transport = TransportHTTP
+		}
+	}
 	for _, k := range e.keys {
 		f, ok := im.find(k.spellings...)
+		if !k.use.includes(transport) {
+			continue // the new config would have a warning about it
+		}
 		switch k.name {
 		case "id", "enabled", "disabled", "trackResources": // set by the code that writes the config
 		case "args": // converted together with command
@@ -153,9 +158,7 @@ func (e *entry) imported(id string, names *Names) Imported {
 		case "headers":
 			im.add(k.name, im.headerValues())
 		case "oauth":
-			if transport != TransportStdio { // a stdio server does not need a login
-				im.add(k.name, im.login())
-			}
+			im.add(k.name, im.login())
 		default:
 			if ok {
 				im.add(k.name, im.value(f.value, ""))
@@ -348,8 +351,10 @@ func (im *importer) login() map[string]any {
 			}
 		}
 	}
-	if f, ok := im.field("scopes"); ok && f.value.Kind == tree.List && out["scopes"] == nil { // the "scopes" key of Codex
-		out["scopes"] = im.value(f.value, "")
+	for _, name := range []string{"scopes", "oauthScopes"} { // keys of Codex and Kiro
+		if f, ok := im.field(name); ok && f.value.Kind == tree.List && out["scopes"] == nil {
+			out["scopes"] = im.value(f.value, "")
+		}
 	}
 	if cursor && out["clientId"] != nil && out["callbackPort"] == nil && out["redirectUri"] == nil {
 		out["redirectUri"] = cursorRedirect

@@ -38,6 +38,12 @@ type key[T any] struct {
 	least time.Duration // shortest allowed duration
 	never bool          // allows the duration "0", which is read as -1
 
+	// mixed means that other programs use the same name for something else. In a file that may be
+	// theirs, a value is only read if it has the shape of the key's values: one of kinds, or what the
+	// field's type determines.
+	mixed bool
+	kinds []tree.Kind
+
 	use  use
 	live bool // a new value takes effect in an open session instead of requiring a new connection
 	free bool // changes do not require approval, because the key does not affect what is run, sent or enforced
@@ -83,7 +89,7 @@ func serverKeys() table[Server] {
 	return table[Server]{
 		{name: "id", read: readWithOthers, free: true, schema: "id", example: `"docs"`,
 			doc: "The server's name, in a list. In an object of servers, the key is the name."},
-		{name: "description", field: func(s *Server) any { return &s.Description }, read: readWithOthers, free: true, live: true,
+		{name: "description", mixed: true, field: func(s *Server) any { return &s.Description }, read: readWithOthers, free: true, live: true,
 			doc: "A text for people."},
 		{name: "enabled", field: func(s *Server) any { return &s.Enabled }, read: readWithOthers, free: true, def: "true",
 			doc: "A disabled server is listed but never connected."},
@@ -105,8 +111,8 @@ func serverKeys() table[Server] {
 			doc: "The http or https URL of a server over HTTP; of a catalog, the base URL before `/api/version`."},
 		{name: "headers", adds: []string{"http_headers", "env_http_headers", "bearer_token_env_var", "requestOptions"}, read: readWithOthers, use: byURLs, schema: "headers", example: `{"X-Team": "docs"}`,
 			doc: "An object of headers for every request to `url`."},
-		{name: "oauth", adds: []string{"auth", "scopes"}, read: (*entry).oauth, schema: "oauth", example: `{"clientId": "me"}`,
-			doc: "How to log in to `url`, as far as the server does not announce it: an object of " + oauthKeys().quoted() + ". Cursor's `auth` and Codex's `scopes` are also read. See `mcptrack login --help`."},
+		{name: "oauth", mixed: true, kinds: []tree.Kind{tree.Object, tree.Bool}, adds: []string{"auth", "scopes", "oauthScopes"}, read: (*entry).oauth, schema: "oauth", example: `{"clientId": "me"}`,
+			doc: "How to log in to `url`, as far as the server does not announce it: an object of " + oauthKeys().quoted() + ". Cursor's `auth`, Codex's `scopes` and Kiro's `oauthScopes` are also read. See `mcptrack login --help`."},
 
 		{name: "trackResources", field: func(s *Server) any { return &s.TrackResources }, use: bySessions, free: true, live: true, def: "false",
 			doc: "Follow the server's resources. If no server in the config of another host has this key, `trackTools`, `trackPrompts` or `trackSkills`, all of them are followed."},
@@ -116,33 +122,33 @@ func serverKeys() table[Server] {
 			doc: "Follow the server's prompts. Default: as `trackResources`."},
 		{name: "trackSkills", field: func(s *Server) any { return &s.TrackSkills }, use: bySessions, free: true, live: true,
 			doc: "Follow the server's skills: which there are, and the digests of their files, which are not read. Default: as `trackResources`."},
-		{name: "include", field: func(s *Server) any { return &s.Include }, globs: "resource URIs", use: bySessions, free: true, live: true,
+		{name: "include", mixed: true, field: func(s *Server) any { return &s.Include }, globs: "resource URIs", use: bySessions, free: true, live: true,
 			doc: "Globs of the resource URIs to follow. Default: all." + globHint},
-		{name: "exclude", field: func(s *Server) any { return &s.Exclude }, globs: "resource URIs", use: bySessions, free: true, live: true,
+		{name: "exclude", mixed: true, field: func(s *Server) any { return &s.Exclude }, globs: "resource URIs", use: bySessions, free: true, live: true,
 			doc: "Globs of the resource URIs not to follow."},
-		{name: "read", field: func(s *Server) any { return &s.Read }, words: []string{"digest", "none"}, use: bySessions, free: true, live: true, def: string(ReadDigest),
+		{name: "read", mixed: true, field: func(s *Server) any { return &s.Read }, words: []string{"digest", "none"}, use: bySessions, free: true, live: true, def: string(ReadDigest),
 			doc: "`digest` reads changed resources and compares the SHA-256 digest of their content, which events also carry; `none` does not read them."},
-		{name: "mode", field: func(s *Server) any { return &s.Mode }, words: []string{"auto", "poll"}, use: bySessions, free: true, live: true, def: string(ModeAuto),
+		{name: "mode", mixed: true, field: func(s *Server) any { return &s.Mode }, words: []string{"auto", "poll"}, use: bySessions, free: true, live: true, def: string(ModeAuto),
 			doc: "`auto` relies on the updates that the server pushes; `poll` does not, and reads resources at `pollInterval`."},
 		{name: "pollInterval", field: func(s *Server) any { return &s.PollInterval }, use: bySessions, free: true, live: true, def: short(DefaultPollInterval), least: minPollInterval,
 			doc: "How often a server that cannot push is polled."},
 		{name: "safetyInterval", field: func(s *Server) any { return &s.SafetyInterval }, use: bySessions, free: true, live: true, def: short(DefaultSafetyInterval), least: minSafetyInterval, never: true,
 			doc: "How often resources are read although the server pushes their updates, in case it misses some. After two missed changes, the server is tracked in the legacy protocol if it speaks it, else polled."},
-		{name: "events", field: func(s *Server) any { return &s.Events }, read: (*entry).events, use: bySessions, live: true, schema: "events", example: `["build.done"]`,
+		{name: "events", mixed: true, kinds: []tree.Kind{tree.String, tree.List, tree.Object}, field: func(s *Server) any { return &s.Events }, read: (*entry).events, use: bySessions, live: true, schema: "events", example: `["build.done"]`,
 			doc: "Which events to follow of a server that offers MCP Events: `auto` (default: mcptrack's own types), `all`, `off`, or a list of types. See `mcptrack help events`."},
 		{name: "onConnect", field: func(s *Server) any { return &s.OnConnect }, read: (*entry).onConnect, use: bySessions, schema: "onConnect", example: `[{"tool": "login", "arguments": {}}]`,
 			doc: "Tool calls to make in every session after subscribing, a list of `{\"tool\": \"…\", \"arguments\": {…}}`."},
-		{name: "protocol", also: []string{"protocolEra"}, field: func(s *Server) any { return &s.Protocol }, words: []string{"auto", "legacy", "modern"}, use: bySessions, free: true, def: string(ProtocolAuto),
+		{name: "protocol", mixed: true, also: []string{"protocolEra"}, field: func(s *Server) any { return &s.Protocol }, words: []string{"auto", "legacy", "modern"}, use: bySessions, free: true, def: string(ProtocolAuto),
 			doc: "The protocol version: `legacy` is 2024-11-05 to 2025-11-25, `modern` is 2026-07-28. `auto` is modern if the server speaks it, but legacy if the server announces more changes there (`watch -v` reports it)."},
-		{name: "connectTimeout", field: func(s *Server) any { return &s.ConnectTimeout }, use: bySessions, free: true, least: time.Millisecond,
+		{name: "connectTimeout", mixed: true, field: func(s *Server) any { return &s.ConnectTimeout }, use: bySessions, free: true, least: time.Millisecond,
 			doc: "The longest that connecting may take. Default: `--connect-timeout`, 15s."},
-		{name: "requestTimeout", field: func(s *Server) any { return &s.RequestTimeout }, free: true, live: true, def: short(DefaultRequestTimeout), least: time.Millisecond,
+		{name: "requestTimeout", mixed: true, field: func(s *Server) any { return &s.RequestTimeout }, free: true, live: true, def: short(DefaultRequestTimeout), least: time.Millisecond,
 			doc: "The longest that one request may take."},
-		{name: "shared", field: func(s *Server) any { return &s.Sharing }, read: (*entry).shared, use: bySessions, free: true, live: true, def: "true", schema: "shared", example: `"machine"`,
+		{name: "shared", mixed: true, kinds: []tree.Kind{tree.Bool, tree.String}, field: func(s *Server) any { return &s.Sharing }, read: (*entry).shared, use: bySessions, free: true, live: true, def: "true", schema: "shared", example: `"machine"`,
 			doc: "`false`: each client has its own session with the server, for servers with state that belongs to one client. `true` or `folder`: clients of the daemon in the same folder share one process; `machine`: all of them do. See `mcptrack help gateway` and `mcptrack help daemon`."},
-		{name: "idle", field: func(s *Server) any { return &s.Idle }, use: bySessions, free: true, live: true, least: time.Second,
+		{name: "idle", mixed: true, field: func(s *Server) any { return &s.Idle }, use: bySessions, free: true, live: true, least: time.Second,
 			doc: "How long the daemon keeps the server running after its last client has disconnected. Default: 10m."},
-		{name: "lock", field: func(s *Server) any { return &s.Lock }, read: (*entry).lockPolicy, live: true, schema: "lock", example: `{"wording": "allow", "added": "block"}`,
+		{name: "lock", mixed: true, kinds: []tree.Kind{tree.Object}, field: func(s *Server) any { return &s.Lock }, read: (*entry).lockPolicy, live: true, schema: "lock", example: `{"wording": "allow", "added": "block"}`,
 			doc: "What a gateway does about changes that are not approved in the lock file, by class of change: `allow` serves the new definition, `audit` serves it and reports it, `hold` serves the approved one and refuses calls, `block` serves nothing of the server. An action that is weaker than the default has no effect until `mcptrack lock --update` has written it into the lock file. Default: see `mcptrack help gateway`."},
 		{name: "pinContent", field: func(s *Server) any { return &s.PinContent }, globs: "resource URIs", use: bySessions, free: true, live: true,
 			doc: "Globs of the URIs of resources whose contents belong to the lock file. Contents that the lock file has are compared even if no glob matches any more. Default: none." + globHint},
@@ -295,6 +301,21 @@ func (k key[T]) fill(e *entry, into *T) {
 	}
 }
 
+// shaped reports whether a value may be one of the key's: it has the right type and, if the key has a
+// list of words, is one of them or refers to one.
+func (k key[T]) shaped(v *tree.Node) bool {
+	if k.kinds != nil {
+		return slices.Contains(k.kinds, v.Kind)
+	}
+	switch k.field(new(T)).(type) {
+	case *bool:
+		return v.Kind == tree.Bool
+	case *[]string:
+		return v.Kind == tree.List
+	}
+	return v.Kind == tree.String && (k.words == nil || slices.Contains(k.words, v.Text) || strings.Contains(v.Text, "${"))
+}
+
 func (k key[T]) setZero(of *T) {
 	if k.field != nil {
 		reflect.ValueOf(k.field(of)).Elem().SetZero()
@@ -428,17 +449,17 @@ func foreignKeys() []string {
 		"alwaysAllow", "alwaysLoad", "allowedTools", "author", "autoApprove", "autoRefreshOnListChanged",
 		"autoStart", "available_tools", "bundled", "callbackPort", "category", "clientName", "comment",
 		"connectionTimeout", "debug", "default_tools_approval_mode", "dev", "disabledTools", "disabled_tools",
-		"display_name", "enabledTools", "enabled_tools", "excludeTools", "excludedTools", "gallery", "homepage",
+		"display_name", "enabledTools", "enabled_tools", "excludeTools", "excludedTools", "faviconUrl", "gallery", "homepage",
 		"icon", "iconPath", "icons", "includeTools", "initTimeout", "label", "lifecycle", "logo", "metadata", "name",
 		"networkTimeout", "note", "notes", "oauth_resource", "options", "provider", "remote", "required", "roots",
-		"settings", "source", "startup_timeout_ms", "startup_timeout_sec", "supports_parallel_tool_calls",
+		"settings", "source", "sourceFile", "startup_timeout_ms", "startup_timeout_sec", "supports_parallel_tool_calls",
 		"tags", "timeout", "title", "tokenCacheDir", "toolFilter", "tool_timeout_sec", "tools", "trust", "version", "watchPaths")
 }
 
 // unsupportedKeys returns keys of other clients that change how to connect to a server in ways that
 // mcptrack does not support.
 func unsupportedKeys() []string {
-	return []string{"headersHelper", "authProviderType", "targetAudience", "targetServiceAccount", "sandbox", "sandboxEnabled"}
+	return []string{"headersHelper", "authProviderType", "targetAudience", "targetServiceAccount", "sandbox", "sandboxEnabled", "apiKey", "socket"}
 }
 
 // foreignOAuthKeys returns keys of the "oauth" object that other hosts use and that mcptrack

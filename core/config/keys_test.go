@@ -92,7 +92,7 @@ func TestEveryKeyIsRead(t *testing.T) {
 			text := fmt.Sprintf(`{"servers":{"docs":{%q:[[]]%s}}}`, name, k.beside())
 			_, problems := Parse([]byte(text), "f", surroundings(t, nil))
 			if !slices.ContainsFunc(problems, func(p Problem) bool {
-				return p.Severity == SeverityError && (p.Path == "/servers/docs/"+name || strings.HasPrefix(p.Path, "/servers/docs/"+name+"/"))
+				return (p.Severity == SeverityError || p.Code == CodeForeign) && (p.Path == "/servers/docs/"+name || strings.HasPrefix(p.Path, "/servers/docs/"+name+"/"))
 			}) {
 				t.Errorf("%s: a wrong value is not reported: %v", text, problems)
 			}
@@ -200,7 +200,7 @@ func TestKeyTexts(t *testing.T) {
 func structural(problems Problems) bool {
 	codes := []Code{CodeType, CodeValue, CodeMissing, CodeConflict, CodeID, CodeDuration, CodeEnv, CodeHeader}
 	return slices.ContainsFunc(problems, func(p Problem) bool { // a bad value that came from a variable is a warning
-		return p.Severity == SeverityError && slices.Contains(codes, p.Code)
+		return p.Code == CodeForeign || p.Severity == SeverityError && slices.Contains(codes, p.Code)
 	})
 }
 

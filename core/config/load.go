@@ -54,8 +54,9 @@ type Options struct {
 	Insecure bool
 }
 
-// Load reads and checks one file. It returns all problems in the file, and a Config if and only if
-// none of them is an error. A missing file is reported as one problem with code not_found.
+// Load reads and checks one file. It returns all problems in the file. It returns a Config if none of
+// them is an error or, for the file of a host, if all errors are in entries of servers: these are
+// Unconfigured. A missing file is reported as one problem with code not_found.
 //
 // Load opens the file only once, so it never sees a mixture of two versions if the file is replaced
 // by a rename.
@@ -114,7 +115,7 @@ func parse(data []byte, path string, opts Options, changeable *writable.Error) (
 			d.problems[i].Severity = SeverityError
 		}
 	}
-	if d.problems.Errors() > 0 {
+	if cfg == nil || opts.Strict && len(d.problems) > 0 {
 		return nil, d.problems
 	}
 	cfg.Path = path
@@ -134,7 +135,7 @@ func siblingNames(paths []string) string {
 	return strings.Join(names, ", ")
 }
 
-// read returns the config described by the document. Servers with problems may be incomplete.
+// read returns the config described by the document, or nil if the document must be refused.
 func (d *document) read(data []byte, opts Options) *Config {
 	if most := SizeLimit(d.file); int64(len(data)) > most {
 		p := tooLarge(most)
@@ -146,19 +147,18 @@ func (d *document) read(data []byte, opts Options) *Config {
 		d.errorAt(0, "", CodeUnreadable, fmt.Sprintf("cannot determine the working directory: %v", err), "")
 		return nil
 	}
-	format := opts.Format
-	if format == "" {
-		format = d.Detect(d.file)
-	}
-	root, failure := d.Parse(format)
+	r := newReader(d, opts, workspace)
+	root, failure := d.Parse(r.format)
 	if failure != nil {
 		d.errorAt(failure.Offset, "", Code(failure.Code), failure.Message, failure.Hint)
 		return nil
 	}
-	r := newReader(d, opts, workspace)
 	r.root(root)
 	r.reportUnsupported()
-	if !r.tracks && (r.foreign || format != tree.JSON || hosts.Owns(absolute(d.file))) {
+	if !r.confine() {
+		return nil
+	}
+	if !r.tracks && (r.foreign || r.format != tree.JSON || hosts.Owns(absolute(d.file))) {
 		r.config.trackAll()
 	}
 	slices.Sort(r.expander.files)

@@ -43,7 +43,7 @@ const (
 // has no key for it (cursor.com/docs/mcp).
 const cursorRedirect = "http://localhost:8787/callback"
 
-// oauth reads the keys "oauth", "auth" (Cursor) and "scopes" (Codex). It ignores strings and
+// oauth reads the keys "oauth", "auth" (Cursor), "scopes" (Codex) and "oauthScopes" (Kiro). It ignores strings and
 // booleans, which other hosts store under these keys.
 func (e *entry) oauth(_ []string, s *Server) {
 	f, ok := e.field("oauth")
@@ -67,8 +67,10 @@ func (e *entry) oauth(_ []string, s *Server) {
 	if isCursor && s.OAuth.ClientID != "" && s.OAuth.CallbackPort == 0 && s.OAuth.RedirectURI == "" {
 		s.OAuth.RedirectURI = cursorRedirect
 	}
-	if f, ok := e.field("scopes"); ok && f.value.Kind == tree.List && len(s.OAuth.Scopes) == 0 {
-		e.oauthScopes([]string{"scopes"}, &s.OAuth)
+	for _, name := range []string{"scopes", "oauthScopes"} {
+		if f, ok := e.field(name); ok && f.value.Kind == tree.List && len(s.OAuth.Scopes) == 0 {
+			e.oauthScopes([]string{name}, &s.OAuth)
+		}
 	}
 }
 

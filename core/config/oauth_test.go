@@ -75,7 +75,7 @@ func TestOAuthOfEveryHost(t *testing.T) {
 func TestOAuthProblems(t *testing.T) {
 	opts := surroundings(t, nil)
 	for keys, want := range map[string]string{
-		`"oauth":"yes"`:                                              `invalid "oauth"; expected object`,
+		`"oauth":"yes"`:                                              `has "oauth" of another program`,
 		`"oauth":{"clientID":"me"}`:                                  `unknown key "clientID"`,
 		`"oauth":{"clientSecret":"hunter2hunter2"}`:                  `a secret in plain text in "clientSecret"`,
 		`"oauth":{"callbackPort":70000}`:                             `invalid "callbackPort"; expected port from 1 to 65535`,

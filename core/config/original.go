@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -16,6 +17,8 @@ type Original struct {
 	// Path leads from the root of the file to the entry: keys, and indexes in decimal.
 	Path  []string
 	Entry *tree.Node
+	// Invalid is the message of an error in the entry; empty if there is none.
+	Invalid string
 	// References lists the environment variables that the entry refers to, with the first reference
 	// to each as written.
 	References []Reference
@@ -24,18 +27,15 @@ type Original struct {
 // A Reference is a reference to an environment variable or an input.
 type Reference struct{ Name, Text string }
 
-// Originals reads the entries of a host's config. It returns no config if Problems contains errors.
+// Originals reads the entries of a host's config. It returns no config if the file must be refused,
+// as Load does.
 func Originals(data []byte, path string, opts Options) (*Config, []Original, Problems) {
 	cfg, problems := LoadData(data, path, opts)
 	if cfg == nil {
 		return nil, nil, problems
 	}
 	d := newDocument(data, path)
-	format := opts.Format
-	if format == "" {
-		format = d.Detect(path)
-	}
-	root, failure := d.Parse(format)
+	root, failure := d.Parse(cmp.Or(opts.Format, d.Detect(path)))
 	workspace, err := opts.workspace()
 	if failure != nil || err != nil {
 		return nil, nil, problems // cannot happen: LoadData has parsed the same text
@@ -44,7 +44,8 @@ func Originals(data []byte, path string, opts Options) (*Config, []Original, Pro
 	r := newReader(d, opts, workspace)
 	r.expander.verbatim, r.expander.getenv = true, func(string) (string, bool) { return "", true }
 	r.visit = func(e *entry, id string) {
-		o := Original{Imported: e.imported(id, nil), Path: e.path.keys(), Entry: e.object, References: e.references()}
+		o := Original{Imported: e.imported(id, nil), Path: e.path.keys(), Entry: e.object,
+			Invalid: problems.errorIn(e.path.String()), References: e.references()}
 		im := importer{entry: e, out: &o.Imported}
 		if f, ok := e.find("trackResources"); ok {
 			im.add("trackResources", im.value(f.value, ""))

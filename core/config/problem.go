@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // Severity reports whether a problem prevents the file from being used.
@@ -62,6 +63,7 @@ const (
 	CodeUnknownKey   Code = "unknown_key"     // always a warning
 	CodeIneffective  Code = "ineffective_key" // always a warning
 	CodeUnsupported  Code = "unsupported"     // always a warning
+	CodeForeign      Code = "foreign_value"   // a value of another program under a name that mcptrack also uses; always a warning
 
 	// Invalid values.
 	CodeDuration  Code = "invalid_duration"
@@ -142,6 +144,16 @@ func (ps Problems) Error() string {
 		text += fmt.Sprintf(" (and %d more errors)", more)
 	}
 	return text
+}
+
+// errorIn returns the message of the first error at a path or below it, or "".
+func (ps Problems) errorIn(path string) string {
+	for _, p := range ps {
+		if p.Severity == SeverityError && (p.Path == path || strings.HasPrefix(p.Path, path+"/")) {
+			return p.Message
+		}
+	}
+	return ""
 }
 
 func (ps Problems) sort() {

@@ -241,10 +241,21 @@ func (e *entry) checkCommand(f field) {
 			hint = `"command" must be only the program, which is started without a shell; put each argument in "args"`
 		case strings.HasPrefix(s.Command, "~"):
 			hint = `"~" is not expanded here; write ${userHome}`
-		case strings.ContainsRune(s.Command, filepath.Separator):
+		case s.hasPath():
 			hint = "it must exist and be executable"
+			switch info, err := os.Stat(s.path()); {
+			case err == nil && info.IsDir():
+				clause, hint = "command"+name+" is a directory", "specify the program in it"
+			case err == nil && info.Mode().IsRegular():
+				clause, hint = "command"+name+" is not executable", "make it executable (chmod +x), or run it with its interpreter"
+			}
 		default:
 			clause, hint = "there is no program"+name+" in PATH", "install it, or specify its full path"
+			for _, dir := range filepath.SplitList(e.search(s)) {
+				if info, err := os.Stat(filepath.Join(dir, s.Command)); err == nil && info.Mode().IsRegular() {
+					clause, hint = "the program"+name+" in PATH is not executable", "make it executable (chmod +x)"
+				}
+			}
 		}
 		e.lacks(f.value, f.path, code, clause, hint)
 	}
@@ -312,10 +323,7 @@ func (e *entry) commandExists(s *Server) bool {
 		_, err := e.lookPath(s.Command)
 		return err == nil
 	}
-	search, _ := e.expander.getenv("PATH")
-	if own, ok := s.Env["PATH"]; ok {
-		search = own.Reveal()
-	}
+	search := e.search(s)
 	key := [2]string{search, s.Command}
 	found, known := e.commands[key]
 	if !known {
@@ -323,6 +331,15 @@ func (e *entry) commandExists(s *Server) bool {
 		e.commands[key] = found
 	}
 	return found
+}
+
+// search returns the PATH in which a server's command is looked up.
+func (e *entry) search(s *Server) string {
+	if own, ok := s.Env["PATH"]; ok {
+		return own.Reveal()
+	}
+	search, _ := e.expander.getenv("PATH")
+	return search
 }
 
 // Find returns the path of the file that the command runs, or false if there is none. A command with a

@@ -1,8 +1,10 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -32,7 +34,8 @@ func (r *reader) root(root *tree.Node) {
 		r.errorAt(later.Offset, pointer("").key(later.Name), CodeConflict,
 			fmt.Sprintf(`Config at %s has both %q and %q`, r.file, first.Name, later.Name), "move all servers into one of them")
 	}
-	index, seen, ours := root.Index(), map[string]bool{}, rootKeys()
+	r.form = r.formOf(found)
+	index, seen, ours := root.Index(), map[string]bool{}, r.rootKeys()
 	for _, m := range root.Members { // other duplicates in a settings file concern other programs
 		if first := index[m.Name]; first != m && !seen[m.Name] && ours[m.Name] {
 			seen[m.Name] = true
@@ -45,21 +48,16 @@ func (r *reader) root(root *tree.Node) {
 		r.duplicateKeys(c.value, c.path, c.value.Kind == tree.Object)
 		r.servers(c)
 	}
-	for _, beside := range []struct {
-		name string
-		read func(*tree.Node)
-	}{
-		{"inputs", r.inputs},
-		{"index", func(v *tree.Node) { r.config.Index = r.index(v) }},
-		{"webhooks", func(v *tree.Node) { r.config.Webhooks = r.webhooks(v) }},
-		{"hooks", func(v *tree.Node) { r.config.Hooks = r.hooks(v) }},
-	} {
-		if (beside.name == "webhooks" || beside.name == "hooks") && hosts.IsSettings(r.file) {
-			continue // the key is a setting of another program
-		}
-		if m := index[beside.name]; m != nil && m.Value.Kind != tree.Null && len(found) > 0 {
-			r.duplicateKeys(m.Value, pointer("").key(beside.name), false)
-			beside.read(m.Value)
+	for _, k := range besideKeys() {
+		m := index[k.name]
+		switch {
+		case m == nil || m.Value.Kind == tree.Null || len(found) == 0 || r.form == others:
+		case r.form == shared && !k.shaped(m.Value):
+			r.warnAt(m.Offset, pointer("").key(k.name), CodeForeign,
+				fmt.Sprintf("Config at %s has %q of another program, which mcptrack does not read", r.file, k.name), "")
+		default:
+			r.duplicateKeys(m.Value, pointer("").key(k.name), false)
+			k.read(r, m.Value)
 		}
 	}
 	if len(found) == 0 && !hosts.IsSettings(r.file) {
@@ -88,11 +86,84 @@ func (r *reader) noServers(root *tree.Node) {
 	r.errorAt(root.Offset, "", CodeMissing, r.needsServers(), hint)
 }
 
+// A form specifies how much of a file belongs to mcptrack.
+type form int
+
+const (
+	// shared: other programs write servers in the same place. A key of mcptrack that they use for
+	// something else, with a value of another shape, is a warning and is not read.
+	shared form = iota
+	// own: the list "servers", which only mcptrack has. Everything in the file is mcptrack's.
+	own
+	// others: the file of a host. Only its servers are read, and an error in the entry of a server
+	// makes that server Unconfigured.
+	others
+)
+
+// formOf returns the form of the file that contains these servers.
+func (r *reader) formOf(found []container) form {
+	list, elsewhere := false, false
+	for _, c := range found {
+		list = list || c.path == "/servers" && c.value.Kind == tree.List
+		elsewhere = elsewhere || c.path != "/servers" && c.path != "/mcpServers"
+	}
+	switch {
+	case hosts.Owns(absolute(r.file)), elsewhere, r.format != tree.JSON && !list:
+		return others
+	case list:
+		return own
+	}
+	return shared
+}
+
+// A besideKey is a key of the root object that is read in addition to the servers.
+type besideKey struct {
+	name string
+	kind tree.Kind // of the value
+	keys []string  // of the value or, if it is a list, of its elements; nil for any
+	read func(*reader, *tree.Node)
+}
+
+func besideKeys() []besideKey {
+	return []besideKey{
+		{"inputs", tree.List, nil, (*reader).inputs},
+		{"index", tree.Object, indexKeys().names(), func(r *reader, v *tree.Node) { r.config.Index = r.index(v) }},
+		{"webhooks", tree.List, webhookKeys().names(), func(r *reader, v *tree.Node) { r.config.Webhooks = r.webhooks(v) }},
+		{"hooks", tree.List, hookKeys().names(), func(r *reader, v *tree.Node) { r.config.Hooks = r.hooks(v) }},
+	}
+}
+
+// shaped reports whether a value has the shape of the key's values: its kind, and mostly its keys.
+func (k besideKey) shaped(v *tree.Node) bool {
+	if v.Kind != k.kind || k.keys == nil {
+		return v.Kind == k.kind
+	}
+	objects := v.Items
+	if v.Kind == tree.Object {
+		objects = []*tree.Node{v}
+	}
+	known, all := 0, 0
+	for _, n := range objects {
+		if n.Kind != tree.Object {
+			all++
+		}
+		for _, m := range n.Members {
+			if all++; slices.Contains(k.keys, m.Name) {
+				known++
+			}
+		}
+	}
+	return 2*known >= all
+}
+
 // rootKeys returns the keys of the root object that mcptrack reads.
-func rootKeys() map[string]bool {
-	keys := map[string]bool{"mcp": true, "inputs": true, "index": true, "webhooks": true, "hooks": true}
+func (r *reader) rootKeys() map[string]bool {
+	keys := map[string]bool{"mcp": true}
 	for _, name := range containerKeys() {
 		keys[name] = true
+	}
+	for _, k := range besideKeys() {
+		keys[k.name] = r.form != others
 	}
 	return keys
 }
@@ -103,9 +174,15 @@ const maxNearMisses = 200
 // unknownRootKeys reports unknown keys of the root object: an individual warning for each key that
 // is probably a misspelling of a known key, and a single warning for all others.
 func (r *reader) unknownRootKeys(root *tree.Node, found []container) {
-	own := []string{"servers", "mcpServers", "inputs", "index", "webhooks", "hooks"}
-	known := rootKeys()
-	for _, name := range []string{"projects", "sandbox", "version", "imports", "mcpProxy"} {
+	names, known, notHere := []string{"servers", "mcpServers"}, r.rootKeys(), map[string]besideKey{}
+	for _, k := range besideKeys() {
+		if r.form == others {
+			notHere[k.name] = k
+		} else {
+			names = append(names, k.name)
+		}
+	}
+	for _, name := range []string{"projects", "sandbox", "version", "imports", "mcpProxy", "inputs"} {
 		known[name] = true
 	}
 	for _, c := range found {
@@ -117,32 +194,37 @@ func (r *reader) unknownRootKeys(root *tree.Node, found []container) {
 	warn := func(m *tree.Member, what, hint string) {
 		r.warnAt(m.Offset, pointer("").key(m.Name), CodeUnknownKey, fmt.Sprintf("Config at %s has %s", r.file, what), hint)
 	}
-	var others []*tree.Member
+	var unread []*tree.Member
 	for _, m := range root.Members {
 		if isComment(m.Name) || known[m.Name] {
 			continue
 		}
+		if k, ok := notHere[m.Name]; ok && len(m.Value.Members)+len(m.Value.Items) > 0 && k.shaped(m.Value) {
+			warn(m, fmt.Sprintf("%q, which mcptrack does not read in the config of another program", m.Name),
+				"write a config of your own: mcptrack init copies these servers into one")
+			continue
+		}
 		meant := ""
-		if len(others) < maxNearMisses {
+		if len(unread) < maxNearMisses {
 			meant = misnamed(m.Name)
 		}
-		if meant == "" && len(others) < maxNearMisses {
-			meant = suggest.Nearest(m.Name, own)
+		if meant == "" && len(unread) < maxNearMisses {
+			meant = suggest.Nearest(m.Name, names)
 		}
 		if meant == "" {
-			others = append(others, m)
+			unread = append(unread, m)
 			continue
 		}
 		warn(m, fmt.Sprintf("unknown key %s", quote(m.Name)), fmt.Sprintf("did you mean %q?", meant))
 	}
-	switch n := len(others); {
+	switch n := len(unread); {
 	case n == 0:
 	case n == 1 && !hosts.IsSettings(r.file):
-		warn(others[0], fmt.Sprintf("unknown key %s", quote(others[0].Name)), "")
+		warn(unread[0], fmt.Sprintf("unknown key %s", quote(unread[0].Name)), "")
 	case n == 1:
-		warn(others[0], fmt.Sprintf("a key that mcptrack does not read: %s", quote(others[0].Name)), "")
+		warn(unread[0], fmt.Sprintf("a key that mcptrack does not read: %s", quote(unread[0].Name)), "")
 	default:
-		warn(others[0], fmt.Sprintf("%d keys that mcptrack does not read, such as %s", n, quote(others[0].Name)), "")
+		warn(unread[0], fmt.Sprintf("%d keys that mcptrack does not read, such as %s", n, quote(unread[0].Name)), "")
 	}
 }
 
@@ -164,13 +246,16 @@ type reader struct {
 	off         func(id string) bool // reports whether the file disables a server outside the server's entry
 	tracks      bool                 // at least one server has a key that selects what to track
 	foreign     bool                 // the servers are where only the files of other hosts have them
+	format      tree.Format          // the syntax of the file
+	form        form
+	entries     map[string]string // the ids of the servers in the file of a host, by path as in a Problem
 	// visit, if not nil, is called for every entry; the entry is then not added to the config.
 	visit func(e *entry, id string)
 }
 
 func newReader(d *document, opts Options, workspace string) *reader {
 	keys := serverKeys() // computed once, because a malicious file may contain many servers
-	return &reader{document: d, keys: keys, oauthKeys: oauthKeys(), names: keys.names(), effective: keys.effective().names(), expander: newExpander(opts, workspace, d.file), lookPath: opts.LookPath,
+	return &reader{document: d, format: cmp.Or(opts.Format, d.Detect(d.file)), entries: map[string]string{}, keys: keys, oauthKeys: oauthKeys(), names: keys.names(), effective: keys.effective().names(), expander: newExpander(opts, workspace, d.file), lookPath: opts.LookPath,
 		config: &Config{}, ids: map[string]int{}, durations: regexp.MustCompile(`^(\d+(\.\d+)?(ns|us|µs|μs|ms|s|m|h))+$`),
 		envFiles: map[string]envFile{}, commands: map[[2]string]bool{}}
 }
@@ -199,6 +284,7 @@ func (r *reader) servers(c container) {
 }
 
 func (r *reader) listEntry(n *tree.Node, path pointer, index int) {
+	r.entries[path.String()] = ""
 	if n.Kind != tree.Object {
 		r.errorAt(n.Offset, path, CodeType, fmt.Sprintf("Entry at index %d must be an object", index), "")
 		return
@@ -216,17 +302,16 @@ func (r *reader) listEntry(n *tree.Node, path pointer, index int) {
 	switch {
 	case id == nil:
 		r.errorAt(n.Offset, path, CodeMissing, needsID, "")
-		e.add("")
+		e.add("", false)
 	case id.Value.Kind != tree.String:
 		r.errorAt(id.Value.Offset, path.key(key), CodeType, needsID, "")
-		e.add("")
+		e.add("", false)
 	default:
 		name := id.Value.Text // never expanded, like a server name used as a key
 		if strings.TrimSpace(name) != "" {
 			e.label = "Server " + quote(name)
 		}
-		r.checkID(name, needsID, id.Value.Offset, path.key(key))
-		e.add(name)
+		e.add(name, r.checkID(name, needsID, id.Value.Offset, path, path.key(key)))
 	}
 }
 
@@ -239,9 +324,12 @@ func (r *reader) serverMap(c container) {
 			continue
 		}
 		at := c.path.key(m.Name)
-		r.checkID(m.Name, "Server name must not be empty", m.Offset, at)
+		named := r.checkID(m.Name, "Server name must not be empty", m.Offset, at, at)
 		if m.Value.Kind != tree.Object {
 			r.errorAt(m.Value.Offset, at, CodeType, fmt.Sprintf("Server %s must be an object", quote(m.Name)), "")
+			if named && r.visit == nil {
+				r.config.Servers = append(r.config.Servers, Server{ID: m.Name, Enabled: true, Transport: TransportStdio})
+			}
 			continue
 		}
 		e := r.entry(m.Value, at, "Server "+quote(m.Name))
@@ -252,31 +340,62 @@ func (r *reader) serverMap(c container) {
 			r.errorAt(id.Value.Offset, at.key("id"), CodeConflict,
 				fmt.Sprintf(`%s has another "id"; in a map of servers the key is the id`, e.label), `remove "id"`)
 		}
-		e.add(m.Name)
+		e.add(m.Name, named)
 	}
 }
 
 // maxID is the maximum length of a server ID, in characters.
 const maxID = 128
 
-// checkID reports an ID that is invalid or already in use. empty is the message for an empty ID.
-func (r *reader) checkID(id, empty string, offset int, path pointer) {
+// checkID reports an ID of the entry at a path that is invalid or already in use, and returns false.
+// empty is the message for an empty ID, which is at idPath.
+func (r *reader) checkID(id, empty string, offset int, path, idPath pointer) bool {
 	if strings.TrimSpace(id) == "" {
-		r.errorAt(offset, path, CodeID, empty, "")
-		return
+		r.entries[path.String()] = ""
+		r.errorAt(offset, idPath, CodeID, empty, "")
+		return false
 	}
 	if !printableID(id) {
-		r.errorAt(offset, path, CodeID,
+		r.entries[path.String()] = ""
+		r.errorAt(offset, idPath, CodeID,
 			fmt.Sprintf("Server %s has an invalid id; expected at most %d printable characters", quote(id), maxID), "")
-		return
+		return false
 	}
+	r.entries[path.String()] = id
 	if first, ok := r.ids[id]; ok {
 		line, _ := r.Position(first)
-		r.errorAt(offset, path, CodeDuplicateID, fmt.Sprintf("Duplicate server id %s found", quote(id)),
+		r.errorAt(offset, idPath, CodeDuplicateID, fmt.Sprintf("Duplicate server id %s found", quote(id)),
 			fmt.Sprintf("it is already used on line %d", line))
-		return
+		return false
 	}
 	r.ids[id] = offset
+	return true
+}
+
+// confine makes the servers Unconfigured whose entries have errors. It returns false if the file must
+// be refused instead: it is not the file of a host, or another part of it has an error.
+func (r *reader) confine() bool {
+	if r.form != others {
+		return r.errors == 0
+	}
+	for _, p := range r.problems {
+		if p.Severity != SeverityError {
+			continue
+		}
+		at, known := p.Path, false
+		for id := ""; !known && at != ""; at = at[:strings.LastIndexByte(at, '/')] {
+			if id, known = r.entries[at]; !known {
+				continue
+			}
+			if i := slices.IndexFunc(r.config.Servers, func(s Server) bool { return s.ID == id }); i >= 0 {
+				(*clauses)(&r.config.Servers[i].Missing).add(p.Message)
+			}
+		}
+		if !known {
+			return false
+		}
+	}
+	return true
 }
 
 // printableID reports whether s is short enough and contains only visible characters and ASCII

@@ -21,9 +21,17 @@ func transportTypes() map[string]Transport {
 }
 
 // declared returns the transport specified by the entry's "type". fallback is true if http may fall
-// back to sse, because the type is "remote" or absent. ok is false if the type is absent or
-// unknown.
+// back to sse, because the type is "remote" or absent. ok is false if the type is absent or unknown.
+// In a file that may be another program's, an unknown type is ignored if the entry has either a command or
+// a URL.
 func (e *entry) declared() (t Transport, fallback bool, f field, ok bool) {
+	_, hasCommand := e.first("command")
+	_, hasURL := e.first("url")
+	settled := e.form != own && hasCommand != hasURL
+	if f, ok := e.first("type"); ok && settled && f.value.Kind != tree.String {
+		e.unknownType(f)
+		return "", true, f, false
+	}
 	value, f, ok := e.text(e.keys.get("type").spellings...)
 	if !ok {
 		return "", f.value == nil, f, false
@@ -34,10 +42,22 @@ func (e *entry) declared() (t Transport, fallback bool, f field, ok bool) {
 	case ok:
 	case plain == "ws" || plain == "websocket":
 		e.noWebsocket(f)
+	case settled && !e.expander.refers(f.value.Text):
+		e.unknownType(f)
+		return "", true, f, false
 	default:
 		e.notOneOf(f, value, []string{"catalog", "http", "sse", "stdio", "streamable-http", "streamableHttp"})
 	}
 	return t, plain == "remote", f, ok
+}
+
+func (e *entry) unknownType(f field) {
+	types := []string{"stdio", "http", "sse", "catalog"}
+	hint := "mcptrack knows " + strings.Join(types, ", ")
+	if near := suggest.Nearest(f.value.Text, types); near != "" {
+		hint = fmt.Sprintf("did you mean %q?", near)
+	}
+	e.warnAt(f.key, f.path, CodeForeign, fmt.Sprintf("%s has a %q that mcptrack does not know and ignores", e.label, f.name), hint)
 }
 
 // noWebsocket reports, once per server, that websocket is not supported.

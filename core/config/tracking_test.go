@@ -143,7 +143,7 @@ func TestCatalogProblems(t *testing.T) {
 		`"type":"http","url":"https://h/","catalogInterval":"30s"`:                         CodeIneffective,
 		`"command":"go","catalogInterval":"30s"`:                                           CodeIneffective,
 		`"type":"catalog","url":"http://h.example/"`:                                       CodeInsecureURL,
-		`"type":"catalogue","url":"https://h/"`:                                            CodeValue,
+		`"type":"catalogue","url":"https://h/"`:                                            CodeForeign,
 		`"type":"catalog","url":"https://h/","connectTimeout":"1s"`:                        CodeIneffective,
 		`"type":"catalog","url":"https://h/","headers":{"Authorization":"Bearer hunter2"}`: CodeSecret,
 	} {

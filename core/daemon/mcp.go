@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/mcptrack/mcptrack/core/daemon/wire"
 	"github.com/mcptrack/mcptrack/core/mcp"
@@ -49,6 +50,9 @@ func (d *Daemon) serveMCP(w http.ResponseWriter, r *http.Request) {
 		return
 	case !filepath.IsAbs(e.config) || !filepath.IsAbs(e.folder):
 		http.Error(w, "the URL must name a config and a folder by their absolute paths: "+MCPPath+"SERVER?config=FILE&folder=DIR", http.StatusBadRequest)
+		return
+	case !utf8.ValidString(e.config + e.folder): // views are identified by JSON
+		http.Error(w, "the paths of the config and the folder must be UTF-8", http.StatusBadRequest)
 		return
 	}
 	v, err := d.enterEndpoint(ctx, e)

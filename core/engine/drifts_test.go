@@ -3,7 +3,6 @@ package engine_test
 import (
 	"encoding/json"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -12,6 +11,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/engine"
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/lock/guard"
+	"github.com/mcptrack/mcptrack/core/lock/locktest"
 )
 
 // lockDrifts returns what was published as lock.drift about a server: lock, state and item.
@@ -36,7 +36,7 @@ func (r *run) lockDrifts(server string) (out []string) {
 // approved, or somebody has looked for it where it was found. A restart repeats nothing.
 func TestVerdicts(t *testing.T) {
 	t.Parallel()
-	path := filepath.Join(t.TempDir(), guard.FileName)
+	path := locktest.Path(t)
 	approve(t, path, "docs", "dig digs")
 	g, err := guard.New(guard.Options{Path: path})
 	if err != nil {

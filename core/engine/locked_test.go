@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -15,6 +14,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/lock"
 	"github.com/mcptrack/mcptrack/core/lock/guard"
+	"github.com/mcptrack/mcptrack/core/lock/locktest"
 )
 
 // described returns tools from texts such as "dig digs".
@@ -89,7 +89,7 @@ func (r *run) publishes(want ...string) {
 // Each change is published once, also if the process restarts meanwhile, and its end as well.
 func lockDriftIsPublishedOnce(t *testing.T, in func(*testing.T) place) {
 	at := in(t)
-	path := filepath.Join(t.TempDir(), guard.FileName)
+	path := locktest.Path(t)
 	approve(t, path, "docs", "dig digs", "rake rakes")
 	w := newWorld(t, "docs")
 	docs := w.servers["docs"]
@@ -139,7 +139,7 @@ func lockDriftIsPublishedOnce(t *testing.T, in func(*testing.T) place) {
 // differs.
 func TestLockOfServers(t *testing.T) {
 	t.Parallel()
-	path := filepath.Join(t.TempDir(), guard.FileName)
+	path := locktest.Path(t)
 	w := newWorld(t, "docs", "web")
 	for _, srv := range w.servers {
 		srv.SetList(catalog.Tools, described("dig digs")...)
@@ -161,7 +161,7 @@ func TestLockOfServers(t *testing.T) {
 // What a server offered before it was lost stays open until it is approved.
 func TestLockOfLostServer(t *testing.T) {
 	t.Parallel()
-	path := filepath.Join(t.TempDir(), guard.FileName)
+	path := locktest.Path(t)
 	approve(t, path, "docs", "dig digs")
 	w := newWorld(t, "docs")
 	w.servers["docs"].SetList(catalog.Tools, described("dig EVIL")...)

@@ -9,7 +9,6 @@ import (
 	"io"
 	"maps"
 	"net/http"
-	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -70,7 +69,7 @@ type id struct {
 }
 
 func newLockTable(t *testing.T, transport config.Transport, era session.Era, hold bool) *lockTable {
-	w := &lockTable{fixture: newFixture(t), transport: transport, era: era, path: filepath.Join(t.TempDir(), guard.FileName),
+	w := &lockTable{fixture: newFixture(t), transport: transport, era: era, path: locktest.Path(t),
 		fakes: map[string]*sessiontest.Fake{}}
 	if hold {
 		w.policy = lock.Policy{}

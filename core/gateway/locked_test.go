@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -17,6 +16,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/lock"
 	"github.com/mcptrack/mcptrack/core/lock/guard"
+	"github.com/mcptrack/mcptrack/core/lock/locktest"
 	"github.com/mcptrack/mcptrack/core/lock/observe"
 	"github.com/mcptrack/mcptrack/core/session"
 	"github.com/mcptrack/mcptrack/core/session/sessiontest"
@@ -42,7 +42,7 @@ func (w *fixture) pinned(server, uri, text string) {
 // locked approves what the servers offer now, and lets the gateway, which has not started, enforce it.
 func (w *fixture) locked(entries ...config.Server) (approve func(), path string) {
 	w.Helper()
-	path = filepath.Join(w.TempDir(), guard.FileName)
+	path = locktest.Path(w)
 	approve = func() {
 		w.Helper()
 		err := lock.Update(w.Context(), path, func(l *lock.Lock) error {
@@ -497,7 +497,7 @@ func TestLaunches(t *testing.T) {
 // The tools of an HTTP catalog are compared like those of servers.
 func TestHeldHTTPCatalog(t *testing.T) {
 	a := newCatalogAPI(t, "things", "good")
-	path := filepath.Join(t.TempDir(), guard.FileName)
+	path := locktest.Path(t)
 	approve := func() {
 		t.Helper()
 		if err := lock.Update(t.Context(), path, func(l *lock.Lock) error {

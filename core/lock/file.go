@@ -15,6 +15,7 @@ import (
 	"github.com/gofrs/flock"
 
 	"github.com/mcptrack/mcptrack/core/atomicfile"
+	"github.com/mcptrack/mcptrack/core/internal/writable"
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
@@ -30,6 +31,15 @@ const (
 func Read(path string) (*Lock, error) {
 	l, _, err := read(path)
 	return l, err
+}
+
+// CheckAccess returns an [*FileError] if another user owns the file or could change or replace it: that
+// user would decide what is approved. The file does not need to exist.
+func CheckAccess(path string) error {
+	if e, unsafe := errors.AsType[*writable.Error](writable.ByOthers(path, "")); unsafe {
+		return &FileError{Problem: "a lock determines what is approved, and " + e.Error(), Advice: e.Hint}
+	}
+	return nil
 }
 
 // read returns the lock in a file and its content.

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"net"
 	"net/http"
+	"net/textproto"
 	"net/url"
 	"os"
 	"os/exec"
@@ -57,6 +58,9 @@ func reason(err error) string {
 	text := err.Error()
 	switch e := err.(type) { //nolint:errorlint // every error in the tree is examined
 	case interface{ Unwrap() error }:
+		if strings.HasPrefix(text, "net/http: HTTP/1.x transport connection broken: ") || strings.HasPrefix(text, "net/http: Transport failed to read from server: ") {
+			return reason(e.Unwrap())
+		}
 		return inner(text, e.Unwrap())
 	case interface{ Unwrap() []error }:
 		all := e.Unwrap()
@@ -124,6 +128,8 @@ func plain(err error) string {
 		return fmt.Sprintf("invalid address \"%s\": %s", Line(e.Addr, 256), e.Err)
 	case *tls.CertificateVerificationError:
 		return "the server's certificate is not valid: " + reason(e.Err)
+	case textproto.ProtocolError:
+		return "the other side sends headers that are not valid"
 	case tls.RecordHeaderError:
 		return "the other side does not use TLS"
 	case *exec.Error:
@@ -146,6 +152,9 @@ func plain(err error) string {
 		if e.Timeout() {
 			return "timed out"
 		}
+	}
+	if strings.HasPrefix(err.Error(), "malformed HTTP ") { // a response, its status, or its version
+		return "the other side does not speak HTTP"
 	}
 	// Errors in the standard library that wrap no other error start with the name of their package.
 	for _, pkg := range []string{"time: ", "http: ", "net/http: ", "tls: ", "x509: ", "exec: ", "json: "} {

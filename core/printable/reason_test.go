@@ -35,7 +35,12 @@ func TestReason(t *testing.T) {
 		c, _, _ := http.NewResponseController(w).Hijack()
 		_ = c.Close()
 	}))
-	for _, s := range []*httptest.Server{plain, secure, hangs, drops} {
+	ssh := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		c, _, _ := http.NewResponseController(w).Hijack()
+		_, _ = io.WriteString(c, "SSH-2.0-OpenSSH_9.6\r\n")
+		_ = c.Close()
+	}))
+	for _, s := range []*httptest.Server{plain, secure, hangs, drops, ssh} {
 		t.Cleanup(s.Close)
 	}
 	closed := httptest.NewServer(nil)
@@ -68,6 +73,7 @@ func TestReason(t *testing.T) {
 		{"no TLS", get("https" + strings.TrimPrefix(plain.URL, "http")), "the other side does not use TLS"},
 		{"hangs", get(hangs.URL), "timed out"},
 		{"drops", get(drops.URL), "the connection was closed"},
+		{"no HTTP", get(ssh.URL), "the other side does not speak HTTP"},
 		{"scheme", get("gopher://x"), `unsupported protocol scheme "gopher"`},
 		{"deadline", expired.Err(), "timed out"},
 		{"file", second(os.Stat(nowhere)), nowhere + ": no such file or directory"},

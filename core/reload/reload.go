@@ -150,6 +150,9 @@ func (r *reloader) take(c filewatch.Change, kicked bool) {
 		r.opts.Publish(event.Event{Payload: event.ConfigRejected{Problems: reported(problems)}})
 		return
 	}
+	if problems.Errors() > 0 { // in the file of a host
+		r.log.Warn("servers in the config are invalid and not used", "file", r.opts.Path, "problem", problems.Error())
+	}
 	reloaded := diff(r.file, next)
 	r.data = c.Data
 	if first && same(r.file, next) {

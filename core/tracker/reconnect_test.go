@@ -108,8 +108,8 @@ func TestRetriesAreSpread(t *testing.T) {
 	})
 }
 
-// There is one warning for a server without resources, unless the user did not ask for them, one for
-// a server that cannot push, and none for a server that can.
+// There is one warning for a server of which nothing can be followed, unless the user did not ask for it,
+// one for a server that cannot push, and none for a server that can.
 func TestWarnings(t *testing.T) {
 	for name, tt := range map[string]struct {
 		caps    map[string]any
@@ -118,7 +118,7 @@ func TestWarnings(t *testing.T) {
 	}{
 		"nothing":             {map[string]any{"completions": map[string]any{}}, false, "does not offer resources"},
 		"nothing, unasked":    {map[string]any{"completions": map[string]any{}}, true, ""},
-		"only tools":          {map[string]any{"tools": map[string]any{"listChanged": true}}, false, "does not offer resources"},
+		"only tools":          {map[string]any{"tools": map[string]any{"listChanged": true}}, false, ""},
 		"only tools, unasked": {map[string]any{"tools": map[string]any{"listChanged": true}}, true, ""},
 		"no subscribe":        {map[string]any{"resources": map[string]any{"listChanged": true}}, false, "polling for them every"},
 		"all":                 {map[string]any{"resources": map[string]any{"listChanged": true, "subscribe": true}}, false, ""},

@@ -598,7 +598,7 @@ func (f *sessionFollower) track(r syncResult, before coverage, unlisted []string
 // first sync, when a new config entry results in a different state, and when the server describes
 // itself differently. A server without resources
 // is Ready if any of its other lists is tracked; if the user asked for its resources, the reason of
-// the state says that there are none, and a warning does so once.
+// the state says that there are none. If nothing that it offers is tracked, a warning says so once.
 func (f *sessionFollower) becomeReady() {
 	info := f.s.Info()
 	if info.Other = f.w.eras.other; info.Other == info.Era {
@@ -616,6 +616,8 @@ func (f *sessionFollower) becomeReady() {
 		}
 		if !srv.Unasked {
 			st.Reason = event.NoResources
+		}
+		if !srv.Unasked && st.State == event.Unsupported {
 			f.w.warnOnce("resources", event.NoResources, nil, "hint", `set "trackTools", "trackPrompts" or "trackSkills" instead of "trackResources"`)
 		}
 	}

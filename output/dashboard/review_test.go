@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -18,6 +17,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/lock"
 	"github.com/mcptrack/mcptrack/core/lock/guard"
+	"github.com/mcptrack/mcptrack/core/lock/locktest"
 )
 
 // locked is a dashboard of servers that are compared with a lock file, as an engine compares them. Its
@@ -35,7 +35,7 @@ type locked struct {
 // newLocked locks servers with tools, each as NAME DESCRIPTION.
 func newLocked(t *testing.T, servers map[string][]string) *locked {
 	t.Helper()
-	l := &locked{T: t, path: filepath.Join(t.TempDir(), guard.FileName), offers: map[string]guard.Offer{}}
+	l := &locked{T: t, path: locktest.Path(t), offers: map[string]guard.Offer{}}
 	err := lock.Update(t.Context(), l.path, func(file *lock.Lock) error {
 		for id, tools := range servers {
 			o := l.offer(id, tools...)

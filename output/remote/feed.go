@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/backoff"
@@ -45,9 +46,15 @@ type FeedOptions struct {
 }
 
 // FeedRefusedError reports a response for which a retry is pointless.
-type FeedRefusedError struct{ Status int }
+type FeedRefusedError struct {
+	Status  int    // 0 if there was no response
+	Problem string // if the feed did not refuse the request
+}
 
 func (e *FeedRefusedError) Error() string {
+	if e.Problem != "" {
+		return e.Problem
+	}
 	return fmt.Sprintf("the feed refused the request: %d %s", e.Status, http.StatusText(e.Status))
 }
 
@@ -125,7 +132,7 @@ func Follow(ctx context.Context, o FeedOptions, deliver func(eventstream.Event) 
 		if !lost && !(received && ended(err)) { // a feed may end its streams regularly: not an outage
 			lost, level = true, slog.LevelWarn
 		}
-		f.log.Log(ctx, level, "feed lost", "err", err, "next", pause.Round(time.Millisecond))
+		f.log.Log(ctx, level, "feed lost", "err", printable.Reason(err, 300), "next", pause.Round(time.Millisecond))
 		if !backoff.Sleep(ctx, pause) {
 			return nil
 		}
@@ -140,7 +147,7 @@ var errStored = errors.New("all stored events were delivered")
 func Stored(ctx context.Context, o FeedOptions, deliver func(eventstream.Event) error) error {
 	u, err := url.Parse(o.URL)
 	if err != nil {
-		return &FeedRefusedError{Status: http.StatusBadRequest}
+		return &FeedRefusedError{Problem: "the URL is not valid"}
 	}
 	query := u.Query()
 	query.Set("since", "latest")
@@ -196,7 +203,7 @@ func (f *feedFollower) connect(ctx context.Context, lost *bool) (received bool, 
 	defer watch.Stop()
 	q, err := http.NewRequestWithContext(ctx, http.MethodGet, f.opts.URL, nil)
 	if err != nil {
-		return false, &FeedRefusedError{Status: http.StatusBadRequest}
+		return false, &FeedRefusedError{Problem: "the URL is not valid"}
 	}
 	maps.Copy(q.Header, f.opts.Header)
 	q.Header.Set("Accept", eventstream.ContentType)
@@ -264,7 +271,7 @@ func (f *feedFollower) check(res *http.Response) error {
 	switch {
 	case res.StatusCode == http.StatusOK:
 		if !eventstream.IsStream(res.Header.Get("Content-Type")) {
-			return &FeedRefusedError{Status: http.StatusUnsupportedMediaType}
+			return &FeedRefusedError{Status: res.StatusCode, Problem: "it responds with " + mediaType(res) + " and not with events"}
 		}
 		return nil
 	case res.StatusCode == http.StatusNoContent:
@@ -274,6 +281,15 @@ func (f *feedFollower) check(res *http.Response) error {
 		return fmt.Errorf("the feed responded with HTTP status %d %s", res.StatusCode, http.StatusText(res.StatusCode))
 	}
 	return &FeedRefusedError{Status: res.StatusCode}
+}
+
+// mediaType returns the media type of a response, as a printable word.
+func mediaType(res *http.Response) string {
+	name, _, _ := strings.Cut(res.Header.Get("Content-Type"), ";")
+	if name = strings.TrimSpace(name); name == "" {
+		return "data without a type"
+	}
+	return printable.Line(name, 60)
 }
 
 // ended reports whether a read failed because the stream ended.

@@ -128,7 +128,7 @@ func (c *Client) Get(ctx context.Context, path []string, query url.Values, into 
 		return fmt.Errorf("%s is %w: its response is larger than %d MiB", c.Base.Host, ErrNotServeSSE, maxAnswer>>20)
 	}
 	if err := json.Unmarshal(body, into); err != nil {
-		return fmt.Errorf("%s is %w: %w", c.Base.Host, ErrNotServeSSE, err)
+		return fmt.Errorf("%s is %w (it responds with %s)", c.Base.Host, ErrNotServeSSE, mediaType(p))
 	}
 	return nil
 }

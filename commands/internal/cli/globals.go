@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"slices"
 	"strings"
 
@@ -153,10 +154,35 @@ func (g *Globals) EndTraces() {
 
 // CheckHost returns an error if --host names no host.
 func (g *Globals) CheckHost() error {
-	if _, known := hosts.Find(g.Host); !known && g.Host != "" {
-		return UsageHint(DidYouMean(g.Host, hosts.Names(), "choose from "+Join(hosts.Names(), 30)), "unknown --host %q", printable.Line(g.Host, 60))
+	if g.Host == "" {
+		return nil
 	}
-	return nil
+	h, err := FindHost(g.Host, "unknown --host %q")
+	g.Host = h.Name
+	return err
+}
+
+// FindHost returns the host that a user named. unknown is the message, with a %q for the name, if there
+// is none.
+func FindHost(name, unknown string) (hosts.Host, error) {
+	h, known := hosts.Find(name)
+	if known {
+		return h, nil
+	}
+	names := hosts.Names()
+	hint := DidYouMean(name, names, "choose from "+Join(names, 30))
+	longer := slices.DeleteFunc(slices.Clone(names), func(n string) bool { return !strings.HasPrefix(n, strings.ToLower(name)) })
+	address := name
+	if host, _, err := net.SplitHostPort(name); err == nil {
+		address = host
+	}
+	if net.ParseIP(address) != nil || address == "localhost" {
+		hint = "a HOST is an editor or agent; --addr is the address to listen on, for commands that listen"
+	}
+	if len(longer) > 1 {
+		hint = "choose " + strings.Join(longer, " or ")
+	}
+	return h, UsageHint(hint, unknown, printable.Line(name, 60))
 }
 
 // resolveConfig validates the flags that select the config.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/engine"
+	"github.com/mcptrack/mcptrack/core/lock"
 	"github.com/mcptrack/mcptrack/core/lock/guard"
 	"github.com/mcptrack/mcptrack/core/printable"
 )
@@ -42,7 +43,7 @@ func (o *LockFlags) Guard(g *Globals, cfg *config.Config, opts guard.Options) (*
 	if opts.Path = o.Path(g, cfg); opts.Path == "" && !opts.Required {
 		return nil, nil
 	}
-	opts.Required = opts.Required || o.File != ""
+	opts.Required, opts.Insecure = opts.Required || o.File != "", g.insecure
 	opts.Flags = strings.Join(append(o.words(), g.configWords()...), " ")
 	guarded, err := guard.New(opts)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -67,6 +68,15 @@ func (o *LockFlags) Open(env *Env, g *Globals, cfg *config.Config, log *slog.Log
 		return nil, err
 	}
 	return &engine.Lock{Guard: guarded, Launch: env.Launch}, nil
+}
+
+// CheckLock returns the failure if other users can change the lock file, unless --insecure-config is set.
+func CheckLock(g *Globals, path string) error {
+	unsafe, ok := errors.AsType[*lock.FileError](lock.CheckAccess(path))
+	if !ok || g.insecure {
+		return nil
+	}
+	return &Failure{Exit: ExitConfig, Code: "lock_insecure", Err: errors.New(unsafe.Problem), Hint: unsafe.Advice + "; --insecure-config reads it anyway"}
 }
 
 // LockMissing is the error if there is no lock file, but a command needs one.

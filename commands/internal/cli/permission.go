@@ -76,7 +76,7 @@ func (p *Permission) Read(log *slog.Logger, withKeyring bool) (*config.Config, e
 	}
 	for _, problem := range problems {
 		level := slog.LevelInfo
-		if problem.Code == config.CodeInsecure {
+		if problem.Code == config.CodeInsecure || problem.Severity == config.SeverityError {
 			level = slog.LevelWarn
 		}
 		log.Log(context.Background(), level, "config", "problem", problem.String())
@@ -88,7 +88,7 @@ func (p *Permission) Read(log *slog.Logger, withKeyring bool) (*config.Config, e
 type Inspection struct {
 	// Config has Unapproved set for the servers that must not be used; nil if it cannot be read.
 	Config *config.Config
-	// Problems has the problems of the file: warnings, and errors if Config is nil.
+	// Problems has the problems of the file: warnings, and errors if Config is nil or the file is a host's.
 	Problems config.Problems
 	// Unapproved are the entries that the user has not approved, and Hint says how to approve them.
 	Unapproved []Entry

@@ -11,6 +11,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"path/filepath"
+	"slices"
 
 	"github.com/mcptrack/mcptrack/core/config"
 )
@@ -27,9 +28,9 @@ type Draft struct {
 type Source struct {
 	Host    string   `json:"host"`  // name of the host, or domain of the card
 	File    string   `json:"file"`  // path of the config, or URL of the card
-	Valid   bool     `json:"valid"` // false if the file has errors; Servers is then empty
+	Valid   bool     `json:"valid"` // false if the file has errors; Servers then has only what could be read
 	Servers []string `json:"servers"`
-	Refused []string `json:"refused,omitempty"` // why remotes of a card are left out
+	Refused []string `json:"refused,omitempty"` // why servers of the file, or remotes of a card, are left out
 }
 
 // Variable is a variable that must be set before a server can be used.
@@ -55,6 +56,11 @@ func (d *Draft) AddHosts(read config.Options, file string, names ...string) {
 		}
 		servers, problems := config.Import(f.Path, read, &variables)
 		source := Source{Host: f.Host.Name, File: f.Path, Valid: problems.Errors() == 0, Servers: []string{}}
+		for _, p := range problems {
+			if p.Severity == config.SeverityError && len(servers) > 0 {
+				source.Refused = append(source.Refused, p.Message)
+			}
+		}
 		for _, srv := range servers {
 			source.Servers = append(source.Servers, srv.ID)
 			if _, isNew := d.entries.add(srv, f.Host.Name); isNew {
@@ -89,7 +95,9 @@ func (e *entries) add(srv config.Imported, host string) (id string, isNew bool) 
 	if !srv.Enabled {
 		object = append(object, config.Key{Name: "enabled", Value: false})
 	}
-	object = append(object, config.Key{Name: "trackResources", Value: true})
+	if !slices.Contains(object, config.Key{Name: "type", Value: string(config.TransportCatalog)}) { // it has nothing to follow
+		object = append(object, config.Key{Name: "trackResources", Value: true})
+	}
 	text, err := object.MarshalJSON()
 	if err != nil {
 		return srv.ID, false // cannot happen: all values come from a config

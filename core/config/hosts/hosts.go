@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/mcptrack/mcptrack/core/suggest"
 )
 
 // A Host is a program whose config lists MCP servers.
@@ -76,10 +78,10 @@ func All() []Host {
 	}
 }
 
-// Find returns the host with the given name.
+// Find returns the host with the given name or title. Case, spaces, "-" and "_" do not matter.
 func Find(name string) (Host, bool) {
-	all := All()
-	if i := slices.IndexFunc(all, func(h Host) bool { return h.Name == name }); i >= 0 {
+	all, name := All(), suggest.Plain(name)
+	if i := slices.IndexFunc(all, func(h Host) bool { return suggest.Plain(h.Name) == name || suggest.Plain(h.Title) == name }); i >= 0 {
 		return all[i], true
 	}
 	return Host{}, false

@@ -43,6 +43,11 @@ func (c *Client) Open(ctx context.Context, hello Hello) (net.Conn, Answer, error
 
 // open is Open for a daemon that this client started at a time.
 func (c *Client) open(ctx context.Context, hello Hello, started time.Time) (net.Conn, Answer, error) {
+	for what, text := range map[string]string{"the path of the working directory": hello.Folder, "the path of the config": hello.Config, "PATH": hello.Path} {
+		if err := notText(what, text); err != nil {
+			return nil, Answer{}, err
+		}
+	}
 	if since := listeningSince(c.Socket); since.After(started) {
 		started = since
 	}

@@ -243,9 +243,14 @@ func (l lines) clientHandshake(hello Hello, lookup func(string) (string, bool)) 
 		}
 		values := Values{Env: make(map[string]string, len(a.Need))}
 		for _, name := range a.Need {
-			if v, ok := lookup(name); ok && validName(name) {
-				values.Env[name] = v
+			v, ok := lookup(name)
+			if !ok || !validName(name) {
+				continue
 			}
+			if err := notText("the variable "+name, v); err != nil {
+				return Answer{}, err
+			}
+			values.Env[name] = v
 		}
 		sent = l.send(values)
 	}

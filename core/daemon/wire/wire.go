@@ -24,6 +24,8 @@
 // nothing larger.
 package wire
 
+import "unicode/utf8"
+
 // Protocol is the version of the handshake. A daemon refuses clients with another version.
 const Protocol = 1
 
@@ -100,3 +102,15 @@ type Refused struct {
 }
 
 func (r *Refused) Error() string { return r.Message }
+
+// CodeText is the code of a [Refused] if a value of the client is not valid UTF-8. In JSON it would become
+// another value, such as the path of another folder.
+const CodeText = "not_utf8"
+
+// notText returns a [*Refused] if a value cannot be sent. what names the value.
+func notText(what, value string) error {
+	if utf8.ValidString(value) {
+		return nil
+	}
+	return &Refused{Code: CodeText, Message: what + " is not UTF-8, so the daemon cannot be used", Exit: 1}
+}

@@ -11,8 +11,8 @@
 //     capabilities concerns the whole server, and so is treated as block.
 //   - block serves nothing of the server.
 //
-// A server that is not in the lock is blocked. If the lock is damaged or unreadable, all servers are
-// blocked, because each of them could be in it. Errors name the command that shows the change; they
+// A server that is not in the lock is blocked. If the lock is damaged or unreadable, or if
+// other users can change it, all servers are blocked, because each of them could be in it. Errors name the command that shows the change; they
 // never contain anything of the change, because a model reads them.
 //
 // Without a lock file nothing is compared. A file that is required, or that a guard which enforces has
@@ -53,6 +53,8 @@ type Options struct {
 	Path string
 	// Required means that there must be a lock file.
 	Required bool
+	// Insecure means that a lock is also used if other users can change it, see [lock.CheckAccess].
+	Insecure bool
 	// Enforce is [lock.Hold] by default, which applies the policies of servers as they are. With
 	// [lock.Audit] everything is served, and with [lock.Block] a server is blocked by each change that
 	// its policy holds.
@@ -102,21 +104,39 @@ func New(opts Options) (*Guard, error) {
 // pollInterval is how often the file is read where the file system reports no changes.
 const pollInterval = 500 * time.Millisecond
 
+// repairInterval is how often a file that could not be read is read again: changes of its mode or owner
+// are not reported.
+const repairInterval = time.Second
+
 // Run follows the file until ctx ends, and returns the cause.
 func (g *Guard) Run(ctx context.Context) error {
 	file := filewatch.NewFile(g.opts.Path, filewatch.FileOptions{PollOnly: pollInterval, MaxBytes: lock.MaxFile, Logger: g.opts.Logger})
 	done := make(chan error, 1) // one result of one goroutine
 	go func() { done <- file.Run(ctx) }()
-	for range file.Changes() {
-		g.Reload()
+	repaired := time.NewTicker(repairInterval)
+	defer repaired.Stop()
+	for {
+		select {
+		case _, ok := <-file.Changes():
+			if !ok {
+				return <-done
+			}
+			g.Reload()
+		case <-repaired.C:
+			if g.state.Load().problem != "" {
+				g.Reload()
+			}
+		}
 	}
-	return <-done
 }
 
 // Reload reads the file now.
 func (g *Guard) Reload() {
 	next := &state{}
 	l, err := lock.Read(g.opts.Path)
+	if err == nil && !g.opts.Insecure {
+		err = lock.CheckAccess(g.opts.Path)
+	}
 	missing := errors.Is(err, fs.ErrNotExist)
 	switch {
 	case err == nil:
@@ -125,8 +145,12 @@ func (g *Guard) Reload() {
 		next.problem = printable.Reason(err, 500)
 	}
 	g.read = g.read || !missing
-	was := g.state.Swap(next)
-	if next.problem != "" && (was == nil || was.problem != next.problem) {
+	was := g.state.Load()
+	if was != nil && was.problem == next.problem && next.problem != "" {
+		return
+	}
+	g.state.Store(next)
+	if next.problem != "" {
 		meanwhile := "nothing of its servers is served"
 		if g.opts.ReportOnly || g.opts.Enforce == lock.Audit {
 			meanwhile = "servers are not compared with it"

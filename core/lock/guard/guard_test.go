@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/lock"
+	"github.com/mcptrack/mcptrack/core/lock/locktest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -100,7 +100,7 @@ func served(t testing.TB, v *Verdict, o Offer) string {
 
 func TestVerdict(t *testing.T) {
 	t.Parallel()
-	path := filepath.Join(t.TempDir(), FileName)
+	path := locktest.Path(t)
 	first := offered(t, "dig digs", "rake rakes")
 	write(t, path, first)
 	launched, capable, spoken := offered(t, "dig digs", "rake rakes"), offered(t, "dig digs", "rake rakes"), offered(t, "dig digs", "rake rakes")
@@ -167,7 +167,7 @@ func TestVerdict(t *testing.T) {
 // if they are sorted.
 func TestOrder(t *testing.T) {
 	t.Parallel()
-	path := filepath.Join(t.TempDir(), FileName)
+	path := locktest.Path(t)
 	write(t, path, offered(t, "b 1", "a 1", "c 1"))
 	g := guarded(t, Options{Path: path})
 	for want, now := range map[string]Offer{
@@ -185,7 +185,7 @@ func TestOrder(t *testing.T) {
 
 func TestApproves(t *testing.T) {
 	t.Parallel()
-	path := filepath.Join(t.TempDir(), FileName)
+	path := locktest.Path(t)
 	first := offered(t, "dig digs")
 	write(t, path, first)
 	g := guarded(t, Options{Path: path})
@@ -216,7 +216,7 @@ func TestApproves(t *testing.T) {
 // A rejected change stays held, even if its class is allowed.
 func TestRejected(t *testing.T) {
 	t.Parallel()
-	path := filepath.Join(t.TempDir(), FileName)
+	path := locktest.Path(t)
 	write(t, path, offered(t, "dig digs"))
 	now := offered(t, "dig EVIL")
 	if err := lock.Update(t.Context(), path, func(l *lock.Lock) error {
@@ -235,7 +235,7 @@ func TestRejected(t *testing.T) {
 // An item that cannot be hashed is held under the name by which clients use it.
 func TestProblem(t *testing.T) {
 	t.Parallel()
-	path := filepath.Join(t.TempDir(), FileName)
+	path := locktest.Path(t)
 	write(t, path, offered(t, "dig digs"))
 	it, err := catalog.NewItem(catalog.Tools, json.RawMessage(`{"name":"dig","name":"dig","description":"EVIL","inputSchema":{"type":"object"}}`))
 	if err != nil {
@@ -282,7 +282,7 @@ func TestFile(t *testing.T) {
 		"removed, but required":  {spoil: os.Remove, required: true, server: "docs", want: "(dig)!"},
 		"removed, only reported": {spoil: os.Remove, reportOnly: true, server: "docs", want: "dig=digs"},
 	} {
-		path := filepath.Join(t.TempDir(), FileName)
+		path := locktest.Path(t)
 		write(t, path, now)
 		var log bytes.Buffer
 		g := guarded(t, Options{Path: path, Required: test.required, ReportOnly: test.reportOnly, Enforce: test.enforce, Logger: slog.New(slog.NewTextHandler(&log, nil))})
@@ -304,7 +304,7 @@ func TestFile(t *testing.T) {
 			t.Errorf("%s: the version does not show whether the file was read", name)
 		}
 	}
-	if _, err := New(Options{Path: filepath.Join(t.TempDir(), FileName), Required: true}); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := New(Options{Path: locktest.Path(t), Required: true}); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a required lock is missing: %v", err)
 	}
 	var none *Guard
@@ -316,7 +316,7 @@ func TestFile(t *testing.T) {
 // What another process approves takes effect while the guard runs, and so does a file that appears.
 func TestFollows(t *testing.T) {
 	t.Parallel()
-	path := filepath.Join(t.TempDir(), FileName)
+	path := locktest.Path(t)
 	g := guarded(t, Options{Path: path})
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
@@ -350,7 +350,7 @@ func TestManyTools(t *testing.T) {
 		t.Skip("large, nightly; core/lock refuses a list that is too long, and TestVerdict holds one change")
 	}
 	t.Parallel()
-	path := filepath.Join(t.TempDir(), FileName)
+	path := locktest.Path(t)
 	tools := make([]string, lock.MaxItems)
 	for i := range tools {
 		tools[i] = fmt.Sprintf("tool%05d digs", i)
@@ -373,7 +373,7 @@ func TestManyTools(t *testing.T) {
 
 func TestContents(t *testing.T) {
 	t.Parallel()
-	path := filepath.Join(t.TempDir(), FileName)
+	path := locktest.Path(t)
 	write(t, path, offered(t))
 	if err := lock.Update(t.Context(), path, func(l *lock.Lock) error {
 		l.Servers["docs"].Items[lock.SectionContents] = []lock.Item{
@@ -420,7 +420,7 @@ func TestContents(t *testing.T) {
 // A warning says what happens meanwhile, and the command that it names uses the same lock.
 func TestWarnings(t *testing.T) {
 	t.Parallel()
-	path := filepath.Join(t.TempDir(), FileName)
+	path := locktest.Path(t)
 	if err := os.WriteFile(path, []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -448,7 +448,7 @@ func TestWarnings(t *testing.T) {
 // What repeats a secret cannot be approved, and does not show it.
 func TestSecrets(t *testing.T) {
 	t.Parallel()
-	path := filepath.Join(t.TempDir(), FileName)
+	path := locktest.Path(t)
 	write(t, path, offered(t, "dig digs"))
 	grant(t, path, lock.Policy{"L002": lock.Allow})
 	o := offered(t, "dig with hunter2hunter2")

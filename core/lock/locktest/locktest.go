@@ -5,7 +5,10 @@ package locktest
 import (
 	"encoding/json"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
+	"testing"
 
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/lock"
@@ -166,4 +169,14 @@ func definition(section lock.Section, key, members string) json.RawMessage {
 		members = strings.TrimSuffix(`"inputSchema":{"type":"object"},`+members, ",")
 	}
 	return json.RawMessage(strings.TrimSuffix(fmt.Sprintf(`{%q:%q,%s`, field, key, members), ",") + "}")
+}
+
+// Path returns the path of a lock in a new folder, which only the user can change, whatever the umask is.
+func Path(t testing.TB) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.Chmod(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Join(dir, "mcptrack.lock")
 }
