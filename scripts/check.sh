@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Every check of the project, the one command that CI runs. The first half needs only Go: the small
-# tests, and what reads the code. The second half runs the tests with real programs, whose names begin with
-# TestReal; what they need is installed while the first half runs. It stops at the first step
-# that fails, and names the step.
+# tests, and with -short what reads the code. The second half runs the tests with real programs, whose names begin with
+# TestReal; what they need is installed while the first half runs, and what reads the code runs beside them.
+# It stops at the first step that fails, and names the step.
 # usage: scripts/check.sh [-short | -race]
 # -short runs the first half only. -race runs the small tests of the packages where goroutines share
 # state with the race detector, and nothing else. .github/workflows/nightly.yml runs what takes longer.
@@ -24,12 +24,12 @@ export GOGC=300
 bin=$PWD/.cache/bin
 tmp=$(mktemp -d)
 step=start
-lane=
+lanes=()
 
 failed() {
 	local rc=$?
 	if ((rc != 0)); then
-		[[ -z $lane ]] || kill -- "-$lane" 2>/dev/null || true
+		for lane in "${lanes[@]}"; do kill -- "-$lane" 2>/dev/null || true; done
 		echo "check.sh: step \"$step\" failed" >&2
 	fi
 	rm -rf "$tmp"
@@ -55,6 +55,25 @@ run() {
 	printf -- '-- %s: %ds, %ds of processor time\n' "$step" $((SECONDS - began)) $((cpu - before))
 }
 
+# Runs a function in the background, in a process group of its own, which the end of this script ends too.
+# usage: beside NAME
+beside() {
+	set -m
+	"$1" >"$tmp/$1" 2>&1 &
+	lanes+=("$!")
+	set +m
+}
+
+# Waits for the oldest function that runs beside, and prints what it printed.
+# usage: joined NAME
+joined() {
+	local rc=0
+	wait "${lanes[0]}" || rc=$?
+	lanes=("${lanes[@]:1}")
+	cat "$tmp/$1"
+	return $rc
+}
+
 # Fails with a message if the text given is not empty.
 nothing() {
 	[[ -z $2 ]] && return
@@ -62,9 +81,10 @@ nothing() {
 	return 1
 }
 
-# A machine that is busy needs more than go test's 10 minutes. lint contains go vet.
+# A machine that is busy needs more than go test's 10 minutes. lint contains go vet. As tests often wait, more
+# packages than there are cores are tested at the same time.
 tests() {
-	go test -short -shuffle=on -vet=off -timeout=25m -parallel 8 -exec 'env -u GOGC' "$@" | grep -v '\[no test files\]\|\[no tests to run\]'
+	go test -short -shuffle=on -vet=off -timeout=25m -p $((2 * $(nproc))) -parallel 8 -exec 'env -u GOGC' "$@" | grep -v '\[no test files\]\|\[no tests to run\]'
 }
 
 format() {
@@ -101,12 +121,6 @@ generated() {
 # Installs what the tests with real programs need, and writes what is still missing.
 install() { bash scripts/programs.sh >"$tmp/missing"; }
 
-installed() {
-	wait "$lane" || { cat "$tmp/install" && return 1; }
-	lane=
-	cat "$tmp/install"
-}
-
 # On a machine where something cannot be installed, the tests that need it are left out. CI has no such machine.
 real() {
 	local missing
@@ -126,21 +140,19 @@ if [[ $mode == -race ]]; then
 fi
 
 left=
-if [[ $mode != -short ]]; then
-	set -m # a process group of its own, which the end of this script ends too
-	install >"$tmp/install" 2>&1 &
-	lane=$!
-	set +m
-fi
+[[ $mode == -short ]] || beside install
 run format format
 run test tests -skip '^TestReal' ./...
-run lint lint
-run modules modules
-run generated generated
-if [[ $mode != -short ]]; then
-	run installed installed
+if [[ $mode == -short ]]; then
+	run lint lint
+else
+	beside lint
+	run install joined install
 	run real real
 	run workflows bash scripts/workflows.sh
+	run lint joined lint
 fi
+run modules modules
+run generated generated
 echo "all steps: ${SECONDS}s"
 [[ -z $left ]] || echo "$left"

@@ -5,6 +5,7 @@ package main
 import (
 	"fmt"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"testing"
 	"time"
@@ -20,11 +21,17 @@ func TestFilesOfASilentServerArePolled(t *testing.T) {
 	save(t, cfg, config(fmt.Sprintf(`"files": {"command": "files-server", "args": [%q], "protocol": "legacy", "trackResources": true, "pollInterval": "100ms"}`, file)))
 	r := runBeside(t, "watch", "--json", cfg)
 	_, n := r.await(0, "files is Ready", inState("files", "Ready"))
-	_, n = r.await(n, "the subscription", ofType("subscription.active"))
-	for i := range 2 {
-		save(t, file, fmt.Sprint("saved ", i))
-		_, n = r.await(n, "an update", func(e eventLine) bool { return e.Type == "resource.updated" && e.ServerID == "files" })
-	}
+	r.await(n, "the subscription", ofType("subscription.active"))
+	updated := func(e eventLine) bool { return e.Type == "resource.updated" && e.ServerID == "files" }
+	saves := 0
+	waitFor(t, "an update", func() bool { // what is saved before the first read is not an update
+		saves++
+		save(t, file, fmt.Sprint("saved ", saves))
+		return slices.ContainsFunc(r.seen(), updated)
+	})
+	n = len(r.seen())
+	save(t, file, "saved once more")
+	r.await(n, "another update", updated)
 	r.signal(syscall.SIGTERM)
 	r.ends(time.Minute, 0)
 }

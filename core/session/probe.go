@@ -25,6 +25,8 @@ type ProbeOptions struct {
 	// Tracked makes each report contain the Info that a tracking session would have. Its era
 	// differs from that of the probe if the server pushes notifications only in the other era.
 	Tracked bool
+	// Complete makes a list that cannot be loaded an error.
+	Complete bool
 	// Then is called with the open session after the lists were received without an error. Its error
 	// becomes that of the report. May be nil.
 	Then func(ctx context.Context, s *Session, r Report) error
@@ -41,7 +43,8 @@ type Report struct {
 	// [InvalidToolError].
 	Invalid map[string]string
 	// Err is the error that made the connection fail, or that of the first list that failed. A list that
-	// the server refuses or does not answer is left out of Lists instead if it answers another one.
+	// the server refuses or does not answer is left out of Lists instead if it answers another one, unless
+	// [ProbeOptions.Complete] is set.
 	Err error
 }
 
@@ -206,7 +209,7 @@ func (r *Report) leaveOut(ctx context.Context, offered []catalog.Kind, failed ma
 		err := failed[k]
 		switch {
 		case err == nil:
-		case len(failed) == len(offered) || ctx.Err() != nil || !isRefusal(err) && !isSilence(err):
+		case opts.Complete || len(failed) == len(offered) || ctx.Err() != nil || !isRefusal(err) && !isSilence(err):
 			r.Err = cmp.Or(r.Err, err)
 		case opts.Session.Logger != nil:
 			opts.Session.Logger.Warn("a list is left out, because it cannot be loaded", "list", string(k), "err", printable.Reason(err, 1000))

@@ -122,7 +122,7 @@ func observe(ctx context.Context, srv config.Server, opts Options) Result {
 		asked := srv
 		asked.Protocol = v.protocol
 		probe := opts.Probe
-		probe.Kinds, probe.Progress = nil, nil
+		probe.Kinds, probe.Progress, probe.Complete = nil, nil, true
 		if v.capabilities != "" {
 			probe.Session.Client = &session.ClientSide{Capabilities: json.RawMessage(v.capabilities), Request: answer}
 		}
