@@ -84,7 +84,7 @@ nothing() {
 # A machine that is busy needs more than go test's 10 minutes. lint contains go vet. As tests often wait, more
 # packages than there are cores are tested at the same time.
 tests() {
-	go test -short -shuffle=on -vet=off -timeout=25m -p $((2 * $(nproc))) -parallel 8 -exec 'env -u GOGC' "$@" | grep -v '\[no test files\]\|\[no tests to run\]'
+	go test -short -shuffle=on -vet=off -timeout=25m -p $((2 * $(getconf _NPROCESSORS_ONLN))) -parallel 8 -exec 'env -u GOGC' "$@" | grep -v '\[no test files\]\|\[no tests to run\]'
 }
 
 format() {
