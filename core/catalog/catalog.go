@@ -153,12 +153,17 @@ func NewItem(k Kind, raw json.RawMessage) (Item, error) {
 	if key == "" {
 		return Item{}, fmt.Errorf("%s item without a usable %q", k, k.KeyField())
 	}
-	maps.DeleteFunc(members, func(_ string, value any) bool { return value == nil })
+	dropNull(members)
 	d, err := digest(v)
 	if err != nil {
 		return Item{}, fmt.Errorf("%s item %q: %w", k, key, err)
 	}
 	return Item{Key: key, Raw: raw, Digest: d}, nil
+}
+
+// dropNull removes the members of an item that are null: they mean the same as absent ones.
+func dropNull(members map[string]any) {
+	maps.DeleteFunc(members, func(_ string, value any) bool { return value == nil })
 }
 
 // keyOf returns the key of an object for display, decoded without the original spelling that

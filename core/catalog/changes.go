@@ -50,6 +50,11 @@ func Changes(from, to Item, limit int) (changes []Change, more int) {
 	if errA != nil || errB != nil {
 		return nil, 0 // Raw was not created by NewItem
 	}
+	for _, item := range []any{a, b} {
+		if members, ok := item.(map[string]any); ok {
+			dropNull(members)
+		}
+	}
 	c := comparison{limit: limit}
 	c.compare("", a, b, 0)
 	slices.SortStableFunc(c.changes, func(a, b Change) int { return strings.Compare(a.Path, b.Path) })
