@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -694,7 +695,10 @@ func TestEditedScript(t *testing.T) {
 	config := b.Getenv("MCPTRACK_CONFIG")
 	write := func(path, text string) {
 		t.Helper()
-		if err := os.WriteFile(path, []byte(text), 0o700); err != nil {
+		syscall.ForkLock.RLock() // a child that is started meanwhile would keep the file busy
+		err := os.WriteFile(path, []byte(text), 0o700)
+		syscall.ForkLock.RUnlock()
+		if err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -317,7 +318,9 @@ func TestSharing(t *testing.T) {
 	programs := func(name string) string {
 		text := map[string]string{"script": "#!/usr/bin/env runner\n", "runner": "#!/bin/sh\nexec '" + os.Args[0] + "'\n", "other": "#!/bin/sh\n"}[name]
 		dir := t.TempDir()
+		syscall.ForkLock.RLock() // a child that is started meanwhile would keep the file busy
 		must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o700))
+		syscall.ForkLock.RUnlock()
 		return dir
 	}
 	path := programs("script") + ":" + programs("runner") + ":" + os.Getenv("PATH")

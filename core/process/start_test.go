@@ -73,7 +73,10 @@ func TestStartErrors(t *testing.T) {
 
 func TestRelativeCommandAndChildPath(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "srv"), []byte("#!/bin/sh\nexit 7\n"), 0o755); err != nil {
+	syscall.ForkLock.RLock() // a child that is started meanwhile would keep the file busy
+	err := os.WriteFile(filepath.Join(dir, "srv"), []byte("#!/bin/sh\nexit 7\n"), 0o755)
+	syscall.ForkLock.RUnlock()
+	if err != nil {
 		t.Fatal(err)
 	}
 	for _, s := range []process.Spec{

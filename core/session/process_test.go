@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -53,7 +54,10 @@ func TestPathOfEntry(t *testing.T) {
 		t.Fatal(err)
 	}
 	script := fmt.Sprintf("#!/bin/sh\n[ \"$PATH\" = \"$WANT\" ] || { echo \"$PATH\" >&2; exit 3; }\nexec '%s'\n", exe)
-	if err := os.WriteFile(filepath.Join(dir, "own-server"), []byte(script), 0o755); err != nil {
+	syscall.ForkLock.RLock() // a child that is started meanwhile would keep the file busy
+	err = os.WriteFile(filepath.Join(dir, "own-server"), []byte(script), 0o755)
+	syscall.ForkLock.RUnlock()
+	if err != nil {
 		t.Fatal(err)
 	}
 	host := session.Options{OneShot: true, Environ: func(name string) (string, bool) { return other, name == "PATH" }}

@@ -531,7 +531,10 @@ func TestAnotherUserGetsNothing(t *testing.T) {
 	if err != nil {
 		t.Skip(err)
 	}
-	if err := os.WriteFile(program, binary, 0o755); err != nil { //nolint:gosec // another user runs it
+	syscall.ForkLock.RLock()                   // a child that is started meanwhile would keep the file busy
+	err = os.WriteFile(program, binary, 0o755) //nolint:gosec // another user runs it
+	syscall.ForkLock.RUnlock()
+	if err != nil {
 		t.Fatal(err)
 	}
 	other := func() string {
