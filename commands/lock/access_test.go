@@ -5,6 +5,7 @@ package lock_test
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -46,7 +47,7 @@ func TestLockOfOthers(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, command := range commands {
-			args := append(command[:len(command):len(command)], spoil.flags...)
+			args := slices.Concat(command, spoil.flags)
 			want := cli.ExitConfig
 			if command[0] == "doctor" {
 				want = cli.ExitFailed

@@ -1,6 +1,7 @@
 package daemon_test
 
 import (
+	"maps"
 	"testing"
 
 	"github.com/mcptrack/mcptrack/core/daemon/wire"
@@ -16,12 +17,8 @@ func TestInherited(t *testing.T) {
 	dir := w.folder(map[string]string{"a": "", "machine": `"shared":"machine"`, "sets": `"env":{"` + serverKey + `":"1","HOME":"/set"}`})
 	own := map[string]string{"HOME": "/home/me", "TMPDIR": "/tmp", "LANG": "de_DE.UTF-8", "TERM": "xterm"}
 	client := func(server string, change map[string]string) *session.Session {
-		env := map[string]string{}
-		for _, from := range []map[string]string{own, change} {
-			for name, value := range from {
-				env[name] = value
-			}
-		}
+		env := maps.Clone(own)
+		maps.Copy(env, change)
 		return w.client(wire.Hello{Folder: dir, Server: server, Client: "1"}, env, session.Options{})
 	}
 	for _, c := range []struct {

@@ -460,12 +460,6 @@ func TestEqualBodies(t *testing.T) {
 	})
 }
 
-func httptestRequest(h http.Header, body io.Reader) *http.Request {
-	q := httptest.NewRequest(http.MethodPost, Path+"repo", body)
-	q.Header = h
-	return q
-}
-
 // The hooks of a new config replace those before. A hook that keeps its id keeps what it remembers.
 func TestApply(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
