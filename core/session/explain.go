@@ -98,6 +98,9 @@ func explainHTTP(srv config.Server, err error) string {
 		if strings.HasPrefix(kind, "text/html") {
 			return at + " is a web page, not an MCP server"
 		}
+		if kind == "" {
+			return at + " is not an MCP server: the response has no content type"
+		}
 		return fmt.Sprintf("%s is not an MCP server: the response has the content type %s", at, printable.Line(kind, 60))
 	}
 	if strings.Contains(text, "the response is not JSON") {
