@@ -166,7 +166,7 @@ func TestRealPage(t *testing.T) {
 		})()`)
 		p.Run(`document.querySelector('#chart-plot').dispatchEvent(new KeyboardEvent('keydown', { key: 'Escape', bubbles: true }))`)
 		p.Until(`document.querySelector('#chart-clear').hidden`)
-		p.Run(`[...document.querySelectorAll('#feed-list .row')].find((r) => r.textContent.includes('retrying')).click()`)
+		p.Until(`(() => { const found = [...document.querySelectorAll('#feed-list .row')].find((r) => r.textContent.includes('retrying')); found?.click(); return !!found; })()`)
 		p.Until(`document.querySelector('#detail-title').textContent === 'server-0001' && document.querySelector('#tab-timeline').getAttribute('aria-selected') === 'true'`)
 		live.restart(true)
 		p.Until(`getComputedStyle(document.querySelector('main')).filter === 'grayscale(1)'`)

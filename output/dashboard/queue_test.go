@@ -133,7 +133,7 @@ func TestRealReviewOfOneItem(t *testing.T) {
 	p.Until(`document.querySelectorAll('.card').length === 1 && ` + cardOf(item))
 	p.Run(`[...document.querySelectorAll('#detail-meta button')].at(-1).click()`) // all changes
 	p.Until(`document.querySelectorAll('.card').length === 5 && location.search === '?review=1'`)
-	p.Run(`[...document.querySelectorAll('#detail-body h3 button')].find((b) => b.textContent === 'docs').click()`)
+	p.Until(`(() => { const found = [...document.querySelectorAll('#detail-body h3 button')].find((b) => b.textContent === 'docs'); found?.click(); return !!found; })()`)
 	p.Until(`document.querySelectorAll('.card').length === 3 && !document.querySelector('.settling')`)
 	all := `[...document.querySelectorAll('#detail-body .bar > button')].find((b) => b.textContent.startsWith('Approve all 3'))`
 	p.Run(all + `.click()`)

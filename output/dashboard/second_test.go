@@ -36,7 +36,7 @@ func TestRealSelectInFeed(t *testing.T) {
 			Cause: event.CauseNotify, Payload: event.ResourceUpdated{Changed: &yes, PreviousDigest: digest(i - 1), Digest: digest(i)}})
 	}
 	p.Until(`[...document.querySelectorAll('#feed-list .row')].some((r) => r.textContent.includes('×40'))`)
-	p.Run(`[...document.querySelectorAll('#feed-list .row')].find((r) => r.textContent.includes('×40')).click()`)
+	p.Until(`(() => { const found = [...document.querySelectorAll('#feed-list .row')].find((r) => r.textContent.includes('×40')); found?.click(); return !!found; })()`)
 	p.Until(`document.querySelector('#detail-body .add .code')?.textContent === 'version 40' && document.querySelector('#detail-body .del .code').textContent === 'version 0'`)
 }
 
@@ -68,11 +68,11 @@ func TestRealLongNames(t *testing.T) {
 		p.Resize(width, 844)
 		p.Go(s.URL)
 		p.Until(`document.querySelectorAll('#rail-list .row').length > 1`)
-		p.Run(`[...document.querySelectorAll('#rail-list .row')].find((r) => r.textContent.startsWith('▸long')).click()`)
+		p.Until(`(() => { const found = [...document.querySelectorAll('#rail-list .row')].find((r) => r.textContent.startsWith('▸long')); found?.click(); return !!found; })()`)
 		p.Until(`document.querySelector('#detail-title').textContent.startsWith('long')`)
 		roomy := `document.querySelector('#detail').scrollHeight <= document.querySelector('#detail').clientHeight && document.querySelector('#detail-body').clientHeight > 200 && document.documentElement.scrollWidth <= innerWidth`
 		p.Until(roomy)
-		p.Run(`[...document.querySelectorAll('#rail-list .row')].find((r) => r.title.includes('x/x/x')).click()`)
+		p.Until(`(() => { const found = [...document.querySelectorAll('#rail-list .row')].find((r) => r.title.includes('x/x/x')); found?.click(); return !!found; })()`)
 		p.Until(`document.querySelector('#detail-body').textContent.includes('first line')`)
 		p.Until(roomy)
 	}
