@@ -173,7 +173,8 @@ func TestHTTPModernFilterChangeMakesBeforeItBreaks(t *testing.T) {
 	stop := make(chan struct{})
 	sent := make(chan int)
 	go func() {
-		n := 0
+		srv.NotifyUpdated("test://a")
+		n := 1
 		tick := time.NewTicker(100 * time.Microsecond)
 		defer tick.Stop()
 		for {

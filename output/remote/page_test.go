@@ -40,7 +40,7 @@ func TestOtherPrograms(t *testing.T) {
 			if !strings.Contains(text, want) {
 				t.Errorf("%s: %s, want %s", what, text, want)
 			}
-			for _, other := range []string{"invalid character", "net/http", "malformed", "415", "\x1b"} {
+			for _, other := range []string{"invalid character", "net/http", "malformed", "HTTP 415", "status 415", "\x1b"} {
 				if strings.Contains(text, other) {
 					t.Errorf("%s: %s", what, text)
 				}
