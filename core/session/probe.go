@@ -130,6 +130,7 @@ func probe(ctx context.Context, srv config.Server, opts ProbeOptions) Report {
 	}
 	defer func() { _ = s.Close() }()
 	r.Info = s.Info()
+	caps := r.Info.Capabilities
 	var (
 		mu     sync.Mutex // guards r and failed
 		lists  sync.WaitGroup
@@ -156,7 +157,6 @@ func probe(ctx context.Context, srv config.Server, opts ProbeOptions) Report {
 			r.Invalid = InvalidTools(s.Info(), list)
 		}
 	}
-	caps := r.Info.Capabilities
 	offered := slices.DeleteFunc(slices.Clone(opts.Kinds), func(k catalog.Kind) bool { return !caps.Has(k) })
 	for _, k := range offered {
 		lists.Go(func() { ask(k) })
