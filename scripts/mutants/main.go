@@ -66,7 +66,7 @@ func mutants() []mutant {
 			{syncFile, "if r.job.subscribe {\n", "if r.job.subscribe && false {\n"},
 		}},
 		{"unread-reconnect", "the tracker does not compare resources after it connected again", []suite{promises}, []patch{
-			{syncFile, "if r.job.compare {\n\t\tf.w.co.CompareAll()", "if r.job.compare && r.job.first && f.w.retries.attempt < 0 {\n\t\tf.w.co.CompareAll()"},
+			{syncFile, "if r.job.compare {\n\t\tf.w.co.CompareAll()", "if r.job.compare && r.job.first != nil && f.w.retries.attempt < 0 {\n\t\tf.w.co.CompareAll()"},
 		}},
 		{"left-running", "a server that was removed from the config is not stopped", one("./core/tracker", "^TestApplyTouchesOnlyWhatDiffers$"), []patch{
 			{trackerFile, "if srv, ok := desired[id]; !ok {\n\t\t\t\tw.remove()", "if srv, ok := desired[id]; !ok {\n\t\t\t\tcontinue"},
