@@ -53,7 +53,7 @@ func NewMatcher(glob string) *Matcher {
 // Match is like the function [Match].
 func (g *Matcher) Match(text string) bool {
 	rest, ok := strings.CutPrefix(text, g.prefix)
-	if !ok { // it fails at once, unless only a slash is missing
+	if !ok { // it fails immediately, unless only a slash is missing
 		return Match(g.glob, text)
 	}
 	g.mu.Lock()

@@ -317,7 +317,7 @@ func randomRune(r *rand.Rand) rune {
 	}
 }
 
-// TestRealSecondImplementation compares hashes with those of JavaScript.
+// TestRealSecondImplementation compares our hashes with the hashes of an implementation in JavaScript.
 func TestRealSecondImplementation(t *testing.T) {
 	t.Parallel()
 	node := peertest.Node(t)

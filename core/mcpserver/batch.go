@@ -13,7 +13,7 @@ const batchVersion = "2025-03-26"
 
 const maxBatch = 100 // maximum number of messages in a batch
 
-// splitBatch returns the messages in a batch; nil if data is no batch, or too many or none.
+// splitBatch returns the messages in a batch; nil if data is not a batch, or has too many messages or none.
 func splitBatch(data []byte) (messages []json.RawMessage) {
 	if !bytes.HasPrefix(bytes.TrimSpace(data), []byte("[")) || json.Unmarshal(data, &messages) != nil || len(messages) == 0 || len(messages) > maxBatch {
 		return nil

@@ -9,7 +9,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/event"
 )
 
-// A bad entry in the file of a host changes only its own server; what is no entry still refuses the file.
+// A bad entry in the file of a host changes only its own server; an error outside the entries still refuses the file.
 func TestBadEntryOfAHost(t *testing.T) {
 	const good = `"a":{"command":"go"}`
 	dir := filepath.Join(private(t), ".cursor")

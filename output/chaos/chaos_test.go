@@ -1,6 +1,6 @@
 //go:build unix
 
-// Package chaos is one test of everything at once: while resources and lists of servers of every
+// Package chaos is one test of everything simultaneously: while resources and lists of servers of every
 // transport and era change, the servers, their connections, the readers' connections and mcptrack itself
 // fail at random. The servers are fake and real processes run mcptrack, with short times and without
 // routine comparisons. After every round the oracle compares what the events say, what the processes

@@ -11,7 +11,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// The errors about a program that is no serve-sse say what it is, not what it did not say.
+// The errors about a program other than serve-sse say what it is, not what it did not say.
 func TestOtherPrograms(t *testing.T) {
 	page := func(contentType string) *httptest.Server {
 		return httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -37,7 +37,7 @@
 // five and then one every two seconds, and in total to a burst of fifty and then ten a second.
 // Beyond the limit of an address, its wrong tokens are not logged and are answered with 429; beyond
 // the total limit, this applies to every address that has sent a wrong token. Right tokens are not
-// affected: one address may be that of many clients.
+// affected: many clients may share one address.
 //
 // # Connections
 //

@@ -45,7 +45,7 @@ type answers struct{ strings.Builder }
 func (*answers) Close() error { return nil }
 
 // TestAnswer: the server is told the roots that it asks for. Only the answer to the last request counts:
-// notifications, requests of the server with the same id and text that is no message are skipped, and
+// notifications, requests of the server with the same id and text that is not a message are skipped, and
 // an error is an error.
 func TestAnswer(t *testing.T) {
 	var sent answers

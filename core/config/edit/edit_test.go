@@ -77,7 +77,7 @@ func samples() map[string]struct {
 	}
 }
 
-// object makes the edit in a text. The tree that remains must be that of the new text.
+// object makes the edit in a text. The tree that remains must be the tree of the new text.
 func object(t testing.TB, text string, format tree.Format, path []string) ([]byte, Edit, error) {
 	t.Helper()
 	f, err := Open([]byte(text), format)

@@ -96,7 +96,7 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// A log on a volume that has little more room than the events to retain goes on for ever.
+// A log on a volume that has little more room than the events to retain keeps storing.
 func TestSmallVolume(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
