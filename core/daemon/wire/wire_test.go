@@ -20,6 +20,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // TestMain lets the test binary also be another user's client, or a program that runs a daemon.
@@ -200,10 +202,12 @@ func TestOneDaemonHoldsTheLock(t *testing.T) {
 func TestAStaleSocketIsReplaced(t *testing.T) {
 	t.Parallel()
 	s := socket(t)
-	stale, err := net.ListenUnix("unix", &net.UnixAddr{Name: s, Net: "unix"})
+	// Bound, but never listened to: a process that another test starts holds every listener
+	// of this one until its exec.
+	stale, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM, 0)
 	must(t, err)
-	stale.SetUnlinkOnClose(false)
-	_ = stale.Close()
+	must(t, unix.Bind(stale, &unix.SockaddrUnix{Name: s}))
+	must(t, unix.Close(stale))
 	c := Client{Socket: s}
 	if _, _, err := c.Open(t.Context(), Hello{}); !errors.Is(err, ErrNoDaemon) {
 		t.Errorf("%v", err)
