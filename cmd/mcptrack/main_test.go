@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
+	"syscall"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -23,6 +25,11 @@ func TestMain(m *testing.M) {
 type tests struct{ *testing.M }
 
 func (t tests) Run() int {
+	for _, sig := range []os.Signal{syscall.SIGHUP, syscall.SIGINT} {
+		if signal.Ignored(sig) { // as nohup does, and the programs would inherit
+			signal.Notify(make(chan os.Signal, 1), sig)
+		}
+	}
 	if err := buildAttach(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
