@@ -1,6 +1,7 @@
 package reload
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,44 +14,46 @@ import (
 )
 
 // approvals approves every intent that contains one of its words. It parses the config to see the
-// intents, and touches a file when its words change.
+// intents, which it remembers, as the config may be newer than what Run applies. It touches a file when its
+// words change.
 type approvals struct {
 	t    *testing.T
 	file string
 
-	mu    sync.Mutex
-	words []string
+	mu      sync.Mutex
+	words   []string
+	digests map[string]bool
 }
 
 func newApprovals(t *testing.T, words ...string) *approvals {
-	return &approvals{t: t, file: filepath.Join(private(t), "approvals"), words: words}
+	return &approvals{t: t, file: filepath.Join(private(t), "approvals"), words: words, digests: map[string]bool{}}
 }
 
 func (a *approvals) hold(o *Options) {
 	opts := o.Config
 	o.Hold = &Hold{File: a.file, Hint: "approve it", Approved: func() map[string]bool {
-		digests := map[string]bool{}
 		cfg, problems := config.Load(o.Path, opts)
+		a.mu.Lock()
+		defer a.mu.Unlock()
 		if cfg == nil {
 			a.t.Error(problems)
-			return digests
+			return maps.Clone(a.digests)
 		}
 		for _, srv := range cfg.Servers {
-			digests[srv.Intent.Digest] = a.approved(srv.Intent)
+			a.digests[srv.Intent.Digest] = a.approved(srv.Intent)
 		}
 		for _, w := range cfg.Webhooks {
-			digests[w.Intent.Digest] = a.approved(w.Intent)
+			a.digests[w.Intent.Digest] = a.approved(w.Intent)
 		}
 		for _, h := range cfg.Hooks {
-			digests[h.Intent.Digest] = a.approved(h.Intent)
+			a.digests[h.Intent.Digest] = a.approved(h.Intent)
 		}
-		return digests
+		return maps.Clone(a.digests)
 	}}
 }
 
+// approved reports whether an intent contains one of the words. a.mu must be held.
 func (a *approvals) approved(in *config.Intent) bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
 	return slices.ContainsFunc(in.Keys, func(k config.IntentKey) bool {
 		return slices.ContainsFunc(a.words, func(word string) bool { return strings.Contains(string(k.Value), word) })
 	})
