@@ -268,7 +268,7 @@ func demoHistory(t *testing.T, s *serving) (check func(source ...string)) {
 	return func(source ...string) {
 		t.Helper()
 		for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(100 * time.Millisecond) {
-			out, _ := runFor(t, 0, append([]string{"history", "demo", uri, "--json"}, source...)...)
+			out, _ := runFor(t, 0, append([]string{"history", "demo", uri, "--json", "--last", "500"}, source...)...)
 			var versions []struct {
 				ID, Timestamp string
 				Text          bool
