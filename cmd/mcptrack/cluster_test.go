@@ -37,7 +37,7 @@ func (s *serving) ready(by string) (ids string) {
 func TestRealClusterSharesServers(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "mcp-servers.json")
-	marks := []string{t.Name() + "-a", t.Name() + "-b"}
+	marks := []string{markOf(t) + "-a", markOf(t) + "-b"}
 	on := `, "trackResources": true`
 	save(t, file, config(`"a": `+demoEntry(t, marks[0], on), `"b": `+demoEntry(t, marks[1], on)))
 	cluster := journaltest.Store(t)
@@ -99,7 +99,7 @@ func TestRealClusterFollowsServersAfterNATSRestarts(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "mcp-servers.json")
 	on := `, "trackResources": true`
-	save(t, file, config(`"a": `+demoEntry(t, t.Name()+"-a", on), `"b": `+demoEntry(t, t.Name()+"-b", on)))
+	save(t, file, config(`"a": `+demoEntry(t, markOf(t)+"-a", on), `"b": `+demoEntry(t, markOf(t)+"-b", on)))
 	cluster := journaltest.Start(t, t.TempDir())
 	node := serveBeside(t, "--config", file, "--nats", cluster.URL)
 	until := func(within time.Duration, what string, ok func() bool) {

@@ -101,7 +101,7 @@ func startShell(t *testing.T, path string, args []string) *shellSession {
 		names[id] = knownTools(name)
 		servers = append(servers, fmt.Sprintf(`%q: {"command": "/nowhere"}`, id))
 	}
-	servers = append(servers, `"good": `+demoEntry(t, t.Name(), ""))
+	servers = append(servers, `"good": `+demoEntry(t, markOf(t), ""))
 	file := filepath.Join(dir, "config.json")
 	save(t, file, config(strings.Join(servers, ",")))
 	bin := filepath.Dir(mcptrackPath(t))

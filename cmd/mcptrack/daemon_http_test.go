@@ -24,7 +24,7 @@ func TestRealDaemonServesHTTPClients(t *testing.T) {
 	const secret = "a-token-of-sixteen-or-more"
 	token, file := filepath.Join(dir, "token"), filepath.Join(dir, "mcp-servers.json")
 	save(t, token, secret)
-	save(t, file, config(`"demo": `+demoEntry(t, t.Name(), "")))
+	save(t, file, config(`"demo": `+demoEntry(t, markOf(t), "")))
 	cmd := mcptrackCommand(context.Background(), "daemon", "--http", "127.0.0.1:0", "--token-file", token)
 	cmd.Env = append(os.Environ(), "XDG_STATE_HOME="+dir, "MCPTRACK_SOCKET="+filepath.Join(dir, "s"))
 	s := serveCommand(t, cmd)

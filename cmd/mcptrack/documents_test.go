@@ -219,9 +219,9 @@ func TestDocuments(t *testing.T) {
 	t.Cleanup(locked.Close)
 	d := printed{t, t.TempDir(), t.TempDir()}
 	demo, all := filepath.Join(d.dir, "demo.json"), filepath.Join(d.dir, "all.json")
-	save(t, demo, config(`"demo": `+demoEntry(t, t.Name(), "")))
+	save(t, demo, config(`"demo": `+demoEntry(t, markOf(t), "")))
 	save(t, all, config(
-		`"demo": `+demoEntry(t, t.Name(), `, "trackResources": true, "trackTools": true`),
+		`"demo": `+demoEntry(t, markOf(t), `, "trackResources": true, "trackTools": true`),
 		`"dies": {"command": "sh", "args": ["-c", "exit 3"], "trackResources": true}`,
 		`"locked": {"url": "`+locked.URL+`/mcp", "trackResources": true}`,
 		`"none": {"command": "/nowhere/server", "trackResources": true}`,
@@ -229,7 +229,7 @@ func TestDocuments(t *testing.T) {
 		fmt.Sprintf(`"up": {"command": %q, "args": ["gateway", "--stdio", "--config", %q, "--events", "--data-dir", %q]}`, mcptrackPath(t), demo, filepath.Join(d.dir, "up"))))
 
 	kinds := filepath.Join(d.dir, "kinds.json")
-	save(t, kinds, config(`"demo": `+demoEntry(t, t.Name(), ""),
+	save(t, kinds, config(`"demo": `+demoEntry(t, markOf(t), ""),
 		fmt.Sprintf(`"up": {"command": %q, "args": ["gateway", "--stdio", "--config", %q, "--events", "--data-dir", %q]}`, mcptrackPath(t), demo, filepath.Join(d.dir, "kinds"))))
 
 	// The servers and what they offer.
@@ -257,7 +257,7 @@ func TestDocuments(t *testing.T) {
 	// The lock, and what differs from it.
 	d.follow("servers of lock", d.member(d.prints(0, "lock", "--config", demo), "servers"), 1, aboutServer())
 	pinned := filepath.Join(d.dir, "pinned.json")
-	save(t, pinned, config(`"demo": `+demoEntry(t, t.Name(), `, "pinContent": ["vault://note/guide.md"]`)))
+	save(t, pinned, config(`"demo": `+demoEntry(t, markOf(t), `, "pinContent": ["vault://note/guide.md"]`)))
 	anItem := func(m map[string]any) string {
 		return ofServer(map[string]any{"serverId": m["serverId"], "name": m["item"]})
 	}

@@ -52,7 +52,7 @@ func TestManualPrograms(t *testing.T) {
 			if err := os.Mkdir(filepath.Join(dir, "config"), 0o700); err != nil {
 				t.Fatal(err)
 			}
-			save(t, filepath.Join(dir, "config", "mcp-servers.json"), config(`"demo": `+demoEntry(t, t.Name(), `, "trackResources": true`)))
+			save(t, filepath.Join(dir, "config", "mcp-servers.json"), config(`"demo": `+demoEntry(t, markOf(t), `, "trackResources": true`)))
 			cmd := exec.CommandContext(t.Context(), binary)
 			cmd.Dir = dir
 			out, err := cmd.StdoutPipe()
@@ -164,7 +164,7 @@ func TestEngineProgram(t *testing.T) {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
 	file, data, address := filepath.Join(t.TempDir(), "mcp-servers.json"), filepath.Join(t.TempDir(), "events"), freeAddress(t)
-	save(t, file, config(`"demo": `+demoEntry(t, t.Name(), `, "trackResources": true`)))
+	save(t, file, config(`"demo": `+demoEntry(t, markOf(t), `, "trackResources": true`)))
 	cmd := exec.CommandContext(t.Context(), binary, file, data, address)
 	cmd.Stderr = t.Output()
 	if err := cmd.Start(); err != nil {

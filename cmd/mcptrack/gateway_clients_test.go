@@ -236,7 +236,7 @@ func TestRealClientsSurviveARestart(t *testing.T) {
 			uri, changed := "vault://note/a.md", func() { note(t, filepath.Join(notes, "a.md"), "# "+time.Now().String()) }
 			if c.command == "gateway" {
 				file := filepath.Join(t.TempDir(), "mcp-servers.json")
-				save(t, file, config(`"a": `+demoEntry(t, t.Name(), `, "trackResources": true`)))
+				save(t, file, config(`"a": `+demoEntry(t, markOf(t), `, "trackResources": true`)))
 				args = []string{"gateway", "--config", file, "--wait", "1m"} // else it may listen before the tools are there
 				uri, changed = "vault://note/clock.md", func() {}            // by itself
 			}

@@ -88,7 +88,7 @@ func twoDemos(t *testing.T) (file string) {
 	t.Helper()
 	file = filepath.Join(t.TempDir(), "mcp-servers.json")
 	on := `, "trackResources": true`
-	save(t, file, config(`"a": `+demoEntry(t, t.Name()+"-a", on), `"b": `+demoEntry(t, t.Name()+"-b", on)))
+	save(t, file, config(`"a": `+demoEntry(t, markOf(t)+"-a", on), `"b": `+demoEntry(t, markOf(t)+"-b", on)))
 	return file
 }
 
@@ -98,7 +98,7 @@ func TestGatewayFollowsTheConfig(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "mcp-servers.json")
 	on := `, "trackResources": true`
-	a, b := `"a": `+demoEntry(t, t.Name()+"-a", on), `"b": `+demoEntry(t, t.Name()+"-b", on)
+	a, b := `"a": `+demoEntry(t, markOf(t)+"-a", on), `"b": `+demoEntry(t, markOf(t)+"-b", on)
 	save(t, file, config(a))
 	self, err := json.Marshal(mcptrackPath(t))
 	if err != nil {

@@ -7,7 +7,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net"
 	"os"
 	"os/exec"
@@ -96,7 +95,7 @@ func startPeer(t testing.TB, name string) peer {
 
 func stdioPeer(t testing.TB, onConnect []peerCall, command string, args ...string) peer {
 	t.Helper()
-	mark := fmt.Sprintf("%d-%s", os.Getpid(), t.Name())
+	mark := markOf(t)
 	return peer{Mark: mark, Config: marshalPeer(t, peerEntry{
 		Command: command, Args: args, Env: map[string]string{peerMark: mark},
 		TrackResources: true, OnConnect: onConnect,

@@ -218,6 +218,9 @@ func waitFor(t *testing.T, what string, ok func() bool) {
 	}
 }
 
+// markOf returns a value of peerMark that no other test has, also if the tests run twice on this machine.
+func markOf(t testing.TB) string { return fmt.Sprintf("%d-%s", os.Getpid(), t.Name()) }
+
 // marked returns the ids of the processes that have the mark in their
 // environment. It sees nothing where there is no /proc.
 func marked(t *testing.T, mark string) []string {
@@ -263,7 +266,7 @@ func config(entries ...string) string { return `{"mcpServers": {` + strings.Join
 func demoFile(t *testing.T) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "mcp-servers.json")
-	save(t, file, config(`"demo": `+demoEntry(t, t.Name(), `, "trackResources": true`)))
+	save(t, file, config(`"demo": `+demoEntry(t, markOf(t), `, "trackResources": true`)))
 	return file
 }
 

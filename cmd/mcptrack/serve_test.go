@@ -133,7 +133,7 @@ func TestServeResumes(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	file := filepath.Join(dir, "mcp-servers.json")
-	save(t, file, config(`"demo": `+demoEntry(t, t.Name(), `, "trackResources": true`)))
+	save(t, file, config(`"demo": `+demoEntry(t, markOf(t), `, "trackResources": true`)))
 	args := []string{"--config", file, "--data-dir", filepath.Join(dir, "events")}
 	s := serveBeside(t, args...)
 	seen := s.events(5, "")
@@ -221,7 +221,7 @@ func demoServing(t *testing.T, args ...string) (s *serving, dataDir string) {
 	t.Helper()
 	dir := t.TempDir()
 	file := filepath.Join(dir, "mcp-servers.json")
-	save(t, file, config(`"demo": `+demoEntry(t, t.Name(), `, "trackResources": true`)))
+	save(t, file, config(`"demo": `+demoEntry(t, markOf(t), `, "trackResources": true`)))
 	dataDir = filepath.Join(dir, "events")
 	return serveBeside(t, append([]string{"--config", file, "--data-dir", dataDir}, args...)...), dataDir
 }

@@ -37,7 +37,7 @@ func handleSignals(cancel context.CancelCauseFunc, gone func() bool) *signals {
 		signal.Notify(caught, syscall.SIGHUP)
 	}
 	s.running.Go(func() {
-		defer signal.Stop(caught)
+		defer signal.Reset(os.Interrupt, syscall.SIGTERM) // a closing terminal may send another SIGHUP until the process has exited
 		for ending := false; ; {
 			select {
 			case <-s.done:

@@ -22,7 +22,7 @@ import (
 func TestTerminalCloses(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "mcp-servers.json")
-	save(t, file, config(fmt.Sprintf(`"hung": {"command": "sleep", "args": ["600"], "env": {%q: %q}, "trackResources": true}`, peerMark, t.Name())))
+	save(t, file, config(fmt.Sprintf(`"hung": {"command": "sleep", "args": ["600"], "env": {%q: %q}, "trackResources": true}`, peerMark, markOf(t))))
 	for _, c := range []struct {
 		args []string
 		code int
@@ -41,7 +41,7 @@ func TestTerminalCloses(t *testing.T) {
 			t.Fatal(err)
 		}
 		_ = end.Close()
-		for len(marked(t, t.Name())) == 0 && ctx.Err() == nil {
+		for len(marked(t, markOf(t))) == 0 && ctx.Err() == nil {
 			<-time.After(10 * time.Millisecond)
 		}
 		_ = window.Close()
@@ -60,7 +60,7 @@ const exitInterrupted = 130
 func TestWatchOnATerminal(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "mcp-servers.json")
-	save(t, file, config(`"crashy": {"command": "sh", "args": ["-c", "exit 3"], "trackResources": true}, "demo": `+demoEntry(t, t.Name(), `, "trackResources": true`)))
+	save(t, file, config(`"crashy": {"command": "sh", "args": ["-c", "exit 3"], "trackResources": true}, "demo": `+demoEntry(t, markOf(t), `, "trackResources": true`)))
 	window, end := openTerminal(t)
 	if err := unix.IoctlSetWinsize(int(end.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 40, Col: 80}); err != nil {
 		t.Fatal(err)
@@ -169,7 +169,7 @@ func TestRealTop(t *testing.T) {
 	}
 	dir := t.TempDir()
 	file := filepath.Join(dir, "mcp-servers.json")
-	save(t, file, config(`"demo": `+demoEntry(t, t.Name(), `, "trackResources": true`)+`, "away": {"url": "http://127.0.0.1:1/mcp", "trackResources": true}`))
+	save(t, file, config(`"demo": `+demoEntry(t, markOf(t), `, "trackResources": true`)+`, "away": {"url": "http://127.0.0.1:1/mcp", "trackResources": true}`))
 	for _, size := range [][2]int{{80, 24}, {200, 50}} {
 		t.Run(fmt.Sprint(size[0]), func(t *testing.T) {
 			p := tmuxPane{t, filepath.Join(dir, fmt.Sprint("tmux", size[0]))}

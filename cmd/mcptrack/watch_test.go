@@ -17,7 +17,7 @@ import (
 func TestWatchFollowsTheConfig(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "mcp-servers.json")
-	mark := func(id string) string { return t.Name() + "-" + id }
+	mark := func(id string) string { return markOf(t) + "-" + id }
 	on := `, "trackResources": true`
 	keep, other := `"keep": `+demoEntry(t, mark("keep"), on), demoEntry(t, mark("other"), on)
 	save(t, file, config(keep, `"other": `+other))
@@ -68,11 +68,11 @@ func TestWatchFollowsTheConfig(t *testing.T) {
 func TestKilledServerIsRestarted(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "mcp-servers.json")
-	save(t, file, config(`"demo": `+demoEntry(t, t.Name(), `, "trackResources": true`)))
+	save(t, file, config(`"demo": `+demoEntry(t, markOf(t), `, "trackResources": true`)))
 	r := runBeside(t, "watch", "--json", file)
 	_, n := r.await(0, "demo is Ready", inState("demo", "Ready"))
 	for range 3 {
-		for _, pid := range marked(t, t.Name()) {
+		for _, pid := range marked(t, markOf(t)) {
 			kill(t, pid)
 		}
 		var down, up eventLine
@@ -91,11 +91,11 @@ func TestKilledServerIsRestarted(t *testing.T) {
 func TestSecondInterruptKills(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "mcp-servers.json")
-	save(t, file, config(fmt.Sprintf(`"stubborn": {"command": "sh", "args": ["-c", "trap '' TERM; setsid sleep 600 & exec sleep 600"], "env": {%q: %q}, "trackResources": true}`, peerMark, t.Name())))
+	save(t, file, config(fmt.Sprintf(`"stubborn": {"command": "sh", "args": ["-c", "trap '' TERM; setsid sleep 600 & exec sleep 600"], "env": {%q: %q}, "trackResources": true}`, peerMark, markOf(t))))
 	r := runBeside(t, "watch", "--json", file)
 	r.await(0, "it connects", inState("stubborn", "Connecting"))
 	began := time.Now()
-	for len(marked(t, t.Name())) < 2 && time.Since(began) < 10*time.Second {
+	for len(marked(t, markOf(t))) < 2 && time.Since(began) < 10*time.Second {
 		<-time.After(10 * time.Millisecond)
 	}
 	for over := false; !over; { // two at a time would be one; to stop this server takes 3 s
@@ -109,9 +109,9 @@ func TestSecondInterruptKills(t *testing.T) {
 	if status, ok := r.cmd.ProcessState.Sys().(syscall.WaitStatus); !ok || !status.Signaled() || status.Signal() != syscall.SIGINT {
 		t.Errorf("it ended with %v", r.cmd.ProcessState)
 	}
-	for began := time.Now(); len(marked(t, t.Name())) > 0; <-time.After(10 * time.Millisecond) {
+	for began := time.Now(); len(marked(t, markOf(t))) > 0; <-time.After(10 * time.Millisecond) {
 		if time.Since(began) > 5*time.Second {
-			t.Fatalf("these live on: %v", marked(t, t.Name()))
+			t.Fatalf("these live on: %v", marked(t, markOf(t)))
 		}
 	}
 }
@@ -120,25 +120,25 @@ func TestSecondInterruptKills(t *testing.T) {
 func TestOrphansAreKilled(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "mcp-servers.json")
-	stubborn := fmt.Sprintf(`"stubborn": {"command": "sh", "args": ["-c", "trap '' TERM; setsid sleep 600 & exec sleep 600"], "env": {%q: %q}, "trackResources": true}`, peerMark, t.Name())
+	stubborn := fmt.Sprintf(`"stubborn": {"command": "sh", "args": ["-c", "trap '' TERM; setsid sleep 600 & exec sleep 600"], "env": {%q: %q}, "trackResources": true}`, peerMark, markOf(t))
 	save(t, file, config(stubborn))
 	r := runBeside(t, "watch", "--json", file)
 	r.await(0, "it connects", inState("stubborn", "Connecting"))
 	deadline := time.Now().Add(time.Minute)
-	for len(marked(t, t.Name())) < 2 && time.Now().Before(deadline) {
+	for len(marked(t, markOf(t))) < 2 && time.Now().Before(deadline) {
 		<-time.After(10 * time.Millisecond)
 	}
 	r.signal(syscall.SIGKILL)
 	<-r.exited
-	if left := marked(t, t.Name()); len(left) < 2 {
+	if left := marked(t, markOf(t)); len(left) < 2 {
 		t.Fatalf("only %d processes were left behind: nothing to show", len(left))
 	}
-	save(t, file, config(`"demo": `+demoEntry(t, t.Name()+"-next", `, "trackResources": true`)))
+	save(t, file, config(`"demo": `+demoEntry(t, markOf(t)+"-next", `, "trackResources": true`)))
 	next := runBeside(t, "watch", "--json", file)
 	next.await(0, "the next is Ready", inState("demo", "Ready"))
-	for deadline := time.Now().Add(time.Minute); len(marked(t, t.Name())) > 0; <-time.After(20 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); len(marked(t, markOf(t))) > 0; <-time.After(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("processes %v were not swept", marked(t, t.Name()))
+			t.Fatalf("processes %v were not swept", marked(t, markOf(t)))
 		}
 	}
 	next.signal(syscall.SIGTERM)
@@ -149,15 +149,15 @@ func TestOrphansAreKilled(t *testing.T) {
 func TestNoExecOnReload(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "mcp-servers.json")
-	first := `"first": ` + demoEntry(t, t.Name()+"-first", `, "trackResources": true`)
-	second := `"second": ` + demoEntry(t, t.Name()+"-second", `, "trackResources": true`)
+	first := `"first": ` + demoEntry(t, markOf(t)+"-first", `, "trackResources": true`)
+	second := `"second": ` + demoEntry(t, markOf(t)+"-second", `, "trackResources": true`)
 	save(t, file, config(first))
 	r := runBeside(t, "watch", "--json", "--no-exec-on-reload", file)
 	_, n := r.await(0, "first is Ready", inState("first", "Ready"))
 	save(t, file, config(first, second))
 	_, n = r.await(n, "config.reloaded", ofType("config.reloaded"))
 	_, n = r.await(n, "an update of first", ofType("resource.updated"))
-	if left := marked(t, t.Name()+"-second"); len(left) > 0 {
+	if left := marked(t, markOf(t)+"-second"); len(left) > 0 {
 		t.Errorf("the new command runs: %v", left)
 	}
 	r.signal(syscall.SIGHUP)
@@ -172,8 +172,8 @@ func TestWatchFollowsTheEventsOfAGateway(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	behind := filepath.Join(dir, "behind.json")
-	save(t, behind, config(`"demo": `+demoEntry(t, t.Name()+"-demo", `, "trackResources": true`)))
-	up := demoEntry(t, t.Name()+"-up", `, "trackResources": true, "mode": "poll", "pollInterval": "10m"`)
+	save(t, behind, config(`"demo": `+demoEntry(t, markOf(t)+"-demo", `, "trackResources": true`)))
+	up := demoEntry(t, markOf(t)+"-up", `, "trackResources": true, "mode": "poll", "pollInterval": "10m"`)
 	up = strings.Replace(up, `["demo-server", "--interval", "200ms"]`, fmt.Sprintf(`["gateway", "--stdio", "--config", %q, "--events", "--data-dir", %q, "--durability", "os"]`, behind, filepath.Join(dir, "log")), 1)
 	file := filepath.Join(dir, "mcp-servers.json")
 	save(t, file, config(`"up": `+up))
@@ -182,19 +182,19 @@ func TestWatchFollowsTheEventsOfAGateway(t *testing.T) {
 		return e.Type == "resource.updated" && e.ServerID == "up" && e.Cause == "event"
 	}
 	_, n := r.await(0, "a change by an event", byEvent)
-	for _, pid := range marked(t, t.Name()+"-up") {
+	for _, pid := range marked(t, markOf(t)+"-up") {
 		kill(t, pid)
 	}
 	_, n = r.await(n, "the gateway is away", inState("up", "Backoff"))
 	_, n = r.await(n, "it is back", inState("up", "Ready"))
 	r.await(n, "a change by an event after that", byEvent)
 
-	before := marked(t, t.Name()+"-demo")
+	before := marked(t, markOf(t)+"-demo")
 	for _, pid := range before {
 		kill(t, pid)
 	}
 	for over := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
-		if now := marked(t, t.Name()+"-demo"); len(now) > 0 && !slices.ContainsFunc(now, func(pid string) bool { return slices.Contains(before, pid) }) {
+		if now := marked(t, markOf(t)+"-demo"); len(now) > 0 && !slices.ContainsFunc(now, func(pid string) bool { return slices.Contains(before, pid) }) {
 			break
 		}
 		if time.Now().After(over) {

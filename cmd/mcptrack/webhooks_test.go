@@ -64,7 +64,7 @@ func TestServeWebhooks(t *testing.T) {
 	}
 	file, data := filepath.Join(t.TempDir(), "mcp-servers.json"), t.TempDir()
 	write := func(hook string) {
-		save(t, file, fmt.Sprintf(`{"mcpServers": {"demo": %s}, "webhooks": [%s]}`, demoEntry(t, t.Name(), `, "trackResources": true`), hook))
+		save(t, file, fmt.Sprintf(`{"mcpServers": {"demo": %s}, "webhooks": [%s]}`, demoEntry(t, markOf(t), `, "trackResources": true`), hook))
 	}
 	write(fmt.Sprintf(`{"url": "%s/one", "secret": %q, "allowPrivate": true, "types": ["resource.updated"]}`, to.URL, webhookSecret))
 	args := []string{"--config", file, "--data-dir", data, "--durability", "os"}

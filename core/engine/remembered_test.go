@@ -228,9 +228,11 @@ func unreadableIsRemembered(t *testing.T, in func(*testing.T) place) {
 	first.knows()
 	docs.Fail(sessiontest.Fault{Method: "resources/read", URI: "file:///a.md", Code: -32002, Message: "resource not found"})
 	docs.NotifyUpdated("file:///a.md")
-	want := []string{"docs resource.removed file:///a.md notify"}
-	eventually(t, "its removal is published", time.Minute, func() bool { return slices.Equal(first.log(), want) })
+	eventually(t, "its removal is published", time.Minute, func() bool {
+		return slices.Contains(first.log(), "docs resource.removed file:///a.md notify")
+	})
 	first.stop()
+	want := first.log() // a slow first read is preceded by an update
 	second := w.engine(at, engine.Options{}, w.config())
 	eventually(t, "the second process has looked", time.Minute, func() bool {
 		st, _ := second.Tracker().Snapshot().Server("docs")

@@ -281,9 +281,13 @@ func (c *Conn) do(ctx context.Context, q Request, x *exchange) (json.RawMessage,
 }
 
 // announceCancel sends notifications/cancelled. It returns when the notification is sent or after a
-// short wait, because the caller may be about to exit.
+// short wait, because the caller may be about to exit. Over HTTP it may have to travel far.
 func (c *Conn) announceCancel(id sdk.RequestId) {
 	c.interrupted.Store(true)
+	patience := flushPatience
+	if c.http != nil {
+		patience = 2 * time.Second
+	}
 	out := make(chan struct{}) // closed by the goroutine below
 	if !c.group.Go(func() {
 		defer close(out)
@@ -293,7 +297,7 @@ func (c *Conn) announceCancel(id sdk.RequestId) {
 	}) {
 		return // the server notices the closed connection
 	}
-	waitFor(out, new(struct{}), flushPatience)
+	waitFor(out, new(struct{}), patience)
 }
 
 // requestError returns why a request failed, as an error that is safe to show. err is the library's
