@@ -207,15 +207,25 @@ func annotationsShape() shape {
 		})))
 }
 
-// forClient returns the result of a request as the client accepts it. Instead of content that the
-// client would reject, it gets a text that says so.
+// forClient returns the result of a request as the client accepts it. Content that is a string is a text,
+// and content of a tool that is not a list is the only block. Instead of content that the client would
+// reject, it gets a text that says so.
 func forClient(r *mcpserver.Request, raw json.RawMessage) json.RawMessage {
 	content := func(m *mender, raw json.RawMessage) (json.RawMessage, string) {
+		if isString(raw) {
+			return encode(map[string]json.RawMessage{"type": quote("text"), "text": raw}), ""
+		}
 		mended, problem := blockShape(r.Version)(m, raw)
 		if problem == "" {
 			return mended, ""
 		}
 		return instead(raw, problem), ""
+	}
+	blocks := func(m *mender, raw json.RawMessage) (json.RawMessage, string) {
+		if len(raw) > 0 && raw[0] != '[' {
+			raw = slices.Concat([]byte("["), raw, []byte("]"))
+		}
+		return elementsOf(content)(m, raw)
 	}
 	optionally := optional("_meta", objectShape())
 	var of shape
@@ -241,7 +251,7 @@ func forClient(r *mcpserver.Request, raw json.RawMessage) json.RawMessage {
 		if !r.Modern() {
 			structured = objectShape()
 		}
-		of = objectOf(optionally, optional("content", elementsOf(content)), optional("structuredContent", structured), optional("isError", boolShape()))
+		of = objectOf(optionally, optional("content", blocks), optional("structuredContent", structured), optional("isError", boolShape()))
 	}
 	if mended, problem := of(new(mender), raw); problem == "" {
 		return mended
@@ -264,7 +274,11 @@ func instead(block json.RawMessage, problem string) json.RawMessage {
 	is := fields(block)
 	_ = json.Unmarshal(is["type"], &kind) // stays empty if it is not a string
 	_ = json.Unmarshal(is["uri"], &uri)
-	text := "[mcptrack left out content of type " + printable.Line(kind, 50) + ", which this client does not accept: it " + problem + "]"
+	what := "content"
+	if kind != "" {
+		what += " of type " + printable.Line(kind, 50)
+	}
+	text := "[mcptrack left out " + what + ", which this client does not accept: it " + problem + "]"
 	if kind == "resource_link" && uri != "" {
 		text += " " + printable.Line(uri, maxURI)
 	}

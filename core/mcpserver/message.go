@@ -57,12 +57,13 @@ func isID(id json.RawMessage) bool {
 }
 
 // parse decodes a message strictly, so that no proxy can interpret it differently: member names are
-// case-sensitive and must be unique. A member of the message or of its params that is null is absent.
+// case-sensitive and must be unique. A member of the message or of its params that is null is absent. A byte
+// order mark is ignored.
 // After an error, the message still contains the request id, if
 // there is one.
 func parse(data []byte) (*message, *Error) {
 	m := &message{}
-	if data = bytes.TrimSpace(data); len(data) > 0 && data[0] == '[' {
+	if data = bytes.TrimSpace(bytes.TrimPrefix(data, []byte("\ufeff"))); len(data) > 0 && data[0] == '[' {
 		return m, errNoBatches()
 	}
 	if !json.Valid(data) || !utf8.Valid(data) {

@@ -46,6 +46,13 @@ func FuzzObject(f *testing.F) {
 	})
 }
 
+func TestByteOrderMark(t *testing.T) {
+	t.Parallel()
+	if m, err := parse([]byte("\ufeff" + `{"jsonrpc":"2.0","id":1,"method":"initialize"}`)); err != nil || m.method != "initialize" {
+		t.Errorf("%+v, %v", m, err)
+	}
+}
+
 func TestWithKeepsExistingMembers(t *testing.T) {
 	t.Parallel()
 	got, err := with(json.RawMessage("{\n\"a\": \"<&>\",\n\"_meta\":{\"x\":9007199254740993}}"), []member{{"a", json.RawMessage(`1`)}, {"b", json.RawMessage(`2`)}, {"_meta", json.RawMessage(`{"y":3}`)}})

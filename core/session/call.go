@@ -161,9 +161,12 @@ func (s *Session) Ping(ctx context.Context) error {
 	if err != nil && !isAnswer(err) {
 		return fmt.Errorf("ping: %w", err)
 	}
-	if err != nil && method == mcp.MethodPing && s.conn.HTTP() && !errors.Is(err, ErrUnsupported) && s.rejectsLists(ctx) {
-		s.end(&EndError{Reason: "the server no longer knows the session", ExitCode: -1, Err: err})
-		return fmt.Errorf("ping: %w", err)
+	if noPing := errors.Is(err, ErrUnsupported); err != nil && method == mcp.MethodPing && s.conn.HTTP() && !(noPing && s.noPing.Load()) {
+		if s.rejectsLists(ctx) {
+			s.end(&EndError{Reason: "the server no longer knows the session", ExitCode: -1, Err: err})
+			return fmt.Errorf("ping: %w", err)
+		}
+		s.noPing.Store(noPing)
 	}
 	if err == nil && method == mcp.MethodDiscover {
 		if info, err := (handshake{s: s}).discovered(raw); err == nil {

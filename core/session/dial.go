@@ -105,7 +105,9 @@ func dialHTTP(ctx context.Context, srv config.Server, opts Options) (*Session, e
 		return d.s.attach(d.conn, info), nil
 	}
 	d.giveUp()
-	if srv.Fallback && srv.Protocol != config.ProtocolModern && turnedDown(err) && ctx.Err() == nil {
+	// A server that has named a version speaks Streamable HTTP.
+	_, named := errors.AsType[*versionError](err)
+	if srv.Fallback && srv.Protocol != config.ProtocolModern && turnedDown(err) && !named && ctx.Err() == nil {
 		s, sseErr := dialSSE(ctx, srv, opts)
 		if _, spoke := errors.AsType[*sseError](sseErr); sseErr == nil || spoke {
 			return s, sseErr

@@ -286,6 +286,26 @@ func TestHTTPSessionLost(t *testing.T) {
 	})
 }
 
+// A server that supports no method anymore has forgotten the session. One that has no ping has not, and is
+// asked for a list once.
+func TestHTTPPingIsNotSupported(t *testing.T) {
+	t.Parallel()
+	srv := newServer(true, false)
+	s := dial(t, httpEntry(listenOn(t, srv).URL), session.Options{Era: session.EraLegacy})
+	srv.Fail(sessiontest.Fault{Method: "ping", Code: -32601, Message: "Method not found"})
+	for range 2 {
+		if err := s.Ping(t.Context()); err != nil || srv.Count("resources/list") != 1 {
+			t.Errorf("%v; asked for the list %d times", err, srv.Count("resources/list"))
+		}
+	}
+	forgotten := dial(t, httpEntry(listenOn(t, srv).URL), session.Options{Era: session.EraLegacy})
+	srv.Fail(sessiontest.Fault{Code: -32601, Message: "Method not found"})
+	if err := forgotten.Ping(t.Context()); err == nil {
+		t.Error("ping succeeded")
+	}
+	ends(t, forgotten)
+}
+
 func TestHTTPSilentRestartIsSubscribedAgain(t *testing.T) {
 	t.Parallel()
 	srv := newServer(true, false)

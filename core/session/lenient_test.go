@@ -69,6 +69,16 @@ func TestOddInitialize(t *testing.T) {
 	}
 }
 
+// A server that answers initialize with another version is not tried over HTTP+SSE.
+func TestNoFallbackAfterAVersion(t *testing.T) {
+	t.Parallel()
+	url := oddServer(t, func(string) {}, map[string]string{"initialize": `{"protocolVersion":"1.0","capabilities":{}}`})
+	entry := config.Server{Transport: config.TransportHTTP, URL: config.NewSecret(url), Fallback: true}
+	if _, err := session.Dial(t.Context(), entry, session.Options{}); err == nil || !strings.HasSuffix(err.Error(), `the server supports only the protocol version "1.0", which mcptrack does not`) {
+		t.Error(err)
+	}
+}
+
 // The items of a list that are left out are named, and an item is the same if a member is null as if it
 // is absent.
 func TestListNamesWhatItLeavesOut(t *testing.T) {

@@ -218,3 +218,50 @@ func TestMalformedErrorInAnEventStream(t *testing.T) {
 		}
 	}
 }
+
+// An answer is the answer of its request however its id is spelled and whatever the HTTP status is, and an
+// error without an id is the answer of the request whose response has it. The session continues.
+func TestOddAnswersOverHTTP(t *testing.T) {
+	t.Parallel()
+	var status int
+	var body string // of the response to tools/call, with %s for the id
+	srv := newServer(true, false)
+	ts := listenOn(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		sent, _ := io.ReadAll(r.Body)
+		var m struct {
+			ID     json.RawMessage
+			Method string
+		}
+		if _ = json.Unmarshal(sent, &m); m.Method != "tools/call" {
+			r.Body = io.NopCloser(strings.NewReader(string(sent)))
+			srv.ServeHTTP(w, r)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(status)
+		fmt.Fprint(w, strings.ReplaceAll(body, "%s", string(m.ID)))
+	}))
+	s := dial(t, httpEntry(ts.URL), session.Options{Era: session.EraLegacy})
+	for _, c := range []struct {
+		status     int
+		body, want string // want is empty for a result
+	}{
+		{200, `{"jsonrpc":"2.0","id":"%s","result":{"content":[]}}`, ""},
+		{200, `{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"busy"}}`, "server error -32000: busy"},
+		{200, `{"jsonrpc":"2.0","error":{"code":-32000,"message":"busy"}}`, "server error -32000: busy"},
+		{200, `{"jsonrpc":"2.0","id":%s,"error":{"code":"E1"}}`, `server error -32603: malformed error response: {"code":"E1"}`},
+		{404, `{"jsonrpc":"2.0","id":"%s","error":{"code":-32602,"message":"no"}}`, "server error -32602: no"},
+		{404, `{"jsonrpc":"2.0","id":%s,"error":{"code":"E1"}}`, `server error -32603: malformed error response: {"code":"E1"}`},
+		{200, `{"jsonrpc":"2.0","result":{"content":[]}}`, "the response has no id"},
+		{200, `{"jsonrpc":"2.0","id":%s,"result":[]}`, "malformed result: not an object"},
+	} {
+		status, body = c.status, c.body
+		_, err := s.CallTool(t.Context(), "echo", nil)
+		if (err == nil) != (c.want == "") || err != nil && !strings.HasSuffix(err.Error(), ": "+c.want) {
+			t.Errorf("%s: %v", c.body, err)
+		}
+	}
+	if err := s.Ping(t.Context()); err != nil {
+		t.Errorf("the session has ended: %v", err)
+	}
+}

@@ -43,8 +43,8 @@ type Report struct {
 	// [InvalidToolError].
 	Invalid map[string]string
 	// Err is the error that made the connection fail, or that of the first list that failed. A list that
-	// the server refuses or does not answer is left out of Lists instead if it answers another one, unless
-	// [ProbeOptions.Complete] is set.
+	// cannot be loaded is left out of Lists instead if another one can, unless [ProbeOptions.Complete] is
+	// set or the server requires a login.
 	Err error
 }
 
@@ -202,14 +202,14 @@ func probe(ctx context.Context, srv config.Server, opts ProbeOptions) Report {
 	return r
 }
 
-// leaveOut warns of lists that the server refuses or does not answer if it answers another one. Otherwise,
-// and for other errors, it sets r.Err.
+// leaveOut warns of lists that cannot be loaded if another one can. Otherwise, and if the server requires a
+// login, it sets r.Err.
 func (r *Report) leaveOut(ctx context.Context, offered []catalog.Kind, failed map[catalog.Kind]error, opts ProbeOptions) {
 	for _, k := range offered {
 		err := failed[k]
 		switch {
 		case err == nil:
-		case opts.Complete || len(failed) == len(offered) || ctx.Err() != nil || !isRefusal(err) && !isSilence(err):
+		case opts.Complete || len(failed) == len(offered) || ctx.Err() != nil || notYet(err):
 			r.Err = cmp.Or(r.Err, err)
 		case opts.Session.Logger != nil:
 			opts.Session.Logger.Warn("a list is left out, because it cannot be loaded", "list", string(k), "err", printable.Reason(err, 1000))

@@ -16,12 +16,12 @@ import (
 	"github.com/mcptrack/mcptrack/core/session/sessiontest"
 )
 
-// A list that the server refuses, hangs on or dies of is left out of the report, with one warning, if the
+// A list that the server refuses, answers wrongly, hangs on or dies of is left out of the report, with one warning, if the
 // server answers another one. Otherwise the server has failed.
 func TestProbeLeavesOutListsThatAreNotAnswered(t *testing.T) {
 	offered := []catalog.Kind{catalog.Tools, catalog.Resources, catalog.Templates, catalog.Prompts}
 	for name, fault := range map[string]sessiontest.Fault{
-		"refuses": {Code: -32603, Message: "no"}, "never answers": {Silent: true}, "hangs": {Stuck: true}, "dies": {Dies: true},
+		"refuses": {Code: -32603, Message: "no"}, "answers wrongly": {Result: map[string]any{}}, "never answers": {Silent: true}, "hangs": {Stuck: true}, "dies": {Dies: true},
 	} {
 		for broken := range len(offered) + 1 {
 			t.Run(fmt.Sprint(name, " ", broken), func(t *testing.T) {

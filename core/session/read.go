@@ -85,7 +85,7 @@ func (s *Session) List(ctx context.Context, k catalog.Kind) (catalog.List, error
 // of one page. If the list cannot be followed to its end, but its first page was read, it ends there.
 func (s *Session) pages(ctx context.Context, method, field string, add func(page json.RawMessage, items []json.RawMessage)) error {
 	timeout, limits := s.requestTimeout(), s.opts.Limits
-	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("%s: %w (%s for all pages)", method, errDeadline, timeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("%w (%s for all pages)", errDeadline, timeout))
 	defer cancel()
 	var params map[string]any // nil for the first page
 	seen := map[string]struct{}{}

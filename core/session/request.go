@@ -14,6 +14,7 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/mcp"
+	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/session/internal/wire"
 )
 
@@ -169,18 +170,18 @@ func withMeta(params map[string]any, members map[string]any) map[string]any {
 // complete.
 func (s *Session) checkResultType(method string, raw json.RawMessage) error {
 	var result struct {
-		ResultType *string `json:"resultType"`
+		ResultType json.RawMessage `json:"resultType"`
 	}
-	if err := json.Unmarshal(raw, &result); err != nil {
-		return fmt.Errorf("%s: malformed result: %w", method, err)
+	if json.Unmarshal(raw, &result) != nil {
+		return errors.New("malformed result: not an object")
 	}
-	switch {
-	case result.ResultType == nil || *result.ResultType == "complete":
+	switch string(result.ResultType) {
+	case "", "null", `"complete"`:
 		return nil
-	case *result.ResultType == "input_required":
+	case `"input_required"`:
 		return newInputRequired(s.redact, method, raw)
 	}
-	return fmt.Errorf("%s: unknown resultType %.40q", method, *result.ResultType)
+	return fmt.Errorf("%s: unknown resultType %s", method, printable.Line(string(result.ResultType), 40))
 }
 
 // maxExtended limits how long progress reports can extend a request.

@@ -29,6 +29,7 @@ type Session struct {
 	capabilities any          // capabilities declared to the server
 	timeout      atomic.Int64 // request timeout in nanoseconds
 	seq          atomic.Int64 // number of the last request id
+	noPing       atomic.Bool  // the server answers lists but does not support ping
 	conn         *wire.Conn   // set once the handshake is complete
 
 	subs              subscriptions

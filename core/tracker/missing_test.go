@@ -69,6 +69,19 @@ func TestMomentarilyMissing(t *testing.T) {
 	})
 }
 
+// Lists that the server suddenly claims not to support keep their items: it may have forgotten the session.
+func TestKnownListsAreNotUnsupported(t *testing.T) {
+	inWorld(t, func(w *world, docs *sessiontest.Fake) {
+		settledOn(w, docs, "file:///a.md")
+		docs.Fail(sessiontest.Fault{Method: "resources/list", Code: -32601, Message: "Method not found"})
+		docs.NotifyListChanged(catalog.Resources)
+		w.pass(10 * time.Second)
+		if n := len(w.published(event.TypeResourceRemoved)); n != 0 {
+			w.Errorf("%d removed events:\n%s", n, w.log())
+		}
+	})
+}
+
 // A listed resource that nobody can read is known as gone without an event; the list announces its
 // return.
 func TestListedButUnreadable(t *testing.T) {

@@ -415,7 +415,7 @@ const confirmEmpty = 250 * time.Millisecond
 
 func loadList(ctx context.Context, k catalog.Kind, had bool, load func(context.Context) (catalog.List, error)) (catalog.List, error) {
 	list, err := load(ctx)
-	if isUnsupported(err) && k != catalog.Skills {
+	if isUnsupported(err) && k != catalog.Skills && !had {
 		return nil, nil // the capability covers this list, but the server does not implement it
 	}
 	if err != nil || len(list) > 0 || !had {

@@ -198,7 +198,7 @@ type params struct {
 // parse returns the members of a message. Lines that are not JSON objects are forwarded like
 // notifications, and the daemon rejects them.
 func parse(line []byte) (m message, isRequest, isResponse bool) {
-	if json.Unmarshal(line, &m) != nil {
+	if json.Unmarshal(bytes.TrimPrefix(line, []byte("\ufeff")), &m) != nil { // some clients begin with a byte order mark
 		return message{}, false, false
 	}
 	hasID := len(m.ID) > 0 && string(m.ID) != "null"

@@ -167,6 +167,14 @@ func (b *bench) reconnect() *daemon {
 	return d
 }
 
+// A client's initialize is remembered for the next daemon although a byte order mark precedes it.
+func TestByteOrderMark(t *testing.T) {
+	t.Parallel()
+	if m, isRequest, _ := parse([]byte("\ufeff" + request(1, "initialize", ""))); !isRequest || m.Method != "initialize" {
+		t.Errorf("%+v", m)
+	}
+}
+
 // What the client sends after a daemon has said that it ends waits for the next one.
 func TestADaemonThatEndsLosesNoRequest(t *testing.T) {
 	relayed(t, func(t *testing.T, b *bench) {

@@ -355,6 +355,9 @@ func (c *Conn) cleanError(err error) error {
 	if _, malformed := errors.AsType[*json.SyntaxError](err); malformed {
 		text = "the response is not JSON"
 	}
+	if strings.HasPrefix(text, "response should contain RPC id") { // and the library quotes it
+		text = "the response has no id"
+	}
 	switch {
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		text = "the connection was lost in the middle of the response"

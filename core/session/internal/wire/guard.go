@@ -1,7 +1,6 @@
 package wire
 
 import (
-	"bufio"
 	"bytes"
 	"cmp"
 	"context"
@@ -68,7 +67,7 @@ func (g *guard) RoundTrip(q *http.Request) (*http.Response, error) {
 	case p.StatusCode == http.StatusOK && eventstream.IsStream(p.Header.Get("Content-Type")):
 		p.Body = newEventFilter(g, p.Body, x)
 	case p.StatusCode == http.StatusOK:
-		p.Body = &bodyFilter{conn: g.conn, body: p.Body}
+		p.Body = &bodyFilter{conn: g.conn, x: x, body: p.Body}
 	case g.conn.http.sse && q.Method == http.MethodPost && p.StatusCode < 300:
 		p.StatusCode = http.StatusAccepted // the library accepts no other status
 	}
@@ -84,7 +83,7 @@ func (g *guard) send(q *http.Request, x *exchange) (*http.Response, error) {
 		x.fail(err)
 		return nil, err
 	}
-	if q.URL.Scheme != g.origin.Scheme || q.URL.Host != g.origin.Host {
+	if !sameOrigin(q.URL, g.origin) {
 		return fail(fmt.Errorf("refused to send a request to another origin: %s", g.show(q.URL)))
 	}
 	ctx := q.Context()
@@ -180,7 +179,7 @@ func (g *guard) follows(q *http.Request, p *http.Response) bool {
 		return false
 	}
 	to, err := p.Location()
-	if err != nil || to.Scheme != g.origin.Scheme || to.Host != g.origin.Host || to.String() == q.URL.String() {
+	if err != nil || !sameOrigin(to, g.origin) || to.String() == q.URL.String() {
 		return false
 	}
 	if q.Body != nil {
@@ -192,6 +191,11 @@ func (g *guard) follows(q *http.Request, p *http.Response) bool {
 	_ = p.Body.Close()
 	q.URL = to
 	return true
+}
+
+// sameOrigin reports whether two URLs have the same scheme, host and port, however they are spelled.
+func sameOrigin(a, b *url.URL) bool {
+	return uri.Normal(a.Scheme+"://"+a.Host) == uri.Normal(b.Scheme+"://"+b.Host)
 }
 
 // redirected returns the error for a redirect that is not followed, because it could send messages and
@@ -323,10 +327,11 @@ type joinedBody struct {
 	io.Closer
 }
 
-// bodyFilter is the body of a response without a byte order mark and without the messages of a batch that
-// this package handles itself. The library reads from it.
+// bodyFilter is the body of a response without a byte order mark and without the messages that this
+// package handles itself. The library reads from it.
 type bodyFilter struct {
 	conn    *Conn
+	x       *exchange
 	body    io.ReadCloser
 	content io.Reader // nil until the first Read
 }
@@ -335,18 +340,16 @@ func (b *bodyFilter) Close() error { return b.body.Close() }
 
 func (b *bodyFilter) Read(p []byte) (int, error) {
 	if b.content == nil {
-		r := bufio.NewReader(b.body)
-		if mark, _ := r.Peek(3); string(mark) == "\ufeff" {
-			_, _ = r.Discard(3)
+		data, err := io.ReadAll(b.body)
+		if err != nil {
+			return 0, err
 		}
-		b.content = r
-		if first, _ := r.Peek(1); string(first) == "[" {
-			batch, err := io.ReadAll(r)
-			if err != nil {
-				return 0, err
-			}
-			b.content = bytes.NewReader(bytes.Join(b.conn.unhandled(new(scratch), batch), nil))
+		data = bytes.TrimPrefix(data, []byte("\ufeff"))
+		b.x.received(data)
+		if !torn(data) { // the library reports what is torn
+			data = bytes.Join(b.conn.unhandled(new(scratch), data), nil)
 		}
+		b.content = bytes.NewReader(data)
 	}
 	return b.content.Read(p)
 }
@@ -530,7 +533,21 @@ func (x *exchange) interrupted(err error, stdio bool) error {
 	return &InterruptedError{Sent: !refused && (x.sent || stdio), Err: err}
 }
 
-// rpcError returns the JSON-RPC error in the body of a rejected request, or nil if there is none.
+// received records the body of a response that has no id but an error. It can only be the answer to the
+// request, which some servers could not read.
+func (x *exchange) received(body []byte) {
+	if len(body) > maxPeek || !bytes.Contains(body, []byte(`"error"`)) {
+		return
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.body = body
+	if _, id := x.rpcErrorLocked(); id != 0 {
+		x.body = nil // the library finds the request
+	}
+}
+
+// rpcError returns the JSON-RPC error in the body of a response, or nil if there is none.
 func (x *exchange) rpcError() *sdk.JSONRPCErrorDetails {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -540,18 +557,25 @@ func (x *exchange) rpcError() *sdk.JSONRPCErrorDetails {
 
 func (x *exchange) rpcErrorLocked() (*sdk.JSONRPCErrorDetails, ID) {
 	var r struct {
-		ID    ID       `json:"id"`
-		Error struct { // not the library's type, which invents a code for an error that is a string
-			Code    int    `json:"code"`
-			Message string `json:"message"`
-			Data    any    `json:"data"`
-		} `json:"error"`
+		ID    ID              `json:"id"`
+		Error json.RawMessage `json:"error"`
 	}
 	body := bytes.TrimPrefix(x.body, []byte("\ufeff"))
-	if len(body) == 0 || x.oauthErrorLocked() != "" || json.Unmarshal(body, &r) != nil || r.Error.Code == 0 {
+	if len(body) == 0 || x.oauthErrorLocked() != "" || json.Unmarshal(body, &r) != nil || len(r.Error) == 0 || string(r.Error) == "null" {
 		return nil, 0
 	}
-	return &sdk.JSONRPCErrorDetails{Code: r.Error.Code, Message: r.Error.Message, Data: r.Error.Data}, r.ID
+	var e struct { // not the library's type, which invents a code for an error that is a string
+		Code    int    `json:"code"`
+		Message string `json:"message"`
+		Data    any    `json:"data"`
+	}
+	switch err := json.Unmarshal(r.Error, &e); {
+	case err == nil && e.Code != 0:
+		return &sdk.JSONRPCErrorDetails{Code: e.Code, Message: e.Message, Data: e.Data}, r.ID
+	case r.ID == 0 || r.ID != x.id:
+		return nil, 0
+	}
+	return malformedError(r.Error), r.ID
 }
 
 // isAnswered reports whether the body of a rejected request is a JSON-RPC error with the id of the

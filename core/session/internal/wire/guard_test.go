@@ -36,6 +36,19 @@ func TestGuardKeepsToItsOrigin(t *testing.T) {
 	}
 }
 
+func TestSameOrigin(t *testing.T) {
+	t.Parallel()
+	for other, want := range map[string]bool{
+		"https://A.test:443/x": true, "https://a.test": true, "https://a.test:444": false, "http://a.test": false, "http://a.test:443": false, "https://b.test": false,
+	} {
+		a, _ := url.Parse("https://a.test/mcp")
+		b, _ := url.Parse(other)
+		if sameOrigin(a, b) != want {
+			t.Errorf("%s: %v", other, !want)
+		}
+	}
+}
+
 // network is a network played by the test.
 type network func(*http.Request) (*http.Response, error)
 

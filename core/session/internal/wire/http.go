@@ -215,7 +215,7 @@ func (h *httpConn) checkEndpoint(e eventstream.Event) error {
 	if err != nil {
 		return errors.New("the server sent an endpoint that is not a URL")
 	}
-	if u.Scheme != h.guard.origin.Scheme || u.Host != h.guard.origin.Host {
+	if !sameOrigin(u, h.guard.origin) {
 		return fmt.Errorf("the server sent an endpoint on another origin: %s",
 			h.guard.conn.cfg.Redact((&url.URL{Scheme: u.Scheme, Host: u.Host}).String()))
 	}

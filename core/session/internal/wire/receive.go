@@ -7,11 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 
 	"github.com/mark3labs/mcp-go/client/transport"
+	sdk "github.com/mark3labs/mcp-go/mcp"
 
 	"github.com/mcptrack/mcptrack/core/mcp"
 	"github.com/mcptrack/mcptrack/core/process"
@@ -38,18 +40,57 @@ type Notification struct {
 type ID int64
 
 // UnmarshalJSON implements [json.Unmarshaler]. The value is 0, which is never an id, unless raw is an
-// integer.
+// integer. Some servers keep ids as texts; "5" is 5.
 func (id *ID) UnmarshalJSON(raw []byte) error {
 	*id = parseID(raw)
 	return nil
 }
 
 func parseID(raw []byte) ID {
-	n, err := strconv.ParseInt(string(raw), 10, 64)
+	n, err := strconv.ParseInt(string(unquoted(raw)), 10, 64)
 	if err != nil {
 		return 0
 	}
 	return ID(n)
+}
+
+func unquoted(raw []byte) []byte {
+	if len(raw) > 1 && raw[0] == '"' {
+		return raw[1 : len(raw)-1]
+	}
+	return raw
+}
+
+// numbered returns a response with its id as a number if it is a number in a text.
+func numbered(data []byte) []byte {
+	if !hasText(data, `"id"`) {
+		return data
+	}
+	d := json.NewDecoder(bytes.NewReader(data))
+	if start, err := d.Token(); err != nil || start != json.Delim('{') {
+		return data
+	}
+	for d.More() {
+		name, err := d.Token()
+		var value json.RawMessage
+		if err != nil || d.Decode(&value) != nil {
+			break
+		}
+		if end := int(d.InputOffset()); name == "id" && value[0] == '"' && parseID(value) != 0 {
+			return slices.Concat(data[:end-len(value)], unquoted(value), data[end:])
+		}
+	}
+	return data
+}
+
+// hasText reports whether a member with this quoted name may have a text as its value, at any depth.
+func hasText(data []byte, name string) bool {
+	for rest, found := data, true; found; {
+		if _, rest, found = bytes.Cut(rest, []byte(name)); bytes.HasPrefix(bytes.TrimLeft(rest, blanks+":"), []byte(`"`)) {
+			return found
+		}
+	}
+	return false
 }
 
 type meta struct {
@@ -118,13 +159,13 @@ func (c *Conn) unhandled(m *scratch, data []byte) (out [][]byte) {
 	var batch []json.RawMessage
 	if start := bytes.TrimLeft(data, blanks); len(start) == 0 || start[0] != '[' || json.Unmarshal(data, &batch) != nil {
 		if !c.receive(m, data) {
-			out = [][]byte{data}
+			out = [][]byte{numbered(data)}
 		}
 		return out
 	}
 	for _, one := range batch {
 		if !c.receive(m, one) {
-			out = append(out, append(one, '\n'))
+			out = append(out, append(numbered(one), '\n'))
 		}
 	}
 	return out
@@ -209,10 +250,15 @@ func (c *Conn) rejectMalformed(data []byte) bool {
 	}
 	err := &RPCError{Code: mcp.CodeInternal, Message: "malformed response"}
 	if len(m.Error) > 0 {
-		err.Message = c.cfg.Redact("malformed error response: " + string(m.Error))
+		err = c.rpcError(malformedError(m.Error))
 	}
 	c.pending.fail(m.ID, err)
 	return true
+}
+
+// malformedError returns what stands for the error of a response that cannot be decoded.
+func malformedError(raw json.RawMessage) *sdk.JSONRPCErrorDetails {
+	return &sdk.JSONRPCErrorDetails{Code: mcp.CodeInternal, Message: "malformed error response: " + string(raw)}
 }
 
 // Limits for scratch.seen, whose texts need at most 64 KiB.

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -190,5 +191,25 @@ func TestSeenNotifications(t *testing.T) { // not parallel: allocations are coun
 	}
 	if len(m.seen) != maxSeen {
 		t.Errorf("%d are remembered", len(m.seen))
+	}
+}
+
+// The id of a response that is a number in a text is a number for the library; nothing else changes.
+func TestIDInAText(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string]string{
+		`{"jsonrpc":"2.0","id":"5","result":{"id":"6","x":"<"}}`: `{"jsonrpc":"2.0","id":5,"result":{"id":"6","x":"<"}}`,
+		`{"result":{"id":"6"}, "id" : "5" ,"jsonrpc":"2.0"}`:     `{"result":{"id":"6"}, "id" : 5 ,"jsonrpc":"2.0"}`,
+		`{"jsonrpc":"2.0","id":"a5","result":{}}`:                `{"jsonrpc":"2.0","id":"a5","result":{}}`,
+		`{"jsonrpc":"2.0","id":5,"result":{"id":"6"}}`:           `{"jsonrpc":"2.0","id":5,"result":{"id":"6"}}`,
+		`[{"jsonrpc":"2.0","id":"5","result":{}}]`:               `{"jsonrpc":"2.0","id":5,"result":{}}` + "\n",
+	} {
+		if got := bytes.Join(newConn(testConfig()).unhandled(new(scratch), []byte(in)), nil); string(got) != want {
+			t.Errorf("%s is %s", in, got)
+		}
+	}
+	var n Notification
+	if err := json.Unmarshal([]byte(`{"progressToken":"5","_meta":{"io.modelcontextprotocol/subscriptionId":"6"}}`), &n); err != nil || n.ProgressToken != 5 || n.Meta.Subscription.ID != 6 {
+		t.Errorf("%+v, %v", n, err)
 	}
 }
