@@ -324,6 +324,9 @@ func failures() []failure {
 		{"read hangs x:y --config @DIR/c.json", cli.ExitUnreachable, "hangs: did not answer within 1s"},
 		{"read notfound x:y --config @DIR/c.json", cli.ExitUnreachable, "there is no MCP server at @URL/404 (HTTP 404); the path is often /mcp or /sse"},
 		{"read page x:y --config @DIR/c.json", cli.ExitUnreachable, "@URL/page is a web page, not an MCP server"},
+		{"read ssepage x:y --config @DIR/c.json", cli.ExitUnreachable, "@URL/page is a web page, not an MCP server"},
+		{"read api x:y --config @DIR/c.json", cli.ExitUnreachable, "@URL/api is not an MCP server: the response has no id"},
+		{"read getonly x:y --config @DIR/c.json", cli.ExitUnreachable, "there is no MCP server at @URL/501 (HTTP 501)"},
 		{"read text x:y --config @DIR/c.json", cli.ExitUnreachable, "the response has the content type text/plain"},
 		{"read garbage x:y --config @DIR/c.json", cli.ExitUnreachable, "the response is not JSON"},
 		{"read fails x:y --config @DIR/c.json", cli.ExitUnreachable, "responded with an internal error (HTTP 500)"},
@@ -356,6 +359,8 @@ func TestMistakes(t *testing.T) {
 	}
 	mux := http.NewServeMux()
 	mux.Handle("/page", answer(200, "text/html; charset=utf-8", "<html>"))
+	mux.Handle("/api", answer(200, "application/json", `{"status":"ok"}`))
+	mux.Handle("/501", answer(501, "text/html", "<html>"))
 	mux.Handle("/text", answer(200, "text/plain", "hello\nworld"))
 	mux.Handle("/garbage", answer(200, "application/json", "{oops"))
 	mux.HandleFunc("/hangs", func(_ http.ResponseWriter, r *http.Request) {
@@ -388,7 +393,7 @@ func TestMistakes(t *testing.T) {
 			"exits": {"command": "sh", "args": ["-c", "echo 'fatal: no licence key' >&2; exit 3"], "trackTools": true}, "quits": {"command": "true"},
 			"banner": {"command": "sh", "args": ["-c", "echo Welcome!; exec sleep 60"], "connectTimeout": "1s"},
 			"silent": {"command": "sleep", "args": ["60"], "connectTimeout": "1s"},
-			"hangs": {"url": "@URL/hangs", "connectTimeout": "1s"}, "notfound": {"url": "@URL/404"}, "page": {"url": "@URL/page"}, "text": {"url": "@URL/text"}, "garbage": {"url": "@URL/garbage"},
+			"hangs": {"url": "@URL/hangs", "connectTimeout": "1s"}, "notfound": {"url": "@URL/404"}, "page": {"url": "@URL/page"}, "ssepage": {"type": "sse", "url": "@URL/page"}, "api": {"url": "@URL/api"}, "getonly": {"url": "@URL/501"}, "text": {"url": "@URL/text"}, "garbage": {"url": "@URL/garbage"},
 			"fails": {"url": "@URL/500"}, "moved": {"url": "@URL/moved"}, "login": {"url": "@URL/401"},
 			"token": {"url": "@URL/401", "headers": {"Authorization": "Bearer wrong-secret"}},
 			"denied": {"url": "@URL/403"}, "tokendenied": {"url": "@URL/403", "headers": {"Authorization": "Bearer wrong-secret"}},

@@ -120,6 +120,11 @@ type fileReport struct {
 }
 
 func run(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) error {
+	command, args := attach(env, false)
+	if entry := config.Stdio("entry", command, args...); !entry.Attaches() {
+		return &cli.Failure{Exit: cli.ExitFailed, Code: "failed", Err: fmt.Errorf("this program is called %s; later runs recognise connected entries only by the name mcptrack", printable.Line(filepath.Base(command), 100)),
+			Hint: "rename the program to mcptrack"}
+	}
 	s, err := openStore(env)
 	if err != nil {
 		return err

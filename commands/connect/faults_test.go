@@ -118,7 +118,7 @@ func TestFailedRunLeavesNothing(t *testing.T) {
 // What a killed run has left is removed by the next one, also if that is for another host.
 func TestKilledRunLeavesNothing(t *testing.T) {
 	files := hostFiles()
-	for _, next := range []string{"connect zed --yes", "disconnect zed", "disconnect"} {
+	for _, next := range []string{"connect zed --yes", "disconnect zed", "disconnect", "connect"} {
 		t.Run(next, func(t *testing.T) {
 			m := newMachine(t)
 			path := m.file(files["cursor"].file)
@@ -132,11 +132,36 @@ func TestKilledRunLeavesNothing(t *testing.T) {
 			if err := os.Chtimes(temporary, old, old); err != nil {
 				t.Fatal(err)
 			}
+			if next == "connect" { // nothing is connected any more when the next run looks
+				if err := os.Remove(temporary); err != nil {
+					t.Fatal(err)
+				}
+				m.run(t, 0, "disconnect")
+				m.put(t, temporary, secret)
+				if err := os.Chtimes(temporary, old, old); err != nil {
+					t.Fatal(err)
+				}
+				next = "connect zed --yes"
+			}
 			m.run(t, 0, next)
 			if got := m.copies(t); !slices.Equal(got, []string{path}) {
 				t.Errorf("copies of the secret: %q", got)
 			}
 		})
+	}
+}
+
+// A program under another name would not recognise its own entries, and lose their originals.
+func TestNameOfTheProgram(t *testing.T) {
+	m := newMachine(t)
+	path, text := m.file(hostFiles()["cursor"].file), hostFiles()["cursor"].text
+	m.put(t, path, text)
+	m.env.Executable = filepath.Join(m.home, "mcptrack-linux-amd64")
+	if out := m.run(t, 1, "connect --yes"); !strings.Contains(out, "rename") {
+		t.Error(out)
+	}
+	if got := m.copies(t); !slices.Equal(got, []string{path}) {
+		t.Errorf("copies of the secret: %q", got)
 	}
 }
 

@@ -109,6 +109,9 @@ func (s store) tidy(ctx context.Context, opts config.Options) error {
 			return err
 		}
 	}
+	for _, f := range config.HostFiles(opts) { // of a record that is complete, too
+		dirs = append(dirs, filepath.Dir(resolved(f.Path)))
+	}
 	for _, dir := range dirs {
 		atomicfile.Sweep(dir, started.Add(-time.Minute)) // other programs may be writing
 	}

@@ -35,6 +35,10 @@ func TestLockOfOthers(t *testing.T) {
 		}
 	}
 	commands := [][]string{{"verify"}, {"lock"}, {"review"}, {"lock", "--update"}, {"approve", "notes"}, {"reject", "notes"}, {"doctor", "--offline"}}
+	fine := filepath.Join(filepath.Dir(b.lock), "fine.lock")
+	if text, err := os.ReadFile(b.lock); err != nil || os.WriteFile(fine, text, 0o600) != nil {
+		t.Fatal("no copy of the lock")
+	}
 	for name, spoil := range map[string]struct {
 		prepare func() error
 		flags   []string
@@ -57,6 +61,9 @@ func TestLockOfOthers(t *testing.T) {
 				t.Errorf("%s: %q: exit %d: %s", name, args, code, text)
 			}
 			b.Stderr.Reset()
+		}
+		if code, _ := b.Run(t, "verify", "--lock", fine, "--against", append(spoil.flags, b.lock)[max(0, len(spoil.flags)-1)]); code != cli.ExitConfig {
+			t.Errorf("%s: verify --against: exit %d", name, code)
 		}
 		b.run(0, append([]string{"--insecure-config", "verify"}, spoil.flags...)...)
 		if err := os.Chmod(b.lock, 0o600); err != nil {

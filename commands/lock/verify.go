@@ -146,8 +146,10 @@ func (o verifyOptions) verifyLocks(_ context.Context, env *cli.Env, g *cli.Globa
 		}
 		path = o.path(g, cfg)
 	}
-	if err := cli.CheckLock(g, path); err != nil {
-		return verified{}, err
+	for _, file := range []string{path, o.against} {
+		if err := cli.CheckLock(g, file); err != nil {
+			return verified{}, err
+		}
 	}
 	now, err := read(path)
 	if err != nil {

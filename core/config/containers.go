@@ -51,7 +51,7 @@ func (r *reader) containers(root *tree.Node) []container {
 			add(m, at, false)
 		}
 	}
-	if m := index["mcp"]; m != nil && len(found) == 0 && m.Value.Kind == tree.Object && allObjects(m.Value) {
+	if m := index["mcp"]; m != nil && len(found) == 0 && m.Value.Kind == tree.Object && (allObjects(m.Value) || slices.ContainsFunc(m.Value.Members, func(one *tree.Member) bool { return r.looksLikeServer(one.Value) })) {
 		add(m, "/mcp", true)
 	}
 	for path, project := range r.projects(root) { // starting with the nearest folder

@@ -96,10 +96,25 @@ func (e *entry) add(id string, valid bool) {
 	}
 }
 
-// disown removes the values of other programs from keys that mcptrack has, too.
+// disown removes the values of other programs from keys that mcptrack has, too: empty values of another
+// type, and a second name of the same transport.
 func (e *entry) disown() {
 	if e.form == own {
 		return
+	}
+	for _, key := range []string{"args", "env", "headers"} {
+		for _, name := range e.keys.get(key).names() {
+			f, ok := e.field(name)
+			if _, filled := e.present(name); ok && !filled {
+				delete(e.members, f.name)
+			}
+		}
+	}
+	kind, _ := e.field("type")
+	if second, ok := e.field("transport"); ok && kind.value != nil {
+		if t := transportTypes()[suggest.Plain(kind.value.Text)]; t != "" && t == transportTypes()[suggest.Plain(second.value.Text)] {
+			delete(e.members, second.name)
+		}
 	}
 	for _, k := range e.keys {
 		f, ok := e.first(k.name)

@@ -162,6 +162,29 @@ func TestKeysOfAnotherShape(t *testing.T) {
 	}
 }
 
+// What says nothing in an entry of another program is no error: an empty value of another type, and a
+// second name of the same transport.
+func TestEmptyAndRepeatedKeys(t *testing.T) {
+	for _, entry := range []string{`"command":"go","env":[],"args":{}`, `"url":"https://h/","headers":[],"requestOptions":{"headers":null}`,
+		`"url":"https://h/","type":"http","transport":"streamable-http"`, `"command":"go","type":"local","transport":"stdio"`} {
+		for text, reads := range map[string]bool{`{"mcpServers":{"a":{` + entry + `}}}`: true, `{"servers":[{"id":"a",` + entry + `}]}`: false} {
+			cfg, problems := Parse([]byte(text), "f", surroundings(t, nil))
+			if (cfg != nil) != reads || reads && (cfg.Servers[0].Unconfigured() != nil || len(problems) > 0) {
+				t.Errorf("%s: %v", text, problems)
+			}
+		}
+	}
+	for _, entry := range []string{`"url":"https://h/","type":"http","transport":"sse"`, `"command":"go","env":["x"]`, `"command":"go","args":"x"`} {
+		if cfg, _ := Parse([]byte(`{"mcpServers":{"a":{`+entry+`}}}`), "f", surroundings(t, nil)); cfg != nil {
+			t.Errorf("accepted: %s", entry)
+		}
+	}
+	// A key of a host that is similar to one of mcptrack's gets no suggestion.
+	if _, problems := Parse([]byte(`{"mcp":{"a":{"command":"go"}},"server":{"port":1}}`), "opencode.json", surroundings(t, nil)); slices.ContainsFunc(problems, func(p Problem) bool { return strings.Contains(p.Hint, "did you mean") }) {
+		t.Error(problems)
+	}
+}
+
 // One bad entry of a host's file makes that server Unconfigured; in a config of mcptrack it refuses
 // the file.
 func TestBadEntryOfAHost(t *testing.T) {
@@ -185,6 +208,13 @@ func TestBadEntryOfAHost(t *testing.T) {
 		}
 		if cfg, _ := Parse([]byte(text), "mcp-servers.json", surroundings(t, nil)); cfg != nil {
 			t.Errorf("%s: accepted in mcptrack's own config", bad)
+		}
+	}
+	// The same in the object "mcp", where other keys may be the host's.
+	for _, bad := range []string{`5`, `"x"`, `{"command":5}`} {
+		cfg, problems := Parse([]byte(`{"mcp":{"bad":`+bad+`,"good":{"type":"local","command":["go"]}}}`), "opencode.json", surroundings(t, nil))
+		if cfg == nil || len(cfg.Servers) != 2 || cfg.Servers[0].Unconfigured() == nil || cfg.Servers[1].Unconfigured() != nil {
+			t.Errorf("%s: %+v, %v", bad, cfg, problems)
 		}
 	}
 	// An entry without a usable name has no server.

@@ -175,6 +175,9 @@ const maxNearMisses = 200
 // is probably a misspelling of a known key, and a single warning for all others.
 func (r *reader) unknownRootKeys(root *tree.Node, found []container) {
 	names, known, notHere := []string{"servers", "mcpServers"}, r.rootKeys(), map[string]besideKey{}
+	if r.form == others && len(found) > 0 {
+		names = nil // a similar key is the host's own
+	}
 	for _, k := range besideKeys() {
 		if r.form == others {
 			notHere[k.name] = k

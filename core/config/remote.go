@@ -204,7 +204,7 @@ func (e *entry) headerFields() (all []field) {
 		f, ok := e.field(name)
 		if ok && name == "requestOptions" {
 			m := f.value.Get("headers")
-			if m == nil {
+			if m == nil || m.Value.Kind == tree.Null {
 				continue
 			}
 			f = field{name: "headers", key: m.Offset, value: m.Value, path: f.path.key("headers")}

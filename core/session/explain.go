@@ -77,7 +77,7 @@ func explainHTTP(srv config.Server, err error) string {
 	at := wire.ShowURL(u, newRedactor(secretsOf(srv)).text)
 	if h, ok := errors.AsType[*HTTPError](err); ok {
 		switch {
-		case h.Status == http.StatusNotFound, h.Status == http.StatusMethodNotAllowed, h.Status == http.StatusGone:
+		case h.Status == http.StatusNotFound, h.Status == http.StatusMethodNotAllowed, h.Status == http.StatusGone, h.Status == http.StatusNotImplemented:
 			return fmt.Sprintf("there is no MCP server at %s (HTTP %d); the path is often /mcp or /sse", at, h.Status)
 		case h.Status == http.StatusBadRequest && u.Scheme == "http":
 			return fmt.Sprintf("%s refuses the connection (HTTP %d); if it uses TLS, use https in the URL", at, h.Status)
@@ -103,8 +103,10 @@ func explainHTTP(srv config.Server, err error) string {
 		}
 		return fmt.Sprintf("%s is not an MCP server: the response has the content type %s", at, printable.Line(kind, 60))
 	}
-	if strings.Contains(text, "the response is not JSON") {
-		return at + " is not an MCP server: the response is not JSON"
+	for _, what := range []string{"the response is not JSON", "the response has no id"} {
+		if strings.Contains(text, what) {
+			return at + " is not an MCP server: " + what
+		}
 	}
 	return ""
 }

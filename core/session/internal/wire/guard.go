@@ -66,6 +66,11 @@ func (g *guard) RoundTrip(q *http.Request) (*http.Response, error) {
 		return nil, err
 	case p.StatusCode == http.StatusOK && eventstream.IsStream(p.Header.Get("Content-Type")):
 		p.Body = newEventFilter(g, p.Body, x)
+	case p.StatusCode == http.StatusOK && g.conn.http.sse && q.Method == http.MethodGet:
+		_ = p.Body.Close()
+		err := fmt.Errorf("unexpected content type: %s", p.Header.Get("Content-Type")) // as the library says it for other requests
+		x.fail(err)
+		return nil, err
 	case p.StatusCode == http.StatusOK:
 		p.Body = &bodyFilter{conn: g.conn, x: x, body: p.Body}
 	case g.conn.http.sse && q.Method == http.MethodPost && p.StatusCode < 300:
