@@ -168,12 +168,13 @@ func (g *Gateway) awaitUnlisted(ctx context.Context, found func() bool) {
 	}
 }
 
-// unlisted returns the ids of the servers that have never been listed, and may be soon.
+// unlisted returns the ids of the servers that have never been listed, and may be soon. The tracker does
+// not know a server yet if the config was applied to the gateway first.
 func (g *Gateway) unlisted() (ids []string) {
 	snap := g.tracker.Snapshot()
 	for _, srv := range g.servers() {
 		st, ok := snap.Server(srv.ID)
-		if ok && st.Info.Era == "" && (st.State == event.Connecting || st.State == event.Backoff || g.tracker.Dormant(srv.ID)) {
+		if !ok || st.Info.Era == "" && (st.State == event.Connecting || st.State == event.Backoff || g.tracker.Dormant(srv.ID)) {
 			ids = append(ids, srv.ID)
 		}
 	}

@@ -255,6 +255,16 @@ func TestCallsWaitForServersThatWereNeverListed(t *testing.T) {
 		if _, err := w.do(w.client(era), "tools/call", `{"name":"dig"}`); err != nil {
 			t.Error(err)
 		}
+
+		// The gateway may know the new servers of an edited config before the tracker does.
+		s.Serve("late~4", era).SetList(catalog.Tools, tool("dig"))
+		s.entries["late~4"] = sessiontest.Entry("late~4")
+		w = s.open(Options{}, "late~4")
+		c = w.client(era)
+		time.AfterFunc(time.Second, func() { s.tracker.Apply(&config.Config{Servers: []config.Server{s.entries["late~4"]}}) })
+		if _, err := w.do(c, "tools/call", `{"name":"dig"}`); err != nil {
+			t.Error(err)
+		}
 	})
 }
 
