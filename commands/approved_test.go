@@ -101,7 +101,7 @@ func TestDaemonDoesNotStartAttach(t *testing.T) {
 		}
 		b.In = strings.NewReader(twoMessages)
 		code, out := b.Run(t, "attach", "loop", "--config", file)
-		if errs := b.Stderr.String(); code != cli.ExitConfig || out != "" || !strings.Contains(errs, `server "loop" in `+file+" runs mcptrack attach") || !strings.Contains(errs, "hint: --config FILE") {
+		if errs := b.Stderr.String(); code != cli.ExitConfig || strings.Contains(out, `"result"`) || !strings.Contains(errs, `server "loop" in `+file+" runs mcptrack attach") || !strings.Contains(errs, "hint: --config FILE") {
 			t.Errorf("exit code %d: %s%s", code, out, errs)
 		}
 		b.In = strings.NewReader(twoMessages)

@@ -101,7 +101,10 @@ func TestAttachIsRefused(t *testing.T) {
 	b := clitest.New(t, Main, "MCPTRACK_SOCKET="+socket)
 	b.In = strings.NewReader(twoMessages)
 	code, out := b.Run(t, "attach", "note")
-	if want := "mcptrack: the config has no server \"note\"\nhint: did you mean notes?\n"; code != cli.ExitUsage || out != "" || b.Stderr.String() != want {
+	if strings.Count(out, "\n") != 1 || !strings.Contains(out, `"id":1`) || !strings.Contains(out, "did you mean notes?") {
+		t.Errorf("the client received %q", out)
+	}
+	if want := "mcptrack: the config has no server \"note\"\nhint: did you mean notes?\n"; code != cli.ExitUsage || b.Stderr.String() != want {
 		t.Errorf("exit code %d: %q, %q; want %q", code, out, b.Stderr.String(), want)
 	}
 }

@@ -108,6 +108,7 @@ func runList(ctx context.Context, env *cli.Env, g *cli.Globals, opts listOptions
 		if cfg, err = g.Load(ctx, env, g.Logger(env)); err != nil {
 			return err
 		}
+		cfg = g.Through(ctx, env, cfg)
 		var misspelled []string // words that the first argument may have been meant as
 		if opts.kind == "" {
 			misspelled = listKinds()

@@ -12,8 +12,6 @@ import (
 	"os/signal"
 	"runtime"
 	"runtime/debug"
-	"strconv"
-	"strings"
 	"syscall"
 
 	"github.com/mcptrack/mcptrack/core/daemon/attach"
@@ -23,7 +21,8 @@ import (
 const usage = `Serves an MCP client on standard input and output through the mcptrack daemon,
 which it starts if necessary. With SERVER it serves only that server, and names
 stay unchanged; otherwise it serves all servers of the config. If it cannot use
-a daemon, it runs mcptrack gateway --stdio instead.
+a daemon, it runs mcptrack gateway --stdio instead. A client of a SERVER that
+cannot start gets the reason as the answer to initialize.
 
 Usage:
   mcptrack-attach [SERVER] [flags]
@@ -62,13 +61,14 @@ func main() {
 
 // run serves the client and returns the exit code of the program.
 func run(args []string) int {
-	opts, text, err := parse(args, os.Getenv)
+	opts, err := attach.Parse(args, os.Getenv)
 	switch {
+	case errors.Is(err, attach.ErrHelp):
+		return say(usage)
+	case errors.Is(err, attach.ErrVersion):
+		return say("mcptrack " + wire.ThisBuild("").Version + "\n")
 	case err != nil:
 		return fail(err.Error(), "see mcptrack-attach --help", exitUsage)
-	case text != "":
-		_, _ = io.WriteString(os.Stdout, text)
-		return exitOK
 	}
 	executable, err := os.Executable()
 	if err != nil {
@@ -122,60 +122,11 @@ func fail(message, hint string, exit int) int {
 	return exit
 }
 
+// say prints what the user asked for.
+func say(text string) int {
+	_, _ = io.WriteString(os.Stdout, text)
+	return exitOK
+}
+
 // tell prints one line on stderr.
 func tell(text string) { _, _ = os.Stderr.WriteString(text + "\n") }
-
-// parse returns the options from the command line, or the text that it asks for. Flags may follow the
-// server, as in mcptrack.
-func parse(args []string, getenv func(string) string) (opts attach.Options, text string, err error) {
-	flags := true
-	for len(args) > 0 {
-		arg := args[0]
-		args = args[1:]
-		if !flags || !strings.HasPrefix(arg, "-") || arg == "-" {
-			if opts.Server != "" {
-				return opts, "", errors.New("there is more than one SERVER")
-			}
-			if arg == "" {
-				return opts, "", errors.New("the SERVER is empty")
-			}
-			opts.Server = arg
-			continue
-		}
-		name, value, given := strings.Cut(arg, "=")
-		switch name {
-		case "--":
-			flags = false
-		case "-h", "--help":
-			return opts, usage, nil
-		case "--approved":
-			if given {
-				return opts, "", errors.New("--approved takes no value")
-			}
-			opts.Approved = true
-		case "--version":
-			return opts, "mcptrack " + wire.ThisBuild("").Version + "\n", nil
-		case "--config", "--host":
-			if !given && len(args) > 0 {
-				value, args = args[0], args[1:]
-			}
-			if value == "" {
-				return opts, "", errors.New(name + " needs a value")
-			}
-			if name == "--config" {
-				opts.Config = value
-			} else {
-				opts.Host = value
-			}
-		default:
-			return opts, "", errors.New("unknown flag " + strconv.Quote(name))
-		}
-	}
-	if opts.Config != "" && opts.Host != "" {
-		return opts, "", errors.New("--host and --config cannot be used together")
-	}
-	if opts.Config == "" && opts.Host == "" {
-		opts.Config = getenv("MCPTRACK_CONFIG")
-	}
-	return opts, "", nil
-}

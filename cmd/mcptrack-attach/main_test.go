@@ -534,7 +534,7 @@ func TestTheCommandLine(t *testing.T) {
 		{"--host x --config y", attach.Options{}, "cannot be used together"},
 		{"--conf y", attach.Options{}, `unknown flag "--conf"`},
 	} {
-		opts, _, err := parse(strings.Fields(c.args), getenv)
+		opts, err := attach.Parse(strings.Fields(c.args), getenv)
 		if c.err != "" {
 			if err == nil || !strings.Contains(err.Error(), c.err) {
 				t.Errorf("%q: %v", c.args, err)

@@ -115,6 +115,7 @@ func run(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) error 
 	if err != nil {
 		return err
 	}
+	cfg = g.Through(ctx, env, cfg)
 	servers, err := cli.SelectServers(cfg, opts.servers)
 	if err != nil {
 		return err

@@ -178,7 +178,7 @@ func unrecorded(opts config.Options, hosts []string, records []record) (files []
 		cfg, originals, _ := config.Originals(text, h.Path, opts)
 		f := fileReport{Host: h.Host.Name, File: h.Path}
 		for _, o := range originals {
-			if srv, ok := cfg.Server(o.ID); ok && attached(srv) {
+			if srv, ok := cfg.Server(o.ID); ok && cli.Attached(srv) {
 				f.Servers = append(f.Servers, server{Name: o.ID, Reason: "the record of its original is missing; copy the entry from " + backup})
 			}
 		}
@@ -276,7 +276,7 @@ func (u *undo) attached(e recorded) bool {
 	path := u.path(e)
 	for _, o := range originals {
 		if srv, ok := cfg.Server(o.ID); ok && slices.Equal(o.Path, path) {
-			return attached(srv)
+			return cli.Attached(srv)
 		}
 	}
 	return false

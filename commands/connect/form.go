@@ -1,7 +1,6 @@
 package connect
 
 import (
-	"net/url"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -186,12 +185,6 @@ func exeSuffix() string {
 		return ".exe"
 	}
 	return ""
-}
-
-// attached reports whether an entry already is what connect writes.
-func attached(srv config.Server) bool {
-	u, err := url.Parse(srv.URL.Reveal())
-	return srv.Attaches() || err == nil && strings.HasPrefix(u.Path, daemon.MCPPath) && u.Query().Has("config") && u.Query().Has("folder")
 }
 
 // configArgument returns how the command of an entry refers to mcptrack's config: relative to the

@@ -225,9 +225,9 @@ func (p *planner) leave(cfg *config.Config, o *config.Original) string {
 	}
 	key := o.Unsupported()
 	switch {
-	case p.http != nil && attached(srv) && !srv.Attaches() && !p.http.serves(srv):
+	case p.http != nil && cli.Attached(srv) && !srv.Attaches() && !p.http.serves(srv):
 		return "it is connected to another port or with another token; run mcptrack disconnect first"
-	case attached(srv):
+	case cli.Attached(srv):
 		return "already connected"
 	case srv.Runs("gateway") || srv.Runs("vault"):
 		return "it runs mcptrack itself"

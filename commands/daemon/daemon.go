@@ -434,12 +434,7 @@ func open(ctx context.Context, env *cli.Env, g *cli.Globals, log *slog.Logger, c
 		return daemon.Source{}, refusal(ctx, err)
 	}
 	if c.Server != "" {
-		chosen, err := cli.SelectServers(cfg, []string{c.Server})
-		if err == nil && chosen[0].Attaches() {
-			err = &cli.Failure{Exit: cli.ExitConfig, Code: "attaches", Err: fmt.Errorf("server %q in %s runs mcptrack attach, so it cannot be started for mcptrack attach", printable.Line(c.Server, 128), printable.Line(cfg.Path, 200)),
-				Hint: "--config FILE names the config with the server's own command; mcptrack connect moves it there"}
-		}
-		if err != nil {
+		if _, err := cli.SelectAttached(cfg, c.Server); err != nil {
 			return daemon.Source{}, refusal(ctx, err)
 		}
 	}

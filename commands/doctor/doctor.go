@@ -125,6 +125,7 @@ func run(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) error 
 	if d.Inspection, unread = g.Inspect(env, d.log); unread != nil {
 		d.Config = &config.Config{}
 	}
+	d.Config = g.Through(ctx, env, d.Config)
 	first = append(first, d.checkConfig(unread), d.checkApprovals())
 	for _, e := range cli.Entries(d.Config) {
 		d.lines[e.Name] = strings.TrimPrefix(e.Summary(), e.Name+": ")

@@ -245,7 +245,7 @@ func run(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) error 
 	}
 	local, instructions := stored.local(index.Local())
 	gw, err = gateway.New(gateway.Options{
-		Tracker: e.Tracker(), Dial: env.Dial, Session: sessions, OnDown: gateway.OnDown(opts.onDown), CallTimeout: opts.callTimeout, Allow: opts.allow, Deny: opts.deny, Names: names,
+		Tracker: e.Tracker(), Dial: env.Dial, Session: sessions, OnDown: gateway.OnDown(opts.onDown), Transparent: opts.instead && len(opts.Servers) == 1, CallTimeout: opts.callTimeout, Allow: opts.allow, Deny: opts.deny, Names: names,
 		Guard: guard, Launch: env.Launch, Judged: e.Verdicts("").Set,
 		Serve: mcpserver.Options{Name: "mcptrack-gateway", Title: "mcptrack gateway", Version: env.Version, Instructions: instructions, Principal: tokens.Principal, SessionDir: opts.SessionDir(opts.dataDir(env, g)), Events: stored.handlers(), Tracer: g.Tracer(), Logger: log},
 		Key:   opts.key(env, g, log), Local: local, Changed: index.Changed, Logger: log,

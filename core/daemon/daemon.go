@@ -77,7 +77,7 @@ type Options struct {
 	// Idle is how long the daemon runs without clients; 0 means forever.
 	Idle time.Duration
 	// Wait limits how long a client waits for servers that start, before it is served without their
-	// items; default 10 s.
+	// items, or with an error if it is for one server; default 9 s.
 	Wait time.Duration
 	// Drain limits how long requests in flight may take when the daemon stops; default 3 s, less than a client
 	// waits for another daemon.
@@ -121,7 +121,7 @@ type Daemon struct {
 
 // New returns a daemon. It starts nothing.
 func New(opts Options) *Daemon {
-	opts.Wait = cmp.Or(opts.Wait, 10*time.Second)
+	opts.Wait = cmp.Or(opts.Wait, 9*time.Second)
 	opts.Drain = cmp.Or(opts.Drain, 3*time.Second)
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)

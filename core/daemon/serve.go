@@ -220,6 +220,9 @@ const lastRequests = 2 * time.Second
 func (v *View) attach(ctx context.Context, c *wire.Conn, in io.Reader) error {
 	v.settle(ctx)
 	serving, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	if c.Hello.Resumes {
+		serving = gateway.Resumed(serving)
+	}
 	var tasks sync.WaitGroup
 	defer tasks.Wait()
 	defer cancel(nil)

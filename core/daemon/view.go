@@ -281,6 +281,7 @@ func (d *Daemon) newView(who party, source Source, locked *guard.Guard) (*View, 
 	v := &View{d: d, who: who, source: source, guard: locked, kept: map[string]func(){}, kicks: make(chan struct{}, 1), listsNext: make(chan struct{})}
 	opts := d.opts.Gateway
 	opts.Tracker, opts.Alias, opts.Transparent = d.opts.Engine.Tracker(), ExportedID, who.Server != ""
+	opts.Wait = d.opts.Wait
 	opts.Capabilities = who.capabilities
 	if opts.Guard = locked; locked != nil {
 		v.judged = d.opts.Engine.Verdicts(locked.Path())

@@ -3,7 +3,6 @@ package gateway
 import (
 	"cmp"
 	"context"
-	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -122,7 +121,7 @@ func (rt *route) wake(ctx context.Context) (release func(), err error) {
 func (rt *route) awake(ctx context.Context) error {
 	st, _ := rt.g.tracker.Snapshot().Server(rt.server)
 	if !st.Connected() && st.Error != "" {
-		return errors.New(st.Error)
+		return tracker.ErrNotConnected
 	}
 	if err := rt.g.flush(ctx); err != nil {
 		return err

@@ -76,6 +76,8 @@
 //     ids of their servers, up to 8 KiB.
 //   - Everything that could deceive users is removed from items (see clean). The bytes of an item
 //     stay the same when its server reconnects.
+//   - A transparent gateway whose server has never been reached answers initialize and requests for lists with
+//     the reason. Every request to a server that is down is answered with the reason and what to do.
 //   - The items of a server that is down stay listed, marked with mcptrack/down in _meta, or
 //     are removed, depending on [Options.OnDown]. A server that reconnects within Options.Grace
 //     is not considered down: calls wait that long and are retried several times per second.

@@ -127,6 +127,15 @@ func (w *fixture) clientOf(era session.Era, side *session.ClientSide) *session.S
 // clientOver connects a client that reads what wrap returns.
 func (w *fixture) clientOver(era session.Era, side *session.ClientSide, wrap func(io.ReadCloser) io.ReadCloser) *session.Session {
 	w.Helper()
+	s, err := w.connect(era, side, wrap)
+	if err != nil {
+		w.Fatal(err)
+	}
+	return s
+}
+
+// connect is like clientOver, and returns why the gateway refuses the client.
+func (w *fixture) connect(era session.Era, side *session.ClientSide, wrap func(io.ReadCloser) io.ReadCloser) (*session.Session, error) {
 	in, toServer := io.Pipe()
 	fromServer, out := io.Pipe()
 	w.running.Go(func() {
@@ -134,11 +143,10 @@ func (w *fixture) clientOver(era session.Era, side *session.ClientSide, wrap fun
 		_ = out.Close()
 	})
 	s, err := session.OverIO(w.Context(), wrap(fromServer), toServer, config.Server{Protocol: config.Protocol(era)}, session.Options{Client: side})
-	if err != nil {
-		w.Fatal(err)
+	if err == nil {
+		w.Cleanup(func() { _ = s.Close() })
 	}
-	w.Cleanup(func() { _ = s.Close() })
-	return s
+	return s, err
 }
 
 // keys returns the keys of one list of a client.

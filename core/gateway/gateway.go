@@ -45,9 +45,13 @@ type Options struct {
 	Session session.Options
 	// Serve configures the MCP server that clients connect to. New sets its handlers.
 	Serve mcpserver.Options
-	// Transparent describes the gateway to clients as its server, once that server has been reached,
-	// if there is exactly one: with the server's name, title, version and capabilities.
+	// Transparent makes the gateway stand for its server, if there is exactly one: it describes itself with
+	// the server's name, title, version and capabilities. While the server has never been reached, clients
+	// receive the reason instead of a description and lists.
 	Transparent bool
+	// Wait is how long a client of a transparent gateway waits for a server that starts, unless the
+	// server's entry allows it more time to connect; default 9 s.
+	Wait time.Duration
 	// OnDown determines how the items of servers that are down are exported; default Keep.
 	OnDown OnDown
 	// Grace is how long a server may be unreachable before it is considered down; default 2 s.
@@ -258,6 +262,7 @@ func New(opts Options) (*Gateway, error) {
 	opts.Grace = cmp.Or(opts.Grace, 2*time.Second)
 	opts.CallTimeout = cmp.Or(opts.CallTimeout, 10*time.Minute)
 	opts.OnDown = cmp.Or(opts.OnDown, Keep)
+	opts.Wait = cmp.Or(opts.Wait, 9*time.Second)
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -304,6 +309,9 @@ func New(opts Options) (*Gateway, error) {
 	so.CallTool, so.GetPrompt, so.ReadResource, so.Complete = g.duringEdit(g.callTool), g.duringEdit(g.getPrompt), g.duringEdit(g.readResource), g.duringEdit(g.complete)
 	so.Extension, so.Skills = g.duringEdit(g.extension), true
 	so.Variant, so.AwaitVariant, so.Connected = g.variantOf, g.variants.await, g.connected
+	if opts.Transparent {
+		so.Ready = g.ready
+	}
 	so.Subscriptions.Subscribable = g.subscribable
 	so.Key = opts.Key
 	so.MaxInFlight = cmp.Or(so.MaxInFlight, maxRequests)

@@ -59,13 +59,18 @@ func (n naming) export(server, name string) string {
 		return full
 	}
 	sum := sha256.Sum256([]byte(server + "\x00" + name))
-	full = strings.Map(func(r rune) rune {
+	full = onlyNameBytes(full)
+	return full[:min(len(full), maxExported-hashDigits-1)] + "_" + hex.EncodeToString(sum[:hashDigits/2])
+}
+
+// onlyNameBytes replaces every character that an exported name must not have.
+func onlyNameBytes(s string) string {
+	return strings.Map(func(r rune) rune {
 		if r < 0x80 && nameByte(byte(r)) {
 			return r
 		}
 		return '_'
-	}, full)
-	return full[:min(len(full), maxExported-hashDigits-1)] + "_" + hex.EncodeToString(sum[:hashDigits/2])
+	}, s)
 }
 
 // looksHashed reports whether a name ends like a name with an appended hash.

@@ -444,7 +444,7 @@ func (g *Gateway) callTool(ctx context.Context, r *mcpserver.Request) (json.RawM
 	rt := g.route(r)
 	t, ok := rt.find(ctx, catalog.Tools)
 	if !ok {
-		return nil, unknown("tool", r.Name())
+		return nil, g.unlistedError("tool", r.Name())
 	}
 	if t.server == "" {
 		return g.opts.Local.call(ctx, r, g.local.lists[catalog.Tools])
@@ -475,7 +475,7 @@ func (g *Gateway) getPrompt(ctx context.Context, r *mcpserver.Request) (json.Raw
 	rt := g.route(r)
 	t, ok := rt.find(ctx, catalog.Prompts)
 	if !ok {
-		return nil, unknown("prompt", r.Name())
+		return nil, g.unlistedError("prompt", r.Name())
 	}
 	params := fields(r.Params)
 	rt.item = itemID{catalog.Prompts, t}
@@ -612,7 +612,7 @@ func allEqual(list []string) bool {
 	return !slices.ContainsFunc(list, func(s string) bool { return s != list[0] })
 }
 
-func unknown(what, name string) error {
+func unknown(what, name string) *mcpserver.Error {
 	return &mcpserver.Error{Code: mcp.CodeInvalidParams, Message: fmt.Sprintf("unknown %s %q", what, printable.Line(name, 200))}
 }
 
@@ -634,14 +634,15 @@ func (g *Gateway) wireError(server string, err error) error {
 		}
 		return out
 	}
+	if errors.Is(err, tracker.ErrNotConnected) {
+		return g.down(server)
+	}
 	text := printable.Reason(err, 1000)
 	if e, ok := errors.AsType[*session.InterruptedError](err); ok && e.Sent {
 		text = "the connection was lost before the response arrived; the request may have been processed: " + text
 	}
-	for _, known := range []error{tracker.ErrNotConnected, tracker.ErrUnknownServer} {
-		if errors.Is(err, known) { // the rest of the text is the server's id in the tracker
-			text = known.Error()
-		}
+	if errors.Is(err, tracker.ErrUnknownServer) { // the rest of the text is the server's id in the tracker
+		text = tracker.ErrUnknownServer.Error()
 	}
 	out := &mcpserver.Error{Code: mcp.CodeInternal, Message: fmt.Sprintf("server %s: %s", g.alias().line(server), text)}
 	if bad, ok := errors.AsType[*skill.Mismatch](err); ok {

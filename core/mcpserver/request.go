@@ -146,9 +146,12 @@ func (from caller) capabilities(m *message) json.RawMessage {
 	return nil
 }
 
-// mayWait reports whether a request may call AwaitVariant, which is so for a list request from a
-// client that may see a variant.
+// mayWait reports whether a request may call Ready, or AwaitVariant, which is so for a list request from
+// a client that may see a variant.
 func (s *Server) mayWait(m *message, from caller) bool {
+	if s.opts.Ready != nil && (m.method == mcp.MethodDiscover || lists()[m.method].of != nil) {
+		return true
+	}
 	if s.opts.AwaitVariant == nil || lists()[m.method].of == nil {
 		return false
 	}
@@ -201,6 +204,9 @@ func (s *Server) handle(ctx context.Context, m *message, from caller) (json.RawM
 	case mcp.MethodPing:
 		return json.RawMessage("{}"), nil
 	case mcp.MethodDiscover:
+		if failed := s.ready(ctx); failed != nil {
+			return nil, failed
+		}
 		return s.complete(s.discovered(), true, from)
 	case mcp.MethodListTools, mcp.MethodListPrompts, mcp.MethodListResources, mcp.MethodListTemplates:
 		return s.list(ctx, m, from)
@@ -235,6 +241,9 @@ func (s *Server) list(ctx context.Context, m *message, from caller) (json.RawMes
 		if err := json.Unmarshal(raw, &cursor); err != nil {
 			return nil, errorf(mcp.CodeInvalidParams, `"cursor" must be a string`)
 		}
+	}
+	if failed := s.ready(ctx); failed != nil {
+		return nil, failed
 	}
 	variant := ""
 	if from.sub != nil {

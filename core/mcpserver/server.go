@@ -56,6 +56,11 @@ type Options struct {
 	// until the variant is complete. ctx is done when the request ends. May be nil.
 	AwaitVariant func(ctx context.Context, variant string, capabilities json.RawMessage)
 
+	// Ready is called before initialize, server/discover and the lists are answered. It may wait until
+	// the server knows what it offers; its error is the answer, and the client may ask again. ctx is done
+	// when the request or the connection ends. May be nil.
+	Ready func(ctx context.Context) error
+
 	// Connected is called for every legacy client before its first request after initialize. It must
 	// not block. May be nil.
 	Connected func(*Client)
@@ -390,12 +395,26 @@ func (o *Options) info() mcp.Implementation {
 	return mcp.Implementation{Name: o.Name, Title: o.Title, Version: o.Version}
 }
 
+// ready returns the error of Options.Ready, as clients receive it.
+func (s *Server) ready(ctx context.Context) *Error {
+	if s.opts.Ready == nil {
+		return nil
+	}
+	if err := s.opts.Ready(ctx); err != nil {
+		return wireError(err, &Request{})
+	}
+	return nil
+}
+
 // initialized returns the result for an initialize request and the negotiated protocol version: the
 // client's version if it is supported, and otherwise the newest legacy version.
-func (s *Server) initialized(m *message) (version string, result json.RawMessage, err *Error) {
+func (s *Server) initialized(ctx context.Context, m *message) (version string, result json.RawMessage, err *Error) {
 	version = text(m.fields["protocolVersion"])
 	if version == "" {
 		return "", nil, errorf(mcp.CodeInvalidParams, `initialize: "protocolVersion" must be a string`)
+	}
+	if err := s.ready(ctx); err != nil {
+		return "", nil, err
 	}
 	if !mcp.IsLegacy(version) {
 		version = mcp.LatestLegacy

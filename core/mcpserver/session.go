@@ -389,7 +389,7 @@ func (x *exchange) legacy() {
 }
 
 func (x *exchange) initialize() {
-	version, result, failed := x.srv.initialized(x.m)
+	version, result, failed := x.srv.initialized(x.r.Context(), x.m)
 	if failed != nil {
 		x.fail(http.StatusOK, failed)
 		return

@@ -309,7 +309,7 @@ func (c *stdioConn) answerTo(ctx context.Context, m *message, from caller) []byt
 // initialize starts the legacy era on the connection. Another initialize drops the subscriptions of
 // the first.
 func (c *stdioConn) initialize(m *message) {
-	version, result, failed := c.srv.initialized(m)
+	version, result, failed := c.srv.initialized(c.ctx, m)
 	if failed != nil {
 		c.fail(m.id, failed)
 		return

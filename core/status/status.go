@@ -42,6 +42,7 @@ func (s *Snapshot) Renamed(names map[string]string) *Snapshot {
 		if !ok {
 			continue
 		}
+		st.Error = strings.ReplaceAll(st.Error, st.ID, name) // such as in a command to run
 		st.ID, st.Resources = name, slices.Clone(st.Resources)
 		for i, r := range st.Resources {
 			if r.Last != nil {

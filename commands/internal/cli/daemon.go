@@ -132,9 +132,10 @@ func (g *Globals) open(ctx context.Context, env *Env, hello wire.Hello) (net.Con
 	if err != nil {
 		return nil, wire.Answer{}, err
 	}
-	hello.Folder, hello.Host, hello.Path, hello.Join = folder, g.Host, env.Getenv("PATH"), true
-	if g.Config != "" {
-		if hello.Config, err = filepath.Abs(g.Config); err != nil {
+	of := g.followed(ctx, env)
+	hello.Folder, hello.Host, hello.Path, hello.Join = folder, of.Host, env.Getenv("PATH"), true
+	if of.Config != "" {
+		if hello.Config, err = filepath.Abs(of.Config); err != nil {
 			return nil, wire.Answer{}, err
 		}
 	}

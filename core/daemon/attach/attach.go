@@ -49,7 +49,8 @@ func (e *NoDaemon) Error() string { return "the mcptrack daemon cannot be used: 
 func (e *NoDaemon) Unwrap() error { return e.Err }
 
 // Run serves the client until it closes In and everything is answered, or until ctx ends. If the
-// daemon refuses the client, such as for an invalid config, the error is a *wire.Refused.
+// daemon refuses the client, such as for an invalid config, the error is a *wire.Refused, and the client's
+// first request has been answered with it.
 func Run(ctx context.Context, opts Options) error {
 	hello, err := opts.hello()
 	if err != nil {
@@ -64,7 +65,12 @@ func Run(ctx context.Context, opts Options) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer a.replacing.Wait()
 	defer cancel()
-	return relay.Run(ctx, relay.Options{In: opts.In, Out: opts.Out, Connect: a.connect, Lost: a.lost})
+	err = relay.Run(ctx, relay.Options{In: opts.In, Out: opts.Out, Connect: a.connect, Lost: a.lost})
+	_, none := errors.AsType[*NoDaemon](err)
+	if refused, ok := errors.AsType[*wire.Refused](err); ok && !none && !a.connected {
+		relay.Refuse(ctx, opts.In, opts.Out, refused.Message, refused.Hint)
+	}
+	return err
 }
 
 // attachment is the state of Run. The relay calls connect and lost one after the other.
@@ -97,6 +103,7 @@ func (o *Options) hello() (wire.Hello, error) {
 
 func (a *attachment) connect(ctx context.Context) (io.ReadWriteCloser, error) {
 	hello := a.hello
+	hello.Resumes = a.connected
 	conn, answer, err := a.client.OpenOrStart(ctx, hello)
 	if err != nil {
 		refused, ok := errors.AsType[*wire.Refused](err)

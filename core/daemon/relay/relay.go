@@ -121,6 +121,27 @@ func Run(ctx context.Context, opts Options) error {
 	return nil
 }
 
+// Refuse answers the first request of a client that cannot be served with an error, if the client sends it
+// within a second. A blocked Read from in, or Write to out, may continue after Refuse has returned.
+func Refuse(ctx context.Context, in io.Reader, out io.Writer, why, hint string) {
+	if hint != "" {
+		why += "; " + hint
+	}
+	answered := make(chan struct{}) // closed when the request was answered, or when there is none
+	go func() {
+		defer close(answered)
+		line, _ := newLineReader(in).next()
+		if m, isRequest, _ := parse(line); isRequest {
+			_, _ = out.Write(failure(m.ID, why)) // an error means that the client has left
+		}
+	}()
+	select {
+	case <-answered:
+	case <-ctx.Done():
+	case <-time.After(lastWrite):
+	}
+}
+
 // relay is the state of one client. Three goroutines use it: fromClient forwards the client's
 // messages, fromDaemon owns the connections and forwards the daemon's messages, and write writes to
 // the client.
@@ -170,6 +191,7 @@ type relay struct {
 type message struct {
 	ID     json.RawMessage `json:"id"`
 	Method string          `json:"method"`
+	Error  json.RawMessage `json:"error"`
 	Track  *control        `json:"mcptrack"` // set in a line that is for the relay
 }
 
@@ -604,6 +626,9 @@ func (r *relay) accept(m message, isRequest, isResponse bool) bool {
 		delete(r.repeated, id)
 		return false
 	case isResponse:
+		if len(m.Error) > 0 && r.pending[id] == "initialize" { // the client may try again, and the relay does not
+			r.initialize, r.initialized = nil, nil
+		}
 		delete(r.pending, id)
 		delete(r.listens, id)
 	}

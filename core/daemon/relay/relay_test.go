@@ -593,3 +593,17 @@ func TestListsAreAnnouncedToAModernClient(t *testing.T) {
 		b.hears(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":7}}}`)
 	})
 }
+
+// A client whose initialize failed has no session that another daemon continues.
+func TestAFailedInitializeIsNotRepeated(t *testing.T) {
+	relayed(t, func(t *testing.T, b *bench) {
+		const failed = `{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"down"}}`
+		d := <-b.daemons
+		b.sends(d, request(1, "initialize", ""))
+		b.receives(d, failed)
+		_ = d.Close()
+		d = <-b.daemons
+		b.sends(d, request(2, "initialize", ""))
+		b.receives(d, response(2))
+	})
+}

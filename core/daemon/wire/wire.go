@@ -61,6 +61,9 @@ type Hello struct {
 	// Join makes the daemon refuse a client whose config it does not follow yet for another client,
 	// with the code [NotFollowed].
 	Join bool `json:"join,omitempty"`
+	// Resumes means that an earlier connection of the client was lost, so that the client does not wait
+	// for the answers to what is repeated.
+	Resumes bool `json:"resumes,omitempty"`
 	// Path is the client's PATH.
 	Path string `json:"path,omitempty"`
 }
