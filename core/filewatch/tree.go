@@ -294,7 +294,7 @@ func (r *treeRun) updateMode() {
 	first := r.polled.IsZero()
 	switch {
 	case mode.Kind == ModePoll && (first || before.Kind != ModePoll):
-		r.opts.Logger.Warn("file change events are unreliable for this path; polling instead",
+		r.opts.Logger.Info("file change events are unreliable for this path; polling instead",
 			slog.String("path", r.name), slog.Duration("interval", r.opts.PollOnly), slog.String("reason", mode.Reason))
 	case mode.Kind == ModeInotify && !first && before.Kind != ModeInotify:
 		r.opts.Logger.Info("file change events are reliable again", slog.String("path", r.name))
