@@ -11,6 +11,7 @@
 //	since.go    reads stored events: watch, replay, tail
 //	request.go  sends one request to one server: read, prompt, call
 //	history.go  reads the versions of a resource: history, diff
+//	calls.go    reads the record of calls
 //	tail.go     reads the feed of a running serve-sse: tail, watch --url, replay --url
 //	remote.go   queries a running serve-sse: status, top, history, diff
 //	topics.go   the help pages that cover more than one command
@@ -121,7 +122,7 @@ config.`,
 	}{
 		{"Look:", []*cobra.Command{newList(env, g), newRead(env, g), newCall(env, g), newPrompt(env, g), newWatch(env, g), newSubscribe(env, g), newTop(env, g), newPS(env, g)}},
 		{"Check:", []*cobra.Command{lock.Command(env, g), lock.VerifyCommand(env, g), lock.ReviewCommand(env, g), lock.ApproveCommand(env, g), lock.RejectCommand(env, g), audit.Command(env, g), doctor.Command(env, g)}},
-		{"Keep:", []*cobra.Command{serve.Command(env, g), newStatus(env, g), newHistory(env, g), newDiff(env, g), newTail(env, g), newReplay(env, g)}},
+		{"Keep:", []*cobra.Command{serve.Command(env, g), newStatus(env, g), newHistory(env, g), newDiff(env, g), newCalls(env, g), newTail(env, g), newReplay(env, g)}},
 		{"Serve:", []*cobra.Command{gateway.Command(env, g), vault.Command(env, g), inject.Command(env, g), newAttach(env, g), daemon.Command(env, g)}},
 		{"Set up:", []*cobra.Command{newInit(env, g), newValidateConfig(env, g), newTrust(env, g), connect.Command(env, g), connect.DisconnectCommand(env, g), login.Command(env, g), login.AuthCommand(env, g), login.LogoutCommand(env, g)}},
 	} {

@@ -242,7 +242,7 @@ func usage() [][2]string {
 		{"gateway --catalog-url ftp://x", "--catalog-url"},
 		{"gateway --index-ttl soon", "invalid --index-ttl"},
 		{"gateway --index-expose summary,everything", "everything"},
-		{"gateway --demo --data-dir x", "--data-dir needs --events or --change-tools"},
+		{"gateway --demo --retain 1h", "--retain needs --data-dir, --nats, --events or --change-tools"},
 		{"gateway --demo --events --events-modes poll,pigeon", "pigeon"},
 		{"gateway --events --events-allow **.host/**", "it must start with https://"},
 		{"gateway --demo --events-no-expiry", "--events-no-expiry needs --events"},

@@ -54,6 +54,7 @@
 //
 //	tracker/internal/coalesce     decides when to read a resource and what to publish about it
 //	tracker/internal/eventsource  follows the MCP Events that a server sends
+//	calls      values: which client called which tool, and the newest of them in memory
 //	history    the versions of a resource, from its events
 //	journal/scoped  shows the events of some servers under other ids
 //	journal/internal/storing  the queue, health and lifetime that both stored logs share

@@ -29,6 +29,7 @@ import (
 
 	"github.com/mcptrack/mcptrack/commands/internal/cli"
 	"github.com/mcptrack/mcptrack/core/backoff"
+	"github.com/mcptrack/mcptrack/core/calls"
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/daemon"
 	"github.com/mcptrack/mcptrack/core/daemon/relay"
@@ -45,6 +46,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/session"
 	"github.com/mcptrack/mcptrack/core/tracker"
 	"github.com/mcptrack/mcptrack/output/lines"
+	"github.com/mcptrack/mcptrack/output/metrics"
 	"github.com/mcptrack/mcptrack/output/serverlog"
 	"github.com/mcptrack/mcptrack/output/web"
 )
@@ -203,6 +205,7 @@ func run(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) (err e
 	sessions.Limits.MaxLine = cmp.Or(sessions.Limits.MaxLine, relay.MaxRequest)
 	sessions.Limits.MaxBody = cmp.Or(sessions.Limits.MaxBody, relay.MaxRequest)
 	callers := gateway.NewCallers()
+	record, counts := cli.Calls(stored), metrics.New(metrics.Options{Version: env.Version, Journal: stored.Stats})
 	var e *engine.Engine
 	received := hook.NewReceiver(hook.Options{Deliver: func(d hook.Delivery) { e.Receive(d) }, Logger: log})
 	e, err = engine.New(ctx, engine.Desired{}, stored, engine.Options{Logger: log, Applied: func(cfg *config.Config) { received.Apply(cfg.Hooks) }, Tracker: tracker.Options{
@@ -212,8 +215,11 @@ func run(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) (err e
 	}
 	d = daemon.New(daemon.Options{
 		Engine: e, Build: build, Socket: socket, Key: key, Idle: opts.idle, Logger: log,
-		Open:    func(ctx context.Context, c daemon.Client) (daemon.Source, error) { return open(ctx, env, g, log, c) },
-		Gateway: gatewayOptions(env, sessions, callers, key, tokens, log), Inherited: session.Inherited(), LookupEnv: lookupEnv(env),
+		Open: func(ctx context.Context, c daemon.Client) (daemon.Source, error) { return open(ctx, env, g, log, c) },
+		Gateway: gatewayOptions(env, sessions, callers, key, tokens, log, func(c calls.Call) {
+			record.Add(c)
+			counts.Called(c)
+		}), Inherited: session.Inherited(), LookupEnv: lookupEnv(env),
 		HTTP: serveEvents(e, env.Version, kept.Lines, log),
 		Memory: func(pids []int) map[int]int64 {
 			used, err := machine.Memory(context.WithoutCancel(ctx), pids)
@@ -225,7 +231,7 @@ func run(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) (err e
 	})
 	run := func(ctx context.Context) error { return d.Run(ctx, ln) }
 	if opts.http.addr != "" {
-		serve, err := opts.http.listen(ctx, env, log, tokens, d, received)
+		serve, err := opts.http.listen(ctx, env, log, tokens, d, received, counts)
 		if err != nil {
 			return err
 		}
@@ -417,8 +423,8 @@ func (o *options) prove(ctx context.Context, env *cli.Env, socket string, build 
 	return cmp.Or(err, log.Close())
 }
 
-func gatewayOptions(env *cli.Env, sessions session.Options, callers *gateway.Callers, key []byte, tokens *web.Tokens, log *slog.Logger) gateway.Options {
-	return gateway.Options{Dial: env.Dial, Session: sessions, Callers: callers, Key: key, Logger: log, Launch: env.Launch,
+func gatewayOptions(env *cli.Env, sessions session.Options, callers *gateway.Callers, key []byte, tokens *web.Tokens, log *slog.Logger, called func(calls.Call)) gateway.Options {
+	return gateway.Options{Dial: env.Dial, Session: sessions, Callers: callers, Key: key, Logger: log, Launch: env.Launch, Called: called,
 		Serve: mcpserver.Options{Name: "mcptrack", Title: "mcptrack", Version: env.Version, MaxMessage: relay.MaxRequest, Principal: tokens.Principal, Tracer: sessions.Tracer, Logger: log}}
 }
 

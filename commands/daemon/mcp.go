@@ -21,6 +21,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/hook"
 	"github.com/mcptrack/mcptrack/core/secretfile"
 	"github.com/mcptrack/mcptrack/core/session"
+	"github.com/mcptrack/mcptrack/output/metrics"
 	"github.com/mcptrack/mcptrack/output/web"
 )
 
@@ -61,7 +62,7 @@ func (o *httpFlags) tokens(env *cli.Env, g *cli.Globals, log *slog.Logger) (*web
 
 // listen listens for HTTP clients of the daemon. serve serves them until its context ends; meanwhile a
 // file tells mcptrack connect --http where the daemon is.
-func (o *httpFlags) listen(ctx context.Context, env *cli.Env, log *slog.Logger, tokens *web.Tokens, d *daemon.Daemon, received *hook.Receiver) (serve func(context.Context) error, err error) {
+func (o *httpFlags) listen(ctx context.Context, env *cli.Env, log *slog.Logger, tokens *web.Tokens, d *daemon.Daemon, received *hook.Receiver, counts *metrics.Metrics) (serve func(context.Context) error, err error) {
 	srv, ln, err := o.access.Listen(ctx, log, tokens, o.addr, func(w *web.Options) { w.MCP = true })
 	if invalid, ok := errors.AsType[*web.OptionError](err); ok && invalid.Option == "addr" {
 		return nil, cli.Usage("--http: %s", invalid.Reason)
@@ -71,6 +72,7 @@ func (o *httpFlags) listen(ctx context.Context, env *cli.Env, log *slog.Logger, 
 	}
 	srv.Handle(daemon.MCPPath, d.MCP())
 	srv.Handle(hook.Path, cli.HookRoute(received))
+	srv.Handle("GET /metrics", counts.Handler())
 	return func(ctx context.Context) error {
 		forget, err := o.announce(env, fromHere(srv.URL()))
 		if err != nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mcptrack/mcptrack/commands/internal/cli"
+	"github.com/mcptrack/mcptrack/core/calls"
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/engine"
@@ -57,11 +58,14 @@ func (o *eventsFlags) add(cmd *cobra.Command) {
 	cli.AddChoice(cmd, &o.dialect, "events-dialect", "", "`DIALECT` of MCP Events, sketch or sep-3415, which sets error numbers and the ids of webhook messages (default: numbers as the client expects, ids as in sketch)", dialectSketch, dialectSEP)
 	f.BoolVar(&o.tools, "change-tools", false, "add tools that report what changed and wait for changes")
 	o.JournalFlags.Add(cmd)
-	f.Lookup("data-dir").Usage = "`DIR` for the events stored for --events and --change-tools (default of --events: mcptrack/gateway in the XDG state directory)"
-	f.Lookup("nats").Usage = "`URL` of a NATS cluster to store these events on instead"
+	f.Lookup("data-dir").Usage = "`DIR` in which events and calls are stored (default of --events: mcptrack/gateway in the XDG state directory)"
+	f.Lookup("nats").Usage = "`URL` of a NATS cluster to store events on instead; calls are then kept in memory"
 	o.RetentionFlags.Add(cmd)
 	_ = cmd.RegisterFlagCompletionFunc("events-modes", cobra.FixedCompletions([]string{"poll", "push", "webhook"}, cobra.ShellCompDirectiveNoFileComp))
 }
+
+// stores reports whether events and calls are stored.
+func (o *eventsFlags) stores() bool { return o.on || o.tools || o.Dir != "" || o.NATS != "" }
 
 // parse validates the flags.
 func (o *eventsFlags) parse(cmd *cobra.Command) error {
@@ -70,13 +74,13 @@ func (o *eventsFlags) parse(cmd *cobra.Command) error {
 			return cli.Usage("--%s needs --events", name)
 		}
 	}
-	for _, name := range []string{"data-dir", "nats", "nats-credentials", "durability", "retain", "retain-bytes"} {
-		if cmd.Flags().Changed(name) && !o.on && !o.tools {
-			return cli.Usage("--%s needs --events or --change-tools", name)
+	for _, name := range []string{"nats-credentials", "durability", "retain", "retain-bytes"} {
+		if cmd.Flags().Changed(name) && !o.stores() {
+			return cli.Usage("--%s needs --data-dir, --nats, --events or --change-tools", name)
 		}
 	}
 	switch {
-	case !o.on && !o.tools:
+	case !o.stores():
 		return nil
 	case !o.on:
 		return o.RetentionFlags.Parse()
@@ -133,8 +137,10 @@ type eventLog struct {
 	logger  *slog.Logger
 	tracer  *tracing.Tracer // nil if nothing is traced
 	log     journal.Log
+	calls   calls.Store
+	counts  *metrics.Metrics       // nil if nobody can read them; set before a client is served
 	shared  bool                   // shared with other gateways on a cluster
-	reader  *mcpevents.Reader      // nil without --events and --change-tools: no events are stored
+	reader  *mcpevents.Reader      // nil if no events are stored
 	service *mcpevents.Service     // nil without --events
 	tools   *changetools.Tools     // nil without --change-tools
 	hooks   *webhook.Subscriptions // webhooks that clients subscribed; nil if not offered
@@ -145,8 +151,8 @@ type eventLog struct {
 // open opens the event log. The caller must close it.
 func (o *eventsFlags) open(ctx context.Context, env *cli.Env, logger *slog.Logger, tracer *tracing.Tracer, isDemo bool, tokens *web.Tokens, shown func() *gateway.Gateway) (*eventLog, error) {
 	e := &eventLog{logger: logger, tracer: tracer, shared: o.NATS != "", tokens: tokens}
-	if !o.on && !o.tools {
-		e.log = journal.NewMemory(journal.MemoryOptions{})
+	if !o.stores() {
+		e.log, e.calls = journal.NewMemory(journal.MemoryOptions{}), new(calls.Memory)
 		return e, nil
 	}
 	flags, keep := o.JournalFlags, o.Keep
@@ -159,7 +165,7 @@ func (o *eventsFlags) open(ctx context.Context, env *cli.Env, logger *slog.Logge
 		e.log = journal.NewMemory(cli.MemoryLog(keep.Content))
 	default:
 		if flags.Dir == "" {
-			flags.Dir = env.StateDir(defaultDir)
+			flags.Dir = env.GatewayDir()
 		}
 		if flags.NATS != "" {
 			flags.Dir = ""
@@ -168,6 +174,7 @@ func (o *eventsFlags) open(ctx context.Context, env *cli.Env, logger *slog.Logge
 			return nil, err
 		}
 	}
+	e.calls = cli.Calls(e.log)
 	scope := mcpevents.Scope{
 		Server: func(id string) bool { return shown().ExportsServer(id) },
 		Item: func(server string, k catalog.Kind, key, stored string) (string, bool) {
@@ -201,9 +208,6 @@ func (o *eventsFlags) open(ctx context.Context, env *cli.Env, logger *slog.Logge
 	e.service = mcpevents.New(service)
 	return e, nil
 }
-
-// defaultDir is the gateway's default data directory, relative to the state directory.
-const defaultDir = "gateway"
 
 // keptTexts limits the total size, in bytes, of the texts kept for the diffs of --change-tools.
 const keptTexts = 64 << 20
@@ -260,28 +264,49 @@ func (e *eventLog) handlers() mcpserver.Events {
 	return h
 }
 
-// routes returns the HTTP routes for hooks and operators. If no events are stored, operators have none.
+// routes returns the HTTP routes for hooks and operators. If no events are stored, operators have only the
+// calls.
 func (e *eventLog) routes(version string, from *engine.Engine, received *hook.Receiver, server *mcpserver.Server) map[string]http.Handler {
-	routes := map[string]http.Handler{hook.Path: cli.HookRoute(received)}
-	if e.reader == nil {
-		return routes
-	}
 	t, streams := from.Tracker(), func() int { return 0 }
 	if e.service != nil {
 		streams = e.service.Streams
 	}
-	counts := metrics.New(metrics.Options{
+	page := dashboard.New(dashboard.Options{Version: version, Snapshot: t.Snapshot, Servers: from.Servers, Cluster: from.Cluster, Calls: e.calls.Read,
+		Hooks:    func(*http.Request) []hook.Status { return received.Status() },
+		Webhooks: e.endpoints, Deliveries: e.deliveries, Storing: e.log.Err, Clients: streams}).Routes()
+	routes := map[string]http.Handler{hook.Path: cli.HookRoute(received), "GET /api/calls": e.unlessSeveral(page["GET /api/calls"])}
+	if e.reader == nil {
+		return routes
+	}
+	e.counts = metrics.New(metrics.Options{
 		Version: version, Snapshot: t.Snapshot, Journal: e.log.Stats, Reloads: from.Reloads, LockChanges: from.LockChanges, Cluster: from.Cluster, Hooks: received.Status,
 		Webhooks: e.delivered, Deliveries: e.deliveries, Streams: streams, StrayAnswers: server.StrayAnswers,
 	})
-	page := dashboard.New(dashboard.Options{Version: version, Snapshot: t.Snapshot, Servers: from.Servers, Cluster: from.Cluster,
-		Hooks:    func(*http.Request) []hook.Status { return received.Status() },
-		Webhooks: e.endpoints, Deliveries: e.deliveries, Storing: e.log.Err, Clients: streams}).Routes()
-	routes["GET /metrics"] = counts.Handler()
+	routes["GET /metrics"] = e.counts.Handler()
 	for _, pattern := range []string{"GET /api/status", "GET /api/servers"} {
 		routes[pattern] = page[pattern]
 	}
 	return routes
+}
+
+// unlessSeveral refuses requests if the tokens have more than one name, because what h serves is about
+// all clients.
+func (e *eventLog) unlessSeveral(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if e.tokens.Several() {
+			http.Error(w, "the calls of several clients are not served; mcptrack calls --data-dir reads them", http.StatusForbidden)
+			return
+		}
+		h.ServeHTTP(w, r)
+	})
+}
+
+// called records a call.
+func (e *eventLog) called(c calls.Call) {
+	e.calls.Add(c)
+	if e.counts != nil {
+		e.counts.Called(c)
+	}
 }
 
 func (e *eventLog) delivered() map[webhook.Source]webhook.Stats {

@@ -246,7 +246,7 @@ func run(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) error 
 	local, instructions := stored.local(index.Local())
 	gw, err = gateway.New(gateway.Options{
 		Tracker: e.Tracker(), Dial: env.Dial, Session: sessions, OnDown: gateway.OnDown(opts.onDown), Transparent: opts.instead && len(opts.Servers) == 1, CallTimeout: opts.callTimeout, Allow: opts.allow, Deny: opts.deny, Names: names,
-		Guard: guard, Launch: env.Launch, Judged: e.Verdicts("").Set,
+		Guard: guard, Launch: env.Launch, Called: stored.called, Judged: e.Verdicts("").Set,
 		Serve: mcpserver.Options{Name: "mcptrack-gateway", Title: "mcptrack gateway", Version: env.Version, Instructions: instructions, Principal: tokens.Principal, SessionDir: opts.SessionDir(opts.dataDir(env, g)), Events: stored.handlers(), Tracer: g.Tracer(), Logger: log},
 		Key:   opts.key(env, g, log), Local: local, Changed: index.Changed, Logger: log,
 	})
@@ -352,7 +352,7 @@ func (o *options) dataDir(env *cli.Env, g *cli.Globals) string {
 	if g.Demo() {
 		return o.events.Dir
 	}
-	return cmp.Or(o.events.Dir, env.StateDir(defaultDir))
+	return cmp.Or(o.events.Dir, env.GatewayDir())
 }
 
 // key returns the key for task ids. It is stored in the data directory, so that clients find their

@@ -20,6 +20,7 @@ import (
 
 	"github.com/mcptrack/mcptrack/commands/internal/cli"
 	"github.com/mcptrack/mcptrack/core/cache"
+	"github.com/mcptrack/mcptrack/core/calls"
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/engine"
@@ -29,6 +30,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/servercard"
 	"github.com/mcptrack/mcptrack/core/standardwebhooks"
+	"github.com/mcptrack/mcptrack/core/status"
 	"github.com/mcptrack/mcptrack/core/tracker"
 	"github.com/mcptrack/mcptrack/output/api"
 	"github.com/mcptrack/mcptrack/output/dashboard"
@@ -262,6 +264,7 @@ func run(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) error 
 	}
 	defer f.close()
 	f.lines = kept.Lines
+	f.calls = func(ctx context.Context, q calls.Query) ([]calls.Call, error) { return f.called(ctx, env, q) }
 	if !opts.follow {
 		_ = picked.Check(cfg, log, true) // with wait set, Check only warns
 	}
@@ -304,6 +307,7 @@ type feedServer struct {
 	logger *slog.Logger
 	log    journal.Log
 	engine *engine.Engine
+	calls  func(context.Context, calls.Query) ([]calls.Call, error)
 	lines  func(server string) []serverlog.Line // returns the log lines for a server
 	hooks  *webhook.Hooks                       // nil with --follow
 	hooked *hook.Receiver                       // receives incoming webhooks; has none with --follow
@@ -355,6 +359,21 @@ func (f *feedServer) close() {
 	}
 }
 
+// called returns the newest calls that a query selects, which clients made through the daemon or a gateway of
+// this user to servers that are followed here.
+func (f *feedServer) called(ctx context.Context, env *cli.Env, q calls.Query) ([]calls.Call, error) {
+	logs, err := cli.OpenCalls(ctx, env, f.logger)
+	if err != nil {
+		return nil, err
+	}
+	defer logs.Close()
+	list, err := logs.Newest(ctx, q)
+	followed := f.engine.Servers()
+	return slices.DeleteFunc(list, func(c calls.Call) bool {
+		return !slices.ContainsFunc(followed, func(s status.Summary) bool { return s.ID == c.ServerID })
+	}), err
+}
+
 // routes registers the HTTP routes, and returns the engine parts that they require.
 func (f *feedServer) routes(s *web.Server, version string, maxClients int) []engine.Part {
 	t := f.engine.Tracker()
@@ -386,7 +405,7 @@ func (f *feedServer) routes(s *web.Server, version string, maxClients int) []eng
 			Read: func(ctx context.Context, server, uri string, digest catalog.Digest) (cache.Resource, error) {
 				return t.Client(server).CurrentResource(ctx, uri, digest)
 			},
-			Review: f.review, Logger: f.logger, Log: f.lines, Hooks: func(*http.Request) []hook.Status { return f.hooked.Status() }, Webhooks: hooks, Deliveries: deliveries, Login: slices.Contains(s.Routes(), "/login")},
+			Review: f.review, Logger: f.logger, Log: f.lines, Calls: f.calls, Hooks: func(*http.Request) []hook.Status { return f.hooked.Status() }, Webhooks: hooks, Deliveries: deliveries, Login: slices.Contains(s.Routes(), "/login")},
 	})
 	for pattern, h := range served.Routes() {
 		s.Handle(pattern, h)

@@ -69,6 +69,7 @@ func TestNoRouteStartsOrChangesAnything(t *testing.T) {
 		"/healthz",
 		"/readyz",
 		"GET /api/activity",
+		"GET /api/calls",
 		"GET /api/history",
 		"GET /api/hooks/{id}/body",
 		"GET /api/lock",

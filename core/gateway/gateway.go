@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/mcptrack/mcptrack/core/calls"
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/gateway/upstream"
@@ -91,6 +92,9 @@ type Options struct {
 	// Local contains tools and resources that are served in addition to those of the servers, under
 	// their own names.
 	Local Local
+	// Called, if not nil, receives each tools/call when its client is answered; its ID is not set. It is
+	// called from many goroutines, and must not block.
+	Called func(calls.Call)
 	// Refused is called once for each item that is not listed or is suspicious, from the goroutine
 	// of Run. If it is nil, such items are only logged.
 	Refused func(Refusal)
@@ -306,7 +310,7 @@ func New(opts Options) (*Gateway, error) {
 	g.names.start(g.local, opts.Alias)
 	g.view.Store(newView(g.local, nil, g.filter, func(Refusal) {}))
 	so := opts.Serve
-	so.CallTool, so.GetPrompt, so.ReadResource, so.Complete = g.duringEdit(g.callTool), g.duringEdit(g.getPrompt), g.duringEdit(g.readResource), g.duringEdit(g.complete)
+	so.CallTool, so.GetPrompt, so.ReadResource, so.Complete = g.recorded(g.duringEdit(g.callTool)), g.duringEdit(g.getPrompt), g.duringEdit(g.readResource), g.duringEdit(g.complete)
 	so.Extension, so.Skills = g.duringEdit(g.extension), true
 	so.Variant, so.AwaitVariant, so.Connected = g.variantOf, g.variants.await, g.connected
 	if opts.Transparent {

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/backoff"
+	"github.com/mcptrack/mcptrack/core/calls"
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/gateway/upstream"
 	"github.com/mcptrack/mcptrack/core/internal/fair"
@@ -469,6 +471,53 @@ func (g *Gateway) callTool(ctx context.Context, r *mcpserver.Request) (json.RawM
 	params["name"] = quote(t.key)
 	raw, err := rt.send(ctx, params)
 	return forClient(r, rt.v.rewriteContent(t.server, g.taskIDs(r.Principal, t.server).related(raw))), err
+}
+
+// recorded returns a Func that calls f, which handles tools/call, and reports the call to Options.Called.
+// A call whose result asks for input is reported when the client repeats it with the answers.
+func (g *Gateway) recorded(f mcpserver.Func) mcpserver.Func {
+	if g.opts.Called == nil {
+		return f
+	}
+	return func(ctx context.Context, r *mcpserver.Request) (json.RawMessage, error) {
+		began := time.Now()
+		t, known := g.viewOf(r).byKey[catalog.Tools][r.Name()]
+		raw, err := f(ctx, r)
+		if !known { // perhaps its server was listed meanwhile
+			t, known = g.viewOf(r).byKey[catalog.Tools][r.Name()]
+		}
+		c := calls.Call{Client: r.ClientName(), Session: r.Session(), Tool: r.Name(), Outcome: calls.OK, Duration: time.Since(began), Bytes: int64(len(raw))}
+		if known {
+			c.ServerID, c.Tool = g.alias().line(t.server), t.key
+		}
+		c.Tool = printable.Line(c.Tool, 128)
+		switch e, answered := errors.AsType[*mcpserver.Error](err); {
+		case err != nil:
+			c.Outcome, c.Bytes = calls.Error, 0
+			if answered {
+				c.Code = e.Code
+			} else if ctx.Err() == nil {
+				c.Code = mcp.CodeInternal
+			}
+		case has(raw, "resultType", `"input_required"`):
+			return raw, err
+		case has(raw, "isError", "true"):
+			c.Outcome = calls.ToolError
+		}
+		g.opts.Called(c)
+		return raw, err
+	}
+}
+
+// has reports whether a result has a member with a value. It decodes only results in which they appear,
+// which most do not.
+func has(raw json.RawMessage, member, value string) bool {
+	for rest, found := []byte(raw), true; found; {
+		if _, rest, found = bytes.Cut(rest, []byte(`"`+member+`"`)); bytes.HasPrefix(bytes.TrimLeft(rest, ": \t\r\n"), []byte(value)) {
+			return string(fields(raw)[member]) == value
+		}
+	}
+	return false
 }
 
 func (g *Gateway) getPrompt(ctx context.Context, r *mcpserver.Request) (json.RawMessage, error) {

@@ -22,7 +22,8 @@ var ErrUnreachable = errors.New("the client has no open stream")
 // its own request, and repeats the request with the answers.
 type Client struct {
 	// Capabilities contains the client's capabilities as a JSON object.
-	Capabilities json.RawMessage
+	Capabilities  json.RawMessage
+	name, session string // see [Request.ClientName] and [Request.Session]
 
 	ctx  context.Context // done when the client can no longer answer requests
 	gone context.Context // done when the client has disconnected
@@ -43,8 +44,8 @@ type Client struct {
 	remember func() // called after memory changes; nil if nothing is stored
 }
 
-func newClient(ctx, gone context.Context, capabilities json.RawMessage, send func([]byte) bool) *Client {
-	return &Client{Capabilities: capabilities, ctx: ctx, gone: gone, send: send, asked: map[string]chan *message{}}
+func newClient(ctx, gone context.Context, name, session string, capabilities json.RawMessage, send func([]byte) bool) *Client {
+	return &Client{Capabilities: capabilities, name: name, session: session, ctx: ctx, gone: gone, send: send, asked: map[string]chan *message{}}
 }
 
 // Remember stores a small JSON value in the client's session and replaces the previous value. The

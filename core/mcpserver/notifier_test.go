@@ -10,7 +10,7 @@ import (
 func TestAskWhileItsRequestEnds(t *testing.T) {
 	t.Parallel()
 	sent := make(chan []byte, 1)
-	c := newClient(t.Context(), t.Context(), nil, func(message []byte) bool { sent <- message; return true })
+	c := newClient(t.Context(), t.Context(), "", "", nil, func(message []byte) bool { sent <- message; return true })
 	writing := make(chan struct{})
 	via := &Request{notes: newNotifier(t.Context(), func(ctx context.Context, _ []byte) bool {
 		close(writing)

@@ -42,10 +42,37 @@ type Request struct {
 	// empty, the client's capabilities determine the codes.
 	EventNumbering mcp.EventNumbering
 
-	after  *afterwards
-	modern bool
-	fields map[string]json.RawMessage
-	notes  *notifier
+	after   *afterwards
+	modern  bool
+	info    json.RawMessage // what a modern client says about itself; may be nil
+	session string          // of a modern client
+	fields  map[string]json.RawMessage
+	notes   *notifier
+}
+
+// ClientName returns the name that the client gives itself, made printable and truncated, or an empty
+// string if it gives none.
+func (r *Request) ClientName() string {
+	if r.Client != nil {
+		return r.Client.name
+	}
+	return clientName(r.info)
+}
+
+// clientName returns the name in a clientInfo.
+func clientName(info json.RawMessage) string {
+	var c struct{ Name string }
+	_ = json.Unmarshal(info, &c) // a name that cannot be decoded is none
+	return printable.Line(c.Name, 64)
+}
+
+// Session returns a short random id of the connection or session of the client, which is no secret. It is
+// empty for a modern client over HTTP, which has none.
+func (r *Request) Session() string {
+	if r.Client != nil {
+		return r.Client.session
+	}
+	return r.session
 }
 
 // After registers f to be called once the response has been written or could not be written. f must
@@ -129,6 +156,7 @@ type caller struct {
 	identity  string
 	notes     *notifier                 // nil if the client does not accept notifications
 	client    *Client                   // nil in the modern era
+	session   string                    // see [Request.Session]; for modern clients
 	sub       *subscriptions.Subscriber // nil in the modern era, where each listen has its own subscriber
 	after     *afterwards               // nil unless a Func handles the request
 	// saw records the digest of a list that is sent to the client. Nil if digests are not recorded.
@@ -309,7 +337,7 @@ func cacheable(method string) bool {
 func newRequest(m *message, from caller) *Request {
 	r := &Request{
 		Method: m.method, Params: m.params, Version: from.version, Principal: from.principal, Identity: from.identity,
-		modern: from.modern, fields: m.fields, notes: from.notes, Client: from.client, after: from.after, Capabilities: from.capabilities(m),
+		modern: from.modern, info: m.meta[mcp.MetaClientInfo], session: from.session, fields: m.fields, notes: from.notes, Client: from.client, after: from.after, Capabilities: from.capabilities(m),
 	}
 	r.stripConnection(m.meta)
 	return r

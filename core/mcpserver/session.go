@@ -57,8 +57,8 @@ var errSessionEnded = errors.New("the session has ended")
 
 // openSession creates a session. The session counts as in use until the caller calls
 // releaseSession.
-func (s *Server) openSession(version, principal string, capabilities json.RawMessage) (*session, error) {
-	ss, err := s.newSession(rand.Text(), version, principal, capabilities)
+func (s *Server) openSession(version, principal, name string, capabilities json.RawMessage) (*session, error) {
+	ss, err := s.newSession(rand.Text(), version, principal, name, capabilities)
 	if err != nil {
 		return nil, err
 	}
@@ -70,7 +70,7 @@ func (s *Server) openSession(version, principal string, capabilities json.RawMes
 	return added, err
 }
 
-func (s *Server) newSession(id, version, principal string, capabilities json.RawMessage) (*session, error) {
+func (s *Server) newSession(id, version, principal, name string, capabilities json.RawMessage) (*session, error) {
 	sub, err := s.subscriber(principal, capabilities, s.opts.listsOffered())
 	if err != nil {
 		return nil, err
@@ -79,7 +79,7 @@ func (s *Server) newSession(id, version, principal string, capabilities json.Raw
 	epoch := rand.Text()[:8]
 	ss.replay.epoch, ss.calls.epoch = epoch, epoch
 	ss.ctx, ss.end = context.WithCancelCause(s.ctx)
-	ss.client = newClient(ss.ctx, ss.ctx, capabilities, ss.queue)
+	ss.client = newClient(ss.ctx, ss.ctx, name, nameDigest(id)[:8], capabilities, ss.queue)
 	ss.client.drop = ss.messages.drop
 	s.connected(ss.client)
 	ss.client.remember = func() { ss.file.add(sessionRecord{Memory: ss.client.Remembered()}, ss.records) }
@@ -147,7 +147,7 @@ func (s *Server) restoreSession(id, principal string) (*session, error) {
 	if file == nil {
 		return nil, nil
 	}
-	ss, err := s.newSession(id, was.version, principal, was.capabilities)
+	ss, err := s.newSession(id, was.version, principal, was.client, was.capabilities)
 	if err != nil {
 		s.stored.park(file)
 		return nil, err
@@ -328,7 +328,7 @@ func (ss *session) records() []sessionRecord {
 	ss.mu.Lock()
 	seen := maps.Clone(ss.seen)
 	ss.mu.Unlock()
-	all := []sessionRecord{{Version: ss.version, Capabilities: ss.client.Capabilities, Seen: seen, Memory: ss.client.Remembered()}}
+	all := []sessionRecord{{Version: ss.version, Client: ss.client.name, Capabilities: ss.client.Capabilities, Seen: seen, Memory: ss.client.Remembered()}}
 	ss.subscribing.Lock()
 	defer ss.subscribing.Unlock()
 	for _, uri := range slices.Concat(ss.sub.URIs(), slices.Collect(maps.Keys(ss.waiting))) {
@@ -394,7 +394,7 @@ func (x *exchange) initialize() {
 		x.fail(http.StatusOK, failed)
 		return
 	}
-	ss, err := x.srv.openSession(version, x.principal, x.m.fields["capabilities"])
+	ss, err := x.srv.openSession(version, x.principal, clientName(x.m.fields["clientInfo"]), x.m.fields["capabilities"])
 	if err != nil {
 		x.busy(err)
 		return

@@ -57,6 +57,7 @@ type sessionDir struct {
 type sessionRecord struct {
 	// Version is the protocol version. It is present only in the first line.
 	Version      string            `json:"version,omitempty"`
+	Client       string            `json:"client,omitempty"` // name of the client
 	Capabilities json.RawMessage   `json:"capabilities,omitempty"`
 	Memory       json.RawMessage   `json:"memory,omitempty"` // value stored by Client.Remember
 	Seen         map[string]string `json:"seen,omitempty"`   // digests of the lists that the client saw last, by method
@@ -66,7 +67,7 @@ type sessionRecord struct {
 
 // storedSession is the decoded content of a session file.
 type storedSession struct {
-	version              string
+	version, client      string
 	capabilities, memory json.RawMessage
 	seen                 map[string]string
 	uris                 map[string]struct{}
@@ -323,7 +324,7 @@ func (f *sessionFile) read() (*storedSession, error) {
 			return nil, err
 		}
 		if mcp.IsLegacy(line.Version) {
-			s.version, s.capabilities = line.Version, line.Capabilities
+			s.version, s.client, s.capabilities = line.Version, line.Client, line.Capabilities
 		}
 		if line.Memory != nil {
 			s.memory = line.Memory

@@ -3,6 +3,7 @@ package mcpserver
 import (
 	"bufio"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -43,6 +44,7 @@ func (s *Server) ServeIO(ctx context.Context, in io.Reader, out io.Writer) error
 		srv:    s,
 		ending: make(chan struct{}),
 		slots:  make(chan struct{}, s.opts.MaxInFlight),
+		id:     nameDigest(rand.Text())[:8],
 	}
 	c.ctx, c.cancel = context.WithCancelCause(ctx)
 	defer context.AfterFunc(s.ctx, func() { c.cancel(errClosed) })()
@@ -192,6 +194,7 @@ func closeIf(v any) {
 // stdioConn is the connection that one call to ServeIO serves.
 type stdioConn struct {
 	srv *Server
+	id  string // see [Request.Session]
 	// ctx is the parent context of every request. It is cancelled if the connection fails.
 	ctx    context.Context
 	cancel context.CancelCauseFunc
@@ -256,7 +259,7 @@ func (c *stdioConn) handle(data []byte) {
 }
 
 func (c *stdioConn) request(m *message) {
-	from := caller{stdio: true, modern: m.meta[mcp.MetaProtocolVersion] != nil || m.method == mcp.MethodDiscover || m.method == mcp.MethodListen}
+	from := caller{stdio: true, session: c.id, modern: m.meta[mcp.MetaProtocolVersion] != nil || m.method == mcp.MethodDiscover || m.method == mcp.MethodListen}
 	switch {
 	case from.modern:
 	case m.method == mcp.MethodInitialize:
@@ -327,7 +330,7 @@ func (c *stdioConn) initialize(m *message) {
 	gone, leave := context.WithCancel(c.ctx)
 	ctx, mute := context.WithCancel(gone)
 	c.legacy = &legacyState{version: version, sub: sub, stop: func() {}, leave: leave, mute: mute}
-	c.legacy.client = newClient(ctx, gone, m.fields["capabilities"], func(message []byte) bool { return c.out.write(ctx, message) == nil })
+	c.legacy.client = newClient(ctx, gone, clientName(m.fields["clientInfo"]), c.id, m.fields["capabilities"], func(message []byte) bool { return c.out.write(ctx, message) == nil })
 	c.srv.connected(c.legacy.client)
 	c.out.put(func() []byte { return line(answer(m.id, result, nil)) })
 }

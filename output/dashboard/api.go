@@ -35,6 +35,7 @@ type overview struct {
 	Clients   int                    `json:"clients"`
 	Login     bool                   `json:"login,omitempty"`   // POST /logout ends a login
 	History   bool                   `json:"history,omitempty"` // /api/history and /api/activity are available
+	Calls     bool                   `json:"calls,omitempty"`   // /api/calls is available
 	// Webhooks has at most maxWebhooks endpoints, failing ones first. MoreWebhooks is the number of
 	// omitted endpoints.
 	Webhooks     []webhook.EndpointStatus `json:"webhooks,omitempty"`
@@ -105,7 +106,7 @@ func newResource(st *status.ServerStatus, r *status.ResourceStatus) resource {
 }
 
 func (d *Dashboard) status(w http.ResponseWriter, r *http.Request) {
-	out := overview{Version: d.opts.Version, StartedAt: stamp(d.started), States: map[event.State]int{}, Words: words(), Login: d.opts.Login, History: d.opts.Select != nil}
+	out := overview{Version: d.opts.Version, StartedAt: stamp(d.started), States: map[event.State]int{}, Words: words(), Login: d.opts.Login, History: d.opts.Select != nil, Calls: d.opts.Calls != nil}
 	if d.opts.Last != nil {
 		out.Epoch, out.Seq = d.opts.Last() // read before the snapshot, so that the snapshot includes the event with this id
 	}

@@ -5,7 +5,7 @@
 // the history of a resource; a server's page has its timeline, log, tools and prompts. The review has
 // what differs from the lock, with differences, to approve or reject. It does not move under the mouse,
 // and its buttons do nothing for half a second after it has moved, so that no other definition than
-// the one that was read is approved. A drawer has the feed, and the header has totals and a chart that
+// the one that was read is approved. A drawer has the feed and the last calls, and the header has totals and a chart that
 // filters the feed by time. The page's state is in the URL. The page creates elements only from text,
 // never from markup, so hostile names stay text. All tabs of a browser share one event stream. When the
 // tab that owns the stream is closed, another tab resumes the stream; a rejected stream is retried.
@@ -30,6 +30,7 @@ import (
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/cache"
+	"github.com/mcptrack/mcptrack/core/calls"
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/hook"
@@ -68,6 +69,8 @@ type Options struct {
 	Stored func(ctx context.Context, server string) (journal.States, error)
 	// Contents stores old versions of texts; nil if none are kept.
 	Contents journal.Contents
+	// Calls returns calls of tools that clients made; see [calls.Store].
+	Calls func(context.Context, calls.Query) ([]calls.Call, error)
 	// Log returns the newest log lines that mention a server, oldest first.
 	Log func(server string) []serverlog.Line
 	// Webhooks returns the webhook endpoints that the requesting client is allowed to see.
@@ -145,6 +148,7 @@ func (d *Dashboard) Routes() map[string]http.Handler {
 		"GET /api/history":                http.HandlerFunc(d.history),
 		"GET /api/lock":                   http.HandlerFunc(d.review),
 		"GET /api/activity":               http.HandlerFunc(d.activity),
+		"GET /api/calls":                  http.HandlerFunc(d.calls),
 		"GET /api/servers/{id}/log":       http.HandlerFunc(d.log),
 		"GET /api/servers/{id}/resources": http.HandlerFunc(d.resources),
 		"GET /api/servers/{id}/content":   http.HandlerFunc(d.content),

@@ -1,21 +1,24 @@
 // Package metrics exports the state of mcptrack as Prometheus metrics.
 //
 // Counters and gauges are read at each scrape from the component that maintains them; only the
-// delivery latency is recorded as it occurs. Label values are ids from the config and constants.
-// Values that a server chooses (URIs, names) never become labels, so the config bounds the number
-// of time series.
+// delivery latency and the calls of tools are recorded as they occur. Label values are ids from the
+// config and constants. Values that a server chooses (URIs, names) never become labels, except the names
+// of the first 100 tools of each of the first 1,000 servers that are called; all others are "other". So
+// the number of time series is bounded.
 //
 // Library: prometheus/client_golang, the reference implementation (Apache 2.0).
 package metrics
 
 import (
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/mcptrack/mcptrack/core/calls"
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/hook"
 	"github.com/mcptrack/mcptrack/core/journal"
@@ -63,16 +66,25 @@ type Options struct {
 type Metrics struct {
 	registry *prometheus.Registry
 	latency  prometheus.Histogram
+	calls    *prometheus.HistogramVec
+
+	mu     sync.Mutex
+	called map[string]map[string]bool // tools that are labels, by server
 }
 
 // New returns a new set of metrics.
 func New(opts Options) *Metrics {
-	m := &Metrics{registry: prometheus.NewRegistry(), latency: prometheus.NewHistogram(prometheus.HistogramOpts{
+	m := &Metrics{registry: prometheus.NewRegistry(), called: map[string]map[string]bool{}, latency: prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name:    "mcptrack_delivery_latency_seconds",
 		Help:    "Time from a server's notification until its event is written to the first client.",
 		Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10},
 	})}
-	m.registry.MustRegister(m.latency, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+	m.calls = prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name:    "mcptrack_call_seconds",
+		Help:    "Time from a client's call of a tool until it is answered, by outcome.",
+		Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60},
+	}, []string{"server", "tool", "outcome"})
+	m.registry.MustRegister(m.latency, m.calls, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		&collector{opts})
 	return m
 }
@@ -80,6 +92,32 @@ func New(opts Options) *Metrics {
 // Delivered records the time from a server's notification until its event reached the first
 // client.
 func (m *Metrics) Delivered(after time.Duration) { m.latency.Observe(after.Seconds()) }
+
+// Limits of the labels of calls; see the package documentation.
+const (
+	maxCalledServers = 1000
+	maxCalledTools   = 100
+	otherCalls       = "other"
+)
+
+// Called records a call. Tools that no server has are "other", because clients choose their names.
+func (m *Metrics) Called(c calls.Call) {
+	m.mu.Lock()
+	if m.called[c.ServerID] == nil {
+		if len(m.called) < maxCalledServers {
+			m.called[c.ServerID] = map[string]bool{}
+		} else {
+			c.ServerID, c.Tool = otherCalls, otherCalls
+		}
+	}
+	if tools := m.called[c.ServerID]; c.ServerID == "" || !tools[c.Tool] && len(tools) >= maxCalledTools {
+		c.Tool = otherCalls
+	} else if tools != nil {
+		tools[c.Tool] = true
+	}
+	m.mu.Unlock()
+	m.calls.WithLabelValues(c.ServerID, c.Tool, string(c.Outcome)).Observe(c.Duration.Seconds())
+}
 
 // Handler returns the HTTP handler for scrapes.
 func (m *Metrics) Handler() http.Handler {

@@ -32,6 +32,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/mcptrack/mcptrack/core/calls"
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/history"
 	"github.com/mcptrack/mcptrack/core/printable"
@@ -131,6 +132,15 @@ func (c *Client) Get(ctx context.Context, path []string, query url.Values, into 
 		return fmt.Errorf("%s is %w (it responds with %s)", c.Base.Host, ErrNotServeSSE, mediaType(p))
 	}
 	return nil
+}
+
+// Calls returns the calls that a query selects; see [calls.Store].
+func (c *Client) Calls(ctx context.Context, q calls.Query) ([]calls.Call, error) {
+	var found struct {
+		Calls []calls.Call `json:"calls"`
+	}
+	err := c.Get(ctx, []string{"api", "calls"}, q.Values(), &found)
+	return found.Calls, err
 }
 
 // Versions returns the stored versions of a resource, oldest first.

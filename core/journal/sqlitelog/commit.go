@@ -13,7 +13,7 @@ import (
 
 // statements contains the prepared statements that the writer uses frequently.
 type statements struct {
-	begin, commit, event, turn, state, noState, list, oldest, trim, oldTurns, text, oldText, dropText, record, noRecord *sqlite.Stmt
+	begin, commit, event, turn, state, noState, list, oldest, trim, oldTurns, text, oldText, dropText, record, noRecord, call, trimCalls *sqlite.Stmt
 }
 
 func (s *statements) prepare(c *sqlite.Conn) error {
@@ -36,6 +36,10 @@ func (s *statements) prepare(c *sqlite.Conn) error {
 		{&s.dropText, "DELETE FROM contents WHERE n <= ?"},
 		{&s.record, "INSERT OR REPLACE INTO records VALUES (?, ?, ?, ?, ?)"},
 		{&s.noRecord, "DELETE FROM records WHERE name = ? AND key = ?"},
+		{&s.call, "INSERT OR REPLACE INTO calls VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"},
+		{&s.trimCalls, `DELETE FROM calls WHERE n < min(
+			coalesce((SELECT n FROM calls WHERE n > ?1 AND total > ?2 ORDER BY n LIMIT 1), ?1 + 1),
+			coalesce((SELECT n FROM calls ORDER BY n LIMIT 1 OFFSET ?3), 1 << 62))`},
 	} {
 		var err error
 		if *p.stmt, err = c.Prepare(p.query); err != nil {
@@ -79,6 +83,9 @@ func (w *writer) commit(b *batch) error {
 		return err
 	}
 	if err := w.putTexts(b); err != nil {
+		return err
+	}
+	if err := w.putCalls(b, now); err != nil {
 		return err
 	}
 	if err := w.trim(&b.next, now, max(minTrim, 2*len(b.rows))); err != nil {
@@ -261,7 +268,7 @@ func (w *writer) trim(next *logRow, now time.Time, limit int) error {
 
 // overdue reports whether there are still events or texts that exceed their limits.
 func (w *writer) overdue() bool {
-	if w.row.textBytes > w.l.opts.KeepContent {
+	if w.row.textBytes > w.l.opts.KeepContent || w.callsOverdue() {
 		return true
 	}
 	expired, err := w.expired(time.Now())

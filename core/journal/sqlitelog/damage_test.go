@@ -421,8 +421,8 @@ func TestEpochs(t *testing.T) {
 func TestNewerFormatIsNotTouched(t *testing.T) {
 	t.Parallel()
 	dir, _ := filled(t, 3)
-	sql(t, dir, "UPDATE log SET version = 2")
-	sql(t, dir, "PRAGMA user_version = 2")
+	sql(t, dir, "UPDATE log SET version = 99")
+	sql(t, dir, "PRAGMA user_version = 99")
 	for _, existing := range []bool{false, true} {
 		_, err := Open(t.Context(), Options{Dir: dir, Existing: existing})
 		if err == nil || !strings.Contains(err.Error(), "format") {

@@ -24,12 +24,13 @@
 //	lists     the last known keys and digests of every list
 //	contents  texts by digest; n increases with every text, so the oldest text has the lowest n
 //	records   the records of [journal.Records]
+//	calls     the calls of tools that clients made; see core/calls
 //
 // The column sum is a CRC-32C checksum over the first epoch of the file and the other columns of the
 // row; see type checksum. A row with an incorrect checksum is never used: an event is reported as a
 // gap, the state of a resource is restored from its last event, and any other data is treated as
 // unknown. If the row of the table log is damaged, the whole file is treated as damaged. The rows of
-// epochs and turns have no checksum. A repair reads the first epoch from the table epochs only if the
+// epochs, turns and calls have no checksum. A repair reads the first epoch from the table epochs only if the
 // row of log is damaged, and if that epoch is wrong, the checksums of all rows are incorrect.
 //
 // The index of the table events is on seq >> 14, server and uri. Inserting an event therefore changes
@@ -62,7 +63,7 @@
 //
 // Opening the file runs PRAGMA quick_check for at most 150 ms, which is enough for about 60 MB; the
 // rest is checked when it is read. A damaged file is renamed to events.db.damaged-N, and all readable
-// data is copied to a new file with a new epoch, which continues the numbering. The same happens if
+// data but calls is copied to a new file with a new epoch, which continues the numbering. The same happens if
 // damage is found later, or if the file is empty although it had events. The log keeps the existing
 // file but starts a new epoch if events.db
 //

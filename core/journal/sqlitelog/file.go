@@ -257,8 +257,8 @@ func (l *Log) openExisting(ctx context.Context) (f *file, row logRow, err error)
 		if err == nil && version == 0 {
 			return fs.ErrNotExist // another process is just creating the log
 		}
-		if err == nil && version != int64(len(migrations())) {
-			return fmt.Errorf("the file has format %d, but this version of mcptrack reads format %d", version, len(migrations()))
+		if err == nil && (version < 1 || version > int64(len(migrations()))) { // an older format only lacks tables
+			return fmt.Errorf("the file has format %d, but this version of mcptrack reads formats up to %d", version, len(migrations()))
 		}
 		if err == nil {
 			row, err = readLog(c)

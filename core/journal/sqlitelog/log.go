@@ -83,6 +83,7 @@ type Log struct {
 	view     view
 	queue    *queue
 	contents *contents
+	calls    callLog
 	tables   *journal.RecordTables
 	life     *storing.Lifetime
 
@@ -136,6 +137,7 @@ func newLog(ctx context.Context, opts Options) *Log {
 	if !opts.Existing {
 		l.contents.keep = opts.KeepContent
 	}
+	l.calls.l = l
 	return l
 }
 
@@ -249,6 +251,7 @@ func (l *Log) Close() error {
 	l.closed.Do(func() {
 		l.queue.Close()
 		l.contents.close()
+		l.calls.close()
 		drain := time.AfterFunc(l.opts.Drain, l.life.End)
 		l.writing.Wait()
 		drain.Stop()

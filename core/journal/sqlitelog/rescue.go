@@ -183,7 +183,7 @@ func newCopier(from, to *sqlite.Conn, was, is string) *copier {
 	return &copier{from: from, to: to, was: newChecksum(was), sums: newChecksum(is)}
 }
 
-// all copies all tables and completes row, the row of the table log in the new file. It returns the
+// all copies all tables but calls and completes row, the row of the table log in the new file. It returns the
 // number of copied events.
 func (c *copier) all(row *logRow) (copied int64, err error) {
 	if copied, err = c.events(row); err != nil {

@@ -87,6 +87,19 @@ CREATE TABLE records (
 	sum      INTEGER NOT NULL,
 	PRIMARY KEY (name, key)
 ) STRICT, WITHOUT ROWID;
+`, `
+CREATE TABLE calls (
+	n       INTEGER PRIMARY KEY, -- when it was answered, in microseconds
+	total   INTEGER NOT NULL,    -- bytes of this call and all before it
+	client  TEXT NOT NULL,
+	session TEXT NOT NULL,
+	server  TEXT NOT NULL,
+	tool    TEXT NOT NULL,
+	outcome TEXT NOT NULL,
+	code    INTEGER NOT NULL,
+	micros  INTEGER NOT NULL,
+	bytes   INTEGER NOT NULL
+) STRICT;
 `}
 }
 
@@ -128,6 +141,14 @@ func migrate(c *sqlite.Conn) error {
 		if version == 0 {
 			if err := beginLog(c); err != nil {
 				return err
+			}
+		} else {
+			row, err := readLog(c)
+			if err == nil {
+				err = writeLog(c, row) // with the new version
+			}
+			if err != nil {
+				return ours(err)
 			}
 		}
 		return run(c, fmt.Sprintf("PRAGMA user_version = %d", len(steps)))

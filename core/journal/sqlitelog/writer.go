@@ -12,6 +12,7 @@ import (
 	"zombiezen.com/go/sqlite"
 
 	"github.com/mcptrack/mcptrack/core/backoff"
+	"github.com/mcptrack/mcptrack/core/calls"
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/journal/internal/storing"
@@ -42,6 +43,8 @@ type writer struct {
 	wal   fs.FileInfo // events.db-wal; nil if unknown
 	shm   fs.FileInfo // events.db-shm; nil if unknown
 	row   logRow      // row of the table log as of the last commit
+
+	callTotal int64 // total of the last row of the table calls
 
 	clock   int64 // stored time of the last event, in microseconds
 	full    bool  // PRAGMA synchronous is set to full
@@ -74,6 +77,9 @@ func (w *writer) open(known *logRow) error {
 	stmts := new(statements)
 	if err = stmts.prepare(c); err == nil {
 		w.clock, err = number(c, "SELECT stored FROM events ORDER BY seq DESC LIMIT 1")
+	}
+	if err == nil {
+		err = w.loadCalls(c)
 	}
 	if err != nil {
 		return errors.Join(fmt.Errorf("event log: %w", err), c.Close())
@@ -123,7 +129,7 @@ func (w *writer) run(ctx context.Context) {
 			w.keep(ctx)
 		}
 	}
-	for err == nil && w.l.contents.waiting() > 0 {
+	for err == nil && (w.l.contents.waiting() > 0 || w.l.calls.waits()) {
 		err = w.storeGroup(ctx, nil)
 	}
 	w.finish()
@@ -202,9 +208,12 @@ type batch struct {
 	lists   map[journal.ListName]listRow
 	records []namedRecord
 	texts   []text
-	next    logRow // row of the table log as it will be after the transaction
-	began   int64  // start of the last attempt, in microseconds; becomes log.synced when committed
-	stored  int64  // stored time of the events; equals began unless the clock was set back
+	calls   []calls.Call
+	// callTotal is the total of the last row of the table calls as it will be after the transaction.
+	callTotal int64
+	next      logRow // row of the table log as it will be after the transaction
+	began     int64  // start of the last attempt, in microseconds; becomes log.synced when committed
+	stored    int64  // stored time of the events; equals began unless the clock was set back
 }
 
 // row is an event, or a part of a split event, to be inserted into the table events.
@@ -215,12 +224,12 @@ type row struct {
 	data  []byte
 }
 
-func (b *batch) empty() bool { return len(b.items)+len(b.texts) == 0 }
+func (b *batch) empty() bool { return len(b.items)+len(b.texts)+len(b.calls) == 0 }
 
 // gather removes the first items of a group and puts them into a batch. Flush items are kept
 // separately until the whole group is stored.
 func (w *writer) gather(group *[]*item) *batch {
-	b := &batch{texts: w.l.contents.take()}
+	b := &batch{texts: w.l.contents.take(), calls: w.l.calls.take()}
 	n := 0
 	for ; n < len(*group) && b.bytes < maxGroupBytes; n++ {
 		it := (*group)[n]
@@ -465,7 +474,7 @@ func (w *writer) stored(b *batch) {
 		seq++
 		added[i] = kept{journal.NewEntry(w.file.epoch, seq, at, r.data).WithEvent(r.local), 256 + len(r.data) + journal.MemoryOf(r.event)}
 	}
-	w.row, w.clock = b.next, b.stored
+	w.row, w.clock, w.callTotal = b.next, b.stored, max(w.callTotal, b.callTotal)
 	if len(b.rows) > 0 {
 		w.l.dir.mark(mark{w.row.epoch, w.row.last}) // must come before any reader sees the events
 	}

@@ -1,3 +1,4 @@
+import { loadCalls, showCalls, startCalls } from './calls.js';
 import { draw as drawChart, interval, loadChart, showFilter } from './chart.js';
 import { $, para, ago, button, el, line, name, refreshTimes, visible } from './dom.js';
 import { startDrawer } from './drawer.js';
@@ -24,6 +25,7 @@ async function loadServers() {
 		showTiles(status);
 		$('version').textContent = 'mcptrack ' + status.version;
 		$('logout').hidden = !status.login;
+		$('open-calls').hidden = !status.calls;
 		showWebhooks(status);
 		const first = allServers() === null;
 		const loaded = setServers(list);
@@ -141,6 +143,7 @@ function render() {
 	shownSpan = span;
 	showRail(force);
 	showFeed(moved);
+	showCalls(force);
 	showFilter();
 	showDetail();
 	loadDetail();
@@ -204,6 +207,7 @@ $('copy').onclick = async () => {
 
 startFeed();
 startDrawer();
+startCalls();
 startKeys();
 whenDecided(() => { reloadDetail(); look(); });
 whenCounted(() => { counted = true; drawSoon(); });
@@ -261,4 +265,5 @@ setInterval(reloadDetail, 60000);
 addEventListener('load', drawChart);
 get('/api/history?limit=500').then(({ events }) => { addEvents(events, true); showFeed(); followNewest(); if (state.event) showDetail(); }, () => { /* the feed begins now */ });
 render();
+loadCalls();
 loadServers();

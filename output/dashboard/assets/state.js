@@ -1,6 +1,6 @@
 // What the page shows is in the URL, so that it can be reloaded, shared and left with
 // the back button. Members with their default value are left out.
-const members = ['review', 'server', 'uri', 'item', 'event', 'tab', 'from', 'to', 'view', 'filter', 'efilter', 'range', 'after', 'before'];
+const members = ['review', 'server', 'uri', 'item', 'event', 'tab', 'from', 'to', 'view', 'filter', 'efilter', 'range', 'after', 'before', 'drawer'];
 const chosen = ['review', 'server', 'uri', 'item', 'event', 'tab', 'from', 'to']; // what a user selects
 
 // state also has following: nothing is selected, so server and uri are those of the newest

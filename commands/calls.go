@@ -1,0 +1,284 @@
+package commands
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mcptrack/mcptrack/commands/internal/cli"
+	"github.com/mcptrack/mcptrack/core/backoff"
+	"github.com/mcptrack/mcptrack/core/calls"
+	"github.com/mcptrack/mcptrack/core/printable"
+	"github.com/mcptrack/mcptrack/output/document"
+	"github.com/mcptrack/mcptrack/output/lines"
+	"github.com/mcptrack/mcptrack/output/remote"
+)
+
+type callsOptions struct {
+	cli.RemoteFlags
+	dir    string
+	since  string
+	query  calls.Query
+	follow bool
+	count  int
+}
+
+func newCalls(env *cli.Env, g *cli.Globals) *cobra.Command {
+	var opts callsOptions
+	cmd := &cobra.Command{
+		Use:   "calls [SERVER]",
+		Short: "Show which client called which tool, and how it ended",
+		Long: `Shows the calls of tools that clients made through the daemon or a gateway, oldest first:
+when the call was answered, the client, the server and its tool, the outcome, the time
+and the size of the result. Arguments and results are not recorded. The outcome is ok,
+tool error (the tool answered with isError) or error (of the protocol: the client got no
+result). With --json each call is one line, with outcome ok, toolError or error.
+
+Calls come from the logs of the daemon and of the gateway on this machine, else from the
+gateway at http://` + cli.DefaultGatewayAddress + `. --url asks another gateway, and --data-dir reads
+another log.
+
+Exit codes: 0 done; 1 failed, or nothing is stored; 2 wrong usage; 4 the --url could not
+be reached; 5 it refused the request.`,
+		Example: `  mcptrack calls github --since 1h
+  mcptrack calls --failed --follow
+  mcptrack calls --client claude-code --json | jq -s 'map(.ms) | add'`,
+		Args:              cli.Args(0, 1),
+		ValidArgsFunction: cli.CompleteServerArgs(env, g),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				opts.query.ServerID = args[0]
+			}
+			if err := opts.parse(cmd); err != nil {
+				return err
+			}
+			return runCalls(cmd.Context(), env, g, opts)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVarP(&opts.since, "since", "s", "", "begin with the calls after this `ID`, since this time (RFC 3339), or within this duration (2h, 7d)")
+	f.StringVar(&opts.query.Client, "client", "", "only calls of the client with this `NAME`")
+	f.BoolVar(&opts.query.Failed, "failed", false, "only calls whose outcome is not ok")
+	f.BoolVarP(&opts.follow, "follow", "f", false, "print further calls as they are answered, until interrupted")
+	cli.AddCount(cmd, &opts.count, "calls")
+	f.StringVar(&opts.dir, "data-dir", "", "`DIR` of a daemon or gateway (default: those in the XDG state directory)")
+	_ = cmd.MarkFlagDirname("data-dir")
+	opts.RemoteFlags.Add(cmd)
+	f.Lookup("url").Usage = "`URL` of a running gateway: http://HOST:PORT, HOST:PORT or a port"
+	f.Lookup("token-file").Usage = "`FILE` (mode 0600) with the token of the gateway (default $MCPTRACK_TOKEN)"
+	return cmd
+}
+
+func (o *callsOptions) parse(cmd *cobra.Command) error {
+	if o.count < 0 {
+		return cli.Usage("--count must not be negative")
+	}
+	if o.URL != "" && o.dir != "" {
+		return cli.Usage("--url cannot be used with --data-dir")
+	}
+	var err error
+	if o.query.After, err = strconv.ParseInt(o.since, 10, 64); err == nil || o.since == "" {
+		return nil
+	}
+	at, err := parseSince(cmd, o.since)
+	if err != nil || at.id != "" {
+		return cli.Usage("invalid --since %q; expected the id of a call, a time such as 2026-11-20T08:00:00Z, or a duration such as 2h or 7d", printable.Line(o.since, 60))
+	}
+	o.query.After = at.time.UnixMicro() - 1
+	return nil
+}
+
+// readCalls reads calls from one place; see [calls.Store].
+type readCalls func(context.Context, calls.Query) ([]calls.Call, error)
+
+func runCalls(ctx context.Context, env *cli.Env, g *cli.Globals, opts callsOptions) error {
+	var places []readCalls
+	if opts.URL == "" {
+		dirs := []string{opts.dir}
+		if opts.dir == "" {
+			dirs = nil
+		}
+		logs, err := cli.OpenCalls(ctx, env, g.Logger(env), dirs...)
+		if err != nil {
+			return err
+		}
+		defer logs.Close()
+		for _, l := range logs {
+			places = append(places, cli.Calls(l).Read)
+		}
+		if len(places) == 0 && opts.dir != "" {
+			return noCalls(fmt.Sprintf("no calls are recorded in %s", printable.Line(opts.dir, 200)))
+		}
+	}
+	if len(places) == 0 {
+		at := opts.RemoteFlags
+		if at.URL == "" {
+			at.URL = cli.DefaultGatewayAddress
+		}
+		client, err := at.Client(env)
+		if err != nil {
+			return err
+		}
+		places = append(places, func(ctx context.Context, q calls.Query) ([]calls.Call, error) {
+			list, err := client.Calls(ctx, q)
+			if _, unreachable := errors.AsType[*remote.UnreachableError](err); unreachable && opts.URL == "" && ctx.Err() == nil {
+				return nil, noCalls("no calls are recorded on this machine")
+			}
+			return list, askFailure(ctx, err)
+		})
+	}
+	out := &callWriter{env: env, g: g, left: math.MaxInt}
+	if opts.count > 0 {
+		out.left = opts.count
+	}
+	err := eachCall(ctx, places, opts.query, opts.follow, out.write)
+	switch {
+	case errors.Is(err, errCounted) || opts.follow && ctx.Err() != nil:
+		return nil
+	case err == nil && out.table() && !out.wrote:
+		g.Tell(env, "no call matches")
+	}
+	return err
+}
+
+func noCalls(what string) error {
+	return &cli.Failure{Exit: cli.ExitFailed, Code: "nothing_stored", Err: errors.New(what),
+		Hint: "the daemon and gateway --data-dir store them; --url asks a gateway that runs elsewhere"}
+}
+
+// pollCalls is how often further calls are looked for.
+const pollCalls = 250 * time.Millisecond
+
+// eachCall calls write with the calls in all places, oldest first, and then with those that follow, until
+// ctx ends.
+func eachCall(ctx context.Context, places []readCalls, q calls.Query, follow bool, write func([]calls.Call) error) error {
+	read := make([]int64, len(places)) // by place, the id up to which calls are read
+	for i := range read {
+		read[i] = q.After
+	}
+	for {
+		var all []calls.Call
+		for i, place := range places {
+			newest, err := place(ctx, calls.Query{Newest: 1, After: read[i]}) // also if q does not select it
+			if err != nil {
+				return err
+			}
+			for more := len(newest) > 0; more; {
+				q.After = read[i]
+				page, err := place(ctx, q)
+				if err != nil {
+					return err
+				}
+				all = append(all, page...)
+				if more = len(page) == q.Limit(); len(page) > 0 {
+					read[i] = page[len(page)-1].ID
+				}
+			}
+			for _, c := range newest {
+				read[i] = max(read[i], c.ID)
+			}
+		}
+		slices.SortStableFunc(all, calls.Compare)
+		if err := write(all); err != nil || !follow {
+			return err
+		}
+		if !backoff.Sleep(ctx, pollCalls) {
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// callWriter prints calls.
+type callWriter struct {
+	env   *cli.Env
+	g     *cli.Globals
+	left  int  // calls until errCounted
+	wrote bool // the table, with its head
+}
+
+func (w *callWriter) table() bool { return w.g.Format.Table() }
+
+func (w *callWriter) write(list []calls.Call) error {
+	list = list[:min(len(list), w.left)]
+	if err := w.print(list); err != nil {
+		return err
+	}
+	if w.left -= len(list); w.left == 0 {
+		return errCounted
+	}
+	return nil
+}
+
+func (w *callWriter) print(list []calls.Call) error {
+	var out bytes.Buffer
+	switch {
+	case len(list) == 0:
+		return nil
+	case w.table() && !w.wrote:
+		w.wrote = true
+		head := []string{"Time", "Server", "Tool", "Outcome", "Took", "Size", "Client"}
+		if w.g.Format.Wide() {
+			head = append(head, "Session", "Code", "ID")
+		}
+		var rows [][]string
+		for i := range list {
+			rows = append(rows, w.row(&list[i]))
+		}
+		return w.g.Tables(w.env).Rows(w.env.Out, head, rows)
+	}
+	for i := range list {
+		c := &list[i]
+		var err error
+		switch w.g.Format.Name {
+		case "table", "wide":
+			r := w.row(c)
+			fmt.Fprintf(&out, "%s  %s  %s  %s  %s  %s  %s\n", r[0], printable.Line(r[1], 0), printable.Line(r[2], 0), r[3], r[4], r[5], printable.Line(r[6], 0))
+		case "json":
+			var doc []byte
+			doc, err = printable.Marshal(c)
+			out.Write(append(doc, '\n'))
+		case "name":
+			out.WriteString(printable.Line(c.ServerID, 0) + "\t" + printable.Line(c.Tool, 0) + "\n")
+		default:
+			err = document.WriteEach(&out, w.g.Format, c)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	_, err := out.WriteTo(w.env.Out)
+	return err
+}
+
+func (w *callWriter) row(c *calls.Call) []string {
+	outcome, code := string(c.Outcome), ""
+	if c.Outcome == calls.ToolError {
+		outcome = "tool error"
+	}
+	if c.Code != 0 {
+		code = strconv.Itoa(c.Code)
+	}
+	row := []string{w.env.Time(c.Time()), c.ServerID, c.Tool, outcome, took(c.Duration), lines.Size(c.Bytes), c.Client}
+	if w.g.Format.Wide() {
+		row = append(row, c.Session, code, strconv.FormatInt(c.ID, 10))
+	}
+	return row
+}
+
+// took returns a duration with three digits or so.
+func took(d time.Duration) string {
+	switch {
+	case d < 10*time.Millisecond:
+		return fmt.Sprintf("%.1f ms", float64(d)/float64(time.Millisecond))
+	case d < time.Second:
+		return fmt.Sprintf("%d ms", d.Milliseconds())
+	}
+	return fmt.Sprintf("%.1f s", d.Seconds())
+}

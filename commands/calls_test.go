@@ -1,0 +1,45 @@
+package commands
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/calls"
+)
+
+// The calls of all places are printed once: first those that are stored, in their order, and then those
+// that follow, also while a query selects none.
+func TestCallsAreFollowed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var a, b calls.Memory
+		for range calls.MaxRead + 5 {
+			a.Add(calls.Call{Outcome: calls.OK})
+		}
+		b.Add(calls.Call{Outcome: calls.Error})
+		for q, want := range map[calls.Query]int{{}: calls.MaxRead + 6, {Failed: true}: 1, {Client: "late"}: 0} {
+			ctx, cancel := context.WithCancel(t.Context())
+			var got []calls.Call
+			err := eachCall(ctx, []readCalls{a.Read, b.Read}, q, true, func(list []calls.Call) error {
+				switch got = append(got, list...); len(got) {
+				case want:
+					time.Sleep(time.Second) // the clock of the bubble has not moved before
+					b.Add(calls.Call{Client: "late", Outcome: calls.Error})
+				case want + 1:
+					cancel()
+				default:
+					t.Fatalf("%+v: %d calls", q, len(got))
+				}
+				return nil
+			})
+			if !errors.Is(err, context.Canceled) || !slices.IsSortedFunc(got, calls.Compare) || got[want].Client != "late" {
+				t.Errorf("%+v: %d calls, %v", q, len(got), err)
+			}
+			b = calls.Memory{}
+			b.Add(calls.Call{Outcome: calls.Error})
+		}
+	})
+}

@@ -1,0 +1,175 @@
+package sqlitelog
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"zombiezen.com/go/sqlite"
+	"zombiezen.com/go/sqlite/sqlitex"
+
+	"github.com/mcptrack/mcptrack/core/calls"
+	"github.com/mcptrack/mcptrack/core/journal"
+)
+
+func readCalls(t *testing.T, l *Log, q calls.Query) []calls.Call {
+	t.Helper()
+	found, err := l.Calls().Read(t.Context(), q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+// Calls are stored exactly, survive a restart, and are selected by what they are.
+func TestCallsAreStored(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	l := open(t, Options{Dir: dir, Durability: journal.OS})
+	want := []calls.Call{
+		{Client: "a", Session: "1", ServerID: "docs", Tool: "x", Outcome: calls.OK, Duration: 1500 * time.Microsecond, Bytes: 7},
+		{Client: "b", Session: "2", ServerID: "docs", Tool: "y", Outcome: calls.ToolError},
+		{Client: "a", Session: "1", ServerID: "web", Tool: "z", Outcome: calls.Error, Code: -32603},
+	}
+	for _, c := range want {
+		l.Calls().Add(c)
+	}
+	closeLog(t, l) // without waiting for a batch
+	reader := open(t, Options{Dir: dir, Existing: true})
+	got := readCalls(t, reader, calls.Query{})
+	for i := range got {
+		if id := got[i].ID; time.Since(got[i].Time()) > time.Minute || i > 0 && id <= want[i-1].ID {
+			t.Errorf("id %d", id)
+		}
+		want[i].ID = got[i].ID
+	}
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Fatalf("%v", got)
+	}
+	for q, n := range map[calls.Query]string{
+		{ServerID: "docs"}: "x y", {Client: "a"}: "x z", {Failed: true}: "y z", {Newest: 2}: "y z", {Newest: 1, ServerID: "docs"}: "y",
+		{After: got[0].ID}: "y z", {After: got[2].ID}: "", {Client: "nobody"}: "",
+	} {
+		var tools []string
+		for _, c := range readCalls(t, reader, q) {
+			tools = append(tools, c.Tool)
+		}
+		if strings.Join(tools, " ") != n {
+			t.Errorf("%+v selects %v", q, tools)
+		}
+	}
+	l = open(t, Options{Dir: dir, Durability: journal.OS})
+	l.Calls().Add(calls.Call{Tool: "later"})
+	if err := l.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if after := readCalls(t, reader, calls.Query{After: got[2].ID}); len(after) != 1 || after[0].Tool != "later" {
+		t.Errorf("%+v", after)
+	}
+}
+
+// Calls take a share of the bytes, and the oldest are removed first, in more than one transaction.
+func TestCallsAreBounded(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	const limit, n = 1 << 20, 3*minTrim + 10
+	l := open(t, Options{Dir: dir, Durability: journal.OS})
+	for i := range n {
+		l.Calls().Add(calls.Call{Code: i})
+		if i%minTrim == 0 {
+			if err := l.Flush(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	closeLog(t, l)
+	l, w := idle(t, Options{Dir: dir, RetainBytes: limit})
+	for round := 0; w.callsOverdue(); round++ {
+		if err := w.commit(new(batch)); err != nil || round > 3 {
+			t.Fatal(err, round)
+		}
+	}
+	if left := readCalls(t, l, calls.Query{}); len(left) != 1000 || left[0].Code != n-limit/callShare/callBytes-1 {
+		t.Errorf("%d calls from %d on", len(left), left[0].Code)
+	}
+	l.opts.Retain = time.Nanosecond
+	for w.callsOverdue() {
+		if err := w.commit(new(batch)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if left := readCalls(t, l, calls.Query{}); len(left) != 0 {
+		t.Errorf("%d calls are not too old", len(left))
+	}
+}
+
+// What cannot be stored in time is dropped, so that memory is bounded.
+func TestCallsThatCannotBeStoredAreDropped(t *testing.T) {
+	t.Parallel()
+	l, w := idle(t, Options{Dir: t.TempDir()})
+	for range maxWaitingCalls + 3 {
+		l.Calls().Add(calls.Call{})
+	}
+	if l.calls.dropped != 3 {
+		t.Errorf("%d are dropped", l.calls.dropped)
+	}
+	b := w.gather(new([]*item))
+	if err := w.attempt(b); err != nil || len(b.calls) != maxWaitingCalls {
+		t.Errorf("%d are stored, %v", len(b.calls), err)
+	}
+}
+
+// A file of the format before calls is read as it is, and upgraded by the next writer.
+func TestFileWithoutCalls(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	l := open(t, Options{Dir: dir})
+	epoch := l.Epoch()
+	closeLog(t, l)
+	c, err := sqlite.OpenConn(events(dir), sqlite.OpenReadWrite)
+	if err != nil {
+		t.Fatal(err)
+	}
+	row, err := readLog(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	row.version = 1
+	err = sqlitex.ExecuteScript(c, fmt.Sprintf("DROP TABLE calls; UPDATE log SET version = 1, sum = %d; PRAGMA user_version = 1", row.sum()), nil)
+	if err != nil || c.Close() != nil {
+		t.Fatal(err)
+	}
+	reader := open(t, Options{Dir: dir, Existing: true})
+	if found := readCalls(t, reader, calls.Query{}); len(found) != 0 {
+		t.Errorf("%+v", found)
+	}
+	l = open(t, Options{Dir: dir})
+	l.Calls().Add(calls.Call{Tool: "x"})
+	if err := l.Flush(t.Context()); err != nil || l.Epoch() != epoch {
+		t.Fatalf("epoch %s became %s, %v", epoch, l.Epoch(), err)
+	}
+	if found := readCalls(t, reader, calls.Query{}); len(found) != 1 {
+		t.Errorf("%+v", found)
+	}
+	closeLog(t, l)
+	if c, err = sqlite.OpenConn(events(dir), sqlite.OpenReadWrite); err != nil {
+		t.Fatal(err)
+	}
+	if row, err = readLog(c); err != nil || row.version != 2 || c.Close() != nil {
+		t.Errorf("version %d, %v", row.version, err)
+	}
+}
+
+// BenchmarkCalls adds and stores calls.
+func BenchmarkCalls(b *testing.B) {
+	l := open(b, Options{Dir: b.TempDir(), Durability: journal.OS})
+	for n := 0; b.Loop(); n++ {
+		l.Calls().Add(calls.Call{Client: "claude-code", Session: "0123abcd", ServerID: "github", Tool: "search_issues", Outcome: calls.OK, Duration: time.Millisecond, Bytes: 500})
+		if n%maxWaitingCalls == maxWaitingCalls/2 {
+			if err := l.Flush(b.Context()); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+}

@@ -1,0 +1,41 @@
+package dashboard
+
+import (
+	"net/http"
+
+	"github.com/mcptrack/mcptrack/core/calls"
+)
+
+// recentCalls is the response of /api/calls.
+type recentCalls struct {
+	Calls []calls.Call `json:"calls"` // oldest first
+	// Tools sums up the newest [calls.MaxRead] calls, if the request has the parameter tools.
+	Tools []calls.ToolStats `json:"tools,omitempty"`
+}
+
+// calls serves the calls that the parameters select; see [calls.ParseQuery].
+func (d *Dashboard) calls(w http.ResponseWriter, r *http.Request) {
+	if d.opts.Calls == nil {
+		refuse(w, http.StatusNotFound, "no calls are recorded here")
+		return
+	}
+	q, err := calls.ParseQuery(r.URL.Query())
+	if err != nil {
+		refuse(w, http.StatusBadRequest, err.Error())
+		return
+	}
+	sum, shown := r.URL.Query().Has("tools"), q.Limit()
+	if sum {
+		q.Newest = calls.MaxRead
+	}
+	list, err := d.opts.Calls(r.Context(), q)
+	if err != nil {
+		refuse(w, http.StatusServiceUnavailable, "the calls cannot be read")
+		return
+	}
+	out := recentCalls{Calls: append([]calls.Call{}, list[max(0, len(list)-shown):]...)}
+	if sum {
+		out.Tools = calls.ByTool(list)
+	}
+	answer(w, out)
+}
