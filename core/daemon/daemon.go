@@ -3,7 +3,6 @@ package daemon
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"log/slog"
 	"maps"
@@ -20,6 +19,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/engine"
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/gateway"
+	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/reload"
 )
 
@@ -61,9 +61,12 @@ type Options struct {
 	// Open reads the config of a client. It may be called several times for one client, and must not
 	// keep LookupEnv beyond the life of the Source. Its error may be a [*wire.Refused].
 	Open func(ctx context.Context, c Client) (Source, error)
-	// Gateway configures the gateways of all views. The daemon sets Tracker, Capabilities, Guard, Judged
+	// Gateway configures the gateways of all views. The daemon sets Tracker, Guard, Judged
 	// and the aliases. Launch receives servers as they are in the client's config. Callers is required, and must be the tracker's (tracker.Options.ClientSide).
 	Gateway gateway.Options
+	// OneEach remembers which servers need a process for each client; nil remembers nothing beyond the
+	// daemon's life.
+	OneEach *OneEach
 	// HTTP returns the handler for clients with the purpose [wire.HTTP], and a function that runs as
 	// long as the view. If HTTP is nil, such clients are refused.
 	HTTP func(*View) (handler http.Handler, run func(context.Context) error)
@@ -125,6 +128,9 @@ func New(opts Options) *Daemon {
 	opts.Drain = cmp.Or(opts.Drain, 3*time.Second)
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
+	}
+	if opts.OneEach == nil {
+		opts.OneEach = &OneEach{}
 	}
 	if opts.LookupEnv == nil {
 		opts.LookupEnv = func(string) (string, bool) { return "", false }
@@ -253,19 +259,21 @@ func (d *Daemon) signal() {
 
 // apply makes the engine follow the servers of all views. d.mu must be held.
 func (d *Daemon) apply() {
-	byID, declared := map[string]config.Server{}, map[string]json.RawMessage{}
+	byID, shared := map[string]config.Server{}, map[string]gateway.Shared{}
 	for _, key := range slices.Sorted(maps.Keys(d.views)) { // in an order that stays, so that merge has the same result
 		for _, srv := range d.views[key].servers {
 			if other, ok := byID[srv.ID]; ok {
 				srv = merge(other, srv)
 			}
 			byID[srv.ID] = srv
-			if caps := d.views[key].who.capabilities; caps != nil {
-				declared[srv.ID] = caps
+			of := gateway.Shared{Folder: d.views[key].who.Folder, Alone: srv.Unshared(), OneEach: d.opts.OneEach.Has(&srv)}
+			if srv.Sharing == config.SharedByMachine {
+				of.Folder = ""
 			}
+			shared[srv.ID] = of
 		}
 	}
-	d.opts.Gateway.Callers.Serve(declared)
+	d.opts.Gateway.Callers.Serve(shared, d.needsOneEach)
 	unused := func(id string) bool {
 		_, used := byID[id]
 		return !used
@@ -278,6 +286,28 @@ func (d *Daemon) apply() {
 	}
 	slices.SortFunc(all, func(a, b config.Server) int { return strings.Compare(a.ID, b.ID) })
 	d.opts.Engine.Apply(&config.Config{Servers: all, Hooks: d.hooks()})
+}
+
+// needsOneEach remembers that a server needs a process for each client. Those that use it continue.
+func (d *Daemon) needsOneEach(id string) {
+	d.mu.Lock()
+	var srv config.Server
+	for _, v := range d.views {
+		if of, ok := v.servers[ExportedID(id)]; ok && of.ID == id {
+			srv = of
+		}
+	}
+	d.mu.Unlock()
+	if srv.ID == "" {
+		return
+	}
+	d.opts.Logger.Warn("a server asked while requests of several clients were in progress; from now on, each new client has a process of its own", "server", printable.Line(ExportedID(id), 128))
+	if err := d.opts.OneEach.add(&srv); err != nil {
+		d.opts.Logger.Warn("cannot remember that a server needs a process for each client", "err", printable.Reason(err, 300))
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.apply() // other folders may have the same package
 }
 
 // hooks returns the hooks of all views, which touch servers by the ids of the tracker. Views whose hooks
@@ -331,12 +361,14 @@ type ServerStatus struct {
 	Config string `json:"config"`
 	Folder string `json:"folder"`
 	// Shared is the value of the entry's "shared" key: folder, machine or false.
-	Shared  config.Sharing `json:"shared"`
-	State   event.State    `json:"state"`
-	Reason  string         `json:"reason,omitempty"` // such as "asleep"
-	PID     int            `json:"pid"`              // 0 if the server has no process
-	Clients int            `json:"clients"`          // connections whose view contains the server
-	Memory  int64          `json:"memoryBytes"`
+	Shared config.Sharing `json:"shared"`
+	// OneEach means that only one client uses the server, and others have processes of their own; see [OneEach].
+	OneEach bool        `json:"oneEach,omitempty"`
+	State   event.State `json:"state"`
+	Reason  string      `json:"reason,omitempty"` // such as "asleep"
+	PID     int         `json:"pid"`              // 0 if the server has no process
+	Clients int         `json:"clients"`          // connections whose view contains the server
+	Memory  int64       `json:"memoryBytes"`
 }
 
 // Status returns the state of the daemon and its servers, sorted by id and folder.
@@ -350,7 +382,7 @@ func (d *Daemon) Status() Status {
 			s := known[srv.ID]
 			if s == nil {
 				st, _ := snap.Server(srv.ID)
-				s = &ServerStatus{ID: id, Config: v.source.Config.Path, Folder: v.who.Folder, Shared: cmp.Or(srv.Sharing, config.SharedByFolder), State: st.State, Reason: st.Reason}
+				s = &ServerStatus{ID: id, Config: v.source.Config.Path, Folder: v.who.Folder, Shared: cmp.Or(srv.Sharing, config.SharedByFolder), OneEach: d.opts.OneEach.Has(&srv), State: st.State, Reason: st.Reason}
 				if st.Connected() {
 					s.PID = st.Info.PID
 				}

@@ -1,8 +1,6 @@
 package daemon
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -16,7 +14,6 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/daemon/wire"
 	"github.com/mcptrack/mcptrack/core/gateway"
-	"github.com/mcptrack/mcptrack/core/mcp"
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
@@ -67,20 +64,8 @@ func (d *Daemon) serveView(ctx context.Context, c *wire.Conn) {
 	if err == nil && c.Hello.Purpose == wire.HTTP && d.opts.HTTP == nil {
 		err = &wire.Refused{Code: "purpose", Message: "this daemon serves no events"}
 	}
-	in := io.Reader(c)
-	accepted := err == nil && c.Hello.Purpose == wire.Attach // before it is known what the client declares
-	if accepted {
-		if c.OK() != nil {
-			return
-		}
-		who.capabilities, in = d.declared(ctx, c)
-	}
 	if err == nil {
 		v, err = d.enter(who, source)
-	}
-	if err != nil && accepted {
-		d.opts.Logger.Error("cannot serve a client", "err", printable.Reason(err, 1000))
-		return
 	}
 	if err != nil {
 		refused, ok := errors.AsType[*wire.Refused](err)
@@ -91,48 +76,19 @@ func (d *Daemon) serveView(ctx context.Context, c *wire.Conn) {
 		return
 	}
 	defer v.leave()
-	if !accepted {
+	if c.Hello.Purpose == wire.HTTP {
 		v.awaitApplied(ctx)
 		if c.OK() == nil {
 			v.serveHTTP(ctx, c)
 		}
 		return
 	}
-	if err := v.attach(ctx, c, in); err != nil && ctx.Err() == nil {
+	if c.OK() != nil {
+		return
+	}
+	if err := v.attach(ctx, c); err != nil && ctx.Err() == nil {
 		d.opts.Logger.Debug("a client left", "err", err)
 	}
-}
-
-// maxFirst is the maximum size of a client's first message whose capabilities matter.
-const maxFirst = 64 << 10
-
-// declared reads the first message of an MCP client. It returns the capabilities that sessions with
-// servers must declare for the client, and a reader that returns all that the client sends. A client
-// that has sent nothing yet is counted, so that the daemon does not end.
-func (d *Daemon) declared(ctx context.Context, c *wire.Conn) (capabilities json.RawMessage, in io.Reader) {
-	d.mu.Lock()
-	d.conns++
-	d.mu.Unlock()
-	defer func() {
-		d.mu.Lock()
-		d.conns--
-		d.mu.Unlock()
-	}()
-	stop := context.AfterFunc(ctx, func() { _ = c.SetReadDeadline(time.Now()) })
-	defer stop()
-	r := bufio.NewReaderSize(c, maxFirst)
-	line, err := r.ReadSlice('\n')
-	in = io.MultiReader(bytes.NewReader(bytes.Clone(line)), r)
-	var m struct {
-		Method string `json:"method"`
-		Params struct {
-			Capabilities json.RawMessage `json:"capabilities"`
-		} `json:"params"`
-	}
-	if err != nil || json.Unmarshal(line, &m) != nil || m.Method != mcp.MethodInitialize {
-		return nil, in
-	}
-	return gateway.Shareable(m.Params.Capabilities), in
 }
 
 // maxRounds limits how often a client is asked for variables: those of the config may depend on those
@@ -217,7 +173,7 @@ const lastRequests = 2 * time.Second
 
 // attach serves MCP to a client until it leaves. When ctx ends, it tells the client's relay so, reads
 // what the client has already sent, and answers all that is in flight.
-func (v *View) attach(ctx context.Context, c *wire.Conn, in io.Reader) error {
+func (v *View) attach(ctx context.Context, c *wire.Conn) error {
 	v.settle(ctx)
 	serving, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	if c.Hello.Resumes {
@@ -247,7 +203,7 @@ func (v *View) attach(ctx context.Context, c *wire.Conn, in io.Reader) error {
 			cancel(fmt.Errorf("%w; the request may have been executed", context.Cause(ctx)))
 		}
 	})
-	return v.gw.Server().ServeIO(serving, &untilStopped{c, in, ctx}, out)
+	return v.gw.Server().ServeIO(serving, &untilStopped{c, ctx}, out)
 }
 
 // reportLists tells the client's relay which lists the client is about to see, so that the relay can
@@ -302,12 +258,11 @@ func (l *lines) Close() error { return l.conn.Close() }
 // untilStopped is the input of a client, which ends when the daemon stops.
 type untilStopped struct {
 	conn *wire.Conn
-	in   io.Reader // begins with what was read of conn
 	ctx  context.Context
 }
 
 func (u *untilStopped) Read(p []byte) (int, error) {
-	n, err := u.in.Read(p)
+	n, err := u.conn.Read(p)
 	if err != nil && u.ctx.Err() != nil {
 		err = io.EOF
 	}

@@ -40,7 +40,6 @@ type identity struct {
 	Folder, Client               string
 	Programs                     map[string]string
 	Inherited                    map[string]string
-	Capabilities                 json.RawMessage
 }
 
 // idDigits is the number of hexadecimal digits after the "~" of a tracked server's id.
@@ -49,9 +48,8 @@ const idDigits = 12
 // party is a client, as far as it determines which servers it shares.
 type party struct {
 	wire.Hello
-	capabilities json.RawMessage   // that the sessions with its servers declare; see gateway.Shareable
-	env          map[string]string // the variables that the daemon asked the client for
-	inherited    map[string]string // those of them that its servers inherit; see Daemon.inherited
+	env       map[string]string // the variables that the daemon asked the client for
+	inherited map[string]string // those of them that its servers inherit; see Daemon.inherited
 }
 
 // inherited returns the names of the variables of a client that its servers inherit, as they would
@@ -96,7 +94,7 @@ func trackedID(key []byte, srv *config.Server, who party) string {
 		URL: srv.URL.Reveal(), Headers: revealed(srv.Headers), OAuth: srv.OAuth, ClientSecret: srv.OAuth.ClientSecret.Reveal(),
 		Missing: srv.Missing, Protocol: srv.Protocol, ConnectTimeout: int64(srv.ConnectTimeout), CatalogEvery: int64(srv.CatalogInterval),
 		OnConnect: srv.OnConnect, NoEvents: srv.Events.Off, Enabled: srv.Enabled,
-		Capabilities: who.capabilities, Inherited: who.inheritedBy(srv),
+		Inherited: who.inheritedBy(srv),
 	}
 	if !srv.Superseded {
 		id.Unapproved = srv.Unapproved

@@ -105,7 +105,7 @@ func viewKey(who party, source Source) string {
 	if slices.ContainsFunc(source.Config.Servers, func(s config.Server) bool { return s.Unshared() }) {
 		client = who.Client
 	}
-	data, err := json.Marshal([]any{source.Config.Path, who.Config, who.Host, who.Folder, who.Server, who.Approved, who.Path, who.capabilities, client, who.inherited, who.env})
+	data, err := json.Marshal([]any{source.Config.Path, who.Config, who.Host, who.Folder, who.Server, who.Approved, who.Path, client, who.inherited, who.env})
 	if err != nil {
 		panic(err) // strings can be encoded
 	}
@@ -164,11 +164,9 @@ func (v *View) join() {
 
 // joins returns a client as which the given one has one of the servers of another view, and the servers
 // that it then has; or false if there is none. The client keeps its environment or, because the PATH and
-// language of terminals and hosts often differ, gets that of another client; see mayLend. It gets the
-// capabilities of an agent, preferably of one that is connected.
+// language of terminals and hosts often differ, gets that of another client; see mayLend.
 func (d *Daemon) joins(who party, source Source) (as party, entries []config.Server, ok bool) {
 	known, others := map[string]bool{}, []party{who}
-	connected := map[string]bool{} // by capabilities
 	d.mu.Lock()
 	for _, key := range slices.Sorted(maps.Keys(d.views)) {
 		v := d.views[key]
@@ -177,32 +175,15 @@ func (d *Daemon) joins(who party, source Source) (as party, entries []config.Ser
 			lent.Path, lent.inherited = v.who.Path, v.who.inherited
 			others = append(others, lent)
 		}
-		caps := string(v.who.capabilities)
-		connected[caps] = connected[caps] || v.clients > 0
 		for _, srv := range v.servers {
 			known[srv.ID] = true
 		}
 	}
 	d.mu.Unlock()
-	agents := slices.SortedFunc(maps.Keys(connected), func(a, b string) int {
-		if connected[a] != connected[b] {
-			if connected[a] {
-				return -1
-			}
-			return 1
-		}
-		return strings.Compare(a, b)
-	})
-	for _, caps := range agents {
-		for _, who := range others {
-			who.capabilities = nil
-			if caps != "" {
-				who.capabilities = json.RawMessage(caps)
-			}
-			entries = d.entries(who, source, source.Config)
-			if slices.ContainsFunc(entries, func(srv config.Server) bool { return known[srv.ID] }) {
-				return who, entries, true
-			}
+	for _, who := range others {
+		entries = d.entries(who, source, source.Config)
+		if slices.ContainsFunc(entries, func(srv config.Server) bool { return known[srv.ID] }) {
+			return who, entries, true
 		}
 	}
 	return who, nil, false
@@ -282,7 +263,6 @@ func (d *Daemon) newView(who party, source Source, locked *guard.Guard) (*View, 
 	opts := d.opts.Gateway
 	opts.Tracker, opts.Alias, opts.Transparent = d.opts.Engine.Tracker(), ExportedID, who.Server != ""
 	opts.Wait = d.opts.Wait
-	opts.Capabilities = who.capabilities
 	if opts.Guard = locked; locked != nil {
 		v.judged = d.opts.Engine.Verdicts(locked.Path())
 		opts.Judged = v.judged.Set

@@ -54,10 +54,10 @@ type Verdicts struct {
 	of     map[string]judged // by server
 }
 
-// judged contains the latest verdicts about a server.
+// judged contains the latest verdict about a server.
 type judged struct {
-	verdicts []*guard.Verdict
-	changed  uint64 // value of drifts.changes when they last changed; 0 if they never did
+	verdict *guard.Verdict
+	changed uint64 // value of drifts.changes when it last changed; 0 if it never did
 }
 
 // Verdicts returns new Verdicts. The caller closes them when it compares no longer. lock is empty, or
@@ -70,10 +70,9 @@ func (e *Engine) Verdicts(lock string) *Verdicts {
 	return v
 }
 
-// Set replaces the verdicts of all servers. A server may have several, which differ in the variant that
-// was compared; a nil verdict means that there is no lock. Servers of which nothing is known are absent.
-// Set never blocks. The engine does not modify the map.
-func (v *Verdicts) Set(verdicts map[string][]*guard.Verdict) {
+// Set replaces the verdicts of all servers. A nil verdict means that there is no lock. Servers of which
+// nothing is known are absent. Set never blocks. The engine does not modify the map.
+func (v *Verdicts) Set(verdicts map[string]*guard.Verdict) {
 	d := v.drifts
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -86,10 +85,10 @@ func (v *Verdicts) Set(verdicts map[string][]*guard.Verdict) {
 	})
 	for server, now := range verdicts {
 		was, known := v.of[server]
-		if known && slices.Equal(was.verdicts, now) {
+		if known && was.verdict == now {
 			continue
 		}
-		next := judged{verdicts: now}
+		next := judged{verdict: now}
 		if known {
 			d.changes++
 			next.changed = d.changes
@@ -166,7 +165,7 @@ func (d *drifts) publishPending() {
 
 // verdicts returns the verdicts about a subject: of those who compare it, first the one whose verdicts
 // changed last. It is empty if nobody knows anything.
-func (d *drifts) verdicts(s subject) (of [][]*guard.Verdict) {
+func (d *drifts) verdicts(s subject) (of []*guard.Verdict) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	var all []judged
@@ -177,7 +176,7 @@ func (d *drifts) verdicts(s subject) (of [][]*guard.Verdict) {
 	}
 	slices.SortStableFunc(all, func(a, b judged) int { return cmp.Compare(b.changed, a.changed) })
 	for _, j := range all {
-		of = append(of, j.verdicts)
+		of = append(of, j.verdict)
 	}
 	return of
 }
@@ -185,50 +184,38 @@ func (d *drifts) verdicts(s subject) (of [][]*guard.Verdict) {
 // item identifies what differs.
 type item struct{ lock, section, key string }
 
-// difference is what is stored of one published change.
-type difference struct {
-	hash    string // of the new definition, or what else tells two changes of the item apart
-	variant string // in which it was found, if it was not found in what the tracker's session offers
-}
-
 // publish publishes how what differs now is different from what was published last.
 func (d *drifts) publish(s subject) {
 	if r := d.engine.recorder; r != nil && r.to(s.server) == nil {
 		return // another process publishes it; sharing marks the server when that changes
 	}
 	verdicts := d.verdicts(s)
-	now, next := map[item]difference{}, map[item]difference{}
-	found := map[item]*guard.Verdict{} // the first verdict that has a change of an item
+	// What is stored of each published change: the hash of the new definition, or what else tells two
+	// changes of an item apart.
+	now, next := map[item]string{}, map[item]string{}
 	var open []guard.Change
 	var events []event.LockDrift
 	stored := d.published(s.server)
 	before := differencesIn(stored)
-	none := true // there is no lock
-	for _, of := range verdicts {
-		var changes []guard.Change
-		for _, v := range of {
-			changes, none = append(changes, v.Changes()...), none && v == nil
-		}
-		for i, v := range of {
-			for _, c := range v.Changes() {
-				it := item{s.lock, string(c.Section), c.Key}
-				if by, again := found[it]; !again {
-					found[it] = v
-				} else if by != v {
-					continue
-				}
-				open = append(open, c)
-				if _, again := now[it]; again || len(now) == maxOpen {
-					continue
-				}
-				is := difference{hash: identity(c)}
-				if i > 0 {
-					is.variant = v.Variant()
-				}
-				now[it], next[it] = is, is
-				if was, published := before[it]; !published || was.hash != is.hash {
-					events = append(events, driftOf(changes, c))
-				}
+	none := true                       // there is no lock
+	found := map[item]*guard.Verdict{} // the first verdict that has a change of an item
+	for _, v := range verdicts {
+		none = none && v == nil
+		for _, c := range v.Changes() {
+			it := item{s.lock, string(c.Section), c.Key}
+			if by, again := found[it]; !again {
+				found[it] = v
+			} else if by != v {
+				continue
+			}
+			open = append(open, c)
+			if _, again := now[it]; again || len(now) == maxOpen {
+				continue
+			}
+			is := identity(c)
+			now[it], next[it] = is, is
+			if was, published := before[it]; !published || was != is {
+				events = append(events, driftOf(v.Changes(), c))
 			}
 		}
 	}
@@ -241,7 +228,7 @@ func (d *drifts) publish(s subject) {
 		switch {
 		case still:
 		case it.lock == s.lock && isOver(verdicts, it, before[it]):
-			events = append(events, overOf(verdicts[0], it, before[it].hash))
+			events = append(events, overOf(verdicts[0], it, before[it]))
 		case len(next) < maxRemembered:
 			next[it] = before[it]
 		}
@@ -271,31 +258,24 @@ func compareItems(a, b item) int {
 
 // isOver reports whether a published change, which nobody finds any longer, is over: it was approved, or
 // somebody has looked for it.
-func isOver(verdicts [][]*guard.Verdict, it item, was difference) bool {
+func isOver(verdicts []*guard.Verdict, it item, hash string) bool {
 	section := lock.Section(it.section)
-	for _, of := range verdicts {
-		for _, v := range of {
-			if v == nil || section == "" || v.Approves(section, it.key, was.hash) || v.Compared(section) && (was.variant == "" || was.variant == v.Variant()) {
-				return true
-			}
-		}
-	}
-	return false
+	return slices.ContainsFunc(verdicts, func(v *guard.Verdict) bool {
+		return v == nil || section == "" || v.Approves(section, it.key, hash) || v.Compared(section)
+	})
 }
 
 // overOf returns the event for a published change that is over.
-func overOf(verdicts []*guard.Verdict, it item, hash string) event.LockDrift {
+func overOf(v *guard.Verdict, it item, hash string) event.LockDrift {
 	section := lock.Section(it.section)
 	e := event.LockDrift{Change: event.DriftResolved, Section: it.section, Item: itemName(section, it.key)}
 	if it.section == "" {
 		hash = ""
 	}
-	for _, v := range verdicts {
-		if v.Approves(section, it.key, hash) {
-			e.Change = event.DriftApproved
-		}
-		e.OldHash = cmp.Or(e.OldHash, v.ApprovedHash(section, it.key))
+	if v.Approves(section, it.key, hash) {
+		e.Change = event.DriftApproved
 	}
+	e.OldHash = v.ApprovedHash(section, it.key)
 	return e
 }
 
@@ -362,12 +342,12 @@ func (d *drifts) remember(server string, list catalog.List) {
 }
 
 // listOf encodes what was published, each change as a JSON array of texts.
-func listOf(all map[item]difference) catalog.List {
+func listOf(all map[item]string) catalog.List {
 	var items []catalog.Item
-	for it, found := range all {
-		texts := []string{it.section, it.key, found.hash, it.lock, found.variant}
-		for texts[len(texts)-1] == "" && len(texts) > 3 {
-			texts = texts[:len(texts)-1]
+	for it, hash := range all {
+		texts := []string{it.section, it.key, hash}
+		if it.lock != "" {
+			texts = append(texts, it.lock)
 		}
 		if key, err := json.Marshal(texts); err == nil { // strings can always be encoded
 			items = append(items, catalog.Item{Key: string(key)})
@@ -377,12 +357,12 @@ func listOf(all map[item]difference) catalog.List {
 }
 
 // differencesIn decodes a list from listOf. It ignores malformed items.
-func differencesIn(list catalog.List) map[item]difference {
-	all := map[item]difference{}
+func differencesIn(list catalog.List) map[item]string {
+	all := map[item]string{}
 	for _, it := range list {
-		var texts [5]string
+		var texts [4]string
 		if json.Unmarshal([]byte(it.Key), &texts) == nil {
-			all[item{lock: texts[3], section: texts[0], key: texts[1]}] = difference{texts[2], texts[4]}
+			all[item{lock: texts[3], section: texts[0], key: texts[1]}] = texts[2]
 		}
 	}
 	return all

@@ -114,9 +114,9 @@ func (l *locked) compareAll(ctx context.Context) {
 		}
 	}
 	maps.DeleteFunc(l.last, func(id string, _ compared) bool { return !known[id] })
-	verdicts := make(map[string][]*guard.Verdict, len(l.last))
+	verdicts := make(map[string]*guard.Verdict, len(l.last))
 	for id, c := range l.last {
-		verdicts[id] = []*guard.Verdict{c.verdict}
+		verdicts[id] = c.verdict
 	}
 	l.verdicts.Set(verdicts)
 }

@@ -18,19 +18,23 @@ import (
 // asking is a legacy server with a process for each connection. Its tool "ask" sends the request
 // in its arguments to the client and returns the answer: after 10 s if the method begins with "late ",
 // and it asks nothing if that is "" or "sleep" (for 10 s). Clients with sampling see one more tool.
+// If roots is set, it asks for roots when a session begins, and when they have changed.
 type asking struct {
+	roots bool
 	mu    sync.Mutex
 	conns []*askingConn
 }
 
 type askingConn struct {
-	in  *bufio.Reader
-	out io.WriteCloser
+	roots bool
+	in    *bufio.Reader
+	out   io.WriteCloser
 
 	mu           sync.Mutex
 	capabilities string
 	level        string
 	rootsChanged int
+	told         []string // all answers of the client
 	ended        bool
 	last         int
 	asked        map[int]chan json.RawMessage
@@ -39,7 +43,7 @@ type askingConn struct {
 func (a *asking) Dial(ctx context.Context, srv config.Server, opts session.Options) (*session.Session, error) {
 	r, toClient := io.Pipe()
 	fromClient, w := io.Pipe()
-	c := &askingConn{in: bufio.NewReader(fromClient), out: toClient, asked: map[int]chan json.RawMessage{}}
+	c := &askingConn{roots: a.roots, in: bufio.NewReader(fromClient), out: toClient, asked: map[int]chan json.RawMessage{}}
 	a.mu.Lock()
 	a.conns = append(a.conns, c)
 	a.mu.Unlock()
@@ -103,6 +107,7 @@ func (c *askingConn) run() {
 			c.mu.Lock()
 			answer := c.asked[id]
 			delete(c.asked, id)
+			c.told = append(c.told, string(m.Result)+string(m.Error))
 			c.mu.Unlock()
 			if answer != nil {
 				answer <- slices.Concat(m.Result, m.Error)
@@ -123,10 +128,15 @@ func (c *askingConn) run() {
 			c.level = m.Params.Level
 			c.mu.Unlock()
 			c.send(`{"jsonrpc":"2.0","id":%s,"result":{}}`, m.ID)
-		case "notifications/roots/list_changed":
-			c.mu.Lock()
-			c.rootsChanged++
-			c.mu.Unlock()
+		case "notifications/initialized", "notifications/roots/list_changed":
+			if m.Method != "notifications/initialized" {
+				c.mu.Lock()
+				c.rootsChanged++
+				c.mu.Unlock()
+			}
+			if c.roots {
+				c.send(`{"jsonrpc":"2.0","id":"roots","method":"roots/list"}`)
+			}
 		case "tools/call":
 			respond := func(after time.Duration) {
 				time.Sleep(after)

@@ -1,11 +1,15 @@
 package gateway
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
+	"net/url"
+	"os"
+	"path/filepath"
+	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -15,124 +19,102 @@ import (
 )
 
 const (
-	// maxUnclear is how long a request from a server waits until it is clear which client it is for. It
-	// is short, because two calls that both ask wait for each other.
-	maxUnclear = time.Second
 	// maxLate is how long a server may still ask because of a request that its client cancelled.
 	maxLate = 20 * time.Second
-	// maxAlone is how long a call of a tool that may ask its caller waits for the calls of other
-	// clients, and they for it.
-	maxAlone = 2 * time.Second
 	// maxRootsWait limits how long a client takes to list its roots.
 	maxRootsWait = 10 * time.Second
-	// maxProven is the maximum number of tools of a server that are known not to ask their callers.
-	maxProven = 1000
 	// maxRoots is the maximum size of a client's roots.
 	maxRoots = 64 << 10
-	// maxShareable is the maximum size of the capabilities that [Shareable] returns.
-	maxShareable = 4 << 10
 )
 
-// Callers lets legacy clients that declare the same capabilities share the tracker's sessions with
-// servers, in which those capabilities are declared. The gateways of one tracker use it together.
+// relayed is what the sessions that clients share declare: all that a client can be asked for.
+const relayed = `{"elicitation":{"form":{},"url":{}},"roots":{"listChanged":true},"sampling":{"tools":{}}}`
+
+// Callers lets all clients of the gateways of one tracker share its sessions with servers, whatever the
+// clients declare. The gateways use it together.
 //
-// What a server asks is sent to the client whose request is in progress in the session. If there are
-// several, the server waits until one is left; if one of them was cancelled, it receives an error. A
-// server that asks for anything other than roots is used by one client from then on, because it will
-// ask again, and nothing in what it sends tells clients apart. Other clients then have sessions of
-// their own. So that the first question of a tool is clear, a tool that has not been called yet is
-// called while no other client has a call in progress, unless that would take longer than 2 s.
+// What a server asks is asked of the client whose requests are in progress in the session, or of the
+// only client that is connected if there are none. If it is not clear which client is meant, or that one
+// cannot be asked, the server receives an error. A request that was cancelled counts for 20 s more. A
+// server that asks while requests of several clients are in progress is used by one client from then
+// on: clients that have used it continue, and new ones have sessions of their own.
 //
-// A server that asks for roots is shared by the clients whose roots are equal.
-//
-// A client that has a session of its own keeps it.
+// A server that asks for roots is told the folder in which all its clients work, if one of them has
+// exactly this root. A client with other roots has a session of its own with such a server.
 //
 // Its methods are safe for concurrent use.
 type Callers struct {
 	mu      sync.Mutex
+	oneEach func(server string)      // see Serve
 	servers map[string]*sharedServer // by id in the tracker
 	clients map[*mcpserver.Client]*caller
-	nobody  *caller       // stands for the clients that cannot be asked
-	changed chan struct{} // closed and replaced when a request ends, or a client comes or leaves
+}
+
+// Shared describes a server whose session clients share.
+type Shared struct {
+	// Folder is the folder in which all its clients work, or "" if they work in several: then it is told
+	// no roots.
+	Folder string
+	// Alone means that only one client uses the server, which is asked for its roots as for anything else.
+	Alone bool
+	// OneEach means that a second client has a session of its own.
+	OneEach bool
 }
 
 // sharedServer is a server whose session its clients share. Callers.mu guards it.
 type sharedServer struct {
-	capabilities json.RawMessage // declared in the session
-	mayAsk       bool            // the server may ask for more than roots
-	asksRoots    bool            // it may ask for roots
-	asked        *rootsAnswers   // of its present session
-	roots        json.RawMessage // what the server was told in its present session; nil if it did not ask
-	asks         bool            // it has asked for something other than roots
-	owner        *caller         // the only client that uses a server that asks; nil if none uses it
-	flights      []*flight
-	users        map[*caller]bool // clients that have used the session
-	proven       map[string]bool  // tools that were called without asking
+	Shared
+	flights []*flight
+	users   map[*mcpserver.Client]bool // clients that have used the session
+	asked   *rootsAnswers              // of the present session
+	told    bool                       // the present session was told the folder, or to ask again
 }
 
 // flight is a client's request in a shared session.
 type flight struct {
-	of    *caller
-	via   *mcpserver.Request
-	tool  string    // the tool that it calls, if that is not proven
-	alone bool      // requests of other clients wait for it, because of its tool
-	sent  bool      // the server may have received the request; until then, it waits for the server to start
-	late  time.Time // when to forget the request, if it was cancelled
+	client *mcpserver.Client  // nil if the client has no connection, so that it cannot be asked
+	via    *mcpserver.Request // nil if it stands for a client without requests
+	ctx    context.Context    // of the request
+	late   time.Time          // when to forget the request, if it was cancelled
 }
 
 // caller is a connected legacy client.
 type caller struct {
-	client       *mcpserver.Client
-	base         *base           // of its gateway
-	capabilities json.RawMessage // see Shareable
-	changes      int             // of its roots
-	roots        json.RawMessage // nil if the client was not asked since the last change
+	base    *base           // of its gateway
+	changes int             // of its roots
+	roots   json.RawMessage // nil if the client was not asked since the last change
 }
 
 // NewCallers returns a Callers without servers.
 func NewCallers() *Callers {
-	return &Callers{servers: map[string]*sharedServer{}, clients: map[*mcpserver.Client]*caller{}, nobody: &caller{}, changed: make(chan struct{})}
+	return &Callers{oneEach: func(string) {}, servers: map[string]*sharedServer{}, clients: map[*mcpserver.Client]*caller{}}
 }
 
-// Shareable returns the capabilities that a session must declare so that a legacy client with the
-// given capabilities can share it. It returns nil if the client declares nothing that a server may
-// ask for, or if it also runs tasks for servers: then it cannot share sessions that declare more than
-// others.
-func Shareable(capabilities json.RawMessage) json.RawMessage {
-	caps := fields(declaredLegacy(capabilities))
-	if len(caps) == 0 || caps["tasks"] != nil {
-		return nil
-	}
-	if raw := encode(caps); len(raw) <= maxShareable {
-		return raw
-	}
-	return nil
-}
-
-// Serve sets the capabilities that the tracker's sessions declare, by the server's id in the tracker.
-// The sessions of all other servers declare none.
-func (c *Callers) Serve(capabilities map[string]json.RawMessage) {
+// Serve sets the servers that clients share, by their ids in the tracker. oneEach is called when a
+// server turns out to need a session for each client. It may be called for several servers at a time,
+// and delays the error that the server receives.
+func (c *Callers) Serve(servers map[string]Shared, oneEach func(server string)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.oneEach = oneEach
 	for id := range c.servers {
-		if capabilities[id] == nil {
+		if _, still := servers[id]; !still {
 			delete(c.servers, id)
 		}
 	}
-	for id, caps := range capabilities {
-		if s := c.servers[id]; s == nil || !bytes.Equal(s.capabilities, caps) {
-			all := fields(caps)
-			s := &sharedServer{capabilities: caps, asksRoots: all["roots"] != nil, asked: &rootsAnswers{}, users: map[*caller]bool{}, proven: map[string]bool{}}
-			delete(all, "roots")
-			s.mayAsk = len(all) > 0
+	for id, shared := range servers {
+		s := c.servers[id]
+		if s == nil {
+			s = &sharedServer{users: map[*mcpserver.Client]bool{}, asked: &rootsAnswers{}}
 			c.servers[id] = s
 		}
+		shared.OneEach = shared.OneEach || s.OneEach
+		s.Shared = shared
 	}
-	c.signal()
 }
 
 // ClientSide returns the client on whose behalf the tracker opens a session with a server; see
-// tracker.Options.ClientSide. It returns nil if no client shares the session.
+// tracker.Options.ClientSide. It returns nil if clients do not share the session.
 func (c *Callers) ClientSide(server string) *session.ClientSide {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -140,412 +122,329 @@ func (c *Callers) ClientSide(server string) *session.ClientSide {
 	if s == nil {
 		return nil
 	}
-	s.roots, s.asked = nil, &rootsAnswers{} // this session has not asked yet
+	s.told, s.asked = false, &rootsAnswers{} // this session has not asked yet
+	s.flights = slices.DeleteFunc(s.flights, func(f *flight) bool { return !f.late.IsZero() })
 	asked := s.asked
-	return &session.ClientSide{Capabilities: s.capabilities, Events: true, Asked: asked.begin,
+	return &session.ClientSide{Capabilities: json.RawMessage(relayed), Events: true, Asked: asked.begin,
 		Request: func(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
 			defer asked.end(method)
 			return c.request(ctx, server, method, params)
 		}}
 }
 
-// signal wakes everything that waits for a change. c.mu must be held.
-func (c *Callers) signal() {
-	close(c.changed)
-	c.changed = make(chan struct{})
-}
-
 // join registers a client of a gateway until leave is called.
 func (c *Callers) join(client *mcpserver.Client, of *base) {
-	caps := Shareable(client.Capabilities)
-	if caps == nil {
-		return
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.clients[client] = &caller{client: client, base: of, capabilities: caps}
-	c.signal()
+	c.clients[client] = &caller{base: of}
 }
 
 func (c *Callers) leave(client *mcpserver.Client) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	k := c.clients[client]
 	delete(c.clients, client)
 	for _, s := range c.servers {
-		delete(s.users, k)
-		if s.owner == k {
-			s.owner = nil
-		}
+		delete(s.users, client)
 	}
-	c.signal()
 }
 
-// rootsChanged is called when a client has announced that its roots have changed.
-func (c *Callers) rootsChanged(client *mcpserver.Client) {
+// rootsChanged is called when a client has announced that its roots have changed. It returns the ids of
+// the servers to tell.
+func (c *Callers) rootsChanged(client *mcpserver.Client) (tell []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if k := c.clients[client]; k != nil {
 		k.changes++
 		k.roots = nil
 	}
+	for id, s := range c.servers {
+		if s.Alone && s.users[client] {
+			tell = append(tell, id)
+		}
+	}
+	return tell
 }
 
-// enter begins a client's request in the session that the clients of a server share, and reports
-// whether the request may use that session: the result is nil if not. Otherwise proceed must be called
-// before the request is sent, and end when it has ended. modern means that the session is in the modern
-// era, in which a server asks only in its answer to the request.
-func (c *Callers) enter(ctx context.Context, server string, r *mcpserver.Request, modern bool) *flight {
-	if c == nil || r.Client == nil || levelOf(r.Client) != nil {
-		return nil
-	}
-	f := &flight{via: r}
-	if r.Method == mcp.MethodCallTool {
-		f.tool = r.Name()
-	}
-	deadline := time.Now().Add(maxAlone)
-	for {
-		verdict, changed := c.admit(server, f, modern, time.Now().Before(deadline))
-		switch verdict {
-		case refused:
-			return nil
-		case admitted:
-			return f
-		case rootsUnknown:
-			if _, err := c.rootsOf(ctx, f.of, r); err != nil {
-				return nil
-			}
-		case mustWait:
-			timer := time.NewTimer(time.Until(deadline))
-			select {
-			case <-changed:
-			case <-timer.C:
-			case <-ctx.Done():
-			}
-			timer.Stop()
-			if ctx.Err() != nil {
-				return nil
-			}
-		}
-	}
-}
+var errOtherRoots = errors.New("cannot open a separate session for this client, and its roots are not the folder that the server was told")
 
-// proceed waits until the server of a request, which is connected, knows the roots, if it asks for them.
-// It reports whether the request may still use the session: the server may have been told the roots of
-// another client while it started.
-func (c *Callers) proceed(ctx context.Context, server string, f *flight) bool {
-	c.settle(ctx, server)
-	for {
-		c.mu.Lock()
-		s := c.servers[server]
-		unknown, differ := s.compare(f.of)
-		f.sent = !differ
-		c.mu.Unlock()
-		if !differ {
-			return true
-		}
-		if !unknown {
-			return false
-		}
-		if _, err := c.rootsOf(ctx, f.of, f.via); err != nil {
-			return false
-		}
+// apart reports whether the client of a request needs a session of its own with a server, which is
+// connected. If it must not use the shared session in any case, err says why.
+func (c *Callers) apart(ctx context.Context, server string, r *mcpserver.Request) (apart bool, err error) {
+	if c == nil || r.Client == nil {
+		return false, nil
 	}
-}
-
-var errOtherRoots = errors.New("cannot open a separate session for this client, and its roots are not those that the server was told")
-
-// settle waits until a server that has just been connected and listed knows the roots, if it asks for
-// them.
-func (c *Callers) settle(ctx context.Context, server string) {
 	c.mu.Lock()
-	s := c.servers[server]
-	if s == nil || !s.asksRoots {
+	s, k := c.servers[server], c.clients[r.Client]
+	if s == nil || k == nil {
 		c.mu.Unlock()
-		return
+		return false, nil
 	}
-	asked := s.asked
+	if s.OneEach && len(s.users) > 0 && !s.users[r.Client] {
+		c.mu.Unlock()
+		return true, nil
+	}
+	s.users[r.Client] = true
+	folder, asked := s.Folder, s.asked
 	c.mu.Unlock()
+	if folder == "" || !canAnswer(r.Client.Capabilities, mcp.MethodListRoots) {
+		return false, nil
+	}
 	asked.settle(ctx)
-}
-
-// intrude begins a request in the session of a server although enter refused it: no session of its
-// own could be opened, or its client cannot be asked at all. Nobody is asked because of such a request
-// instead. It fails if the server was told the roots of another client. leave is like end.
-func (c *Callers) intrude(ctx context.Context, server string, r *mcpserver.Request) (leave func(answered bool), err error) {
-	if c == nil {
-		return func(bool) {}, nil
+	if !asked.any() {
+		return false, nil
 	}
-	for {
+	roots, err := c.rootsOf(ctx, r.Client, r)
+	if err != nil || string(roots) == "[]" { // the server would be told nothing else
+		return false, nil
+	}
+	if !isOnly(roots, folder) {
 		c.mu.Lock()
-		s, f := c.servers[server], &flight{via: r, of: c.clients[r.Client], sent: true}
-		if s == nil {
-			c.mu.Unlock()
-			return func(bool) {}, nil
-		}
-		if f.of == nil || !bytes.Equal(f.of.capabilities, s.capabilities) {
-			f.of = c.nobody
-		}
-		unknown, differ := s.compare(f.of)
-		if f.of == c.nobody || string(s.roots) == noRoots {
-			unknown, differ = false, false
-		}
-		if !differ {
-			s.flights = append(s.flights, f)
-		}
-		c.mu.Unlock()
-		switch {
-		case !differ:
-			return func(answered bool) { c.end(server, f, answered) }, nil
-		case !unknown:
-			return nil, errOtherRoots
-		}
-		if _, err := c.rootsOf(ctx, f.of, r); err != nil {
-			return nil, err
-		}
+		defer c.mu.Unlock()
+		delete(s.users, r.Client)
+		return true, errOtherRoots
 	}
-}
-
-// verdict is whether a client's request may use a shared session.
-type verdict int
-
-const (
-	refused verdict = iota
-	admitted
-	rootsUnknown // it depends on the client's roots
-	mustWait     // until a request of another client ends
-)
-
-// admit decides whether a request may use the session with a server, and registers it if so. It sets
-// f.of, and clears f.tool if the tool need not be called alone. changed is closed when waiting may
-// have another result. patient means that the request can wait.
-func (c *Callers) admit(server string, f *flight, modern, patient bool) (_ verdict, changed <-chan struct{}) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	k, s := c.clients[f.via.Client], c.servers[server]
-	if k == nil || s == nil || !bytes.Equal(k.capabilities, s.capabilities) {
-		return refused, nil
+	told := s.told
+	s.told = true
+	c.mu.Unlock()
+	if !told { // it asked when no client had the folder as its root
+		asked.again()
+		_, _ = k.base.tracker.Do(ctx, server, session.Request{Method: mcp.NotificationRootsChanged})
+		_, _ = k.base.tracker.Do(ctx, server, session.Request{Method: mcp.MethodPing}) // if the session has ended, the next one asks
+		asked.settle(ctx)
 	}
-	f.of = k
-	if modern {
-		return admitted, nil
-	}
-	unknown, differ := s.compare(k)
-	if unknown {
-		return rootsUnknown, nil
-	}
-	others := slices.DeleteFunc(s.inFlight(), func(other *flight) bool { return other.of == k })
-	if differ || s.asks && s.owner != k && (s.owner != nil || len(others) > 0) {
-		delete(s.users, k)
-		return refused, nil
-	}
-	if s.asks || s.proven[f.tool] || len(s.proven) >= maxProven || !s.mayAsk {
-		f.tool = ""
-	}
-	isAlone := func(f *flight) bool { return f.alone && f.late.IsZero() }
-	if patient && !s.asks && (f.tool != "" && len(others) > 0 || slices.ContainsFunc(others, isAlone)) {
-		return mustWait, c.changed
-	}
-	for _, other := range others {
-		other.alone = false // nothing waits a second time
-	}
-	f.alone = f.tool != "" && len(others) == 0
-	if s.asks {
-		s.owner = k
-	}
-	s.users[k] = true
-	s.flights = append(s.flights, f)
-	return admitted, nil
+	return false, nil
 }
 
-// compare reports whether the roots of a client differ from what the server was told, or may because
-// they are not known. Nothing differs if the server has not asked, or is nil.
-func (s *sharedServer) compare(k *caller) (unknown, differ bool) {
-	if s == nil || s.roots == nil {
-		return false, false
+// begin registers a request in the session that clients share. end must be called when it has ended.
+// If ctx has ended by then, the server may not have answered.
+func (c *Callers) begin(ctx context.Context, server string, r *mcpserver.Request) (end func()) {
+	if c == nil {
+		return func() {}
 	}
-	return k.roots == nil, !bytes.Equal(k.roots, s.roots)
-}
-
-// inFlight returns the requests that may make the server ask.
-func (s *sharedServer) inFlight() []*flight {
-	now := time.Now()
-	s.flights = slices.DeleteFunc(s.flights, func(f *flight) bool { return !f.late.IsZero() && now.After(f.late) })
-	return slices.Clone(s.flights)
-}
-
-// end ends what enter or intrude began. answered means that the server has answered the request.
-func (c *Callers) end(server string, f *flight, answered bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := c.servers[server]
-	i := -1
-	if s != nil {
-		i = slices.Index(s.flights, f)
+	if s == nil {
+		return func() {}
 	}
-	switch {
-	case i < 0: // the session is in the modern era, or the server was removed
-		return
-	case answered:
-		s.flights = slices.Delete(s.flights, i, i+1)
-		if f.tool != "" && !s.asks {
-			s.proven[f.tool] = true
+	f := &flight{client: r.Client, via: r, ctx: ctx}
+	s.flights = append(s.flights, f)
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if ctx.Err() == nil {
+			s.flights = slices.DeleteFunc(s.flights, func(other *flight) bool { return other == f })
+		} else {
+			f.late = time.Now().Add(maxLate)
 		}
-	default:
-		s.flights = slices.DeleteFunc(s.flights, func(other *flight) bool { return other == f || other.of == f.of && !other.late.IsZero() })
-		f.late = time.Now().Add(maxLate)
-		s.flights = append(s.flights, f)
 	}
-	c.signal()
 }
 
 // request answers a request from a server in a shared session.
 func (c *Callers) request(ctx context.Context, server, method string, params json.RawMessage) (json.RawMessage, error) {
-	waiting, cancel := context.WithTimeout(ctx, maxUnclear)
-	defer cancel()
-	for {
-		asked, changed, err := c.asked(server, method)
-		if err != nil {
-			return nil, err
-		}
-		switch {
-		case method == mcp.MethodListRoots:
-			if raw, err := c.commonRoots(ctx, server, asked); raw != nil || err != nil {
-				return raw, err
-			}
-		case slices.ContainsFunc(asked, func(f *flight) bool { return !f.late.IsZero() }):
-			return nil, &session.RPCError{Code: mcp.CodeInternal, Message: "the client has cancelled its request"}
-		case len(asked) == 1 && asked[0].of == c.nobody:
-			return nil, notFound()
-		case len(asked) == 1:
-			return forwardRequest(ctx, asked[0].of.client, asked[0].via, method, params)
-		}
-		select {
-		case <-changed:
-		case <-waiting.Done():
-			if ctx.Err() != nil {
-				return nil, context.Cause(ctx)
-			}
-			if method == mcp.MethodListRoots {
-				c.tell(server, json.RawMessage(noRoots))
-			}
-			return nil, &session.RPCError{Code: mcp.CodeInternal, Message: "several clients share this session, and it is not clear which of them the request is for; if they call again, each has a session of its own"}
-		}
+	c.mu.Lock()
+	s := c.servers[server]
+	folder := method == mcp.MethodListRoots && s != nil && !s.Alone
+	c.mu.Unlock()
+	if folder {
+		return c.folder(ctx, server)
 	}
+	f, err := c.asked(server)
+	if err != nil {
+		return nil, err
+	}
+	if lacks := lacking(f.capabilities(), method, params); lacks != "" {
+		return nil, &session.RPCError{Code: mcp.CodeMethodNotFound, Message: "the client cannot be asked: it does not support " + lacks}
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	if f.ctx != nil {
+		defer context.AfterFunc(f.ctx, func() { cancel(errCancelled) })()
+	}
+	raw, err := forwardRequest(ctx, f.client, f.via, method, params)
+	if errors.Is(err, mcpserver.ErrUnreachable) {
+		err = &session.RPCError{Code: mcp.CodeInternal, Message: "the client has disconnected"}
+	}
+	return raw, err
 }
 
-// asked returns the clients for which a request from a server may be meant, each with one of its
-// requests if it has any. If there is one, and the request is not for roots, it becomes the only
-// client that uses the session. changed is closed when the result may have changed.
-func (c *Callers) asked(server, method string) (asked []*flight, changed <-chan struct{}, err error) {
+var errCancelled error = &session.RPCError{Code: mcp.CodeInternal, Message: "the client's request has ended"}
+
+// asked returns what tells which client a request from a server is for, or why that is not clear.
+func (c *Callers) asked(server string) (*flight, error) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	s := c.servers[server]
-	if s == nil || !canAnswer(s.capabilities, method) {
-		return nil, nil, notFound()
-	}
-	roots := method == mcp.MethodListRoots
-	add := func(f *flight) {
-		i := slices.IndexFunc(asked, func(other *flight) bool { return other.of == f.of })
-		switch {
-		case i < 0:
-			asked = append(asked, f)
-		case f.late.IsZero() && f.via != nil:
-			asked[i] = f // the newest
-		}
+	if s == nil {
+		c.mu.Unlock()
+		return nil, notFound()
 	}
 	flights := s.inFlight()
+	if len(flights) == 0 {
+		defer c.mu.Unlock()
+		connected := c.connected(server)
+		if len(connected) != 1 {
+			return nil, unclear("no request of a client is in progress")
+		}
+		return &flight{client: connected[0]}, nil
+	}
+	byOwner, waiting := map[any]*flight{}, map[any]bool{}
 	for _, f := range flights {
-		if !roots || f.late.IsZero() && f.sent {
-			add(f)
+		if of := f.owner(); byOwner[of] == nil || f.late.IsZero() {
+			byOwner[of] = f // the newest that was not cancelled
+		}
+		if f.late.IsZero() {
+			waiting[f.owner()] = true
 		}
 	}
-	for _, f := range flights {
-		if len(asked) == 0 && f.late.IsZero() { // the server starts; proceed checks the roots of the others
-			add(f)
-		}
+	first := !s.OneEach && len(waiting) > 1
+	s.OneEach = s.OneEach || first
+	oneEach := c.oneEach
+	c.mu.Unlock()
+	if first {
+		oneEach(server)
 	}
-	if len(asked) == 0 && s.owner != nil && !roots {
-		add(&flight{of: s.owner})
+	if len(byOwner) > 1 {
+		return nil, unclear("requests of several clients are in progress in this session")
 	}
-	if len(asked) == 0 {
-		for k := range s.users {
-			add(&flight{of: k})
-		}
+	f := byOwner[flights[0].owner()]
+	if !f.late.IsZero() {
+		return nil, errCancelled
 	}
-	if len(asked) == 0 { // the session has just begun
-		for _, k := range c.clients {
-			if _, has := k.base.entry(server); has && bytes.Equal(k.capabilities, s.capabilities) && (len(asked) == 0 || !roots) {
-				add(&flight{of: k})
-			}
-		}
-	}
-	if roots || len(asked) == 0 || len(asked) == 1 && asked[0].of == c.nobody {
-		return asked, c.changed, nil
-	}
-	if !s.asks {
-		s.asks = true
-		c.signal() // calls that wait to be alone need sessions of their own
-	}
-	if len(asked) == 1 && asked[0].late.IsZero() && s.owner == nil {
-		s.owner = asked[0].of
-	}
-	return asked, c.changed, nil
+	return f, nil
 }
 
-// commonRoots returns the roots of clients as the answer for a server, or nil if there are no clients
-// or their roots differ.
-func (c *Callers) commonRoots(ctx context.Context, server string, of []*flight) (json.RawMessage, error) {
-	var common json.RawMessage
-	for i, f := range of {
-		if f.of == c.nobody {
-			if len(of) == 1 {
-				c.tellNone(server)
-				return nil, notFound()
-			}
-			return nil, nil
-		}
-		roots, err := c.rootsOf(ctx, f.of, f.via)
-		if err != nil && len(of) == 1 {
-			return nil, err
-		}
-		if err != nil || i > 0 && !bytes.Equal(roots, common) {
-			return nil, nil
-		}
-		common = roots
-	}
-	if common == nil {
-		return nil, nil
-	}
-	c.tell(server, common)
-	return encode(map[string]json.RawMessage{"roots": common}), nil
+func unclear(why string) error {
+	return &session.RPCError{Code: mcp.CodeInternal, Message: why + ", so it is not clear which client to ask"}
 }
 
-// tell records what a server was told in its present session when it asked for roots.
-func (c *Callers) tell(server string, roots json.RawMessage) {
+// inFlight returns the requests that may make the server ask. Callers.mu must be held.
+func (s *sharedServer) inFlight() []*flight {
+	now := time.Now()
+	s.flights = slices.DeleteFunc(s.flights, func(f *flight) bool { return !f.late.IsZero() && now.After(f.late) })
+	return s.flights
+}
+
+// owner identifies the client of a request. Each request without a connection counts as a client.
+func (f *flight) owner() any {
+	if f.client == nil {
+		return f
+	}
+	return f.client
+}
+
+func (f *flight) capabilities() json.RawMessage {
+	if f.client == nil {
+		return nil
+	}
+	return f.client.Capabilities
+}
+
+// connected returns the clients that have a server. c.mu must be held.
+func (c *Callers) connected(server string) (clients []*mcpserver.Client) {
+	for client, k := range c.clients {
+		if _, has := k.base.entry(server); has {
+			clients = append(clients, client)
+		}
+	}
+	return clients
+}
+
+// lacking returns what a client with these capabilities lacks to answer a request from a server, or "".
+func lacking(capabilities json.RawMessage, method string, params json.RawMessage) string {
+	if !canAnswer(capabilities, method) {
+		if capability := answerable()[method]; capability != "" {
+			return capability
+		}
+		return "this method"
+	}
+	declared, asked := fields(capabilities), fields(params)
+	switch modes := fields(declared["elicitation"]); {
+	case method == "sampling/createMessage":
+		if (asked["tools"] != nil || asked["toolChoice"] != nil) && !isObject(fields(declared["sampling"])["tools"]) {
+			return "tools in sampling"
+		}
+	case method != "elicitation/create":
+	case string(asked["mode"]) == `"url"`:
+		if !isObject(modes["url"]) {
+			return "elicitation with a URL"
+		}
+	case isObject(modes["url"]) && !isObject(modes["form"]):
+		return "elicitation with a form"
+	}
+	return ""
+}
+
+// folder answers a server that asks for roots: with the folder of its clients, if it is the only root of
+// one of them.
+func (c *Callers) folder(ctx context.Context, server string) (json.RawMessage, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	if s := c.servers[server]; s != nil {
-		s.roots = roots
+	s := c.servers[server]
+	if s == nil {
+		c.mu.Unlock()
+		return nil, notFound()
 	}
+	folder, clients := s.Folder, c.connected(server)
+	c.mu.Unlock()
+	clients = slices.DeleteFunc(clients, func(client *mcpserver.Client) bool {
+		return folder == "" || !canAnswer(client.Capabilities, mcp.MethodListRoots)
+	})
+	found := make(chan json.RawMessage, len(clients)) // each client's roots, or nil
+	var asking sync.WaitGroup
+	defer asking.Wait()
+	defer cancel()
+	for _, client := range clients {
+		asking.Go(func() {
+			roots, err := c.rootsOf(ctx, client, nil)
+			if err != nil || !isOnly(roots, folder) {
+				roots = nil
+			}
+			found <- roots
+		})
+	}
+	for range clients {
+		if roots := <-found; roots != nil {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			s.told = true
+			return encode(map[string]json.RawMessage{"roots": roots}), nil
+		}
+	}
+	return nil, &session.RPCError{Code: mcp.CodeInternal, Message: "no client of this session has the folder that they share as its root"}
 }
 
-// tellNone records that a server was told no roots because of a client that cannot be asked. If others
-// have used the session, they stay in it: the server asks them again, or knows theirs.
-func (c *Callers) tellNone(server string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if s := c.servers[server]; s != nil && s.roots == nil && len(s.users) == 0 {
-		s.roots = json.RawMessage(noRoots)
+// isOnly reports whether a client's roots are one folder and nothing else.
+func isOnly(roots json.RawMessage, folder string) bool {
+	var list []struct{ URI string }
+	if json.Unmarshal(roots, &list) != nil || len(list) != 1 {
+		return false
 	}
+	u, err := url.Parse(list[0].URI)
+	if err != nil || u.Scheme != "file" || u.Host != "" && u.Host != "localhost" {
+		return false
+	}
+	path := filepath.FromSlash(u.Path)
+	if runtime.GOOS == "windows" {
+		path = strings.TrimPrefix(path, `\`)
+	}
+	if filepath.Clean(path) == filepath.Clean(folder) {
+		return true
+	}
+	a, err := os.Stat(path)
+	b, other := os.Stat(folder)
+	return err == nil && other == nil && os.SameFile(a, b)
 }
-
-// noRoots is what a server was told that received an error instead of roots. No client has these roots.
-const noRoots = "-"
 
 // rootsOf returns the roots of a client, which is asked for them once, and again after a change.
-func (c *Callers) rootsOf(ctx context.Context, k *caller, via *mcpserver.Request) (json.RawMessage, error) {
+func (c *Callers) rootsOf(ctx context.Context, client *mcpserver.Client, via *mcpserver.Request) (json.RawMessage, error) {
 	c.mu.Lock()
+	k := c.clients[client]
+	if k == nil {
+		c.mu.Unlock()
+		return nil, mcpserver.ErrUnreachable
+	}
 	roots, changes := k.roots, k.changes
 	c.mu.Unlock()
 	if roots != nil {
@@ -553,12 +452,12 @@ func (c *Callers) rootsOf(ctx context.Context, k *caller, via *mcpserver.Request
 	}
 	ctx, cancel := context.WithTimeout(ctx, maxRootsWait)
 	defer cancel()
-	raw, err := forwardRequest(ctx, k.client, via, mcp.MethodListRoots, nil)
+	raw, err := forwardRequest(ctx, client, via, mcp.MethodListRoots, nil)
 	if err != nil {
 		return nil, err
 	}
 	if roots = fields(raw)["roots"]; len(roots) == 0 || len(roots) > maxRoots {
-		return nil, &session.RPCError{Code: mcp.CodeInternal, Message: "the client's answer contains no roots, or too many"}
+		return nil, errors.New("the client's answer contains no roots, or too many")
 	}
 	roots = encode(roots)
 	c.mu.Lock()
@@ -569,10 +468,10 @@ func (c *Callers) rootsOf(ctx context.Context, k *caller, via *mcpserver.Request
 	return roots, nil
 }
 
-// addressee returns the client of a gateway that a notification from a server is for, or nil. A log
-// message is for the client whose request is in progress, if there is one; the end of an elicitation
-// is for the client that was asked.
-func (c *Callers) addressee(server, method string, of *base) *mcpserver.Client {
+// recipients returns the clients of a gateway that a notification from a server is for. A log message is
+// for the client whose requests are in progress, if it is the only one. The end of an elicitation is for
+// the client that knows its id, which is sent to all.
+func (c *Callers) recipients(server, method string, of *base) (clients []*mcpserver.Client) {
 	if c == nil {
 		return nil
 	}
@@ -582,16 +481,13 @@ func (c *Callers) addressee(server, method string, of *base) *mcpserver.Client {
 	if s == nil {
 		return nil
 	}
-	k := s.owner
 	if method == mcp.NotificationMessage {
 		flights := s.inFlight()
-		if len(flights) == 0 || slices.ContainsFunc(flights, func(f *flight) bool { return f.of != flights[0].of }) {
-			return nil
+		if len(flights) > 0 && !slices.ContainsFunc(flights, func(f *flight) bool { return f.owner() != flights[0].owner() }) {
+			clients = append(clients, flights[0].client)
 		}
-		k = flights[0].of
+	} else {
+		clients = c.connected(server)
 	}
-	if k == nil || k.base != of {
-		return nil
-	}
-	return k.client
+	return slices.DeleteFunc(clients, func(client *mcpserver.Client) bool { return c.clients[client] == nil || c.clients[client].base != of })
 }

@@ -4,7 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
+	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -13,29 +14,47 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/mcp"
 	"github.com/mcptrack/mcptrack/core/session"
 	"github.com/mcptrack/mcptrack/core/session/sessiontest"
 )
 
-const askable = `{"elicitation":{},"roots":{"listChanged":true},"sampling":{}}`
+// These methods are what the tool of asking asks for.
+const (
+	samples = "sampling/createMessage"
+	elicits = "elicitation/create"
+)
 
-// together runs a test with a legacy server whose session is shared by clients that declare askable.
-func together(t *testing.T, test func(a *asking, w *fixture)) {
-	t.Helper()
-	togetherWith(t, nil, test)
+// together is a legacy server whose session all clients share.
+type together struct {
+	*fixture
+	*asking
+	folder  string   // in which the clients work
+	oneEach []string // servers that turned out to need a session for each client
 }
 
-// togetherWith is like together, with dial for the sessions of single clients.
-func togetherWith(t *testing.T, dial session.DialFunc, test func(a *asking, w *fixture)) {
+// inTogether runs a test with a server that is shared as change says.
+func inTogether(t *testing.T, change func(*together, *Shared), test func(w *together)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		a, w := &asking{}, newFixture(t)
-		w.dial, w.opts.Dial = a.Dial, dial
-		w.opts.Callers, w.opts.Capabilities = NewCallers(), Shareable(json.RawMessage(askable))
-		w.opts.Callers.Serve(map[string]json.RawMessage{"docs": w.opts.Capabilities})
+		w := &together{fixture: newFixture(t), asking: &asking{}, folder: t.TempDir()}
+		w.dial = w.asking.Dial
+		w.opts.Callers = NewCallers()
+		shared := Shared{Folder: w.folder}
+		if change != nil {
+			change(w, &shared)
+		}
+		w.opts.Callers.Serve(map[string]Shared{"docs": shared}, func(server string) { w.oneEach = append(w.oneEach, server) })
 		w.start(sessiontest.Entry("docs"))
-		test(a, w)
+		test(w)
 	})
+}
+
+// noSessions makes it impossible to open a session for a single client.
+func noSessions(w *together, _ *Shared) {
+	w.opts.Dial = func(context.Context, config.Server, session.Options) (*session.Session, error) {
+		return nil, errors.New("only one instance can run")
+	}
 }
 
 // person is a client that answers with its name.
@@ -45,24 +64,30 @@ type person struct {
 	name  string
 	notes messages
 
-	pause time.Duration // before an answer
-
 	mu    sync.Mutex
-	roots string
+	root  string
+	pause time.Duration // before an answer
 	asked []string
 }
 
-func (w *fixture) person(name, roots string) *person {
+// all is what a person declares that can be asked for everything.
+const all = `{"elicitation":{},"roots":{"listChanged":true},"sampling":{}}`
+
+func (w *together) person(name, capabilities, root string) *person {
 	w.Helper()
-	p := &person{w: w, name: name, roots: roots}
-	p.Session = w.clientOf(session.EraLegacy, &session.ClientSide{Capabilities: json.RawMessage(askable), Message: p.notes.add,
-		Request: func(_ context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
-			time.Sleep(p.pause)
+	p := &person{w: w.fixture, name: name, root: root}
+	p.Session = w.clientOf(session.EraLegacy, &session.ClientSide{Capabilities: json.RawMessage(capabilities), Message: p.notes.add,
+		Request: func(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
 			p.mu.Lock()
 			defer p.mu.Unlock()
 			p.asked = append(p.asked, method)
-			if method == "roots/list" {
-				return json.RawMessage(`{"roots":[{"uri":"` + p.roots + `"}]}`), nil
+			select {
+			case <-time.After(p.pause):
+			case <-ctx.Done():
+				return nil, context.Cause(ctx)
+			}
+			if method == mcp.MethodListRoots {
+				return json.RawMessage(`{"roots":[{"uri":"` + p.root + `"}]}`), nil
 			}
 			return json.RawMessage(`{"by":"` + name + `"}`), nil
 		}})
@@ -78,370 +103,287 @@ func (p *person) calls(method string) string {
 	return got
 }
 
-// by reports whether a server got the answer of a person.
-func by(name, got string) bool { return strings.Contains(got, `"by":"`+name+`"`) }
-
-func (w *fixture) wantSessions(a *asking, want int) {
-	w.Helper()
-	synctest.Wait()
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if len(a.conns) != want {
-		w.Errorf("%d sessions, want %d", len(a.conns), want)
+// wants checks what the server gets, within no time, when a person makes it ask.
+func (p *person) wants(method, want string) {
+	p.w.Helper()
+	began := time.Now()
+	if got := p.calls(method); !strings.Contains(got, want) || time.Since(began) > time.Second {
+		p.w.Errorf("%s of %s, after %s: %s, want %s", method, p.name, time.Since(began), got, want)
 	}
 }
 
-// Clients that declare the same use one session, in which the server knows what they declare. No
-// other session is opened to learn what it offers them. Its messages reach the client that called.
-func TestCallersShareASession(t *testing.T) {
-	together(t, func(a *asking, w *fixture) {
-		ann, bob := w.person("ann", "file:///a"), w.person("bob", "file:///b")
-		w.wantKeys(ann.Session, catalog.Tools, "ask", "sample")
-		for _, p := range []*person{ann, bob, ann} {
-			if got := p.calls(""); !strings.Contains(got, `"content":[]`) {
-				w.Error(got)
-			}
-			synctest.Wait()
-		}
-		w.wantSessions(a, 1)
-		if conns, _ := a.of(`"sampling":{}`); len(conns) != 1 || !strings.Contains(conns[0].capabilities, `"extensions"`) {
-			w.Errorf("declared: %+v", conns)
-		}
-		plain := w.client(session.EraLegacy) // declares less than the session
-		if got, err := ask(w.Context(), plain, "", "{}", ""); err != nil || !strings.Contains(got, "content") {
-			w.Errorf("%s, %v", got, err)
-		}
-	})
+// by is part of the answer of a person.
+func by(name string) string { return `"by":"` + name + `"` }
+
+func (w *together) wantSessions(want int) {
+	w.Helper()
+	synctest.Wait()
+	w.asking.mu.Lock()
+	defer w.asking.mu.Unlock()
+	if len(w.conns) != want {
+		w.Errorf("%d sessions, want %d", len(w.conns), want)
+	}
 }
 
-// What a server asks is asked of the client that called, also when several clients call a tool that
-// asks for the first time. From then on, one client uses the shared session.
-func TestCallersAreAskedForTheirCalls(t *testing.T) {
-	together(t, func(a *asking, w *fixture) {
-		people := []*person{w.person("ann", ""), w.person("bob", ""), w.person("cat", "")}
-		var all sync.WaitGroup
-		for _, p := range people {
-			all.Go(func() {
-				for _, method := range []string{"sampling/createMessage", "elicitation/create", "sampling/createMessage"} {
-					if got := p.calls(method); !by(p.name, got) {
-						w.Errorf("%s: %s", p.name, got)
-					}
-				}
-			})
+// told returns the last answer that the server has got in a session.
+func (w *together) told(session int) string {
+	c := w.conns[session]
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.told) == 0 {
+		return ""
+	}
+	return c.told[len(c.told)-1]
+}
+
+func uriOf(folder string) string {
+	if folder = filepath.ToSlash(folder); !strings.HasPrefix(folder, "/") {
+		folder = "/" + folder
+	}
+	return "file://" + folder
+}
+
+// Clients share one session, whatever they declare, and see the same tools. What the server asks because of
+// a call is asked of the client that called, or the server is told at once what that client lacks. Log
+// messages reach the client that called.
+func TestCallersShareASession(t *testing.T) {
+	inTogether(t, nil, func(w *together) {
+		ann, bob, cat := w.person("ann", all, ""), w.person("bob", `{"elicitation":{"form":{}}}`, ""), w.person("cat", `{}`, "")
+		for _, p := range []*person{ann, bob, cat} {
+			w.wantKeys(p.Session, catalog.Tools, "ask", "sample")
 		}
-		all.Wait()
-		w.wantSessions(a, 3) // the first client uses the shared one
-		for _, p := range people {
-			if n := len(p.asked); n != 3 {
-				w.Errorf("%s was asked %q", p.name, p.asked)
-			}
+		for range 2 {
+			ann.wants(samples, by("ann"))
+			ann.wants(elicits, by("ann"))
+			bob.wants(elicits, by("bob"))
+			bob.wants(samples, "it does not support sampling")
+			cat.wants(elicits, "it does not support elicitation")
+			cat.wants("something/else", "it does not support this method")
+		}
+		if got, err := ask(w.Context(), w.client(session.EraModern), samples, "{}", ""); err != nil || !strings.Contains(got, "it does not support sampling") {
+			w.Errorf("a modern client: %s, %v", got, err)
+		}
+		w.wantSessions(1)
+		if !strings.Contains(w.conns[0].capabilities, `"extensions"`) || len(w.oneEach) != 0 {
+			w.Errorf("declared %s; %q", w.conns[0].capabilities, w.oneEach)
+		}
+		for _, p := range []*person{ann, bob, cat} {
 			for _, note := range p.notes.take() {
 				if !strings.Contains(note, p.name) {
 					w.Errorf("%s got %s", p.name, note)
 				}
 			}
+		}
+	})
+}
+
+// If requests of several clients are in progress, a question is refused at once, and nobody is asked. From
+// then on, a new client has a session of its own; those that have used the shared one continue.
+func TestCallersThatCannotBeToldApart(t *testing.T) {
+	inTogether(t, nil, func(w *together) {
+		ann, bob := w.person("ann", all, ""), w.person("bob", all, "")
+		var calls sync.WaitGroup
+		calls.Go(func() { ann.calls("sleep") })
+		synctest.Wait()
+		bob.wants(samples, "requests of several clients are in progress")
+		bob.wants(samples, "requests of several clients are in progress")
+		if !slices.Equal(w.oneEach, []string{"docs"}) || len(ann.asked)+len(bob.asked) > 0 {
+			w.Errorf("%q; asked %q and %q", w.oneEach, ann.asked, bob.asked)
+		}
+		cat := w.person("cat", `{"sampling":{}}`, "")
+		cat.wants(samples, by("cat"))
+		w.wantSessions(2)
+		calls.Wait()
+		bob.wants(samples, by("bob"))
+		ann.wants(samples, by("ann"))
+		w.wantSessions(2)
+		for _, p := range []*person{ann, bob, cat} {
 			_ = p.Close()
 		}
-		w.advance(time.Second)
-		for _, name := range []string{"dan", "eve"} { // dan gets the shared session
-			p := w.person(name, "")
-			if got := p.calls("sampling/createMessage"); !by(name, got) {
-				w.Error(got)
-			}
-			if name == "dan" {
-				w.wantSessions(a, 3)
-			}
+		synctest.Wait()
+		w.person("dan", all, "").wants(samples, by("dan")) // has the shared session
+		w.wantSessions(2)
+		w.person("eve", all, "").wants(samples, by("eve"))
+		w.wantSessions(3)
+	})
+	inTogether(t, noSessions, func(w *together) {
+		w.opts.Callers.Serve(map[string]Shared{"docs": {OneEach: true}}, nil)
+		for _, name := range []string{"ann", "bob"} { // share nevertheless
+			w.person(name, all, "").wants(samples, by(name))
 		}
-		w.wantSessions(a, 4)
 	})
 }
 
-// A server that asks for roots is shared by clients that have the same.
-func TestCallersWithTheSameRootsShare(t *testing.T) {
-	together(t, func(a *asking, w *fixture) {
-		ann, bob, cat := w.person("ann", "file:///a"), w.person("bob", "file:///a"), w.person("cat", "file:///c")
-		wants := func(p *person, uri string) {
-			t.Helper()
-			if got := p.calls("roots/list"); !strings.Contains(got, uri+`"`) {
-				w.Errorf("%s: the server was told %s, want %s", p.name, got, uri)
+// A question while no request is in progress is for the only client, if there is one.
+func TestQuestionsWithoutARequest(t *testing.T) {
+	inTogether(t, nil, func(w *together) {
+		question := func() string {
+			got := make(chan json.RawMessage, 1)
+			c := w.conns[0]
+			c.mu.Lock()
+			c.last++
+			c.asked[c.last] = got
+			id := c.last
+			c.mu.Unlock()
+			c.send(`{"jsonrpc":"2.0","id":%d,"method":%q,"params":{}}`, id, elicits)
+			return string(<-got)
+		}
+		if got := question(); !strings.Contains(got, "not clear which client") {
+			w.Error(got)
+		}
+		ann := w.person("ann", all, "")
+		if got := question(); !strings.Contains(got, by("ann")) {
+			w.Error(got)
+		}
+		bob := w.person("bob", all, "")
+		if got := question(); !strings.Contains(got, "no request of a client is in progress") || len(w.oneEach) > 0 {
+			w.Error(got, w.oneEach)
+		}
+		for _, p := range []*person{ann, bob} {
+			p.notes.take()
+		}
+		w.conns[0].send(`{"jsonrpc":"2.0","method":"notifications/elicitation/complete","params":{"elicitationId":"e1"}}`)
+		w.conns[0].send(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"nobody called"}}`)
+		synctest.Wait()
+		for _, p := range []*person{ann, bob} {
+			if heard := p.notes.take(); len(heard) != 1 || !strings.Contains(heard[0], "e1") {
+				w.Errorf("%s heard %q", p.name, heard)
 			}
 		}
-		for range 2 {
-			wants(ann, "file:///a")
-			wants(bob, "file:///a")
-		}
-		if len(ann.asked) != 1 || len(bob.asked) != 1 {
-			w.Errorf("asked %q and %q", ann.asked, bob.asked)
-		}
-		w.wantSessions(a, 1)
-		wants(cat, "file:///c")
-		w.wantSessions(a, 2)
+	})
+}
 
-		bob.mu.Lock()
-		bob.roots = "file:///b"
-		bob.mu.Unlock()
-		if _, err := bob.Do(w.Context(), session.Request{Method: "notifications/roots/list_changed"}); err != nil {
+// The server is told at once that the client that it asks has cancelled its call or left. For a while, what
+// it asks because of a cancelled call is asked of nobody else.
+func TestAskedCallersThatLeave(t *testing.T) {
+	inTogether(t, nil, func(w *together) {
+		ann, bob := w.person("ann", all, ""), w.person("bob", all, "")
+		answer := func(leave func()) string {
+			synctest.Wait()
+			leave()
+			synctest.Wait() // no time passes
+			return w.told(0)
+		}
+		for _, p := range []*person{ann, bob} {
+			p.pause = time.Minute
+		}
+		var calls sync.WaitGroup
+		defer calls.Wait()
+		ctx, cancel := context.WithCancel(w.Context())
+		calls.Go(func() { _, _ = ask(ctx, ann.Session, samples, "{}", "") })
+		if got := answer(cancel); !strings.Contains(got, "has ended") {
+			w.Error("cancelled:", got)
+		}
+		bob.wants(samples, "requests of several clients are in progress") // ann's may still ask
+		if len(w.oneEach) > 0 || len(bob.asked) > 0 {
+			w.Errorf("%q; bob was asked %q", w.oneEach, bob.asked)
+		}
+		w.advance(maxLate + time.Millisecond)
+		calls.Go(func() { bob.calls(samples) })
+		if got := answer(func() { _ = bob.Close() }); !strings.Contains(got, "has ended") && !strings.Contains(got, "disconnected") {
+			w.Error("left:", got)
+		}
+	})
+}
+
+// A server that asks for roots is told the folder of its clients, when one of them has it as its root: also
+// if the server asked earlier. A client that declares no roots shares it. A client with other roots has a
+// session of its own, in which the server is told these.
+func TestCallersInAFolder(t *testing.T) {
+	inTogether(t, func(w *together, _ *Shared) { w.roots = true }, func(w *together) {
+		plain := w.person("plain", `{"sampling":{}}`, "")
+		plain.calls("")
+		if got := w.told(0); !strings.Contains(got, "no client of this session") {
+			w.Errorf("without roots, the server was told %s", got)
+		}
+		ann := w.person("ann", all, uriOf(w.folder)+"/")
+		ann.calls("")
+		if got := w.told(0); !strings.Contains(got, uriOf(w.folder)) {
+			w.Errorf("the server was told %s", got)
+		}
+		bob := w.person("bob", all, "file:///elsewhere")
+		bob.calls("")
+		w.wantSessions(2)
+		if got := w.told(1); !strings.Contains(got, "elsewhere") {
+			w.Errorf("the other session was told %s", got)
+		}
+		for _, p := range []*person{plain, ann} {
+			p.wants(mcp.MethodListRoots, uriOf(w.folder))
+		}
+		bob.wants(mcp.MethodListRoots, "file:///elsewhere")
+		w.wantSessions(2)
+
+		ann.mu.Lock()
+		ann.root = "file:///new"
+		ann.mu.Unlock()
+		if _, err := ann.Do(w.Context(), session.Request{Method: mcp.NotificationRootsChanged}); err != nil {
 			w.Fatal(err)
 		}
-		wants(bob, "file:///b")
-		wants(ann, "file:///a")
-		w.wantSessions(a, 3)
-	})
-}
-
-// Clients whose roots are asked for during their first calls, simultaneously, are not confused.
-func TestCallersWithOtherRoots(t *testing.T) {
-	together(t, func(a *asking, w *fixture) {
-		var all sync.WaitGroup
-		for i := range 4 {
-			p := w.person(fmt.Sprint("p", i), fmt.Sprint("file:///", i))
-			all.Go(func() {
-				if got := p.calls("roots/list"); !strings.Contains(got, p.roots+`"`) {
-					w.Errorf("%s: %s", p.name, got)
-				}
-			})
-		}
-		all.Wait()
-		w.wantSessions(a, 4)
-	})
-}
-
-// A client that has a session of its own keeps it, with what the server keeps there for the client.
-func TestCallersKeepTheirSessions(t *testing.T) {
-	together(t, func(a *asking, w *fixture) {
-		ann, bob := w.person("ann", ""), w.person("bob", "")
-		for _, p := range []*person{ann, bob} {
-			if got := p.calls("sampling/createMessage"); !by(p.name, got) {
-				w.Errorf("%s: %s", p.name, got)
-			}
-		}
-		a.mu.Lock()
-		_ = a.conns[0].out.Close() // the shared session, which is opened again
-		a.mu.Unlock()
-		w.advance(debounce + time.Millisecond)
-		if got := bob.calls("sampling/createMessage"); !by("bob", got) {
-			w.Error(got)
-		}
-		_ = ann.Close()
-		w.advance(2 * maxLate)
-		if got := bob.calls("sampling/createMessage"); !by("bob", got) {
-			w.Error(got)
-		}
-		if got := w.person("dan", "").calls("sampling/createMessage"); !by("dan", got) {
-			w.Error(got)
-		}
-		w.wantSessions(a, 3) // dan now uses ann's
-	})
-}
-
-// A client for which the server cannot be started again does not use what it keeps for other roots.
-func TestCallersWithOtherRootsDoNotIntrude(t *testing.T) {
-	fails := func(context.Context, config.Server, session.Options) (*session.Session, error) {
-		return nil, errors.New("only one instance can run")
-	}
-	togetherWith(t, fails, func(a *asking, w *fixture) {
-		ann, bob, cat := w.person("ann", "file:///a"), w.person("bob", "file:///a"), w.person("cat", "file:///c")
-		for _, method := range []string{"sampling/createMessage", "roots/list"} {
-			ann.calls(method)
-		}
-		if got := bob.calls("sampling/createMessage"); !by("bob", got) {
-			w.Error(got)
-		}
-		if got := cat.calls("roots/list"); !strings.Contains(got, "its roots are not") {
-			w.Error(got)
-		}
-		w.wantSessions(a, 1)
-	})
-}
-
-// If several clients have a call in progress, a question waits until it is clear which of them it is
-// for. Clients that come meanwhile have sessions of their own.
-func TestCallersWaitUntilItIsClear(t *testing.T) {
-	together(t, func(a *asking, w *fixture) {
-		ann, bob, cat := w.person("ann", ""), w.person("bob", ""), w.person("cat", "")
-		ann.calls("") // the tool does not ask always
-		var all sync.WaitGroup
-		all.Go(func() { ann.calls("sleep") })
-		w.advance(9500 * time.Millisecond) // of 10 s
-		all.Go(func() {
-			began := time.Now()
-			if got := bob.calls("sampling/createMessage"); !by("bob", got) || time.Since(began) < 400*time.Millisecond {
-				w.Errorf("after %s: %s", time.Since(began), got)
-			}
-		})
-		synctest.Wait()
-		if got := cat.calls("sampling/createMessage"); !by("cat", got) {
-			w.Error(got)
-		}
-		w.wantSessions(a, 2)
-		all.Wait()
-		if len(ann.asked) > 0 {
-			w.Errorf("ann was asked %q", ann.asked)
-		}
-	})
-}
-
-// If it does not become clear, the server is told so, and it is clear from then on.
-func TestCallersThatCannotBeToldApart(t *testing.T) {
-	together(t, func(a *asking, w *fixture) {
-		ann, bob := w.person("ann", ""), w.person("bob", "")
-		ann.calls("")
-		var all sync.WaitGroup
-		for _, p := range []*person{ann, bob} {
-			all.Go(func() {
-				if got := p.calls("sampling/createMessage"); !strings.Contains(got, "several clients") {
-					// the other was refused first, and left this one alone
-					if !by(p.name, got) {
-						w.Errorf("%s: %s", p.name, got)
-					}
-				}
-			})
-			synctest.Wait()
-		}
-		all.Wait()
-		for _, p := range []*person{bob, ann} {
-			if got := p.calls("sampling/createMessage"); !by(p.name, got) {
-				w.Errorf("%s: %s", p.name, got)
-			}
-		}
-		w.wantSessions(a, 2)
-	})
-}
-
-// A question that a cancelled call still causes is asked of nobody.
-func TestCallersAreNotAskedForTheCallsOfOthers(t *testing.T) {
-	together(t, func(a *asking, w *fixture) {
-		ann, bob := w.person("ann", ""), w.person("bob", "")
-		ann.calls("")
-		bob.calls("")
-		ctx, cancel := context.WithTimeout(w.Context(), time.Second)
-		defer cancel()
-		if got, err := ask(ctx, ann.Session, "late sampling/createMessage", "{}", ""); err == nil {
-			w.Error(got)
-		}
-		for range 2 {
-			bob.calls("sleep")
-		}
-		if len(ann.asked)+len(bob.asked) > 0 {
-			w.Errorf("asked %q and %q", ann.asked, bob.asked)
-		}
-		if got := bob.calls("sampling/createMessage"); !by("bob", got) {
-			w.Error(got)
-		}
-	})
-}
-
-// The end of an elicitation is announced to the client that was asked, although none of its calls is in
-// progress.
-func TestCallersHearOfTheirElicitations(t *testing.T) {
-	together(t, func(a *asking, w *fixture) {
-		ann, bob := w.person("ann", ""), w.person("bob", "")
-		bob.calls("")
-		if got := ann.calls("elicitation/create"); !by("ann", got) {
-			w.Error(got)
-		}
-		synctest.Wait()
-		ann.notes.take()
-		bob.notes.take()
-		a.conns[0].send(`{"jsonrpc":"2.0","method":"notifications/elicitation/complete","params":{"elicitationId":"e1"}}`)
-		a.conns[0].send(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"nobody called"}}`)
-		synctest.Wait()
-		if heard, other := ann.notes.take(), bob.notes.take(); len(heard) != 1 || !strings.Contains(heard[0], "e1") || len(other) != 0 {
-			w.Errorf("ann heard %q, bob %q", heard, other)
-		}
-	})
-}
-
-// A new session with the server has not been told any roots.
-func TestCallersAfterAReconnect(t *testing.T) {
-	together(t, func(a *asking, w *fixture) {
-		ann := w.person("ann", "file:///a")
-		ann.calls("roots/list")
-		_ = ann.Close()
-		_ = a.conns[0].out.Close()
+		ann.wants(mcp.MethodListRoots, "file:///new")
+		w.wantSessions(3)
+		_ = w.conns[0].out.Close() // the shared session, which is opened again
 		w.advance(time.Minute)
-		cat := w.person("cat", "file:///c")
-		if got := cat.calls("roots/list"); !strings.Contains(got, "file:///c") {
-			w.Error(got)
+		plain.wants(mcp.MethodListRoots, "no client of this session")
+	})
+	inTogether(t, func(w *together, s *Shared) {
+		w.roots = true
+		noSessions(w, s)
+	}, func(w *together) {
+		w.person("bob", all, "file:///elsewhere").wants("", "its roots are not the folder")
+	})
+}
+
+// A server that clients in several folders share is told no roots, and a server that one client has is
+// told the roots of this client.
+func TestCallersWithoutACommonFolder(t *testing.T) {
+	inTogether(t, func(w *together, s *Shared) { w.roots, s.Folder = true, "" }, func(w *together) {
+		w.person("ann", all, uriOf(w.folder)).wants(mcp.MethodListRoots, "no client of this session")
+		w.wantSessions(1)
+	})
+	inTogether(t, func(w *together, s *Shared) { s.Alone = true }, func(w *together) {
+		ann := w.person("ann", all, "file:///a")
+		ann.wants(mcp.MethodListRoots, "file:///a")
+		if _, err := ann.Do(w.Context(), session.Request{Method: mcp.NotificationRootsChanged}); err != nil {
+			w.Fatal(err)
 		}
-		w.wantSessions(a, 2)
+		w.wantSessions(1)
+		if n := w.conns[0].rootsChanged; n != 1 {
+			w.Errorf("the server was told %d times that the roots have changed", n)
+		}
 	})
 }
 
 // A client that sets a log level has a session of its own.
 func TestCallersWithALogLevel(t *testing.T) {
-	together(t, func(a *asking, w *fixture) {
-		ann := w.person("ann", "")
+	inTogether(t, nil, func(w *together) {
+		ann := w.person("ann", all, "")
 		if _, err := ann.Do(w.Context(), session.Request{Method: "logging/setLevel", Params: map[string]json.RawMessage{"level": json.RawMessage(`"error"`)}}); err != nil {
 			w.Fatal(err)
 		}
 		ann.calls("")
-		w.wantSessions(a, 2)
-		if a.conns[0].level != "" || a.conns[1].level != "error" {
-			w.Errorf("levels %q and %q", a.conns[0].level, a.conns[1].level)
+		w.wantSessions(2)
+		if w.conns[0].level != "" || w.conns[1].level != "error" {
+			w.Errorf("levels %q and %q", w.conns[0].level, w.conns[1].level)
 		}
 	})
 }
 
-// Nobody is asked for the call of a client that cannot be asked.
-func TestCallersAreNotAskedForOthers(t *testing.T) {
-	together(t, func(a *asking, w *fixture) {
-		ann := w.person("ann", "file:///a")
-		ann.calls("")
-		plain := map[string]*session.Session{"legacy": w.client(session.EraLegacy), "modern": w.client(session.EraModern)}
-		for _, method := range []string{"sampling/createMessage", "roots/list"} {
-			for era, c := range plain {
-				if got, err := ask(w.Context(), c, method, "{}", ""); err != nil || !strings.Contains(got, "-32601") {
-					w.Errorf("%s, %s: %s, %v", era, method, got, err)
-				}
-			}
-		}
-		if len(ann.asked) > 0 {
-			w.Errorf("ann was asked %q", ann.asked)
-		}
-		w.wantSessions(a, 1)
-	})
-}
-
-// Clients whose own sessions cannot be opened use the shared one, and are asked for their calls only.
-func TestCallersWithoutSessionsOfTheirOwn(t *testing.T) {
-	fails := func(context.Context, config.Server, session.Options) (*session.Session, error) {
-		return nil, errors.New("only one instance can run")
-	}
-	togetherWith(t, fails, func(a *asking, w *fixture) {
-		ann, bob := w.person("ann", ""), w.person("bob", "")
-		for _, p := range []*person{ann, bob, ann, bob} {
-			if got := p.calls("sampling/createMessage"); !by(p.name, got) {
-				w.Errorf("%s: %s", p.name, got)
-			}
-		}
-		var all sync.WaitGroup
-		all.Go(func() { ann.calls("sleep") })
-		w.advance(9500 * time.Millisecond) // of 10 s
-		all.Go(func() {
-			if got := bob.calls("sampling/createMessage"); !by("bob", got) {
-				w.Error(got)
-			}
-		})
-		all.Wait()
-		w.wantSessions(a, 1)
-	})
-}
-
-// A client shares sessions only if it declares something, and runs no tasks for servers.
-func TestShareable(t *testing.T) {
-	for capabilities, want := range map[string]string{
-		`{}`:                           "",
-		`{"experimental":{"x":{}}}`:    "",
-		`{"roots":{},"sampling":null}`: `{"roots":{}}`,
-		`{ "sampling": {"tools": {}}, "roots": {"listChanged": true}, "extensions": {"x": {}} }`: `{"roots":{"listChanged":true},"sampling":{"tools":{}}}`,
-		`{"sampling":{},"tasks":{"requests":{}}}`:                                                "",
-		`{"sampling":{"x":"` + strings.Repeat("x", maxShareable) + `"}}`:                         "",
-		`[]`: "",
-		``:   "",
+// What a question needs is declared by the client that is asked, as far as its revision of MCP has it.
+func TestLacking(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ capabilities, method, params, want string }{
+		{`{"sampling":{}}`, samples, `{}`, ""},
+		{`{"sampling":{}}`, samples, `{"tools":[]}`, "tools in sampling"},
+		{`{"sampling":{"tools":{}}}`, samples, `{"tools":[]}`, ""},
+		{`{"elicitation":{}}`, elicits, `{"mode":"form"}`, ""},
+		{`{"elicitation":{}}`, elicits, `{"mode":"url"}`, "elicitation with a URL"},
+		{`{"elicitation":{"url":{}}}`, elicits, `{"mode":"url"}`, ""},
+		{`{"elicitation":{"url":{}}}`, elicits, `{}`, "elicitation with a form"},
+		{`{"elicitation":null}`, elicits, `{}`, "elicitation"},
+		{`{}`, mcp.MethodListRoots, ``, "roots"},
 	} {
-		if got := Shareable(json.RawMessage(capabilities)); string(got) != want {
-			t.Errorf("%.100s: %s, want %s", capabilities, got, want)
+		if got := lacking(json.RawMessage(c.capabilities), c.method, json.RawMessage(c.params)); got != c.want {
+			t.Errorf("%s, %s %s: %q, want %q", c.capabilities, c.method, c.params, got, c.want)
 		}
 	}
 }

@@ -240,8 +240,9 @@ const rootsPause = 200 * time.Millisecond
 // rootsAnswers follows the first requests for roots in a session. The zero value is ready to use.
 type rootsAnswers struct {
 	mu      sync.Mutex
+	asked   bool // the server has asked
 	asking  int
-	told    time.Time     // when the first answer was given; zero if the server has not asked
+	told    time.Time     // when the first answer was given, since again was called; zero if none was
 	changed chan struct{} // closed and set to nil by end; nil if nobody waits
 }
 
@@ -252,7 +253,22 @@ func (a *rootsAnswers) begin(method string) {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	a.asked = true
 	a.asking++
+}
+
+// any reports whether the server has asked.
+func (a *rootsAnswers) any() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.asked
+}
+
+// again makes settle wait until the server knows the answer to its next request.
+func (a *rootsAnswers) again() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.told = time.Time{}
 }
 
 // end is called when a request of the server has been answered.

@@ -126,7 +126,7 @@ func (rt *route) awake(ctx context.Context) error {
 	if err := rt.g.flush(ctx); err != nil {
 		return err
 	}
-	rt.v = rt.g.viewOf(rt.r)
+	rt.v = rt.g.view.Load()
 	return nil
 }
 

@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"crypto/rand"
@@ -73,20 +72,17 @@ type Options struct {
 	// cannot be determined. The server has its exported id. It is called from the goroutine of Run when
 	// a server has connected or its config entry has changed. If it is nil, launches are not compared.
 	Launch func(context.Context, config.Server) json.RawMessage
-	// Judged, if not nil, receives the verdicts of Guard after every merge, by server: first about what
-	// the tracker's session offers, then about the variants for clients with more capabilities, if they
-	// differ. Servers that have not been reached are absent. It is called from the goroutine of Run, and
-	// must not block.
-	Judged func(map[string][]*guard.Verdict)
+	// Judged, if not nil, receives the verdict of Guard about each server after every merge. Servers that
+	// have not been reached are absent. It is called from the goroutine of Run, and must not block.
+	Judged func(map[string]*guard.Verdict)
 	// Alias returns the id under which clients know a server, given its id in the config passed to
 	// Apply and in the tracker. It must always return the same id for the same server, and different
 	// ids for the servers of one config. If it is nil, the ids are the same.
 	Alias func(id string) string
-	// Callers, if not nil, lets clients that declare Capabilities (see [Shareable]) share the tracker's
-	// sessions with the servers of this gateway, which declare the same. Other clients that servers
-	// may ask have sessions of their own. All gateways of a tracker have the same Callers.
-	Callers      *Callers
-	Capabilities json.RawMessage
+	// Callers, if not nil, lets all clients share the tracker's sessions with the servers of this gateway.
+	// Otherwise clients that servers may ask have sessions of their own. All gateways of a tracker have the
+	// same Callers.
+	Callers *Callers
 	// Names, if not nil, determines the names that the tracker's engine stores with its events.
 	Names *Names
 	// Local contains tools and resources that are served in addition to those of the servers, under
@@ -241,11 +237,9 @@ type Gateway struct {
 	names  *Names
 	view   atomic.Pointer[view]
 	limits limiter
-	same   atomic.Pointer[[]byte] // capabilities for which variantOf last returned "", so that most are not decoded again
 
 	sessions clientSessions
 	demands  clientDemands
-	variants variants
 	tasks    taskRegistry
 	notes    messageQueues // queued notifications from shared sessions
 	inputs   inputRounds
@@ -284,7 +278,6 @@ func New(opts Options) (*Gateway, error) {
 	g := &Gateway{
 		base:         b,
 		names:        opts.Names,
-		variants:     variants{base: b, slots: make(chan struct{}, maxProbes), byKey: map[string]*variant{}},
 		notes:        messageQueues{base: b, byClient: map[*mcpserver.Client]*messageQueue{}},
 		adhocWake:    make(chan struct{}, 1),
 		httpCatalogs: map[string]*httpCatalog{},
@@ -312,7 +305,7 @@ func New(opts Options) (*Gateway, error) {
 	so := opts.Serve
 	so.CallTool, so.GetPrompt, so.ReadResource, so.Complete = g.recorded(g.duringEdit(g.callTool)), g.duringEdit(g.getPrompt), g.duringEdit(g.readResource), g.duringEdit(g.complete)
 	so.Extension, so.Skills = g.duringEdit(g.extension), true
-	so.Variant, so.AwaitVariant, so.Connected = g.variantOf, g.variants.await, g.connected
+	so.Connected = g.connected
 	if opts.Transparent {
 		so.Ready = g.ready
 	}
@@ -324,30 +317,14 @@ func New(opts Options) (*Gateway, error) {
 	return g, nil
 }
 
-// variantOf returns the key of the lists for clients with these capabilities. The tracker's sessions
-// have the lists for the capabilities that they declare.
-func (g *Gateway) variantOf(capabilities json.RawMessage) string {
-	if g.opts.Capabilities == nil {
-		return keyOf(capabilities)
-	}
-	if same := g.same.Load(); same != nil && bytes.Equal(*same, capabilities) {
-		return ""
-	}
-	key := keyOf(capabilities)
-	if key == keyOf(g.opts.Capabilities) {
-		same := bytes.Clone(capabilities)
-		g.same.Store(&same)
-		return ""
-	}
-	return key
-}
-
 // connected is called when a legacy client has connected.
 func (g *Gateway) connected(client *mcpserver.Client) {
 	callers := g.opts.Callers
 	client.OnNotification(func(method string, params json.RawMessage) {
 		if callers != nil && method == mcp.NotificationRootsChanged {
-			callers.rootsChanged(client)
+			for _, server := range callers.rootsChanged(client) {
+				g.run(func(ending context.Context) { _, _ = g.tracker.Do(ending, server, session.Request{Method: method}) })
+			}
 		}
 		g.sessions.fromClient(client, method, params)
 	})

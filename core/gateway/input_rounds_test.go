@@ -195,22 +195,6 @@ func TestInputRoundIsBounded(t *testing.T) {
 	}
 }
 
-// Only capabilities that servers are known to check distinguish variants: clients cannot create
-// ever new lists.
-func TestCapabilityKeys(t *testing.T) {
-	for capabilities, want := range map[string]string{
-		``: "", `{}`: "", `{"experimental":{"x":{}}}`: "", `{"tasks":{"requests":{}}}`: "",
-		`{"roots":{"listChanged":true},"sampling":{}}`:           "roots sampling",
-		`{"roots":{},"sampling":{"tools":{},"y":{}}}`:            "roots sampling sampling.tools",
-		`{"elicitation":{"form":{},"url":{},"z":{}},"x":1}`:      "elicitation elicitation.form elicitation.url",
-		`{"sampling":{},"tasks":{"list":{},"requests":{"a":1}}}`: "sampling tasks",
-	} {
-		if got := keyOf(json.RawMessage(capabilities)); got != want {
-			t.Errorf("%s: %q", capabilities, got)
-		}
-	}
-}
-
 // Between a modern client and a modern server, capabilities go up, a request for input comes
 // down, and the repeated request carries the answers.
 func TestInputRequired(t *testing.T) {

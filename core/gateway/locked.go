@@ -21,7 +21,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/status"
 )
 
-// compared is the result of comparing a server with the lock, in one variant.
+// compared is the result of comparing a server with the lock.
 type compared struct {
 	entry    config.Server
 	verdict  *guard.Verdict                  // nil without a lock
@@ -36,8 +36,8 @@ type lockResults struct {
 	version  any              // the version of the lock of this merge
 	last     map[string]lockResult
 	current  map[string]lockResult
-	launches map[string]launched         // by server
-	judged   map[string][]*guard.Verdict // see Options.Judged; of this merge
+	launches map[string]launched       // by server
+	judged   map[string]*guard.Verdict // see Options.Judged; of this merge
 }
 
 // lockResult is a result with what it was made from.
@@ -56,7 +56,7 @@ type launched struct {
 
 // begin begins a merge.
 func (r *lockResults) begin(entries *[]config.Server, version any) {
-	r.entries, r.version, r.current, r.judged = entries, version, map[string]lockResult{}, map[string][]*guard.Verdict{}
+	r.entries, r.version, r.current, r.judged = entries, version, map[string]lockResult{}, map[string]*guard.Verdict{}
 	if r.launches == nil {
 		r.launches = map[string]launched{}
 	}
@@ -79,9 +79,8 @@ func (l *loop) newView(parts []contribution, refuse func(Refusal)) *view {
 	return v
 }
 
-// compare compares a server's lists with the lock. The result is reused until something changes. id is
-// the key of the previous result, as in checkAs, and variant is the result of keyOf for the clients.
-func (l *loop) compare(id string, srv config.Server, variant string, st status.ServerStatus, lists map[catalog.Kind][]catalog.Item) compared {
+// compare compares a server's lists with the lock. The result is reused until something changes.
+func (l *loop) compare(srv config.Server, st status.ServerStatus, lists map[catalog.Kind][]catalog.Item) compared {
 	result := compared{entry: srv}
 	if a := l.httpCatalog(srv.ID); a != nil {
 		result.api = a.up.Catalog()
@@ -94,7 +93,7 @@ func (l *loop) compare(id string, srv config.Server, variant string, st status.S
 	if l.opts.Guard == nil {
 		return result
 	}
-	name := variantName(st.Info.Era, variant)
+	name := string(st.Info.Era) // what a client that declares nothing sees, others see too
 	if result.api != nil {
 		name = lock.VariantCatalog
 	}
@@ -102,9 +101,9 @@ func (l *loop) compare(id string, srv config.Server, variant string, st status.S
 	if st.Info.Era != "" {
 		offer.Capabilities, offer.Instructions = st.Info.RawCapabilities, &st.Info.Instructions
 	}
-	if was, ok := l.locks.last[id]; ok && was.version == l.locks.version && maps.Equal(was.entry.Lock, srv.Lock) && sameOffer(was.offer, offer) {
+	if was, ok := l.locks.last[srv.ID]; ok && was.version == l.locks.version && maps.Equal(was.entry.Lock, srv.Lock) && sameOffer(was.offer, offer) {
 		was.entry, was.api, was.listed, was.offer = srv, result.api, result.listed, offer
-		l.locks.current[id] = was
+		l.locks.current[srv.ID] = was
 		return was.compared
 	}
 	result.verdict = l.opts.Guard.Judge(l.alias().of(srv.ID), srv.Lock, offer)
@@ -112,19 +111,8 @@ func (l *loop) compare(id string, srv config.Server, variant string, st status.S
 	for k, list := range lists {
 		result.approved[k] = result.verdict.Approved(k, list)
 	}
-	l.locks.current[id] = lockResult{result, l.locks.version, offer}
+	l.locks.current[srv.ID] = lockResult{result, l.locks.version, offer}
 	return result
-}
-
-// variantName returns the name of a variant in the lock: see the documentation of package lock.
-func variantName(era session.Era, key string) string {
-	names := []string{string(era)}
-	for capability := range strings.FieldsSeq(key) {
-		if !strings.Contains(capability, ".") {
-			names = append(names, capability)
-		}
-	}
-	return strings.Join(names, "+")
 }
 
 func sameOffer(a, b guard.Offer) bool {
@@ -171,7 +159,7 @@ func (rt *route) permitted(ctx context.Context) error {
 			return err
 		}
 	}
-	rt.v = rt.g.viewOf(rt.r)
+	rt.v = rt.g.view.Load()
 	return rt.refused()
 }
 
@@ -193,30 +181,15 @@ func (rt *route) refused() error {
 	if verdict.Enforced() && rt.strays() {
 		return verdict.RefuseStray()
 	}
-	base := rt.g.view.Load()
-	for _, v := range slices.AppendSeq([]*view{rt.v, base}, maps.Values(base.variants)) {
-		if err := rt.heldIn(v); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// heldIn returns an error if a view holds the request's item, which the route's view does not list: what
-// is held for some clients must not be read by others, to whom the server would also send it.
-func (rt *route) heldIn(v *view) error {
-	verdict := v.servers[rt.server].verdict
-	if key, is := skillOf(verdict.Held(catalog.Skills), rt.item.key); is {
-		return verdict.Refuse(catalog.Skills, key)
-	}
 	if key, is := spelled(verdict.Held(catalog.Resources), rt.item.key); is {
 		return verdict.Refuse(catalog.Resources, key)
 	}
-	if len(v.held[rt.server]) == 0 {
+	held := rt.v.held[rt.server]
+	if len(held) == 0 {
 		return nil
 	}
 	forms, ok := formsOf(rt.item.key)
-	for _, t := range v.held[rt.server] {
+	for _, t := range held {
 		if !ok || len(rt.item.key) > maxCompared || t.matches(rt.item.key) || slices.ContainsFunc(slices.Concat(forms.normal, forms.more), t.matches) {
 			return verdict.Refuse(catalog.Templates, t.key)
 		}
@@ -304,11 +277,7 @@ func skillOf(skills []string, uri string) (of string, is bool) {
 func (g *Gateway) MayReadTexts(ctx context.Context, r *mcpserver.Request, server, uri string) bool {
 	rt := g.route(r)
 	rt.server, rt.item = server, itemID{catalog.Resources, target{server, uri}}
-	if rt.permitted(ctx) != nil || rt.state().verdict.HoldsContents() {
-		return false
-	}
-	rt.v = g.view.Load() // the tracker's session read the texts
-	return rt.refused() == nil && !rt.state().verdict.HoldsContents()
+	return rt.permitted(ctx) == nil && !rt.state().verdict.HoldsContents()
 }
 
 // spelled returns the first of several URIs of which a server may take another URI for a spelling: see

@@ -326,49 +326,6 @@ func TestChangeBetweenListAndCall(t *testing.T) {
 	})
 }
 
-// A change only for clients that declare sampling is held for them only.
-func TestHeldVariant(t *testing.T) {
-	inCapableWorldLocked(t, func(w *capableWorld, approve func()) {
-		w.more.SetList(catalog.Tools, described("one", evil), tool("sample"), tool("new"), tool("two"))
-		w.more.NotifyListChanged(catalog.Tools)
-		w.docs.NotifyListChanged(catalog.Tools)
-		w.docs.SetList(catalog.Tools, tool("one"), tool("two")) // the probe follows a change
-		w.docs.NotifyListChanged(catalog.Tools)
-		w.advance(2 * time.Minute)
-		w.wantClean(w.plain, catalog.Tools, "one")
-		w.wantClean(w.capable, catalog.Tools, "one", "sample")
-		w.wantServed(w.plain, "tools/call", `{"name":"one"}`)
-		w.wantHeld(w.capable, "tools/call", `{"name":"one"}`, "run mcptrack review docs")
-		w.wantHeld(w.capable, "tools/call", `{"name":"new"}`, "run mcptrack review docs")
-		w.wantServed(w.capable, "tools/call", `{"name":"sample"}`)
-		if !strings.Contains(fmt.Sprint(w.refused), "new") {
-			w.Errorf("a change for these clients only is not reported: %+v", w.refused)
-		}
-		found := map[string]int{} // how many verdicts find it
-		for i, v := range w.judged["docs"] {
-			for _, c := range v.Changes() {
-				found[c.Key]++
-			}
-			if (i == 0) == strings.Contains(v.Variant(), "sampling") {
-				w.Errorf("verdict %d is about %s", i, v.Variant())
-			}
-		}
-		if len(w.judged) != 1 || found["new"] != len(w.judged["docs"])-1 || found["two"] != len(w.judged["docs"]) {
-			w.Errorf("judged: %v", found)
-		}
-		approve()
-		w.wantKeys(w.plain, catalog.Tools, "one", "two")
-		w.wantKeys(w.capable, catalog.Tools, "new", "one", "sample", "two")
-		w.wantServed(w.capable, "tools/call", `{"name":"one"}`)
-	})
-}
-
-func inCapableWorldLocked(t *testing.T, test func(w *capableWorld, approve func())) {
-	t.Helper()
-	var approve func()
-	inCapableWorldWith(t, func(w *capableWorld) { approve, _ = w.locked(sessiontest.Entry("docs")) }, func(w *capableWorld) { test(w, approve) })
-}
-
 // A session of a second client in which the server lists something else changes nothing: the client
 // sees what was approved.
 func TestSecondClient(t *testing.T) {
@@ -514,10 +471,10 @@ func TestHeldHTTPCatalog(t *testing.T) {
 		t.Fatal(err)
 	}
 	var judged atomic.Int64 // changes that were found last; -1 if the catalog was not compared
-	o := newOutside(t, Options{Guard: g, Judged: func(all map[string][]*guard.Verdict) {
+	o := newOutside(t, Options{Guard: g, Judged: func(all map[string]*guard.Verdict) {
 		n := -1
 		if of, known := all["api"]; known {
-			n = len(of[0].Changes())
+			n = len(of.Changes())
 		}
 		judged.Store(int64(n))
 	}}, a.entry)

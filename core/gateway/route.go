@@ -35,41 +35,23 @@ type route struct {
 	server       string
 	session      *clientSession // session to use; nil means the client's own or the shared session
 	modernShared bool           // use the session returned by clientSessions.sharedModern
-	flight       *flight        // what Callers know of a request that uses the shared session, although the server may ask in it
+	apart        bool           // the client must not use the session that clients share
+	unshareable  error          // why not, if that is so even if it can have no other session
 	used         *clientSession // session of the last request; nil means the shared session
 	sent         bool           // the server may have received a request
 	item         itemID         // what the request is about, for permitted; zero if that is no item of a server
 }
 
 // route returns a route for a client request. The caller must set its server.
-func (g *Gateway) route(r *mcpserver.Request) *route { return &route{g: g, v: g.viewOf(r), r: r} }
+func (g *Gateway) route(r *mcpserver.Request) *route { return &route{g: g, v: g.view.Load(), r: r} }
 
-// viewOf returns the view for the client that sent a request: the common view, or the view for the
-// client's capabilities (see variants).
-func (g *Gateway) viewOf(r *mcpserver.Request) *view {
-	v := g.view.Load()
-	if len(v.variants) > 0 {
-		if other := v.variants[g.variantOf(r.Capabilities)]; other != nil {
-			return other
-		}
-	}
-	return v
-}
-
-// find returns the tool or prompt that the request specifies, and sets the route's server. Some
-// items are listed only for clients with certain capabilities (see variants). If such a client has
-// not listed anything yet, find waits until its lists are known. It also waits for servers that have
-// never been listed, see awaitUnlisted.
+// find returns the tool or prompt that the request specifies, and sets the route's server. It waits
+// for servers that have never been listed, see awaitUnlisted.
 func (rt *route) find(ctx context.Context, k catalog.Kind) (target, bool) {
 	t, ok := rt.v.byKey[k][rt.r.Name()]
-	if key := rt.g.variantOf(rt.r.Capabilities); !ok && key != "" {
-		rt.g.variants.await(ctx, key, rt.r.Capabilities)
-		rt.v = rt.g.viewOf(rt.r)
-		t, ok = rt.v.byKey[k][rt.r.Name()]
-	}
 	if !ok {
 		rt.g.awaitUnlisted(ctx, func() bool {
-			rt.v = rt.g.viewOf(rt.r)
+			rt.v = rt.g.view.Load()
 			t, ok = rt.v.byKey[k][rt.r.Name()]
 			return ok
 		})
@@ -122,24 +104,24 @@ func (rt *route) try(ctx context.Context, q session.Request) (raw json.RawMessag
 		if rt.used = rt.g.sessions.sharedModern(ctx, rt.state(), rt.server); rt.used == nil {
 			return nil, tracker.ErrNotConnected
 		}
-	case rt.flight != nil:
-		rt.used = nil
 	default:
-		if rt.used, err = rt.g.sessions.session(ctx, rt.state(), rt.r, rt.server); err != nil {
+		if rt.used, err = rt.ownSession(ctx); err == nil && rt.used == nil {
+			err = rt.unshareable
+		}
+		if err != nil {
 			return nil, err
 		}
 	}
 	if rt.used != nil {
 		return rt.used.do(ctx, rt.r, q)
 	}
-	if rt.flight == nil {
-		leave, err := rt.g.opts.Callers.intrude(ctx, rt.server, rt.r)
-		if err != nil {
-			return nil, err
-		}
-		defer func() { leave(ctx.Err() == nil) }()
-	}
+	defer rt.g.opts.Callers.begin(ctx, rt.server, rt.r)()
 	return rt.g.tracker.Do(ctx, rt.server, q)
+}
+
+// ownSession returns the client's own session with the server, or nil if the client uses the shared one.
+func (rt *route) ownSession(ctx context.Context) (*clientSession, error) {
+	return rt.g.sessions.session(ctx, rt.state(), rt.r, rt.server, rt.apart)
 }
 
 // repeatable reports whether a failed request may be sent again.
@@ -161,25 +143,17 @@ func (rt *route) send(ctx context.Context, params map[string]json.RawMessage) (j
 	}
 	defer release()
 	if rt.session == nil {
-		if !rt.g.sessions.has(rt.r.Client, rt.server) { // what the server keeps for the client is there
-			rt.flight = rt.g.opts.Callers.enter(ctx, rt.server, rt.r, rt.state().modern) // before the server wakes, because it may ask then
-		}
 		sleeps, err := rt.wake(ctx)
-		if err == nil {
-			if err = rt.permitted(ctx); err != nil {
-				sleeps()
-			}
-		}
-		if f := rt.flight; f != nil && (err != nil || !rt.g.opts.Callers.proceed(ctx, rt.server, f)) {
-			rt.g.opts.Callers.end(rt.server, f, true) // it was not sent
-			rt.flight = nil
-		} else if f != nil {
-			defer func() { rt.g.opts.Callers.end(rt.server, f, ctx.Err() == nil) }()
-		}
 		if err != nil {
 			return nil, rt.g.wireError(rt.server, err)
 		}
 		defer sleeps()
+		if err := rt.permitted(ctx); err != nil {
+			return nil, rt.g.wireError(rt.server, err)
+		}
+		if !rt.g.sessions.has(rt.r.Client, rt.server) { // what the server keeps for the client is there
+			rt.apart, rt.unshareable = rt.g.opts.Callers.apart(ctx, rt.server, rt.r)
+		}
 	} else if err := rt.permitted(ctx); err != nil {
 		return nil, rt.g.wireError(rt.server, err)
 	}
@@ -190,10 +164,7 @@ func (rt *route) send(ctx context.Context, params map[string]json.RawMessage) (j
 		params["_meta"] = tracing.Clean(meta)
 	}
 	q := session.Request{Method: rt.r.Method, Params: params, Timeout: rt.g.opts.CallTimeout, Client: rt.r.Capabilities}
-	switch {
-	case rt.flight != nil:
-		q.Client = rt.flight.of.capabilities
-	case rt.r.Client != nil: // only declare what a legacy client can be asked during its request
+	if rt.r.Client != nil { // only declare what a legacy client can be asked during its request
 		q.Client = declared(rt.r.Capabilities)
 	}
 	if q.Method == mcp.MethodTaskResult {
@@ -289,8 +260,8 @@ func (rt *route) perform(ctx context.Context, q session.Request) (json.RawMessag
 // modern reports whether the session for the request is in the modern era.
 func (rt *route) modern(ctx context.Context) bool {
 	s := rt.session
-	if s == nil && !rt.modernShared && rt.flight == nil {
-		s, _ = rt.g.sessions.session(ctx, rt.state(), rt.r, rt.server) // the request itself will report the error
+	if s == nil && !rt.modernShared {
+		s, _ = rt.ownSession(ctx) // the request itself will report the error
 	}
 	if s != nil {
 		return s.conn.Info().Era == session.EraModern
@@ -481,10 +452,10 @@ func (g *Gateway) recorded(f mcpserver.Func) mcpserver.Func {
 	}
 	return func(ctx context.Context, r *mcpserver.Request) (json.RawMessage, error) {
 		began := time.Now()
-		t, known := g.viewOf(r).byKey[catalog.Tools][r.Name()]
+		t, known := g.view.Load().byKey[catalog.Tools][r.Name()]
 		raw, err := f(ctx, r)
 		if !known { // perhaps its server was listed meanwhile
-			t, known = g.viewOf(r).byKey[catalog.Tools][r.Name()]
+			t, known = g.view.Load().byKey[catalog.Tools][r.Name()]
 		}
 		c := calls.Call{Client: r.ClientName(), Session: r.Session(), Tool: r.Name(), Outcome: calls.OK, Duration: time.Since(began), Bytes: int64(len(raw))}
 		if known {

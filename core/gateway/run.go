@@ -1,7 +1,9 @@
 package gateway
 
 import (
+	"bytes"
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -9,8 +11,6 @@ import (
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/journal"
-	"github.com/mcptrack/mcptrack/core/lock/guard"
-	"github.com/mcptrack/mcptrack/core/mcpserver"
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/session"
 	"github.com/mcptrack/mcptrack/core/status"
@@ -52,7 +52,7 @@ type loop struct {
 
 	ready   map[string]bool                         // ids of the connected servers
 	away    map[string]time.Time                    // when the connection to each of the other servers was lost, by id
-	checked map[string]map[catalog.Kind]checkedList // validation results of the last merge, see checkAs
+	checked map[string]map[catalog.Kind]checkedList // validation results of the last merge, see check
 	locks   lockResults                             // results of the last merges, see compare
 	refused map[Refusal]struct{}                    // refusals found by the last merge
 	broken  []config.Server                         // HTTP catalogs with an invalid config entry that was already logged
@@ -190,10 +190,10 @@ func (l *loop) merge(snap *status.Snapshot) {
 		var known map[catalog.Kind][]catalog.Item
 		known, up[srv.ID] = l.known(srv.ID, st)
 		ready[srv.ID] = st.Connected()
-		result := l.compare(srv.ID, srv, keyOf(l.opts.Capabilities), st, known)
+		result := l.compare(srv, st, known)
 		unapproved(srv.ID, result.verdict, refused)
 		if result.api == nil && st.Info.Era != "" || result.api != nil && result.listed != nil {
-			l.locks.judged[srv.ID] = []*guard.Verdict{result.verdict}
+			l.locks.judged[srv.ID] = result.verdict
 		}
 		info := st.Info
 		info.Instructions = result.verdict.Instructions(info.Instructions)
@@ -207,7 +207,7 @@ func (l *loop) merge(snap *status.Snapshot) {
 		}
 		lists[srv.ID] = map[catalog.Kind]checkedList{}
 		for k, list := range result.approved {
-			checked := l.checkAs(srv.ID, srv.ID, k, list)
+			checked := l.check(srv.ID, k, list)
 			lists[srv.ID][k] = checked
 			c.lists[k] = checked.items
 			for _, r := range checked.refused {
@@ -232,15 +232,8 @@ func (l *loop) merge(snap *status.Snapshot) {
 		describeAs(&d, only.Info, v.servers[v.only].verdict.Enforced())
 	}
 	d.WatchTasks = l.watchTasks
-	v.variants = l.mergeVariants(snap, parts, lists, refused)
 	l.checked = lists
 	l.locks.end()
-	for key, other := range v.variants {
-		if v.catalog.Variants == nil {
-			v.catalog.Variants = map[string]mcpserver.Catalog{}
-		}
-		v.catalog.Variants[key] = other.catalog
-	}
 	l.view.Store(v)
 	l.server.Describe(d)
 	changed := l.server.SetCatalog(v.catalog)
@@ -305,11 +298,9 @@ type checkedList struct {
 	refused []Refusal      // items that cannot be listed or are suspicious
 }
 
-// checkAs validates the items in a server's list. The result is reused until the list changes. id
-// is the key of the previous result in l.checked: the id of the server, or of one of its variants
-// (see mergeVariants).
-func (l *loop) checkAs(id, server string, k catalog.Kind, list []catalog.Item) checkedList {
-	was := l.checked[id][k]
+// check validates the items in a server's list. The result is reused until the list changes.
+func (l *loop) check(server string, k catalog.Kind, list []catalog.Item) checkedList {
+	was := l.checked[server][k]
 	if sameItems(was.list, list) {
 		return was
 	}
@@ -405,4 +396,16 @@ func (l *loop) report(refused map[Refusal]struct{}) {
 		l.opts.Logger.Warn("more items are not listed, or not as they are", "number", logged-maxLogged)
 	}
 	l.refused = refused
+}
+
+// sameList reports whether a and b contain the same items.
+func sameList(a, b catalog.List) bool {
+	if sameItems(a, b) {
+		return true
+	}
+	return slices.EqualFunc(a, b, equalItems)
+}
+
+func equalItems(a, b catalog.Item) bool {
+	return a.Key == b.Key && (a.Digest == b.Digest || bytes.Equal(a.Raw, b.Raw))
 }

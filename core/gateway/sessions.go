@@ -98,10 +98,14 @@ func (c *clientSessions) close() {
 // session returns the session with a server that belongs to the client that sent the request. It
 // returns nil if the request must use the shared session, because the client does not need a
 // session of its own or because none can be opened. If the server must not be shared, the latter is
-// an error. st is the state of the server in the view for the request.
-func (c *clientSessions) session(ctx context.Context, st serverState, r *mcpserver.Request, server string) (*clientSession, error) {
+// an error. st is the state of the server in the view for the request. apart is the result of
+// Callers.apart.
+func (c *clientSessions) session(ctx context.Context, st serverState, r *mcpserver.Request, server string, apart bool) (*clientSession, error) {
 	srv, found := c.entry(server)
 	if r.Client == nil || !found {
+		return nil, nil
+	}
+	if c.opts.Callers != nil && !apart && levelOf(r.Client) == nil && !srv.Unshared() && !c.has(r.Client, server) {
 		return nil, nil
 	}
 	legacy := c.speaksLegacy(st, srv) || c.has(r.Client, server)
@@ -124,7 +128,7 @@ func (c *clientSessions) sessionOf(ctx context.Context, r *mcpserver.Request, sr
 	c.mu.Lock()
 	known := c.clients[r.Client]
 	level := levelOf(r.Client)
-	wanted := srv.Unshared() || string(declared(r.Client.Capabilities)) != "{}" || level != nil
+	wanted := srv.Unshared() || c.opts.Callers != nil || string(declared(r.Client.Capabilities)) != "{}" || level != nil
 	if !wanted || c.life.Err() != nil {
 		c.mu.Unlock()
 		return nil

@@ -476,3 +476,52 @@ func TestSharedModernSessionIsReplaced(t *testing.T) {
 		}
 	})
 }
+
+// With "shared": false every client has its own session, which ends with the client, even if the
+// client declares nothing.
+func TestUnsharedServer(t *testing.T) {
+	t.Parallel()
+	a := &asking{}
+	srv := sessiontest.Entry("docs")
+	srv.Sharing = config.NotShared
+	o := newOutside(t, Options{Dial: a.Dial}, srv)
+	open := func() int { _, n := a.of(""); return n }
+	was := open() // the tracker's session
+	ann, bob := o.over(session.EraLegacy, nil), o.over(session.EraLegacy, nil)
+	for range 3 {
+		for _, c := range []*session.Session{ann, bob} {
+			if got, err := ask(t.Context(), c, "roots/list", `{}`, ""); err != nil || !strings.Contains(got, "-32601") {
+				t.Fatalf("%s, %v", got, err)
+			}
+		}
+	}
+	if n := open() - was; n != 2 {
+		t.Errorf("%d sessions for two clients", n)
+	}
+	modern := o.over(session.EraModern, nil)
+	for range 3 {
+		if got, err := o.do(modern, "tools/call", `{"name":"ask","arguments":{"method":"roots/list","params":"{}"}}`, ""); err != nil || !strings.Contains(string(encode(got)), "-32601") {
+			t.Fatalf("%s, %v", encode(got), err)
+		}
+	}
+	if n := open() - was; n != 3 {
+		t.Errorf("%d sessions for three clients", n)
+	}
+	// A new entry that waits for approval changes nothing for them.
+	srv.Unapproved, srv.Superseded = "approve it", true
+	o.apply(srv)
+	o.eventually("the tracker knows", func() bool {
+		st, _ := o.gateway.tracker.Snapshot().Server("docs")
+		return st.StillConnected
+	})
+	for _, c := range []*session.Session{ann, bob} {
+		if _, err := ask(t.Context(), c, "roots/list", `{}`, ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if conns, n := a.of(""); n-was != 3 || len(conns)-was != 3 {
+		t.Errorf("%d sessions, %d open, while an entry waits for approval", len(conns)-was, n-was)
+	}
+	_, _ = ann.Close(), bob.Close()
+	o.eventually("their sessions end", func() bool { return open()-was == 1 })
+}

@@ -404,7 +404,7 @@ func (g *Gateway) forwardNotification(server, method string, params json.RawMess
 		if g.view.Load().servers[server].verdict.Blocked() != nil {
 			return
 		}
-		if client := g.opts.Callers.addressee(server, method, g.base); client != nil {
+		for _, client := range g.opts.Callers.recipients(server, method, g.base) {
 			g.notes.notify(client, method, params)
 		}
 		return

@@ -58,7 +58,6 @@ type view struct {
 	qualified map[target]struct{}                // resources exported in qualified form
 	templates []template
 	asTask    map[target]struct{} // tools of legacy servers that must be called as tasks
-	variants  map[string]*view    // views for clients with certain capabilities, see keyOf
 
 	listsTasks []string            // ids of the servers that support tasks/list, sorted
 	extensions map[string][]string // sorted ids of the servers that declare each extension

@@ -7,7 +7,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,17 +22,6 @@ import (
 // clients are notified that the resources changed.
 type Catalog struct {
 	Tools, Prompts, Resources, Templates, Skills []json.RawMessage
-	// Variants contains alternative catalogs by name. A client sees only the variant whose name
-	// Options.Variant returns for it. Variants cannot be nested.
-	Variants map[string]Catalog
-}
-
-// variant returns the variant with this name, or c if it does not exist.
-func (c *Catalog) variant(name string) *Catalog {
-	if v, ok := c.Variants[name]; ok && name != "" {
-		return &v
-	}
-	return c
 }
 
 const (
@@ -53,8 +41,8 @@ type catalogs struct {
 	generations map[uint64]*Catalog
 	// mirror stores, by tool name, the arguments that clients repeat in HTTP headers.
 	mirror map[string][]mirrored
-	// digests caches the digests of the current lists, by method and variant.
-	digests map[[2]string]string
+	// digests caches the digests of the current lists, by method.
+	digests map[string]string
 	// paged contains the generations for which a cursor was issued. Any other generation is dropped
 	// when it is replaced.
 	paged map[uint64]bool
@@ -72,33 +60,17 @@ func (c *catalogs) generation() uint64 {
 	return c.gen
 }
 
-// set replaces the catalog and returns which lists changed for which clients.
+// set replaces the catalog and returns which lists changed.
 func (c *catalogs) set(next Catalog) (change subscriptions.Change) {
 	c.mu.Lock()
 	known := c.generations[c.gen]
 	c.mu.Unlock()
-	variants := make(map[string]Catalog, len(next.Variants))
-	for name, v := range next.Variants {
-		variants[name] = v.clean(known.Variants[name])
-	}
 	next = next.clean(*known)
-	next.Variants = variants
-	mirror := mirroredArguments(next.allTools())
+	mirror := mirroredArguments(next.Tools)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	now := c.generations[c.gen]
-	change = subscriptions.Change{Lists: next.replace(now), Variants: map[string]subscriptions.VariantChange{}}
-	names := maps.Clone(variants)
-	maps.Copy(names, now.Variants)
-	for name := range names {
-		v := next.variant(name)
-		_, known := now.Variants[name]
-		change.Variants[name] = subscriptions.VariantChange{Lists: v.replace(now.variant(name)), New: !known}
-		if _, there := next.Variants[name]; there {
-			next.Variants[name] = *v
-		}
-	}
-	if !change.All().Any() {
+	change.Lists = next.replace(c.generations[c.gen])
+	if !change.Lists.Any() {
 		return change
 	}
 	if !c.paged[c.gen] {
@@ -135,27 +107,7 @@ func (c *Catalog) replace(was *Catalog) (changed subscriptions.Lists) {
 	return changed
 }
 
-// allTools returns the tools of all variants without duplicates.
-func (c *Catalog) allTools() []json.RawMessage {
-	if len(c.Variants) == 0 {
-		return c.Tools
-	}
-	all, seen := slices.Clone(c.Tools), map[string]bool{}
-	for _, tool := range all {
-		seen[string(tool)] = true
-	}
-	for _, name := range slices.Sorted(maps.Keys(c.Variants)) {
-		for _, tool := range c.Variants[name].Tools {
-			if !seen[string(tool)] {
-				seen[string(tool)] = true
-				all = append(all, tool)
-			}
-		}
-	}
-	return all
-}
-
-// clean returns the lists of c without invalid items and without variants. known contains the
+// clean returns the lists of c without invalid items. known contains the
 // previous lists, whose items are known to be valid.
 func (c Catalog) clean(known Catalog) Catalog {
 	return Catalog{
@@ -202,45 +154,39 @@ func lists() map[string]list {
 	}
 }
 
-// digest returns a digest of the current list of a variant. Equal lists have the same digest in
-// every process.
-func (c *catalogs) digest(method, variant string) string {
+// digest returns a digest of the current list. Equal lists have the same digest in every process.
+func (c *catalogs) digest(method string) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.digestLocked(method, variant)
+	return c.digestLocked(method)
 }
 
-func (c *catalogs) digestLocked(method, variant string) string {
-	key := [2]string{method, variant}
-	if d, ok := c.digests[key]; ok {
+func (c *catalogs) digestLocked(method string) string {
+	if d, ok := c.digests[method]; ok {
 		return d
 	}
 	h := sha256.New()
-	for _, item := range lists()[method].of(c.generations[c.gen].variant(variant)) {
+	for _, item := range lists()[method].of(c.generations[c.gen]) {
 		_, _ = h.Write(append(slices.Clip(item), '\n')) // a hash never fails; items contain no newline
 	}
 	if c.digests == nil {
-		c.digests = map[[2]string]string{}
+		c.digests = map[string]string{}
 	}
-	c.digests[key] = hex.EncodeToString(h.Sum(nil)[:8])
-	return c.digests[key]
+	c.digests[method] = hex.EncodeToString(h.Sum(nil)[:8])
+	return c.digests[method]
 }
 
-// changedSince compares the current lists of a variant with the digests of the lists that a client
-// saw last, by method. It returns the lists that changed and the lists that did not.
-func (c *catalogs) changedSince(digests map[string]string, variant string) (changed, same subscriptions.Lists) {
+// changedSince compares the current lists with the digests of the lists that a client saw last, by
+// method. It returns the lists that changed.
+func (c *catalogs) changedSince(digests map[string]string) (changed subscriptions.Lists) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for method, l := range lists() {
-		was, seen := digests[method]
-		switch {
-		case seen && was == c.digestLocked(method, variant):
-			same = same.Or(l.kind)
-		case seen:
+		if was, seen := digests[method]; seen && was != c.digestLocked(method) {
 			changed = changed.Or(l.kind)
 		}
 	}
-	return changed, same
+	return changed
 }
 
 // page returns one page of at most size items of the list that of selects. next is the cursor for

@@ -39,11 +39,10 @@ func (s *Server) listen(ctx context.Context, m *message, principal string) (*lis
 	has := s.opts.listsOffered()
 	lists := has.And(subscriptions.Lists{Tools: want.Tools, Prompts: want.Prompts, Resources: want.Resources, Events: want.Events})
 	honoured := mcp.SubscriptionFilter{Tools: lists.Tools, Prompts: lists.Prompts, Resources: lists.Resources, Events: lists.Events}
-	sub, failed := s.subscriber(principal, m.meta[mcp.MetaClientCapabilities], lists)
+	sub, failed := s.subscriber(principal, lists)
 	if failed != nil {
 		return nil, errorf(mcp.CodeInternal, "%s", failed)
 	}
-	sub.Listed(lists) // the client may have listed before
 	if has.Resources {
 		honoured.URIs = subscribeAll(sub, want.URIs)
 	}

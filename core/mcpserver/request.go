@@ -174,19 +174,9 @@ func (from caller) capabilities(m *message) json.RawMessage {
 	return nil
 }
 
-// mayWait reports whether a request may call Ready, or AwaitVariant, which is so for a list request from
-// a client that may see a variant.
-func (s *Server) mayWait(m *message, from caller) bool {
-	if s.opts.Ready != nil && (m.method == mcp.MethodDiscover || lists()[m.method].of != nil) {
-		return true
-	}
-	if s.opts.AwaitVariant == nil || lists()[m.method].of == nil {
-		return false
-	}
-	if from.sub != nil {
-		return from.sub.Variant() != ""
-	}
-	return len(from.capabilities(m)) > len("{}")
+// mayWait reports whether a request may call Ready.
+func (s *Server) mayWait(method string) bool {
+	return s.opts.Ready != nil && (method == mcp.MethodDiscover || lists()[method].of != nil)
 }
 
 // fromMemory reports whether a method is answered without calling a Func.
@@ -273,29 +263,17 @@ func (s *Server) list(ctx context.Context, m *message, from caller) (json.RawMes
 	if failed := s.ready(ctx); failed != nil {
 		return nil, failed
 	}
-	variant := ""
-	if from.sub != nil {
-		variant = from.sub.Variant()
-	} else {
-		variant = s.variant(from.capabilities(m))
-	}
-	if variant != "" && s.opts.AwaitVariant != nil {
-		s.opts.AwaitVariant(ctx, variant, from.capabilities(m))
-	}
-	if from.sub != nil {
-		from.sub.Listed(l.kind) // register before reading the list, so that no change is missed
-	}
 	sees := from.saw != nil && cursor == ""
 	digest := ""
 	if sees {
-		digest = s.lists.digest(m.method, variant)
+		digest = s.lists.digest(m.method)
 	}
-	items, next, err := s.lists.page(cursor, s.opts.PageSize, func(c *Catalog) []json.RawMessage { return l.of(c.variant(variant)) })
+	items, next, err := s.lists.page(cursor, s.opts.PageSize, func(c *Catalog) []json.RawMessage { return l.of(c) })
 	if err != nil {
 		return nil, err
 	}
 	if sees {
-		if digest != s.lists.digest(m.method, variant) {
+		if digest != s.lists.digest(m.method) {
 			digest = "" // the list changed meanwhile: record a digest that never matches
 		}
 		from.saw(m.method, digest)

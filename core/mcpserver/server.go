@@ -47,15 +47,6 @@ type Options struct {
 	// handles the other methods of that extension, and without Skills also skills/list.
 	Skills bool
 
-	// Variant returns the name of the catalog variant for clients with the given capabilities, or
-	// an empty string for the default lists. It must always return the same name for the same
-	// capabilities, must return few different names, and must not block. If nil, all clients see
-	// the default lists.
-	Variant func(capabilities json.RawMessage) string
-	// AwaitVariant is called before a list from a named variant is sent to a client. It may wait
-	// until the variant is complete. ctx is done when the request ends. May be nil.
-	AwaitVariant func(ctx context.Context, variant string, capabilities json.RawMessage)
-
 	// Ready is called before initialize, server/discover and the lists are answered. It may wait until
 	// the server knows what it offers; its error is the answer, and the client may ask again. ctx is done
 	// when the request or the connection ends. May be nil.
@@ -183,20 +174,12 @@ func (s *Server) SetCatalog(c Catalog) (changed subscriptions.Lists) {
 	change := s.lists.set(c)
 	s.subs.CatalogChanged(change)
 	s.resubscribe()
-	return change.All()
-}
-
-// variant returns the name of the catalog variant for a client with the given capabilities.
-func (s *Server) variant(capabilities json.RawMessage) string {
-	if s.opts.Variant == nil || len(capabilities) <= len("{}") {
-		return ""
-	}
-	return s.opts.Variant(capabilities)
+	return change.Lists
 }
 
 // subscriber opens a subscriber for a client. The caller must close it.
-func (s *Server) subscriber(principal string, capabilities json.RawMessage, lists subscriptions.Lists) (*subscriptions.Subscriber, error) {
-	viewer := subscriptions.Viewer{Principal: principal, Variant: s.variant(capabilities), Generation: s.lists.generation()}
+func (s *Server) subscriber(principal string, lists subscriptions.Lists) (*subscriptions.Subscriber, error) {
+	viewer := subscriptions.Viewer{Principal: principal, Generation: s.lists.generation()}
 	return s.subs.OpenFor(viewer, lists)
 }
 

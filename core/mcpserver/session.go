@@ -71,7 +71,7 @@ func (s *Server) openSession(version, principal, name string, capabilities json.
 }
 
 func (s *Server) newSession(id, version, principal, name string, capabilities json.RawMessage) (*session, error) {
-	sub, err := s.subscriber(principal, capabilities, s.opts.listsOffered())
+	sub, err := s.subscriber(principal, s.opts.listsOffered())
 	if err != nil {
 		return nil, err
 	}
@@ -154,9 +154,7 @@ func (s *Server) restoreSession(id, principal string) (*session, error) {
 	}
 	ss.file, ss.seen, ss.waiting = file, was.seen, was.uris
 	ss.client.memory = was.memory
-	changed, same := s.lists.changedSince(was.seen, ss.sub.Variant())
-	ss.sub.Listed(same)
-	ss.sub.Restore(subscriptions.Batch{Lists: changed})
+	ss.sub.Restore(subscriptions.Batch{Lists: s.lists.changedSince(was.seen)})
 	added, err := s.addSession(ss)
 	if err != nil {
 		s.stored.park(file)

@@ -285,7 +285,7 @@ func (c *stdioConn) request(m *message) {
 	case offered && (m.method == mcp.MethodSubscribe || m.method == mcp.MethodUnsubscribe):
 		sub := c.legacy.sub
 		c.out.put(func() []byte { return line(subscribe(sub, m)) })
-	case offered && (!c.srv.fromMemory(m.method) || c.srv.mayWait(m, from)):
+	case offered && (!c.srv.fromMemory(m.method) || c.srv.mayWait(m.method)):
 		c.runFunc(m, from)
 	default:
 		c.out.put(func() []byte { return c.answerTo(c.ctx, m, from) })
@@ -317,7 +317,7 @@ func (c *stdioConn) initialize(m *message) {
 		c.fail(m.id, failed)
 		return
 	}
-	sub, err := c.srv.subscriber("", m.fields["capabilities"], c.srv.opts.listsOffered())
+	sub, err := c.srv.subscriber("", c.srv.opts.listsOffered())
 	if err != nil {
 		c.fail(m.id, errorf(mcp.CodeInternal, "%s", err))
 		return

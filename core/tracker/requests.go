@@ -137,8 +137,6 @@ func (t *Tracker) dial(next session.DialFunc) session.DialFunc {
 		}
 		if opts.Client == nil {
 			opts.Client = &session.ClientSide{}
-		} else if opts.Era == "" {
-			opts.Era = session.EraLegacy
 		}
 		opts.Client.Message = func(method string, params json.RawMessage) {
 			t.mu.Lock()

@@ -37,8 +37,7 @@ type Options struct {
 	Session session.Options
 	// ClientSide returns the client on whose behalf a session with a server acts; the tracker sets
 	// Message. It is called for each session, before it is dialled. If it or its result is nil, a
-	// session declares no capabilities of a client, and refuses what its server asks. Otherwise the
-	// legacy era is tried first: a modern client declares its capabilities in each request.
+	// session declares no capabilities of a client, and refuses what its server asks.
 	ClientSide func(server string) *session.ClientSide
 	// Window is the debounce window: changes to a resource within this time are merged. Default: 2
 	// s.

@@ -76,7 +76,6 @@ type Manager struct {
 
 	mu          sync.Mutex
 	open        map[*Subscriber]struct{}
-	variants    map[string]int // number of subscribers per catalog variant
 	byURI       map[string]map[*Subscriber]struct{}
 	subscribers fair.Limit // limits open subscribers
 	total       fair.Limit // limits the URIs of all subscribers together
@@ -88,7 +87,7 @@ func New(opts Options) *Manager {
 	opts.MaxURIBytes = cmp.Or(opts.MaxURIBytes, 8_192)
 	opts.MaxSubscribers = cmp.Or(opts.MaxSubscribers, 10_000)
 	opts.MaxTotal = cmp.Or(opts.MaxTotal, 1_000_000)
-	return &Manager{opts: opts, open: make(map[*Subscriber]struct{}), variants: make(map[string]int), byURI: make(map[string]map[*Subscriber]struct{}),
+	return &Manager{opts: opts, open: make(map[*Subscriber]struct{}), byURI: make(map[string]map[*Subscriber]struct{}),
 		subscribers: fair.Limit{Max: opts.MaxSubscribers}, total: fair.Limit{Max: opts.MaxTotal}}
 }
 
@@ -113,7 +112,6 @@ func (l Lists) Or(o Lists) Lists {
 // zero value describes a client without a principal that sees the default lists.
 type Viewer struct {
 	Principal string
-	Variant   string // catalog variant that the client sees; empty for the default lists
 	// Generation is the generation number of a catalog that existed before the subscriber was
 	// opened. The client is not notified of changes up to that catalog.
 	Generation uint64
@@ -121,26 +119,8 @@ type Viewer struct {
 
 // Change describes which lists changed when a catalog was replaced.
 type Change struct {
-	Lists      Lists // changes for clients whose variant is not in Variants
-	Variants   map[string]VariantChange
+	Lists      Lists
 	Generation uint64 // generation number of the new catalog; always increases
-}
-
-// VariantChange describes a change for the clients that see one variant.
-type VariantChange struct {
-	Lists Lists
-	// New reports that these clients saw the default lists until now. Clients that have not fetched
-	// a list yet need no notification about it.
-	New bool
-}
-
-// All returns the lists that changed for at least one client.
-func (c Change) All() Lists {
-	all := c.Lists
-	for _, v := range c.Variants {
-		all = all.Or(v.Lists)
-	}
-	return all
 }
 
 // Open calls OpenFor with a zero Viewer.
@@ -156,7 +136,6 @@ func (m *Manager) OpenFor(viewer Viewer, lists Lists) (*Subscriber, error) {
 	}
 	s := &Subscriber{m: m, viewer: viewer, lists: lists, wake: make(chan struct{}, 1), uris: make(map[string]bool)}
 	m.open[s] = struct{}{}
-	m.variants[viewer.Variant]++
 	return s, nil
 }
 
@@ -182,7 +161,7 @@ func (m *Manager) ListChanged(lists Lists) {
 
 // CatalogChanged notifies each subscriber whose client sees a list that changed.
 func (m *Manager) CatalogChanged(change Change) {
-	if !change.All().Any() {
+	if !change.Lists.Any() {
 		return
 	}
 	m.mu.Lock()
@@ -191,21 +170,8 @@ func (m *Manager) CatalogChanged(change Change) {
 		if s.viewer.Generation >= change.Generation {
 			continue
 		}
-		lists := change.Lists
-		if v, differs := change.Variants[s.viewer.Variant]; differs {
-			if lists = v.Lists; v.New {
-				lists = lists.And(s.listed)
-			}
-		}
-		s.markLists(lists)
+		s.markLists(change.Lists)
 	}
-}
-
-// Seen reports whether the client of any subscriber sees the variant.
-func (m *Manager) Seen(variant string) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.variants[variant] > 0
 }
 
 // Subscribed reports whether any client subscribes to the URI. If none does, the caller need not
@@ -262,7 +228,6 @@ type Subscriber struct {
 
 	// Guarded by m.mu.
 	lists      Lists
-	listed     Lists           // lists that the client may already have fetched
 	uris       map[string]bool // subscribed URIs; the value is true if the URI is dirty
 	dirty      []string        // dirty URIs, in the order in which they became dirty
 	dirtyLists Lists
@@ -360,16 +325,6 @@ func (s *Subscriber) URIs() []string {
 	return slices.Collect(maps.Keys(s.uris))
 }
 
-// Variant returns the variant of the lists that the client sees.
-func (s *Subscriber) Variant() string { return s.viewer.Variant }
-
-// Listed records that the client is about to get the lists, or may already have them.
-func (s *Subscriber) Listed(lists Lists) {
-	s.m.mu.Lock()
-	defer s.m.mu.Unlock()
-	s.listed = s.listed.Or(lists)
-}
-
 // C returns the channel that wakes the sender: a receive means that something is dirty, or was
 // until an earlier Take. It is never closed.
 func (s *Subscriber) C() <-chan struct{} { return s.wake }
@@ -418,9 +373,6 @@ func (s *Subscriber) Close() {
 		s.remove(uri)
 	}
 	delete(s.m.open, s)
-	if s.m.variants[s.viewer.Variant]--; s.m.variants[s.viewer.Variant] == 0 {
-		delete(s.m.variants, s.viewer.Variant)
-	}
 	s.m.subscribers.Give(s.viewer.Principal)
 }
 

@@ -273,7 +273,7 @@ func (g *Guard) Judge(server string, policy lock.Policy, o Offer) *Verdict {
 	if s.lock == nil && s.problem == "" {
 		return nil
 	}
-	v := &Verdict{review: g.run("review", printable.Shell(server)), variant: o.Variant, enforce: g.opts.Enforce, held: map[id]held{}}
+	v := &Verdict{review: g.run("review", printable.Shell(server)), enforce: g.opts.Enforce, held: map[id]held{}}
 	if s.lock == nil {
 		v.block("the lock file cannot be read; " + g.run("verify"))
 		return v

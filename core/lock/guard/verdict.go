@@ -17,7 +17,6 @@ import (
 // Verdict is what may be served of a server. A nil Verdict serves everything.
 type Verdict struct {
 	review   string // tells the user to run the command that shows the changes
-	variant  string // that was compared
 	policy   lock.Policy
 	enforce  lock.Action
 	approved *lock.Server // nil if the server is not in the lock
@@ -57,14 +56,6 @@ func (v *Verdict) Changes() []Change {
 		return nil
 	}
 	return v.changes
-}
-
-// Variant returns the variant of the server that was compared; see [Offer].
-func (v *Verdict) Variant() string {
-	if v == nil {
-		return ""
-	}
-	return v.variant
 }
 
 // Compared reports whether a section of the server was compared with the lock, or there is no lock.

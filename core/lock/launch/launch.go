@@ -270,6 +270,21 @@ func (r *resolver) resolve(l *Launch) {
 	}
 }
 
+// Named returns the package or image that a command line runs, as it names it. It looks at no file. ok is
+// false if the command line names none.
+func Named(args []string) (p Package, ok bool) {
+	switch c := launcher.Parse(args); {
+	case c.Kind == launcher.Image && c.Name != "":
+		return image(c.Name), true
+	case c.Kind == launcher.NPM && len(c.Packages) > 0:
+		p, _ = npmSpec(c.Packages[0])
+		return p, true
+	case c.Kind == launcher.PyPI && len(c.Packages) > 0:
+		return pythonSpec(c.Packages[0]), true
+	}
+	return p, false
+}
+
 // image parses the name of a container image: NAME[:TAG][@DIGEST].
 func image(ref string) Package {
 	p := Package{Type: OCI}
