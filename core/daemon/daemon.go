@@ -302,7 +302,7 @@ func (d *Daemon) needsOneEach(id string) {
 		return
 	}
 	d.opts.Logger.Warn("a server asked while requests of several clients were in progress; from now on, each new client has a process of its own", "server", printable.Line(ExportedID(id), 128))
-	if err := d.opts.OneEach.add(&srv); err != nil {
+	if err := d.opts.OneEach.Add(&srv); err != nil {
 		d.opts.Logger.Warn("cannot remember that a server needs a process for each client", "err", printable.Reason(err, 300))
 	}
 	d.mu.Lock()

@@ -46,7 +46,7 @@ func TestMain(m *testing.M) {
 }
 
 // runServer serves MCP on stdio. The tools do what no published server does on demand: say in which
-// process they run, count calls in a file, wait, exit and change the list.
+// process they run, ask the client, count calls in a file, wait, exit and change the list.
 func runServer() error {
 	var srv *mcpserver.Server
 	text := func(s string) (json.RawMessage, error) {
@@ -56,7 +56,7 @@ func runServer() error {
 		return json.RawMessage(fmt.Sprintf(`{"name":%q,"inputSchema":{"type":"object"}}`, name))
 	}
 	var mu sync.Mutex
-	tools := []json.RawMessage{tool("pid"), tool("env"), tool("echo"), tool("wait"), tool("exit"), tool("grow")}
+	tools := []json.RawMessage{tool("pid"), tool("ask"), tool("env"), tool("echo"), tool("wait"), tool("exit"), tool("grow")}
 	srv = mcpserver.New(mcpserver.Options{Name: "fake", Version: "1", CallTool: func(ctx context.Context, r *mcpserver.Request) (json.RawMessage, error) {
 		var p struct {
 			Arguments struct {
@@ -80,6 +80,12 @@ func runServer() error {
 		switch r.Name() {
 		case "pid":
 			return text(strconv.Itoa(os.Getpid()))
+		case "ask": // the client for a name
+			answer, err := r.Client.Ask(ctx, r, "elicitation/create", json.RawMessage(`{"message":"?","requestedSchema":{"type":"object","properties":{}}}`))
+			if err != nil {
+				return text("error: " + err.Error())
+			}
+			return text(string(answer))
 		case "env":
 			return text(os.Getenv(p.Arguments.Text))
 		case "echo":
@@ -97,7 +103,7 @@ func runServer() error {
 		case "grow":
 			mu.Lock()
 			defer mu.Unlock()
-			tools = append(tools, tool("more-"+strconv.Itoa(len(tools))))
+			tools = append(tools, tool("more-"+strconv.Itoa(len(tools)-1)))
 			srv.SetCatalog(mcpserver.Catalog{Tools: tools})
 			return text("grown")
 		}
@@ -243,7 +249,7 @@ func (w *world) dial(hello wire.Hello, env map[string]string, opts session.Optio
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	return session.OverIO(ctx, conn, conn, config.Server{ID: "daemon", RequestTimeout: time.Minute}, opts)
+	return session.OverIO(ctx, conn, conn, config.Server{ID: "daemon", RequestTimeout: time.Minute, Protocol: config.Protocol(opts.Era)}, opts)
 }
 
 func (w *world) connect(hello wire.Hello, env map[string]string) (net.Conn, error) {
@@ -425,7 +431,7 @@ func TestSleep(t *testing.T) {
 	w.until("the server sleeps", func() bool { return w.d.Status().Servers[0].Reason == "asleep" })
 	again := w.client(wire.Hello{Folder: dir}, nil, session.Options{})
 	list, err := again.List(t.Context(), "tools")
-	if err != nil || len(list) != 6 {
+	if err != nil || len(list) != 7 {
 		t.Fatalf("%d tools, %v", len(list), err)
 	}
 	if st := w.d.Status().Servers[0]; st.Reason != "asleep" || st.PID != 0 {

@@ -55,8 +55,8 @@ func (o *OneEach) Has(srv *config.Server) bool {
 	return slices.Contains(o.all, packageOf(srv))
 }
 
-// add remembers a server.
-func (o *OneEach) add(srv *config.Server) error {
+// Add remembers a server.
+func (o *OneEach) Add(srv *config.Server) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	of := packageOf(srv)

@@ -72,7 +72,8 @@ type sharedServer struct {
 
 // flight is a client's request in a shared session.
 type flight struct {
-	client *mcpserver.Client  // nil if the client has no connection, so that it cannot be asked
+	client *mcpserver.Client  // nil if the client is modern
+	round  *inputRound        // in which a modern client can be asked; nil if it cannot be
 	via    *mcpserver.Request // nil if it stands for a client without requests
 	ctx    context.Context    // of the request
 	late   time.Time          // when to forget the request, if it was cancelled
@@ -216,9 +217,21 @@ func (c *Callers) apart(ctx context.Context, server string, r *mcpserver.Request
 	return false, nil
 }
 
+// takes reports whether a modern client with these capabilities can use the session with a server and be
+// asked there: not for roots, which belong to a connection.
+func (c *Callers) takes(server string, capabilities json.RawMessage) bool {
+	if c == nil {
+		return false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.servers[server]
+	return s != nil && !s.OneEach && !(s.asked.any() && canAnswer(capabilities, mcp.MethodListRoots))
+}
+
 // begin registers a request in the session that clients share. end must be called when it has ended.
-// If ctx has ended by then, the server may not have answered.
-func (c *Callers) begin(ctx context.Context, server string, r *mcpserver.Request) (end func()) {
+// If ctx has ended by then, the server may not have answered. round is set if a modern client can be asked.
+func (c *Callers) begin(ctx context.Context, server string, r *mcpserver.Request, round *inputRound) (end func()) {
 	if c == nil {
 		return func() {}
 	}
@@ -228,7 +241,7 @@ func (c *Callers) begin(ctx context.Context, server string, r *mcpserver.Request
 	if s == nil {
 		return func() {}
 	}
-	f := &flight{client: r.Client, via: r, ctx: ctx}
+	f := &flight{client: r.Client, via: r, round: round, ctx: ctx}
 	s.flights = append(s.flights, f)
 	return func() {
 		c.mu.Lock()
@@ -261,6 +274,9 @@ func (c *Callers) request(ctx context.Context, server, method string, params jso
 	defer cancel(nil)
 	if f.ctx != nil {
 		defer context.AfterFunc(f.ctx, func() { cancel(errCancelled) })()
+	}
+	if f.round != nil {
+		return f.round.request(ctx, method, params)
 	}
 	raw, err := forwardRequest(ctx, f.client, f.via, method, params)
 	if errors.Is(err, mcpserver.ErrUnreachable) {
@@ -325,7 +341,7 @@ func (s *sharedServer) inFlight() []*flight {
 	return s.flights
 }
 
-// owner identifies the client of a request. Each request without a connection counts as a client.
+// owner identifies the client of a request. Each request of a modern client counts as a client.
 func (f *flight) owner() any {
 	if f.client == nil {
 		return f
@@ -334,10 +350,13 @@ func (f *flight) owner() any {
 }
 
 func (f *flight) capabilities() json.RawMessage {
-	if f.client == nil {
-		return nil
+	switch {
+	case f.client != nil:
+		return f.client.Capabilities
+	case f.round != nil:
+		return f.round.capabilities
 	}
-	return f.client.Capabilities
+	return nil
 }
 
 // connected returns the clients that have a server. c.mu must be held.

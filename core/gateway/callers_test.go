@@ -160,6 +160,12 @@ func TestCallersShareASession(t *testing.T) {
 			cat.wants(elicits, "it does not support elicitation")
 			cat.wants("something/else", "it does not support this method")
 		}
+		modern := w.clientOf(session.EraModern, &session.ClientSide{Capabilities: json.RawMessage(`{"sampling":{}}`)})
+		if got, err := asks(w.Context(), modern, samples, "{}", nil); err != nil || !strings.Contains(string(got["inputRequests"]), samples) {
+			w.Errorf("a modern client that can be asked: %s, %v", encode(got), err)
+		} else if got, err = asks(w.Context(), modern, samples, "{}", map[string]any{"requestState": got["requestState"], "inputResponses": map[string]any{"q1": map[string]string{"by": "modern"}}}); err != nil || !strings.Contains(string(encode(got)), by("modern")) {
+			w.Errorf("its answer: %s, %v", encode(got), err)
+		}
 		if got, err := ask(w.Context(), w.client(session.EraModern), samples, "{}", ""); err != nil || !strings.Contains(got, "it does not support sampling") {
 			w.Errorf("a modern client: %s, %v", got, err)
 		}

@@ -296,16 +296,23 @@ func (s *inputRounds) wait(ctx context.Context, round *inputRound, r *mcpserver.
 	}
 }
 
-// beginInputRound sends a request in a pooled session that is used exclusively for it. It returns
-// nil if the request needs no such session, because the server is not in the legacy era or because
-// the client cannot be asked for input and wants no log messages. It also returns nil if no session
-// can be opened and the config allows sharing the server's session.
+// beginInputRound sends a request in a pooled session that is used exclusively for it, or in the session
+// that clients share (see Callers). It returns nil if neither is needed, because the server is not in the
+// legacy era or because the client cannot be asked for input and wants no log messages. It also returns
+// nil if no session can be opened and the config allows sharing the server's session.
 func (rt *route) beginInputRound(ctx context.Context, q session.Request) (*inputRound, error) {
 	g := rt.g
 	capabilities := declared(rt.r.Capabilities)
 	srv, _ := g.entry(rt.server)
 	if asked := rt.state().asks && (string(capabilities) != "{}" || logLevel(rt.r) != nil); !asked && !srv.Unshared() {
 		return nil, nil
+	}
+	round := &inputRound{capabilities: rt.r.Capabilities, owner: rt.r.Principal, key: rt.inputRoundKey(q), opened: make(chan struct{}, 1), done: make(chan struct{})}
+	inside := *rt
+	if !srv.Unshared() && logLevel(rt.r) == nil && g.opts.Callers.takes(rt.server, capabilities) {
+		inside.round = round
+		g.runRound(ctx, &inside, q)
+		return round, nil
 	}
 	era := session.Era("")
 	if st := g.view.Load().servers[rt.server]; st.asks && !(srv.Unshared() && st.other == session.EraModern) { // modern servers send no requests to clients
@@ -318,14 +325,19 @@ func (rt *route) beginInputRound(ctx context.Context, q session.Request) (*input
 	if s == nil {
 		return nil, nil
 	}
-	round := &inputRound{capabilities: rt.r.Capabilities, owner: rt.r.Principal, key: rt.inputRoundKey(q), opened: make(chan struct{}, 1), done: make(chan struct{})}
+	s.setClient(round, false)
+	inside.session, inside.round = s, round
+	g.runRound(ctx, &inside, q)
+	return round, nil
+}
+
+// runRound sends the request of a round in the background.
+func (g *Gateway) runRound(ctx context.Context, inside *route, q session.Request) {
+	round, s := inside.round, inside.session
 	on, cancel := context.WithCancelCause(g.life) // must outlive the client's request
 	round.cancel = cancel
 	on = tracing.Continue(on, ctx)
-	s.setClient(round, false)
 	q.Progress, q.Timeout = round.report, max(q.Timeout, inputTimeout+g.opts.CallTimeout)
-	inside := *rt
-	inside.session = s
 	g.wg.Go(func() {
 		defer cancel(nil)
 		round.raw, round.err = inside.perform(on, q)
@@ -333,10 +345,11 @@ func (rt *route) beginInputRound(ctx context.Context, q session.Request) (*input
 		if len(round.raw) > maxKeptResult && round.unattended() {
 			round.raw, round.err = nil, &mcpserver.Error{Code: mcp.CodeInternal, Message: "the server sent its result before the client answered the input requests, and the result is too large to keep"}
 		}
-		g.sessions.release(s, clean) // must precede the client's next request
+		if s != nil {
+			g.sessions.release(s, clean) // must precede the client's next request
+		}
 		close(round.done)
 	})
-	return round, nil
 }
 
 // resumeInputRound resumes the round of a request that the client repeats with answers. state comes

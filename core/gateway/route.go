@@ -35,6 +35,7 @@ type route struct {
 	server       string
 	session      *clientSession // session to use; nil means the client's own or the shared session
 	modernShared bool           // use the session returned by clientSessions.sharedModern
+	round        *inputRound    // the round of a request that a legacy server may ask a modern client for
 	apart        bool           // the client must not use the session that clients share
 	unshareable  error          // why not, if that is so even if it can have no other session
 	used         *clientSession // session of the last request; nil means the shared session
@@ -115,7 +116,7 @@ func (rt *route) try(ctx context.Context, q session.Request) (raw json.RawMessag
 	if rt.used != nil {
 		return rt.used.do(ctx, rt.r, q)
 	}
-	defer rt.g.opts.Callers.begin(ctx, rt.server, rt.r)()
+	defer rt.g.opts.Callers.begin(ctx, rt.server, rt.r, rt.round)()
 	return rt.g.tracker.Do(ctx, rt.server, q)
 }
 
