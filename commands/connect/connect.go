@@ -24,6 +24,7 @@ import (
 	"github.com/mcptrack/mcptrack/commands/internal/cli"
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/config/hosts"
+	"github.com/mcptrack/mcptrack/core/daemon"
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/secretfile"
 )
@@ -189,6 +190,9 @@ func prepare(env *cli.Env, g *cli.Globals, opts options, s store) (*planner, []*
 	}
 	if p.records, err = s.all(); err != nil {
 		return nil, nil, err
+	}
+	if p.oneEach, err = daemon.ReadOneEach(filepath.Join(env.DaemonDir(), daemon.OneEachFile)); err != nil {
+		p.log.Warn("cannot read which servers need a process for each session", "err", err)
 	}
 	if opts.http {
 		if p.http, err = daemonEndpoint(env); err != nil {
@@ -424,8 +428,13 @@ func (s *server) result(written bool) string {
 		return "left alone: " + s.Reason
 	case s.Reason != "":
 		return s.Reason
-	case !written:
-		return "would move to " + s.Config
 	}
-	return "moved to " + s.Config
+	text := "moved to " + s.Config
+	if !written {
+		text = "would move to " + s.Config
+	}
+	if s.OneEach {
+		text += "; each session has its own process, because the server asks while several call it"
+	}
+	return text
 }

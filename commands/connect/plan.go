@@ -47,6 +47,8 @@ type server struct {
 	// why it was left alone.
 	Changed bool   `json:"changed"`
 	Reason  string `json:"reason,omitempty"`
+	// OneEach means that sessions will not share the server; see [daemon.OneEach].
+	OneEach bool `json:"oneEach,omitempty"`
 
 	login bool // the server may need a login with mcptrack
 }
@@ -61,6 +63,7 @@ type planner struct {
 	http    *endpoint // set with --http
 	records []record
 	owns    map[string]*own
+	oneEach *daemon.OneEach
 }
 
 // read returns the content of a host's file.
@@ -170,6 +173,8 @@ func (p *planner) plan(f config.HostFile) (*plan, error) {
 			s = server{Name: o.ID, Reason: "cannot be changed: " + printable.Reason(err, 300)}
 		}
 		s.login = s.Changed && withoutHeaders(cfg, o)
+		srv, known := cfg.Server(o.ID)
+		s.OneEach = s.Changed && known && p.oneEach.Has(&srv)
 		plan.servers = append(plan.servers, s)
 	}
 	plan.after = plan.edits.Text()

@@ -173,6 +173,10 @@ func run(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) (err e
 	if err != nil {
 		return err
 	}
+	oneEach, err := daemon.ReadOneEach(filepath.Join(dir, daemon.OneEachFile))
+	if err != nil {
+		log.Warn("cannot read which servers need a process for each client", "err", err)
+	}
 	var d *daemon.Daemon
 	defer func() {
 		if d != nil {
@@ -214,7 +218,7 @@ func run(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) (err e
 		return err
 	}
 	d = daemon.New(daemon.Options{
-		Engine: e, Build: build, Socket: socket, Key: key, Idle: opts.idle, Logger: log,
+		Engine: e, Build: build, Socket: socket, Key: key, Idle: opts.idle, Logger: log, OneEach: oneEach,
 		Open: func(ctx context.Context, c daemon.Client) (daemon.Source, error) { return open(ctx, env, g, log, c) },
 		Gateway: gatewayOptions(env, sessions, callers, key, tokens, log, func(c calls.Call) {
 			record.Add(c)
@@ -559,7 +563,15 @@ func writeStatus(env *cli.Env, g *cli.Globals, st daemon.Status) error {
 			}
 			rows = append(rows, row)
 		}
-		return g.Tables(env).Rows(env.Out, head, rows)
+		if err := g.Tables(env).Rows(env.Out, head, rows); err != nil {
+			return err
+		}
+		for _, s := range st.Servers {
+			if s.OneEach {
+				fmt.Fprintf(env.Out, "%s asked while several sessions called it: each new session has its own process\n", printable.Line(s.ID, 100))
+			}
+		}
+		return nil
 	})
 }
 

@@ -9,11 +9,16 @@
 // Two clients share a server, and so its process, if everything that determines it is equal: the
 // command, its arguments, environment and folder, what it inherits from the client (HOME, TMPDIR, LANG and
 // the like), and the programs that it finds in PATH; or the URL,
-// headers and login; the protocol era; what a legacy client declares that a server may ask it for; and
-// the client's folder, unless the entry has "shared": "machine". A server that uses what is declared
-// may be shared by fewer clients; see [gateway.Callers]. With "shared": false each client has its own. What is followed on a shared server is the
+// headers and login; the protocol era; and
+// the client's folder, unless the entry has "shared": "machine". With "shared": false each client has its
+// own. What is followed on a shared server is the
 // union of what its clients follow. The tracker knows a server as ID~DIGITS; clients see the ID of
 // their config.
+//
+// What a client declares does not matter: a server may ask for everything that the daemon can relay, and
+// [gateway.Callers] says whom it asks. A server that asks while requests of several clients are in
+// progress has a process for each new client from then on, in all folders, and also after a restart: see
+// [OneEach].
 //
 // # Views
 //

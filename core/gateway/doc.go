@@ -43,8 +43,13 @@
 //     its own sessions with legacy servers, from its first request until it disconnects: at most 64
 //     per server and 256 in total. If no session can be opened, the client uses the shared session,
 //     in which servers cannot send requests to clients.
-//   - With [Options.Callers], clients that declare the same instead use the tracker's session, in which
-//     it is declared, for as long as it is clear which of them each request from the server is for.
+//   - With [Options.Callers], all clients instead use the tracker's session, whatever they declare. What a
+//     legacy server asks is asked of the client whose requests are in progress, or of the only client that
+//     is connected; otherwise the server receives an error. A client that sets a log level, or whose roots
+//     are not the folder that the server was told, has its own session, and so have new clients of a server
+//     that asked while requests of several were in progress. A modern client is asked in the result of its
+//     request, and uses a session for one request at a time where the others have their own, and if it
+//     declares roots and the server asks for them.
 //   - A server that supports both protocol eras serves each client in the client's era, regardless
 //     of the era in which it is tracked: legacy clients that can be asked for input use their own
 //     sessions, and modern clients share one session.
@@ -53,11 +58,8 @@
 //     to the client instead. If a legacy server asks for input during a request from a modern
 //     client, the client receives a result that requires input. The request stays pending in its own
 //     session until the client repeats it with the answers, for at most 15 minutes.
-//   - If a legacy server lists more items for clients that can be asked for input, the gateway
-//     lists it once for each set of such capabilities, in a temporary session, so that these
-//     clients see all items. The first list request from such a client waits for this, at most
-//     10 s. The difference is applied to the server's current list, and is determined again
-//     after each change, but less often if changes continue.
+//   - All clients see what the tracker's session lists, whatever they declare. A tool that needs what a
+//     client lacks fails with this reason.
 //   - Tasks continue while their client is disconnected, for at most 15 minutes if they run in a
 //     session of that client. Options.Key binds their ids to the principal that started them. The
 //     ids remain valid after a restart, and a request by another principal is rejected without asking
@@ -100,7 +102,7 @@
 //   - With Options.Guard, an item that differs from what was approved keeps its approved definition in
 //     the lists, an item that was not approved is omitted, and requests for both are refused. A request
 //     is compared with the newest list that the tracker has received, which clients need not have seen
-//     yet. Variants for clients with certain capabilities are compared separately. Clients are notified
+//     yet. Clients are notified
 //     when a change was approved, not when it was held. A change that a server does not announce is found
 //     when the tracker requests its lists again: see tracker.Options.Resync and Tracking.PollInterval. A
 //     URI that a server may take for another spelling of a held one is refused as well.
