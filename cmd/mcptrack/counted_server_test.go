@@ -64,12 +64,17 @@ func (s *counted) record(words ...string) error {
 // call answers with the token of the call, and with COUNTED_AS if it is set. The tool ask adds the client's answer to an elicitation.
 func (s *counted) call(ctx context.Context, r *mcpserver.Request) (json.RawMessage, error) {
 	var params struct {
-		Arguments struct{ Token string }
+		Arguments      struct{ Token string }
+		InputResponses struct{ Q json.RawMessage }
 	}
 	if err := json.Unmarshal(r.Params, &params); err != nil {
 		return nil, err
 	}
 	token := params.Arguments.Token
+	question := map[string]any{"message": token, "requestedSchema": map[string]any{"type": "object", "properties": map[string]any{}}}
+	if r.Name() == "ask" && r.Client == nil && params.InputResponses.Q == nil {
+		return json.Marshal(map[string]any{"resultType": "input_required", "inputRequests": map[string]any{"q": map[string]any{"method": "elicitation/create", "params": question}}})
+	}
 	if err := s.record(r.Name(), token); err != nil {
 		return nil, err
 	}
@@ -97,16 +102,15 @@ func (s *counted) call(ctx context.Context, r *mcpserver.Request) (json.RawMessa
 			}
 		}
 	case "ask":
-		if r.Client == nil {
-			return nil, errors.New("this client cannot be asked")
-		}
-		question, err := json.Marshal(map[string]any{"message": token, "requestedSchema": map[string]any{"type": "object", "properties": map[string]any{}}})
-		if err != nil {
-			return nil, err
-		}
-		answer, err := r.Client.Ask(ctx, r, "elicitation/create", question)
-		if err != nil {
-			return nil, err
+		answer := params.InputResponses.Q
+		if r.Client != nil {
+			text, err := json.Marshal(question)
+			if err != nil {
+				return nil, err
+			}
+			if answer, err = r.Client.Ask(ctx, r, "elicitation/create", text); err != nil {
+				return nil, err
+			}
 		}
 		var given struct {
 			Action  string

@@ -312,7 +312,7 @@ func TestManyClientsShareADaemon(t *testing.T) {
 	for n := range clients {
 		running.Go(func() {
 			var answer func(string) string
-			if n%5 == 0 { // they have sessions of their own
+			if n%5 == 0 { // the others declare nothing
 				answer = func(question string) string { return fmt.Sprintf("answer of %d to %s", n, question) }
 			}
 			g, err := a.attach(answer, "counted")
