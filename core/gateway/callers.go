@@ -448,9 +448,6 @@ func isOnly(roots json.RawMessage, folder string) bool {
 	if runtime.GOOS == "windows" {
 		path = strings.TrimPrefix(path, `\`)
 	}
-	if filepath.Clean(path) == filepath.Clean(folder) {
-		return true
-	}
 	a, err := os.Stat(path)
 	b, other := os.Stat(folder)
 	return err == nil && other == nil && os.SameFile(a, b)

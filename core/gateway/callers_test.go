@@ -280,6 +280,7 @@ func TestAskedCallersThatLeave(t *testing.T) {
 		if got := answer(cancel); !strings.Contains(got, "has ended") {
 			w.Error("cancelled:", got)
 		}
+		w.advance(time.Second)
 		bob.wants(samples, "requests of several clients are in progress") // ann's may still ask
 		if len(w.oneEach) > 0 || len(bob.asked) > 0 {
 			w.Errorf("%q; bob was asked %q", w.oneEach, bob.asked)
@@ -307,7 +308,7 @@ func TestCallersInAFolder(t *testing.T) {
 		if got := w.told(0); !strings.Contains(got, uriOf(w.folder)) {
 			w.Errorf("the server was told %s", got)
 		}
-		bob := w.person("bob", all, "file:///elsewhere")
+		bob := w.person("bob", all, uriOf(w.folder)+`"},{"uri":"file:///elsewhere`)
 		bob.calls("")
 		w.wantSessions(2)
 		if got := w.told(1); !strings.Contains(got, "elsewhere") {
@@ -330,6 +331,10 @@ func TestCallersInAFolder(t *testing.T) {
 		_ = w.conns[0].out.Close() // the shared session, which is opened again
 		w.advance(time.Minute)
 		plain.wants(mcp.MethodListRoots, "no client of this session")
+		w.person("dan", all, uriOf(w.folder)).calls("")
+		if got := w.told(3); !strings.Contains(got, uriOf(w.folder)) {
+			w.Errorf("the new session was told %s", got)
+		}
 	})
 	inTogether(t, func(w *together, s *Shared) {
 		w.roots = true
