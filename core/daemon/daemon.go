@@ -111,6 +111,7 @@ type Daemon struct {
 
 	mu    sync.Mutex // guards the fields below and those of views that say so; never held during I/O
 	views map[string]*View
+	seats map[string][]*seat       // by the key of their views without the client
 	paths map[string]config.Secret // PATH of the first client of each tracked server, by its id
 	dirs  map[string]string        // where the first client of each server with "shared": "machine" runs it, by its id
 	conns int                      // connections with a view, and requests over HTTP
@@ -135,7 +136,7 @@ func New(opts Options) *Daemon {
 	if opts.LookupEnv == nil {
 		opts.LookupEnv = func(string) (string, bool) { return "", false }
 	}
-	return &Daemon{opts: opts, started: time.Now(), changed: make(chan struct{}, 1), views: map[string]*View{}, paths: map[string]config.Secret{}, dirs: map[string]string{}, endpoints: map[endpoint]*View{}}
+	return &Daemon{opts: opts, started: time.Now(), changed: make(chan struct{}, 1), views: map[string]*View{}, seats: map[string][]*seat{}, paths: map[string]config.Secret{}, dirs: map[string]string{}, endpoints: map[endpoint]*View{}}
 }
 
 // Run serves the clients of a listener until ctx ends, a client stops the daemon, or it is idle. It

@@ -127,11 +127,18 @@ type world struct {
 
 func start(t *testing.T, change func(*daemon.Options)) *world {
 	t.Helper()
+	log := journal.NewMemory(journal.MemoryOptions{KeepContent: 1 << 20})
+	t.Cleanup(func() { _ = log.Close() })
+	return startOn(t, log, change)
+}
+
+// startOn starts a daemon on a log, which an earlier daemon may have used.
+func startOn(t *testing.T, log journal.Log, change func(*daemon.Options)) *world {
+	t.Helper()
 	dir, err := os.MkdirTemp("", "mt") // a socket's path must be short
 	must(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	w := &world{t: t, socket: filepath.Join(dir, "s"), config: map[string]string{}, ended: make(chan error, 1)}
-	log := journal.NewMemory(journal.MemoryOptions{KeepContent: 1 << 20})
 	logger := slog.New(slog.NewTextHandler(testWriter{t}, nil))
 	callers := gateway.NewCallers()
 	e, err := engine.New(t.Context(), engine.Desired{}, log, engine.Options{Logger: logger, Tracker: tracker.Options{
@@ -153,7 +160,6 @@ func start(t *testing.T, change func(*daemon.Options)) *world {
 		if err := w.end(); !errors.Is(err, context.Canceled) {
 			t.Errorf("Run: %v", err)
 		}
-		_ = log.Close()
 		w.d.Release()
 	})
 	return w

@@ -37,7 +37,8 @@
 //
 // # Sleeping servers
 //
-// A server starts when a client connects whose view has never listed it, or when a client uses it. It
+// A server starts when a client connects and neither its view nor the log has the server's lists, or when a client
+// uses it. It
 // stays connected as long as this client, and for [config.Server.Idle] after that. Then it sleeps: its
 // lists are remembered, and are compared when it wakes.
 //

@@ -65,7 +65,13 @@ func (d *Daemon) serveView(ctx context.Context, c *wire.Conn) {
 		err = &wire.Refused{Code: "purpose", Message: "this daemon serves no events"}
 	}
 	if err == nil {
-		v, err = d.enter(who, source)
+		var seated func(*View)
+		var stand func()
+		who, seated, stand = d.sit(who, source)
+		defer stand()
+		if v, err = d.enter(who, source); err == nil {
+			seated(v)
+		}
 	}
 	if err != nil {
 		refused, ok := errors.AsType[*wire.Refused](err)

@@ -50,6 +50,7 @@ type party struct {
 	wire.Hello
 	env       map[string]string // the variables that the daemon asked the client for
 	inherited map[string]string // those of them that its servers inherit; see Daemon.inherited
+	seat      string            // see Daemon.sit; empty if it has none
 }
 
 // inherited returns the names of the variables of a client that its servers inherit, as they would
@@ -108,7 +109,7 @@ func trackedID(key []byte, srv *config.Server, who party) string {
 			id.Dir = "" // it has no "cwd", and need not run in the client's folder
 		}
 	case config.NotShared:
-		id.Folder, id.Client = who.Folder, who.Client
+		id.Folder, id.Client = who.Folder, who.holder()
 	default:
 		id.Folder = who.Folder
 	}

@@ -103,7 +103,7 @@ func (v *View) TrackedID(server string) string {
 func viewKey(who party, source Source) string {
 	client := ""
 	if slices.ContainsFunc(source.Config.Servers, func(s config.Server) bool { return s.Unshared() }) {
-		client = who.Client
+		client = who.holder()
 	}
 	data, err := json.Marshal([]any{source.Config.Path, who.Config, who.Host, who.Folder, who.Server, who.Approved, who.Path, client, who.inherited, who.env})
 	if err != nil {
@@ -128,6 +128,7 @@ func (d *Daemon) enter(who party, source Source) (*View, error) {
 	d.mu.Unlock()
 	var locked *guard.Guard
 	if !known {
+		d.recall(entries)
 		var err error
 		if locked, err = d.guard(source); err != nil { // reads a file, so d.mu must not be held
 			return nil, err
@@ -210,6 +211,14 @@ func (d *Daemon) entries(who party, source Source, cfg *config.Config) []config.
 		}
 	}
 	return entries
+}
+
+// recall reads from the log what servers offered before, so that a client that only lists them starts none. It
+// may be slow, so d.mu must not be held.
+func (d *Daemon) recall(entries []config.Server) {
+	for i := range entries {
+		d.opts.Engine.Recall(d.life, entries[i].ID)
+	}
 }
 
 // leave ends what join began.
@@ -368,6 +377,7 @@ func (v *View) follow(ctx context.Context) error {
 	opts.Current, opts.Publish = v.source.Config, v.d.opts.Engine.Tracker().Publish
 	opts.Apply = func(cfg *config.Config) {
 		entries := v.d.entries(v.who, v.source, cfg)
+		v.d.recall(entries)
 		v.d.mu.Lock()
 		defer v.d.mu.Unlock()
 		v.apply(cfg, entries)
@@ -423,6 +433,7 @@ func (v *View) environment(srv *config.Server) map[string]config.Secret {
 
 // settle starts the servers whose lists are not known, and waits until they have been tried.
 func (v *View) settle(ctx context.Context) {
+	v.awaitApplied(ctx)
 	snap := v.d.opts.Engine.Tracker().Snapshot()
 	defer v.hold(func(srv *config.Server) bool {
 		st, _ := snap.Server(srv.ID)

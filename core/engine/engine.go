@@ -127,7 +127,7 @@ func (e *Engine) remember(ctx context.Context, log journal.Log) error {
 		e.opts.Tracker.Log = own
 		return nil
 	}
-	e.memory = &memory{log: log, known: map[string]*published{}}
+	e.memory = &memory{log: log, known: map[string]*published{}, recalled: map[string]recalled{}}
 	if err := e.memory.loadWithRetry(ctx); err != nil {
 		return err
 	}
@@ -135,6 +135,7 @@ func (e *Engine) remember(ctx context.Context, log journal.Log) error {
 	t := &e.opts.Tracker
 	t.SkillFile = e.recorder.texts.putSkillFile
 	t.Record, t.Baseline, t.BaselineList, t.EventCursors = e.recorder, e.memory.baseline, e.memory.baselineList, e.memory.cursors
+	t.Recall = e.memory.take
 	return nil
 }
 

@@ -231,8 +231,9 @@ func (t *texts) putList(server string, list catalog.List, keys []string) {
 type memory struct {
 	log journal.Log
 
-	mu    sync.Mutex            // guards the fields below
-	known map[string]*published // published state by server id
+	mu       sync.Mutex            // guards the fields below
+	known    map[string]*published // published state by server id
+	recalled map[string]recalled   // by server id, until the tracker takes it
 }
 
 // published holds what was published about one server.

@@ -34,20 +34,21 @@ func (g *Gateway) ready(ctx context.Context) error {
 		return nil
 	}
 	id, limit := servers[0].ID, max(g.opts.Wait, servers[0].ConnectTimeout)
+	if st, _ := g.tracker.Snapshot().Server(id); st.Info.Era != "" {
+		return nil // without waking it
+	}
 	defer g.tracker.Demand(id)()
 	over := time.NewTimer(limit)
 	defer over.Stop()
-	for waited := false; ; waited = true {
+	for {
 		g.mu.Lock()
 		changed := g.stateChange
 		g.mu.Unlock()
 		st, _ := g.tracker.Snapshot().Server(id)
 		left := time.Until(st.Since.Add(limit)) // for an attempt that is in progress
 		switch {
-		case st.Info.Era != "" && waited:
-			return g.flush(ctx)
 		case st.Info.Era != "":
-			return nil
+			return g.flush(ctx)
 		case st.State == event.Backoff && time.Since(st.Since) > g.opts.Grace: // the reason may be gone
 			left = limit
 			g.tracker.Hasten(id)

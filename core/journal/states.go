@@ -126,6 +126,10 @@ func InstructionsList(d catalog.Digest) catalog.List {
 	return catalog.List{{Key: string(Instructions), Digest: d}}
 }
 
+// Handshake is the kind of an internal list that stores what a server said of itself when it was last
+// connected, as the definition of its only item.
+const Handshake catalog.Kind = "handshake"
+
 // Card is the kind of an internal list that stores the digest of a server's card, as its only item. Its
 // key stands for the endpoint that the card belongs to. The list is empty if the server has none.
 const Card catalog.Kind = "card"

@@ -48,6 +48,7 @@ func (w *worker) publishConnected(st event.ServerState, info session.Info) {
 		r.status.Info, r.status.EventCursors, r.status.StillConnected = info, w.cursors, st.StillConnected
 		r.status.Transport = info.Transport
 	})
+	w.rememberHandshake(info)
 }
 
 func (w *worker) publishState(st event.ServerState, change func(*record)) {

@@ -3,6 +3,7 @@ package tracker
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"log/slog"
 	"math"
@@ -97,6 +98,10 @@ type Options struct {
 	// AllLists tracks all lists of every server, including lists that the server's entry does not
 	// select. The entry still determines which resources are tracked. A gateway sets AllLists.
 	AllLists bool
+	// Recall returns what an earlier tracker knew of a server when it was last connected: the
+	// definition of its [journal.Handshake], nil if nothing is known, and its lists. A server
+	// that is connected on demand begins with them. Recall must return immediately. It may be nil.
+	Recall func(server string) (handshake json.RawMessage, lists map[catalog.Kind]catalog.List)
 	// OnDemand connects a server only while somebody needs it (see [Tracker.Demand]), and for
 	// [config.Server.Idle] after that. Otherwise the server is asleep: Pending, with the reason
 	// [status.Asleep] and its last known lists. What has changed in the meantime is published when
@@ -317,8 +322,12 @@ func (t *Tracker) Run(ctx context.Context) error {
 func (t *Tracker) announce(srv config.Server) {
 	t.store.commit(event.Event{ServerID: srv.ID, Payload: event.ServerState{State: event.Pending}}, func(r *record) {
 		r.status.State, r.status.Transport = event.Pending, srv.Transport
+		t.recall(r)
 	})
 }
+
+// Knows reports whether a server is part of the tracker's state, because it was applied and not removed.
+func (t *Tracker) Knows(server string) bool { return t.store.knows(server) }
 
 // wanted returns the servers of a config by id, and the ids in config order. It fills in the
 // defaults, which are missing in configs that were not read from a file.
