@@ -14,8 +14,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	daemoncmd "github.com/mcptrack/mcptrack/commands/daemon"
 	"github.com/mcptrack/mcptrack/commands/internal/cli"
 	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/daemon"
 	"github.com/mcptrack/mcptrack/core/machine"
 	"github.com/mcptrack/mcptrack/output/lines"
 	"github.com/mcptrack/mcptrack/output/table"
@@ -33,7 +35,8 @@ requests although the program that started it has ended. -o wide shows each copy
 A server is recognised if a config of an editor or agent on this machine runs its
 command, or if its program, script, package or image has "mcp" in its name. The
 memory is that of the server with all its child processes; on Linux, memory that
-processes share is divided among them.
+processes share is divided among them. If a daemon runs, the last line says how many
+programs it runs, and how many its clients would run without it.
 
 --kill-orphans asks, and then ends the orphans: they are asked to end, and killed
 after 5 seconds. Other processes are never ended.
@@ -55,7 +58,11 @@ Exit codes: 0 done; 1 failed, or you declined; 2 wrong usage.`,
 			if kill {
 				return killOrphans(cmd.Context(), env, groups, yes)
 			}
-			return writeGroups(env, g, groups, time.Now())
+			report := newPSReport(groups)
+			if st, err := daemoncmd.Status(cmd.Context(), env); err == nil { // otherwise nothing is shared
+				report.Daemon = sharedBy(st, groups)
+			}
+			return writeGroups(env, g, report, groups, time.Now())
 		},
 	}
 	cmd.Flags().BoolVar(&kill, "kill-orphans", false, "end the servers whose starter has ended")
@@ -94,6 +101,36 @@ type psReport struct {
 	Groups    []psGroup `json:"groups"`
 	Total     psSum     `json:"total"`
 	Shareable psSum     `json:"shareable"` // what one copy of each server would save
+	Daemon    *psShared `json:"daemon,omitempty"`
+}
+
+// psShared is what the daemon shares now; absent if it runs no program.
+type psShared struct {
+	Programs    int   `json:"programs"`
+	Instead     int   `json:"instead"`     // that its clients would run
+	MemoryBytes int64 `json:"memoryBytes"` // that this saves, without the memory of mcptrack attach
+}
+
+// sharedBy returns what the daemon with a status shares.
+func sharedBy(st daemon.Status, groups []machine.Group) *psShared {
+	var s psShared
+	for _, srv := range st.Servers {
+		if srv.PID > 0 {
+			clients := max(srv.Clients, 1)
+			s.Programs++
+			s.Instead += clients
+			s.MemoryBytes += int64(clients-1) * srv.Memory
+		}
+	}
+	for _, g := range groups {
+		if g.Relay {
+			s.MemoryBytes -= g.Memory()
+		}
+	}
+	if s.MemoryBytes = max(s.MemoryBytes, 0); s.Programs == 0 {
+		return nil
+	}
+	return &s
 }
 
 type psSum struct {
@@ -139,8 +176,7 @@ func startedBy(s machine.Server) string {
 	return fmt.Sprintf("%s (%d)", s.StartedBy, s.Starter)
 }
 
-func writeGroups(env *cli.Env, g *cli.Globals, groups []machine.Group, now time.Time) error {
-	report := newPSReport(groups)
+func writeGroups(env *cli.Env, g *cli.Globals, report psReport, groups []machine.Group, now time.Time) error {
 	names := make([]string, len(groups))
 	for i, group := range groups {
 		names[i] = group.Command
@@ -220,11 +256,17 @@ func age(d time.Duration) string {
 	return fmt.Sprintf("%ds", max(d/time.Second, 0))
 }
 
-// writeSaving writes the last line: what sharing would save.
+// writeSaving writes the last lines: what sharing would save, and what it saves.
 func writeSaving(w io.Writer, r psReport) error {
 	text := fmt.Sprintf("\n%s, %s", cli.Plural(r.Total.Processes, "server"), lines.Size(r.Total.MemoryBytes))
 	if r.Shareable.Processes > 0 {
 		text += fmt.Sprintf("; one copy of each would save %s and %s", cli.Plural(r.Shareable.Processes, "server"), lines.Size(r.Shareable.MemoryBytes))
+	}
+	if d := r.Daemon; d != nil && d.Instead > d.Programs {
+		text += fmt.Sprintf("\nthe daemon runs %s instead of %d", cli.Plural(d.Programs, "program"), d.Instead)
+		if d.MemoryBytes > 0 {
+			text += fmt.Sprintf(", about %s less", lines.Size(d.MemoryBytes))
+		}
 	}
 	_, err := fmt.Fprintln(w, text)
 	return err

@@ -127,6 +127,7 @@
 //	                            Go type of field also needs a case in key.fill and key.property
 //	what needs approval         the rows of core/config/keys.go; intent.go makes the digest. Who is asked, and when:
 //	                            commands/internal/cli/permission.go
+//	what must not be shared     core/launcher/holds.go: the words by which connect knows such servers
 //	the config of another host  core/config/hosts, and core/config/containers.go for a new format;
 //	                            commands/connect/form.go: how its entries run mcptrack-attach
 //	a header sent to servers    core/session/dial.go; core/session/internal/wire if it depends on the request

@@ -6,6 +6,7 @@
 //	own.go    mcptrack's own configs, to which the originals move
 //	record.go what is stored so that disconnect can restore the originals
 //	shown.go  the diff that the user sees
+//	report.go what is printed, for people and as JSON
 package connect
 
 import (
@@ -33,6 +34,7 @@ type options struct {
 	hosts             []string
 	only              []string // names of servers; empty means all
 	dryRun, http, yes bool
+	undo              bool
 }
 
 // Command returns the command connect.
@@ -49,9 +51,15 @@ host keeps for them. Without HOST, all hosts with a config here are connected.
 connect shows a diff, without secrets, and asks; without a terminal it needs
 --yes. The original entries move to mcptrack's config: those of your own files to
 mcptrack/mcp-servers.json in your config folder, those of a project's files to
-mcp-servers.json in the project. A project's file must be approved first (see
-mcptrack help trust). FILE.mcptrack-backup keeps the first original of each file,
-and mcptrack disconnect restores the entries byte for byte.
+mcp-servers.json in the project. Entries of several hosts that run the same
+command, or reach the same URL, become one. A project's file must be approved first
+(see mcptrack help trust). FILE.mcptrack-backup keeps the first original of each
+file, and mcptrack disconnect restores the entries byte for byte.
+
+A server that holds a browser, a terminal or a debugger, as its package or its tools
+tell, gets "shared": false: a process for each session. The last line counts the
+programs that run for one folder, and what the copies of a server that run now need
+more than one of them. -o wide shows where each server is.
 
 Left alone are servers that are disabled or not usable, and those that run
 mcptrack. A file without permission to write is changed only if you answer the
@@ -64,13 +72,19 @@ servers, or the file of a HOST is invalid or not approved; 130 interrupted.`,
 		Example: `  mcptrack connect --dry-run
   mcptrack connect claude-code cursor
   mcptrack connect vscode --only github --yes
-  mcptrack disconnect`,
+  mcptrack connect --undo`,
 		Args:              cli.Args(0, -1),
 		ValidArgsFunction: cobra.FixedCompletions(hosts.Names(), cobra.ShellCompDirectiveNoFileComp),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			opts.hosts = args
 			if err := check("connect", args, cmd.Flags().Changed); err != nil {
 				return err
+			}
+			if opts.undo && (opts.http || opts.yes || opts.only != nil) {
+				return cli.Usage("--undo restores everything that was connected; it takes only --dry-run")
+			}
+			if opts.undo {
+				return runDisconnect(cmd.Context(), env, g, opts)
 			}
 			return run(cmd.Context(), env, g, opts)
 		},
@@ -80,6 +94,7 @@ servers, or the file of a HOST is invalid or not approved; 130 interrupted.`,
 	f.StringArrayVar(&opts.only, "only", nil, "connect only this `SERVER`; repeat for more")
 	f.BoolVar(&opts.http, "http", false, "write a URL with a token instead of a command")
 	f.BoolVar(&opts.yes, "yes", false, "do not ask")
+	f.BoolVar(&opts.undo, "undo", false, "restore the entries instead, as mcptrack disconnect does")
 	return cmd
 }
 
@@ -103,23 +118,6 @@ func check(name string, args []string, changed func(flag string) bool) error {
 	return nil
 }
 
-// report is the document that connect and disconnect print.
-type report struct {
-	Written bool         `json:"written"`
-	Files   []fileReport `json:"files"`
-	Restart []string     `json:"restart"` // titles of the hosts to restart
-}
-
-// A fileReport is what happened to one file of a host.
-type fileReport struct {
-	Host    string   `json:"host"`
-	File    string   `json:"file"`
-	Changed bool     `json:"changed"`
-	Problem string   `json:"problem,omitempty"`
-	Diff    string   `json:"diff,omitempty"` // with --dry-run
-	Servers []server `json:"servers"`
-}
-
 func run(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) error {
 	command, args := attach(env, false)
 	if entry := config.Stdio("entry", command, args...); !entry.Attaches() {
@@ -135,16 +133,17 @@ func run(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) error 
 			return err
 		}
 	}
-	_, plans, err := prepare(env, g, opts, s)
+	p, plans, err := prepare(ctx, env, g, opts, s)
 	if err != nil {
 		return err
 	}
-	r, question := reported(plans, g.Format.Table(), opts.dryRun)
+	r, question := reported(plans, opts.dryRun)
 	if question == "" || opts.dryRun {
+		r.Summary = p.summary(ctx, plans)
 		return r.print(env, g)
 	}
 	if !opts.yes {
-		switch err := env.Ask(ctx, question, "Change "+what(r)+protected(plans)+"?"); {
+		switch err := env.Ask(ctx, question, "Change "+r.what()+protected(plans)+"?"); {
 		case errors.Is(err, cli.ErrNoTerminal):
 			return cli.UsageHint("use --yes to change the configs, or --dry-run to see the changes", "connect asks for confirmation, but there is no terminal")
 		case errors.Is(err, cli.ErrDeclined):
@@ -159,16 +158,16 @@ func run(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) error 
 	}
 	defer unlock()
 	for attempt := 1; ; attempt++ {
-		p, plans, err := prepare(env, g, opts, s) // again, because others may have changed the files meanwhile
+		p, plans, err := prepare(ctx, env, g, opts, s) // again, because others may have changed the files meanwhile
 		if err != nil {
 			return err
 		}
 		now := ""
-		if r, now = reported(plans, g.Format.Table(), false); now != question && !opts.yes {
+		if r, now = reported(plans, false); now != question && !opts.yes {
 			return &cli.Failure{Exit: cli.ExitFailed, Code: codeChanged, Err: errors.New("a config changed in the meantime; nothing was written"), Hint: "run the command again"}
 		}
 		if err = p.write(plans, s); err == nil {
-			r.Written = true
+			r.Written, r.Summary = true, p.summary(ctx, plans)
 			return r.print(env, g)
 		}
 		if !isChanged(err) || !opts.yes || attempt == attempts {
@@ -181,9 +180,10 @@ func run(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) error 
 const attempts = 10
 
 // prepare makes the plans of a run.
-func prepare(env *cli.Env, g *cli.Globals, opts options, s store) (*planner, []*plan, error) {
+func prepare(ctx context.Context, env *cli.Env, g *cli.Globals, opts options, s store) (*planner, []*plan, error) {
 	p := &planner{env: env, g: g, opts: g.ConfigOptions(env), log: g.Logger(env), options: opts, owns: map[string]*own{}}
 	p.opts.Format, p.opts.Keyring = "", nil
+	p.tools = listedTools(ctx, env, p.log)
 	var err error
 	if p.opts.Workspace, err = filepath.Abs(p.opts.Workspace); err != nil {
 		return nil, nil, err
@@ -308,133 +308,4 @@ func onlyKnown(only []string, plans []*plan) error {
 		}
 	}
 	return nil
-}
-
-// reported returns the report of the plans, and what to show before the question; this is empty if
-// nothing changes. diffs means that the report is for people.
-func reported(plans []*plan, people, dryRun bool) (report, string) {
-	r := report{Files: []fileReport{}, Restart: []string{}}
-	var question strings.Builder
-	for _, p := range plans {
-		f := fileReport{Host: p.host.Name, File: p.path, Changed: len(p.entries) > 0, Servers: p.servers}
-		if f.Servers == nil {
-			f.Servers = []server{}
-		}
-		if p.problem != nil {
-			f.Problem = printable.Reason(p.problem, 1000)
-			switch failure, ok := errors.AsType[*cli.Failure](p.problem); {
-			case ok && failure.Code == "config_untrusted":
-				f.Problem = "not approved; " + failure.Hint
-			case ok && failure.Hint != "":
-				f.Problem += "; " + failure.Hint
-			}
-		}
-		if f.Changed {
-			text := diff(p.path, p.before, p.after, p.format)
-			question.WriteString(text + "\n")
-			if dryRun {
-				f.Diff = text
-			}
-			if !slices.Contains(r.Restart, p.host.Title) {
-				r.Restart = append(r.Restart, p.host.Title)
-			}
-		}
-		r.Files = append(r.Files, f)
-	}
-	if question.Len() == 0 {
-		return r, ""
-	}
-	return r, "\n" + question.String()
-}
-
-// protected names the files that are changed although they are read-only, for the question.
-func protected(plans []*plan) string {
-	var names []string
-	for _, p := range plans {
-		for _, path := range p.protected {
-			if len(p.entries) > 0 && !slices.Contains(names, path) {
-				names = append(names, path)
-			}
-		}
-	}
-	if len(names) == 0 {
-		return ""
-	}
-	return ", although read-only: " + printable.Line(cli.Join(names, 20), 1000)
-}
-
-// what names what is changed, for the question.
-func what(r report) string {
-	servers, files := 0, 0
-	for _, f := range r.Files {
-		if f.Changed {
-			files++
-		}
-		for _, s := range f.Servers {
-			if s.Changed {
-				servers++
-			}
-		}
-	}
-	return cli.Plural(servers, "server") + " in " + cli.Plural(files, "file")
-}
-
-// print writes the report.
-func (r *report) print(env *cli.Env, g *cli.Globals) error {
-	var names []string
-	for _, f := range r.Files {
-		for _, s := range f.Servers {
-			if s.Changed {
-				names = append(names, s.Name)
-			}
-		}
-	}
-	return g.Write(env.Out, names, r, func() error {
-		var rows [][]string
-		for _, f := range r.Files {
-			if f.Diff != "" {
-				fmt.Fprintln(env.Out, strings.TrimSuffix(f.Diff, "\n"))
-				fmt.Fprintln(env.Out)
-			}
-			if f.Problem != "" {
-				rows = append(rows, []string{f.Host, f.File, "", "left alone: " + f.Problem})
-			}
-			for _, s := range f.Servers {
-				rows = append(rows, []string{f.Host, f.File, s.Name, s.result(r.Written)})
-			}
-		}
-		if err := g.Tables(env).Rows(env.Out, []string{"Host", "File", "Server", "Result"}, rows); err != nil {
-			return err
-		}
-		for _, f := range r.Files {
-			for _, s := range f.Servers {
-				if s.login && r.Written && !g.Quiet {
-					fmt.Fprintf(env.Err, "hint: if %s needs a login: mcptrack login %s --config %s\n", printable.Line(s.Name, 64), printable.Shell(s.ID), printable.Shell(s.Config))
-				}
-			}
-		}
-		if len(r.Restart) > 0 && r.Written {
-			_, err := fmt.Fprintf(env.Out, "\nRestart %s.\n", cli.Join(r.Restart, 20))
-			return err
-		}
-		return nil
-	})
-}
-
-// result describes what happened to the server.
-func (s *server) result(written bool) string {
-	switch {
-	case !s.Changed:
-		return "left alone: " + s.Reason
-	case s.Reason != "":
-		return s.Reason
-	}
-	text := "moved to " + s.Config
-	if !written {
-		text = "would move to " + s.Config
-	}
-	if s.OneEach {
-		text += "; each session has its own process, because the server asks while several call it"
-	}
-	return text
 }

@@ -235,7 +235,7 @@ func TestSharing(t *testing.T) {
 	m.put(t, m.own(), mine)
 	m.put(t, cursor, `{"mcpServers": {"github": {"command": "sh"}, "docs": {"command": "sh", "args": ["-x"]}}}`)
 	m.put(t, gemini, `{"mcpServers": {"github": {"command": "sh", "timeout": 5}}}`)
-	m.put(t, windsurf, `{"mcpServers": {"github": {"command": "sh", "args": ["-c"]}, "docs": {"command": "sh"}}}`)
+	m.put(t, windsurf, `{"mcpServers": {"github": {"command": "sh", "args": ["-c"]}, "docs": {"command": "sh", "args": ["-y"]}}}`)
 	m.run(t, 0, "connect cursor --yes")
 	m.run(t, 0, "connect --yes")
 	for path, want := range map[string][]string{cursor: {"github", "docs"}, gemini: {"github"}, windsurf: {"github-windsurf", "docs-windsurf"}} {

@@ -13,7 +13,7 @@ func TestInvalidEntries(t *testing.T) {
 	m.put(t, path, before)
 	out := m.run(t, 0, "connect --yes")
 	after := text(t, path)
-	if !strings.Contains(out, `left alone: invalid: Server "args" has invalid "args"`) || strings.Count(after, "attach") != 1 ||
+	if !strings.Contains(out, `(invalid: Server "args" has invalid "args"`) || strings.Count(after, "attach") != 1 ||
 		!strings.HasPrefix(after, before[:strings.Index(before, `"good"`)]) {
 		t.Errorf("%s\n%s", out, after)
 	}

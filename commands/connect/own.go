@@ -85,41 +85,49 @@ func (c *own) parse() error {
 	return nil
 }
 
-// choose returns the id under which the config has a server, or will have it: that of the original
-// unless another server has it. known means that the config has the server already.
+// choose returns the id under which the config has a server, or will have it. known means that the
+// config has it already: an entry that runs the same command with the same environment, or reaches the
+// same URL with the same headers, whatever its name is. Otherwise the id is that of the original, unless
+// another server has it.
 func (c *own) choose(o *config.Original, host string) (id string, known bool, err error) {
-	for n := 0; ; n++ {
-		switch id = o.ID; {
-		case n == 1:
-			id += "-" + host
-		case n > 1:
-			id += "-" + host + "-" + strconv.Itoa(n)
+	text, err := json.Marshal(config.Keys{{Name: "servers", Value: []config.Keys{entry(o, o.ID, false)}}})
+	if err != nil {
+		return "", false, err
+	}
+	other, problems := config.Parse(text, c.path, c.opts)
+	if other == nil {
+		return "", false, problems
+	}
+	same := func(srv config.Server) bool {
+		return srv.Enabled && srv.Transport == other.Servers[0].Transport && reflect.DeepEqual(srv.Intent.Keys, other.Servers[0].Intent.Keys)
+	}
+	if i := slices.IndexFunc(c.cfg.Servers, same); i >= 0 {
+		if srv, ok := c.cfg.Server(o.ID); ok && same(srv) {
+			return o.ID, true, nil
 		}
-		srv, taken := c.cfg.Server(id)
-		if !taken {
+		return c.cfg.Servers[i].ID, true, nil
+	}
+	id = o.ID
+	for n := 1; ; n++ {
+		if _, taken := c.cfg.Server(id); !taken {
 			return id, false, nil
 		}
-		text, err := json.Marshal(config.Keys{{Name: "servers", Value: []config.Keys{entry(o, id)}}})
-		if err != nil {
-			return "", false, err
-		}
-		other, problems := config.Parse(text, c.path, c.opts)
-		if other == nil {
-			return "", false, problems
-		}
-		if srv.Enabled && srv.Transport == other.Servers[0].Transport && reflect.DeepEqual(srv.Intent.Keys, other.Servers[0].Intent.Keys) {
-			return id, true, nil
+		if id = o.ID + "-" + host; n > 1 {
+			id += "-" + strconv.Itoa(n)
 		}
 	}
 }
 
-// entry returns the members of a server in a list.
-func entry(o *config.Original, id string) config.Keys {
+// entry returns the members of a server in a list. With unshared, each session has its own process.
+func entry(o *config.Original, id string, unshared bool) config.Keys {
 	keys := config.Keys{{Name: "id", Value: id}}
 	for _, k := range o.Keys {
 		if k.Name != "id" && k.Name != "enabled" && k.Name != "disabled" {
 			keys = append(keys, k)
 		}
+	}
+	if unshared {
+		keys = append(keys, config.Key{Name: "shared", Value: false})
 	}
 	return keys
 }
@@ -135,7 +143,7 @@ func servers(root *tree.Node) (path []string, value *tree.Node) {
 }
 
 // add adds a server to the text.
-func (c *own) add(o *config.Original, id string) error {
+func (c *own) add(o *config.Original, id string, unshared bool) error {
 	root, failure := tree.NewSource(c.text).Parse(tree.JSON)
 	if failure != nil {
 		return errors.New(failure.Message)
@@ -149,7 +157,7 @@ func (c *own) add(o *config.Original, id string) error {
 		}
 		path, list = []string{"servers"}, &tree.Node{Kind: tree.List}
 	}
-	keys := entry(o, id)
+	keys := entry(o, id, unshared)
 	if list.Kind == tree.Object {
 		keys = keys[1:]
 	}

@@ -1,6 +1,7 @@
 package connect
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -15,11 +16,15 @@ import (
 
 	"github.com/mcptrack/mcptrack/commands/internal/cli"
 	"github.com/mcptrack/mcptrack/core/atomicfile"
+	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/config/edit"
 	"github.com/mcptrack/mcptrack/core/config/hosts"
 	"github.com/mcptrack/mcptrack/core/config/tree"
 	"github.com/mcptrack/mcptrack/core/daemon"
+	"github.com/mcptrack/mcptrack/core/launcher"
+	"github.com/mcptrack/mcptrack/core/lock"
+	"github.com/mcptrack/mcptrack/core/lock/guard"
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/secretfile"
 )
@@ -47,10 +52,11 @@ type server struct {
 	// why it was left alone.
 	Changed bool   `json:"changed"`
 	Reason  string `json:"reason,omitempty"`
-	// OneEach means that sessions will not share the server; see [daemon.OneEach].
-	OneEach bool `json:"oneEach,omitempty"`
+	// Unshared is why the entry gets "shared": false; empty if it does not.
+	Unshared string `json:"unshared,omitempty"`
 
-	login bool // the server may need a login with mcptrack
+	login bool   // the server may need a login with mcptrack
+	holds string // why sessions should not share the server, although mcptrack's config lets them
 }
 
 // A planner makes the plans of one run.
@@ -64,6 +70,17 @@ type planner struct {
 	records []record
 	owns    map[string]*own
 	oneEach *daemon.OneEach
+	tools   map[string][]string // the tools that the daemon has listed, by the id in mcptrack's configs
+}
+
+// own returns one of mcptrack's own configs, as it is in this run.
+func (p *planner) own(path, folder string) (c *own, err error) {
+	if c = p.owns[path]; c == nil {
+		if c, err = openOwn(path, folder, p.opts); err == nil {
+			p.owns[path] = c
+		}
+	}
+	return c, err
 }
 
 // read returns the content of a host's file.
@@ -108,7 +125,7 @@ func (p *planner) plan(f config.HostFile) (*plan, error) {
 			continue
 		}
 		if reason := p.leave(cfg, o); reason != "" {
-			plan.servers = append(plan.servers, server{Name: o.ID, Reason: reason})
+			plan.servers = append(plan.servers, p.connected(f.Path, server{Name: o.ID, Reason: reason}))
 			continue
 		}
 		chosen = append(chosen, o)
@@ -156,25 +173,21 @@ func (p *planner) plan(f config.HostFile) (*plan, error) {
 			return plan, nil
 		}
 	}
-	c := p.owns[target]
-	if c == nil {
-		if c, err = openOwn(target, folder, p.opts); err != nil {
-			return nil, err
-		}
-		p.owns[target] = c
+	c, err := p.own(target, folder)
+	if err != nil {
+		return nil, err
 	}
 	if plan.edits, err = edit.Open(before, plan.format); err != nil {
 		plan.problem = err
 		return plan, nil
 	}
 	for _, o := range chosen {
-		s, err := p.connect(plan, c, o)
+		srv, _ := cfg.Server(o.ID)
+		s, err := p.connect(plan, c, o, &srv)
 		if err != nil {
 			s = server{Name: o.ID, Reason: "cannot be changed: " + printable.Reason(err, 300)}
 		}
 		s.login = s.Changed && withoutHeaders(cfg, o)
-		srv, known := cfg.Server(o.ID)
-		s.OneEach = s.Changed && known && p.oneEach.Has(&srv)
 		plan.servers = append(plan.servers, s)
 	}
 	plan.after = plan.edits.Text()
@@ -219,6 +232,9 @@ func exists(path string) bool {
 	return err == nil || ok && refused.Problem != "no such file"
 }
 
+// already is why an entry is left alone that runs mcptrack-attach.
+const already = "already connected"
+
 // leave returns why an entry is left alone, or "".
 func (p *planner) leave(cfg *config.Config, o *config.Original) string {
 	srv, ok := cfg.Server(o.ID)
@@ -233,7 +249,7 @@ func (p *planner) leave(cfg *config.Config, o *config.Original) string {
 	case p.http != nil && cli.Attached(srv) && !srv.Attaches() && !p.http.serves(srv):
 		return "it is connected to another port or with another token; run mcptrack disconnect first"
 	case cli.Attached(srv):
-		return "already connected"
+		return already
 	case srv.Runs("gateway") || srv.Runs("vault"):
 		return "it runs mcptrack itself"
 	case !srv.Enabled:
@@ -256,8 +272,84 @@ func (p *planner) leave(cfg *config.Config, o *config.Original) string {
 	return ""
 }
 
-// connect changes one entry in the plan, and moves its original to mcptrack's config.
-func (p *planner) connect(plan *plan, c *own, o *config.Original) (server, error) {
+// connected adds to a server that is connected already where it is in mcptrack's config, and why sessions
+// should not share it although they do.
+func (p *planner) connected(file string, s server) server {
+	for _, r := range p.records {
+		for _, e := range r.Entries {
+			if r.File == file && e.Name == s.Name && s.Reason == already {
+				s.ID, s.Config = e.ID, e.Config
+			}
+		}
+	}
+	if c, err := p.ownOf(s); err == nil {
+		if _, value := c.find(s.ID); value != nil && value.Get("shared") == nil {
+			srv, _ := c.cfg.Server(s.ID)
+			s.holds = p.holds(&srv, c.path)
+		}
+	}
+	return s
+}
+
+// ownOf returns the config that has a server that is connected.
+func (p *planner) ownOf(s server) (*own, error) {
+	switch s.Config {
+	case "":
+		return nil, errors.New("not connected")
+	case config.OwnPath(p.opts):
+		return p.own(s.Config, "")
+	}
+	return p.own(s.Config, p.opts.Workspace)
+}
+
+// holds returns why sessions should not share a server of a file, or "": what it keeps in its process according
+// to its command, or to the tools that the lock beside the file or the daemon's log has of it.
+func (p *planner) holds(srv *config.Server, file string) string {
+	command := launcher.Parse(append([]string{srv.Command}, srv.Args...))
+	if what := command.Holds(); what != "" {
+		return "it holds " + what
+	}
+	tools := p.tools[srv.ID]
+	if locked, err := lock.Read(guard.Beside(file)); err == nil && locked.Servers[srv.ID] != nil {
+		for _, it := range locked.Servers[srv.ID].Items[lock.SectionTools] {
+			tools = append(slices.Clip(tools), it.Key)
+		}
+	}
+	for _, tool := range tools {
+		if what := launcher.ToolHolds(tool); what != "" {
+			return fmt.Sprintf("it holds %s, as its tool %s tells", what, printable.Line(tool, 64))
+		}
+	}
+	return ""
+}
+
+// listedTools returns the tools that the daemon has listed, by the ids of their servers in the configs.
+func listedTools(ctx context.Context, env *cli.Env, log *slog.Logger) map[string][]string {
+	tools := map[string][]string{}
+	stored := cli.JournalFlags{Dir: env.DaemonDir()}
+	if stored.Dir == "" {
+		return tools
+	}
+	events, err := stored.Stored(ctx, env, log)
+	if err != nil {
+		return tools // no daemon ran yet
+	}
+	defer func() { _ = events.Close() }()
+	states, err := events.States(ctx, "")
+	if err != nil {
+		log.Info("cannot read which tools the daemon has listed", "err", err)
+	}
+	for name, list := range states.Lists {
+		if id := daemon.ExportedID(name.ServerID); name.Kind == catalog.Tools {
+			tools[id] = append(tools[id], list.Keys()...)
+		}
+	}
+	return tools
+}
+
+// connect changes one entry in the plan, and moves its original, which describes srv, to mcptrack's config.
+// Sessions do not share a server that they would disturb, unless the user says that they do.
+func (p *planner) connect(plan *plan, c *own, o *config.Original, srv *config.Server) (server, error) {
 	id, known, err := c.choose(o, plan.host.Name)
 	if err != nil {
 		return server{}, err
@@ -287,12 +379,23 @@ func (p *planner) connect(plan *plan, c *own, o *config.Original) (server, error
 	}
 	r := recorded{Name: o.ID, Path: o.Path, Edit: undo, Config: c.path, ID: id, Created: !c.exists}
 	text := c.text
+	s := server{Name: o.ID, ID: id, Config: c.path, Changed: true}
+	_, value := c.find(id)
+	switch {
+	case slices.ContainsFunc(o.Keys, func(k config.Key) bool { return k.Name == "shared" }), known && value.Get("shared") != nil:
+	case known:
+		s.holds = p.holds(srv, plan.path)
+	default:
+		if s.Unshared = p.holds(srv, plan.path); s.Unshared == "" && p.oneEach.Has(srv) {
+			s.Unshared = "it asks while several sessions call it"
+		}
+	}
 	if !known {
-		if err := c.add(o, id); err != nil {
+		if err := c.add(o, id, s.Unshared != ""); err != nil {
 			c.text = text
 			return server{}, errors.Join(err, c.parse(), plan.edits.Restore(o.Path, undo))
 		}
-		_, value := c.find(id)
+		_, value = c.find(id)
 		r.Added = edit.Digest(value)
 	}
 	for _, other := range p.records {
@@ -309,7 +412,7 @@ func (p *planner) connect(plan *plan, c *own, o *config.Original) (server, error
 	c.used = append(c.used, id)
 	plan.entries = append(plan.entries, r)
 	p.records = append(p.records, record{File: plan.path, Entries: []recorded{r}})
-	return server{Name: o.ID, ID: id, Config: c.path, Changed: true}, nil
+	return s, nil
 }
 
 // record stores what is needed to undo the change. It returns the record that there was before.

@@ -512,24 +512,32 @@ Exit codes: 0 done; 1 no daemon is running, or it does not answer.`,
   mcptrack daemon status --json | jq '.servers[] | {id, memoryBytes}'`,
 		Args: cli.Args(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctx, cancel := context.WithTimeout(cmd.Context(), statusTime)
-			defer cancel()
-			conn, answer, err := ask(ctx, env, wire.Status)
+			st, err := Status(cmd.Context(), env)
 			if err != nil {
 				return err
-			}
-			defer func() { _ = conn.Close() }()
-			defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
-			var st daemon.Status
-			if err := json.NewDecoder(io.LimitReader(conn, 64<<20)).Decode(&st); err != nil {
-				if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-					return hung(&wire.Hung{PID: answer.PID})
-				}
-				return fmt.Errorf("the daemon sent no status: %w", err)
 			}
 			return writeStatus(env, g, st)
 		},
 	}
+}
+
+// Status asks the running daemon for its status. It starts none.
+func Status(ctx context.Context, env *cli.Env) (st daemon.Status, err error) {
+	ctx, cancel := context.WithTimeout(ctx, statusTime)
+	defer cancel()
+	conn, answer, err := ask(ctx, env, wire.Status)
+	if err != nil {
+		return st, err
+	}
+	defer func() { _ = conn.Close() }()
+	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
+	if err := json.NewDecoder(io.LimitReader(conn, 64<<20)).Decode(&st); err != nil {
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			return st, hung(&wire.Hung{PID: answer.PID})
+		}
+		return st, fmt.Errorf("the daemon sent no status: %w", err)
+	}
+	return st, nil
 }
 
 func writeStatus(env *cli.Env, g *cli.Globals, st daemon.Status) error {

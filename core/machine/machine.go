@@ -29,8 +29,10 @@ import (
 
 // A Group holds the running copies of one command.
 type Group struct {
-	Command string // one printable line, with credentials masked
-	Servers []Server
+	Command    string // one printable line, with credentials masked
+	Configured bool   // a config runs the command
+	Relay      bool   // it is mcptrack attach, which passes the messages of one session to the daemon
+	Servers    []Server
 }
 
 // Memory returns the memory of all servers in bytes.
@@ -53,8 +55,11 @@ func (g *Group) Orphans() (n int) {
 
 // Shareable returns what one shared copy would save: the number of servers that would not be needed
 // and their memory in bytes. The largest copy stays. Servers that do not use stdio are already
-// shared by their clients and do not count.
+// shared by their clients and do not count, and each session needs a relay of its own.
 func (g *Group) Shareable() (servers int, memory int64) {
+	if g.Relay {
+		return 0, 0
+	}
 	var largest int64
 	for i := range g.Servers {
 		if s := &g.Servers[i]; s.stdio {
@@ -124,7 +129,7 @@ func find(all []process, commands [][]string) []Group {
 		}
 		key := p.launch.key()
 		if groups[key] == nil {
-			groups[key] = &Group{Command: p.launch.line()}
+			groups[key] = &Group{Command: p.launch.line(), Configured: s.known[key], Relay: p.launch.isRelay()}
 		}
 		groups[key].Servers = append(groups[key].Servers, s.server(p))
 	}
@@ -255,15 +260,21 @@ func (l launch) isNamedServer() bool {
 		name = path.Join(path.Base(path.Dir(name)), path.Base(name))
 	}
 	switch base := path.Base(name); {
-	case base == "mcptrack":
-		return slices.ContainsFunc(l.args, func(a string) bool { return a == "--stdio" || a == "attach" || a == "demo-server" })
-	case base == "mcptrack-attach":
+	case l.isRelay():
 		return true
+	case base == "mcptrack":
+		return slices.ContainsFunc(l.args, func(a string) bool { return a == "--stdio" || a == "demo-server" })
 	case base == "mcp", strings.Contains(name, "inspector"): // clients
 		return false
 	}
 	name = strings.ReplaceAll(name, "mcptrack", "")
 	return strings.Contains(name, "mcp") || strings.Contains(name, "modelcontextprotocol")
+}
+
+// isRelay reports whether the program passes the messages of one session to the daemon.
+func (l launch) isRelay() bool {
+	base := path.Base(l.program)
+	return base == "mcptrack-attach" || base == "mcptrack" && slices.Contains(l.args, "attach")
 }
 
 // launchOf parses a command line.

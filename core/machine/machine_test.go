@@ -154,3 +154,30 @@ func TestShareableKeepsTheLargestCopy(t *testing.T) {
 		t.Errorf("a single server: %d servers, %d bytes", n, memory)
 	}
 }
+
+// Each session needs its own relay to the daemon, so relays are no copies; and a group tells whether a
+// config runs its command.
+func TestRelaysAreNoCopies(t *testing.T) {
+	t.Parallel()
+	groups := find(table(t, `
+		1 0 - 1 : init
+		2 1 - 1 : claude
+		3 2 | 10 : mcptrack-attach --config /c memory
+		4 2 | 10 : mcptrack-attach --config /c memory
+		5 2 | 10 : mcptrack attach memory
+		6 2 | 10 : mcptrack attach memory
+		7 2 | 4 : npx mcp-a
+		8 2 | 3 : npx mcp-b
+		9 2 | 3 : npx mcp-b`), [][]string{{"npx", "mcp-a"}})
+	servers := 0
+	for _, g := range groups {
+		n, _ := g.Shareable()
+		servers += n
+		if g.Relay != strings.Contains(g.Command, "attach") || g.Configured != (g.Command == "npx mcp-a") {
+			t.Errorf("%+v", g)
+		}
+	}
+	if len(groups) != 4 || servers != 1 {
+		t.Errorf("%d groups, %d servers to share", len(groups), servers)
+	}
+}

@@ -1,0 +1,101 @@
+package connect_test
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/journal"
+	"github.com/mcptrack/mcptrack/core/journal/sqlitelog"
+	"github.com/mcptrack/mcptrack/core/lock"
+)
+
+// Entries that run the same become one server, whatever hosts call it and in whatever form they write it;
+// each host keeps its own name, and disconnect restores each file.
+func TestEqualEntries(t *testing.T) {
+	m := newMachine(t)
+	before := map[string]string{
+		".claude.json":                      `{"mcpServers": {"memory": {"type": "stdio", "command": "sh", "args": ["-c", "x"], "env": {}}}}`,
+		".codeium/windsurf/mcp_config.json": `{"mcpServers": {"memory-windsurf": {"command": "sh", "args": ["-c", "x"]}, "other": {"command": "sh", "args": ["-c", "x"], "env": {"A": "b"}}}}`,
+		".config/zed/settings.json":         `{"context_servers": {"memory-zed": {"command": {"path": "sh", "args": ["-c", "x"]}}}}`,
+		".config/opencode/opencode.json":    `{"mcp": {"memory": {"type": "local", "command": ["sh", "-c", "x"]}, "web": {"type": "remote", "url": "https://example.com/mcp"}}}`,
+	}
+	for file, content := range before {
+		m.put(t, m.file(file), content)
+	}
+	m.run(t, 0, "connect --yes")
+	cfg, problems := config.Load(m.own(), config.Options{})
+	if cfg == nil || len(cfg.Servers) != 3 {
+		t.Fatalf("%v\n%s", problems, text(t, m.own()))
+	}
+	var ids []string
+	for file, names := range map[string]string{".claude.json": "memory", ".codeium/windsurf/mcp_config.json": "memory-windsurf", ".config/zed/settings.json": "memory-zed", ".config/opencode/opencode.json": "memory"} {
+		args := server(t, m.file(file), names).Args
+		ids = append(ids, args[len(args)-1])
+	}
+	if slices.Sort(ids); len(slices.Compact(ids)) != 1 {
+		t.Errorf("%q", ids)
+	}
+	var doc struct {
+		Summary struct{ Hosts, Servers, Programs, Instead int }
+	}
+	if err := json.Unmarshal([]byte(m.run(t, 0, "connect --json")), &doc); err != nil {
+		t.Fatal(err)
+	}
+	if s := doc.Summary; s.Hosts != 4 || s.Servers != 5 || s.Programs != 2 || s.Instead != 5 {
+		t.Errorf("%+v", s)
+	}
+	m.run(t, 0, "connect --undo")
+	for file, content := range before {
+		if got := text(t, m.file(file)); got != content {
+			t.Errorf("%s: %s", file, got)
+		}
+	}
+}
+
+// A server that keeps something for one session gets "shared": false, with the reason, if its package, the
+// lock or the daemon's log says so; what the user has set stays.
+func TestServersThatAreNotShared(t *testing.T) {
+	m := newMachine(t)
+	path := m.file(".cursor/mcp.json")
+	m.put(t, path, `{"mcpServers": {"web": {"command": "sh", "args": ["-c", "npx @playwright/mcp@latest"]}, "said": {"command": "sh", "args": ["-c", "npx puppeteer-mcp-server"], "shared": "machine"},
+		"mine": {"command": "sh", "args": ["-c", "npx chrome-devtools-mcp"]}, "locked": {"command": "sh", "args": ["-c", "l"]}, "logged": {"command": "sh", "args": ["-c", "g"]}, "plain": {"command": "sh"}}}`)
+	m.put(t, m.file(".gemini/settings.json"), `{"mcpServers": {"web2": {"command": "sh", "args": ["-c", "npx @playwright/mcp@latest"]}}}`)
+	m.put(t, m.own(), `{"servers": [{"id": "mine", "command": "sh", "args": ["-c", "npx chrome-devtools-mcp"], "shared": true}]}`)
+	err := lock.Update(t.Context(), m.file(".cursor/mcptrack.lock"), func(l *lock.Lock) error {
+		l.Servers["locked"] = &lock.Server{Items: map[lock.Section][]lock.Item{lock.SectionTools: {l.Hashing.Item(lock.SectionTools, json.RawMessage(`{"name":"browser_click","inputSchema":{"type":"object"}}`))}}}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	events, err := sqlitelog.Open(t.Context(), sqlitelog.Options{Dir: m.env.DaemonDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := events.RememberList(journal.ListName{ServerID: "logged~0123456789ab", Kind: catalog.Tools}, catalog.List{{Key: "terminal_read"}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := events.Close(); err != nil {
+		t.Fatal(err)
+	}
+	out := m.run(t, 0, "connect --yes")
+	for id, want := range map[string]config.Sharing{"web": config.NotShared, "said": config.SharedByMachine, "mine": "", "locked": config.NotShared, "logged": config.NotShared, "plain": ""} {
+		if got := server(t, m.own(), id).Sharing; got != want {
+			t.Errorf("%s: shared %q, want %q", id, got, want)
+		}
+		if said := strings.Contains(out, id+` gets "shared": false`); said != (want == config.NotShared) {
+			t.Errorf("%s: said %t\n%s", id, said, out)
+		}
+	}
+	m.put(t, m.own(), strings.Replace(text(t, m.own()), `"shared": false`, `"description": "web"`, 1))
+	if again := m.run(t, 0, "connect"); strings.Count(again, "web is shared, although it holds a browser") != 1 {
+		t.Error(again)
+	}
+	if !strings.Contains(out, "2 hosts, 7 servers: 7 programs\n") { // each session has its own browser
+		t.Error(out)
+	}
+}

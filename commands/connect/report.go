@@ -1,0 +1,283 @@
+package connect
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/mcptrack/mcptrack/commands/internal/cli"
+	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/machine"
+	"github.com/mcptrack/mcptrack/core/printable"
+	"github.com/mcptrack/mcptrack/output/lines"
+)
+
+// report is the document that connect and disconnect print.
+type report struct {
+	Written bool         `json:"written"`
+	Files   []fileReport `json:"files"`
+	Restart []string     `json:"restart"`           // titles of the hosts to restart
+	Summary *summary     `json:"summary,omitempty"` // of connect
+}
+
+// A fileReport is what happened to one file of a host.
+type fileReport struct {
+	Host    string   `json:"host"`
+	File    string   `json:"file"`
+	Changed bool     `json:"changed"`
+	Problem string   `json:"problem,omitempty"`
+	Diff    string   `json:"diff,omitempty"` // with --dry-run
+	Servers []server `json:"servers"`
+}
+
+// A summary counts what is connected, and the programs that this needs in one folder.
+type summary struct {
+	Hosts    int `json:"hosts"`
+	Servers  int `json:"servers"`  // names that hosts have for servers
+	Programs int `json:"programs"` // that the daemon runs
+	Instead  int `json:"instead"`  // that the hosts would run
+	// MemoryBytes is what the copies of these programs that run now need more than one of each; 0 if no
+	// copies run.
+	MemoryBytes int64 `json:"memoryBytes,omitempty"`
+}
+
+func (p *planner) summary(ctx context.Context, plans []*plan) *summary {
+	hosts, names := map[string]bool{}, map[string]bool{}
+	uses := map[server]int{} // by Config and ID
+	for _, pl := range plans {
+		for _, s := range pl.servers {
+			if s.ID != "" {
+				hosts[pl.host.Name], names[s.Name] = true, true
+				uses[server{Config: s.Config, ID: s.ID}]++
+			}
+		}
+	}
+	sum := summary{Hosts: len(hosts), Servers: len(names)}
+	var shared [][]string
+	for at, n := range uses {
+		c, err := p.ownOf(at)
+		if err != nil {
+			continue // the user has broken it
+		}
+		srv, ok := c.cfg.Server(at.ID)
+		switch {
+		case !ok || srv.Transport != config.TransportStdio:
+			continue
+		case srv.Unshared():
+			sum.Programs += n
+		default:
+			sum.Programs++
+			shared = append(shared, append([]string{srv.Command}, srv.Args...))
+		}
+		sum.Instead += n
+	}
+	groups, err := machine.Servers(ctx, shared)
+	if err != nil {
+		p.log.Info("the memory of the servers is unknown", "err", err)
+	}
+	for _, g := range groups {
+		if g.Configured {
+			_, memory := g.Shareable()
+			sum.MemoryBytes += memory
+		}
+	}
+	return &sum
+}
+
+// String returns the summary as one line.
+func (s *summary) String() string {
+	text := cli.Plural(s.Hosts, "host") + ", " + cli.Plural(s.Servers, "server")
+	if s.Instead > 0 {
+		text += ": " + cli.Plural(s.Programs, "program")
+	}
+	if s.Instead > s.Programs {
+		text += fmt.Sprintf(" instead of %d", s.Instead)
+	}
+	if s.MemoryBytes > 0 {
+		text += fmt.Sprintf(", about %s less", lines.Size(s.MemoryBytes))
+	}
+	return text
+}
+
+// reported returns the report of the plans, and what to show before the question; this is empty if
+// nothing changes.
+func reported(plans []*plan, dryRun bool) (report, string) {
+	r := report{Files: []fileReport{}, Restart: []string{}}
+	var question strings.Builder
+	for _, p := range plans {
+		f := fileReport{Host: p.host.Name, File: p.path, Changed: len(p.entries) > 0, Servers: p.servers}
+		if f.Servers == nil {
+			f.Servers = []server{}
+		}
+		if p.problem != nil {
+			f.Problem = printable.Reason(p.problem, 1000)
+			switch failure, ok := errors.AsType[*cli.Failure](p.problem); {
+			case ok && failure.Code == "config_untrusted":
+				f.Problem = "not approved; " + failure.Hint
+			case ok && failure.Hint != "":
+				f.Problem += "; " + failure.Hint
+			}
+		}
+		if f.Changed {
+			text := diff(p.path, p.before, p.after, p.format)
+			question.WriteString(text + "\n")
+			if dryRun {
+				f.Diff = text
+			}
+			if !slices.Contains(r.Restart, p.host.Title) {
+				r.Restart = append(r.Restart, p.host.Title)
+			}
+		}
+		r.Files = append(r.Files, f)
+	}
+	if question.Len() == 0 {
+		return r, ""
+	}
+	return r, "\n" + question.String() + r.sharing()
+}
+
+// sharing returns a line for each server that sessions should not share.
+func (r *report) sharing() string {
+	var all []string
+	for _, f := range r.Files {
+		for _, s := range f.Servers {
+			name := printable.Line(s.ID, 64)
+			switch {
+			case s.Unshared != "":
+				all = append(all, fmt.Sprintf("%s gets \"shared\": false, a process for each session: %s\n", name, s.Unshared))
+			case s.holds != "":
+				all = append(all, fmt.Sprintf("%s is shared, although %s; \"shared\": false in %s changes this\n", name, s.holds, printable.Line(s.Config, 200)))
+			}
+		}
+	}
+	slices.Sort(all)
+	return strings.Join(slices.Compact(all), "") // several hosts may have the server
+}
+
+// protected names the files that are changed although they are read-only, for the question.
+func protected(plans []*plan) string {
+	var names []string
+	for _, p := range plans {
+		for _, path := range p.protected {
+			if len(p.entries) > 0 && !slices.Contains(names, path) {
+				names = append(names, path)
+			}
+		}
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	return ", although read-only: " + printable.Line(cli.Join(names, 20), 1000)
+}
+
+// changed returns the names of the servers whose entries change, and in how many files they are.
+func (r *report) changed() (names []string, files int) {
+	for _, f := range r.Files {
+		if f.Changed {
+			files++
+		}
+		for _, s := range f.Servers {
+			if s.Changed {
+				names = append(names, s.Name)
+			}
+		}
+	}
+	return names, files
+}
+
+// what names what is changed, for the question.
+func (r *report) what() string {
+	names, files := r.changed()
+	return cli.Plural(len(names), "server") + " in " + cli.Plural(files, "file")
+}
+
+// print writes the report: a line for each file, or for each server with -o wide and before changes.
+func (r *report) print(env *cli.Env, g *cli.Globals) error {
+	names, files := r.changed()
+	return g.Write(env.Out, names, r, func() error {
+		head, each := []string{"Host", "Result"}, (*fileReport).line
+		if g.Format.Wide() || files > 0 && !r.Written {
+			head, each = []string{"Host", "File", "Server", "Result"}, (*fileReport).lines
+		}
+		var rows [][]string
+		for i := range r.Files {
+			f := &r.Files[i]
+			if f.Diff != "" {
+				fmt.Fprintln(env.Out, f.Diff)
+			}
+			rows = append(rows, each(f, r.Written)...)
+		}
+		if err := g.Tables(env).Rows(env.Out, head, rows); err != nil {
+			return err
+		}
+		for _, f := range r.Files {
+			for _, s := range f.Servers {
+				if s.login && r.Written && !g.Quiet {
+					fmt.Fprintf(env.Err, "hint: if %s needs a login: mcptrack login %s --config %s\n", printable.Line(s.Name, 64), printable.Shell(s.ID), printable.Shell(s.Config))
+				}
+			}
+		}
+		text := r.sharing()
+		if len(r.Restart) > 0 && r.Written {
+			text += fmt.Sprintf("Restart %s.\n", cli.Join(r.Restart, 20))
+		}
+		if r.Summary != nil && r.Summary.Hosts > 0 {
+			text += r.Summary.String() + "\n"
+		}
+		if text == "" {
+			return nil
+		}
+		_, err := fmt.Fprint(env.Out, "\n"+text)
+		return err
+	})
+}
+
+// lines returns a row for each server of the file.
+func (f *fileReport) lines(written bool) (rows [][]string) {
+	if f.Problem != "" {
+		rows = append(rows, []string{f.Host, f.File, "", "left alone: " + f.Problem})
+	}
+	for _, s := range f.Servers {
+		result := s.Reason
+		switch {
+		case !s.Changed:
+			result = "left alone: " + s.Reason
+		case result == "" && written:
+			result = "moved to " + s.Config
+		case result == "":
+			result = "would move to " + s.Config
+		}
+		rows = append(rows, []string{f.Host, f.File, s.Name, result})
+	}
+	return rows
+}
+
+// line returns one row for the file.
+func (f *fileReport) line(bool) [][]string {
+	var results, left []string
+	names := map[string][]string{} // by result
+	for _, s := range f.Servers {
+		result := cmp.Or(s.Reason, "connected")
+		if !s.Changed && result != already {
+			left = append(left, s.Name+" ("+result+")")
+			continue
+		}
+		if names[result] == nil {
+			results = append(results, result)
+		}
+		names[result] = append(names[result], s.Name)
+	}
+	for i, result := range results {
+		results[i] = result + ": " + cli.Join(names[result], 20)
+	}
+	if f.Problem != "" {
+		results = append(results, "left alone: "+f.Problem)
+	}
+	if left != nil {
+		results = append(results, "left alone: "+cli.Join(left, 20))
+	}
+	return [][]string{{f.Host, strings.Join(results, "; ")}}
+}
