@@ -274,7 +274,9 @@ func (d *Daemon) apply() {
 			shared[srv.ID] = of
 		}
 	}
-	d.opts.Gateway.Callers.Serve(shared, d.needsOneEach)
+	d.opts.Gateway.Callers.Serve(shared, func(id string) {
+		d.needsOneEach(id, "it asked while requests of several clients were in progress")
+	})
 	unused := func(id string) bool {
 		_, used := byID[id]
 		return !used
@@ -290,7 +292,7 @@ func (d *Daemon) apply() {
 }
 
 // needsOneEach remembers that a server needs a process for each client. Those that use it continue.
-func (d *Daemon) needsOneEach(id string) {
+func (d *Daemon) needsOneEach(id, why string) {
 	d.mu.Lock()
 	var srv config.Server
 	for _, v := range d.views {
@@ -302,7 +304,7 @@ func (d *Daemon) needsOneEach(id string) {
 	if srv.ID == "" {
 		return
 	}
-	d.opts.Logger.Warn("a server asked while requests of several clients were in progress; from now on, each new client has a process of its own", "server", printable.Line(ExportedID(id), 128))
+	d.opts.Logger.Warn("from now on, each new client of a server has a process of its own", "server", printable.Line(ExportedID(id), 128), "reason", why)
 	if err := d.opts.OneEach.Add(&srv); err != nil {
 		d.opts.Logger.Warn("cannot remember that a server needs a process for each client", "err", printable.Reason(err, 300))
 	}

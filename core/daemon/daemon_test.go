@@ -1,6 +1,7 @@
 package daemon_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -111,7 +112,18 @@ func runServer() error {
 	}})
 	defer srv.Close()
 	srv.SetCatalog(mcpserver.Catalog{Tools: tools})
+	if os.Getenv(serverKey) == "isolated" {
+		return srv.ServeIO(context.Background(), os.Stdin, isolated{os.Stdout})
+	}
 	return srv.ServeIO(context.Background(), os.Stdin, os.Stdout)
+}
+
+// isolated adds the capability x-mux to what a server declares.
+type isolated struct{ *os.File }
+
+func (out isolated) Write(p []byte) (int, error) {
+	_, err := out.File.Write(bytes.Replace(p, []byte(`"capabilities":{`), []byte(`"capabilities":{"x-mux":{"sharing":"isolated"},`), 1))
+	return len(p), err
 }
 
 // world is a running daemon.

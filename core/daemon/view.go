@@ -483,7 +483,7 @@ func (v *View) hold(which func(*config.Server) bool) (release func()) {
 // hashPause is the shortest time between two computations of the hashes of lists.
 const hashPause = 100 * time.Millisecond
 
-// hashLists keeps v.lists up to date.
+// hashLists keeps v.lists up to date, and looks at what servers declare.
 func (v *View) hashLists(ctx context.Context) error {
 	for {
 		select {
@@ -492,6 +492,7 @@ func (v *View) hashLists(ctx context.Context) error {
 		case <-v.kicks:
 		}
 		v.hash()
+		v.isolate()
 		select {
 		case <-ctx.Done():
 			return nil

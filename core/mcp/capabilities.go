@@ -89,6 +89,27 @@ func ParseCapabilities(raw json.RawMessage) Capabilities {
 	return c
 }
 
+// Isolated reports whether a server declares that clients must not share its process. It reads the
+// capability "x-mux" as mcp-mux does: at the top level, else under "experimental".
+func Isolated(capabilities json.RawMessage) bool {
+	type mux struct {
+		Sharing string `json:"sharing"`
+	}
+	var declared struct {
+		Mux          *mux `json:"x-mux"`
+		Experimental struct {
+			Mux mux `json:"x-mux"`
+		} `json:"experimental"`
+	}
+	if json.Unmarshal(capabilities, &declared) != nil {
+		return false
+	}
+	if declared.Mux == nil {
+		declared.Mux = &declared.Experimental.Mux
+	}
+	return declared.Mux.Sharing == "isolated"
+}
+
 // extensions parses the "extensions" member. Only [ExtensionEvents] and [ExtensionSkills] are used.
 // An extension whose settings have the wrong type is treated as declared without settings.
 func (c *Capabilities) extensions(raw json.RawMessage) {

@@ -38,3 +38,18 @@ func TestCapabilities(t *testing.T) {
 		}
 	}
 }
+
+func TestIsolated(t *testing.T) {
+	t.Parallel()
+	for capabilities, want := range map[string]bool{
+		`{"x-mux":{"sharing":"isolated"}}`:                                               true,
+		`{"experimental":{"x-mux":{"sharing":"isolated"},"other":1}}`:                    true,
+		`{"x-mux":{"sharing":"shared"},"experimental":{"x-mux":{"sharing":"isolated"}}}`: false,
+		`{"x-mux":{"sharing":"session-aware"}}`:                                          false,
+		`{"tools":{}}`:                                                                   false, `{"x-mux":"isolated"}`: false, ``: false,
+	} {
+		if got := mcp.Isolated(json.RawMessage(capabilities)); got != want {
+			t.Errorf("%s: %t", capabilities, got)
+		}
+	}
+}
