@@ -5,7 +5,6 @@ package commands
 import (
 	"context"
 	"encoding/json"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -19,7 +18,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/session/sessiontest"
 )
 
-// hostConfig writes a config of a host: by id, the arguments of mcptrack-attach, or a URL.
+// hostConfig writes a config of a host: by id, the arguments of mcptrack-attach.
 func hostConfig(t *testing.T, entries map[string]string) (file string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -29,9 +28,7 @@ func hostConfig(t *testing.T, entries map[string]string) (file string) {
 	}
 	servers := map[string]any{}
 	for id, of := range entries {
-		if servers[id] = map[string]any{"command": program, "args": strings.Fields(of)}; strings.Contains(of, "://") {
-			servers[id] = map[string]any{"url": of}
-		}
+		servers[id] = map[string]any{"command": program, "args": strings.Fields(of)}
 	}
 	text, err := json.Marshal(map[string]any{"mcpServers": servers})
 	if err != nil {
@@ -50,7 +47,7 @@ func TestCommandsLookThroughAttachedEntries(t *testing.T) {
 	b := clitest.New(t, Main)
 	dial := b.Dial
 	b.Dial = func(ctx context.Context, srv config.Server, opts session.Options) (*session.Session, error) {
-		if srv.Attaches() || strings.Contains(srv.URL.Reveal(), "folder") {
+		if srv.Attaches() {
 			t.Errorf("the command connects to the entry %s", srv.ID)
 		}
 		return dial(ctx, srv, opts)
@@ -61,17 +58,16 @@ func TestCommandsLookThroughAttachedEntries(t *testing.T) {
 		"off": {"url": "http://127.0.0.1:1/mcp", "enabled": false}, "loop": {"command": "mcptrack", "args": ["attach", "loop"]}}}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	file := hostConfig(t, map[string]string{"a": "fails --config " + own, "b": "unset --config=" + own, "c": "off --config " + own, "d": "nosuch --config " + own, "e": "loop --config " + own,
-		"f": "http://127.0.0.1:1/mcp/fails?" + url.Values{"config": {own}, "folder": {filepath.Dir(own)}}.Encode()})
+	file := hostConfig(t, map[string]string{"a": "fails --config " + own, "b": "unset --config=" + own, "c": "off --config " + own, "d": "nosuch --config " + own, "e": "loop --config " + own})
 	code, out := b.Run(t, "list", "--config", file, "--json")
 	var rows []serverRow
-	if err := json.Unmarshal([]byte(out), &rows); err != nil || code != cli.ExitUnreachable || len(rows) != 6 {
+	if err := json.Unmarshal([]byte(out), &rows); err != nil || code != cli.ExitUnreachable || len(rows) != 5 {
 		t.Fatalf("exit code %d: %s%s", code, out, b.Stderr.String())
 	}
 	for i, want := range []struct {
 		state event.State
 		why   string
-	}{{event.Failed, "out of order"}, {event.Unconfigured, "UNSET"}, {event.Unconfigured, "disabled"}, {event.Unconfigured, "no server"}, {event.Unconfigured, "runs mcptrack attach"}, {event.Failed, "out of order"}} {
+	}{{event.Failed, "out of order"}, {event.Unconfigured, "UNSET"}, {event.Unconfigured, "disabled"}, {event.Unconfigured, "no server"}, {event.Unconfigured, "runs mcptrack attach"}} {
 		if rows[i].State != want.state || !strings.Contains(rows[i].Error, want.why) {
 			t.Errorf("%s: %s: %s", rows[i].ID, rows[i].State, rows[i].Error)
 		}

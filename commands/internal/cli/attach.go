@@ -37,29 +37,23 @@ func SelectAttached(cfg *config.Config, server string) (config.Server, error) {
 	return chosen[0], nil
 }
 
-// attachment returns what an attached entry serves, and the folder in which the config is read; false if
-// that is not one server.
-func attachment(env *Env, srv config.Server) (opts attach.Options, folder string, ok bool) {
-	if srv.Attaches() {
-		args := slices.Clone(srv.Args)
-		if i := slices.Index(args, "attach"); srv.Runs("attach") {
-			args = slices.Delete(args, i, i+1)
-		}
-		opts, err := attach.Parse(args, func(name string) string {
-			value, _ := environOf(env, srv)(name)
-			return value
-		})
-		if opts.Config != "" && !filepath.IsAbs(opts.Config) {
-			opts.Config = filepath.Join(srv.Dir, opts.Config)
-		}
-		return opts, srv.Dir, err == nil && opts.Server != ""
+// attachment returns what an entry that runs mcptrack attach serves; false if that is not one server.
+func attachment(env *Env, srv config.Server) (opts attach.Options, ok bool) {
+	if !srv.Attaches() {
+		return opts, false
 	}
-	u, err := url.Parse(srv.URL.Reveal())
-	if err != nil || !Attached(srv) {
-		return opts, "", false
+	args := slices.Clone(srv.Args)
+	if i := slices.Index(args, "attach"); srv.Runs("attach") {
+		args = slices.Delete(args, i, i+1)
 	}
-	opts.Server, opts.Config = strings.Trim(strings.TrimPrefix(u.Path, daemon.MCPPath), "/"), u.Query().Get("config")
-	return opts, u.Query().Get("folder"), opts.Server != ""
+	opts, err := attach.Parse(args, func(name string) string {
+		value, _ := environOf(env, srv)(name)
+		return value
+	})
+	if opts.Config != "" && !filepath.IsAbs(opts.Config) {
+		opts.Config = filepath.Join(srv.Dir, opts.Config)
+	}
+	return opts, err == nil && opts.Server != ""
 }
 
 // environOf returns a function that looks up a variable for a program that an entry starts.
@@ -72,10 +66,10 @@ func environOf(env *Env, srv config.Server) func(string) (string, bool) {
 	}
 }
 
-// Through returns a config in which each attached entry is replaced by the server behind it, with the entry's
-// id, so that a command shows what a host gets: if the daemon would refuse to serve it, the server is not
+// Through returns a config in which each entry that runs mcptrack attach is replaced by the server behind it, with the
+// entry's id, so that a command shows what a host gets: if the daemon would refuse to serve it, the server is not
 // configured, and the reason is what it lacks. One step is taken, like the daemon does, so entries that
-// refer to each other are no loop. An entry for all servers of a config stays.
+// refer to each other are no loop. An entry for all servers of a config, or with a URL of the daemon, stays.
 func (g *Globals) Through(ctx context.Context, env *Env, cfg *config.Config) *config.Config {
 	servers := slices.Clone(cfg.Servers)
 	for i, srv := range servers {
@@ -90,12 +84,12 @@ func (g *Globals) behind(ctx context.Context, env *Env, srv config.Server) (conf
 	if !srv.Enabled || srv.Unusable() != nil {
 		return srv, nil
 	}
-	opts, folder, ok := attachment(env, srv)
+	opts, ok := attachment(env, srv)
 	if !ok {
 		return srv, nil
 	}
 	theirs := &Env{Out: io.Discard, Err: io.Discard, LookupEnv: environOf(env, srv), Executable: env.Executable, Dial: env.Dial, Version: env.Version}
-	of := g.ForClient(opts.Config, opts.Host, folder, opts.Approved)
+	of := g.ForClient(opts.Config, opts.Host, srv.Dir, opts.Approved)
 	cfg, err := (*config.Config)(nil), of.CheckHost()
 	if err == nil {
 		cfg, err = of.Load(ctx, theirs, slog.New(slog.DiscardHandler))
