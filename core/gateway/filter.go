@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -24,6 +25,7 @@ type filter struct {
 }
 
 type globs struct {
+	written     []string // as configured
 	names, uris []string
 	joined      []string // globs that are matched against forms.joined
 	folded      []string // case-folded copies of uris and joined
@@ -35,6 +37,7 @@ func newFilter(allow, deny []string, foldFiles bool) (filter, error) {
 		globs []string
 		into  *globs
 	}{{allow, &f.allow}, {deny, &f.deny}} {
+		list.into.written = list.globs
 		for _, g := range list.globs {
 			if !glob.Valid(g) {
 				return filter{}, fmt.Errorf("invalid glob %q", printable.Line(g, 200))
@@ -53,6 +56,19 @@ func newFilter(allow, deny []string, foldFiles bool) (filter, error) {
 
 // caseless reports whether the file systems of an operating system usually ignore case.
 func caseless(goos string) bool { return goos == "darwin" || goos == "windows" }
+
+// Filter replaces [Options.Allow] and [Options.Deny]. It returns an error for an invalid glob. Clients are notified
+// of lists that change.
+func (g *Gateway) Filter(allow, deny []string) error {
+	f, err := newFilter(allow, deny, caseless(runtime.GOOS))
+	if err != nil {
+		return err
+	}
+	f.alias = g.opts.Alias
+	g.filter.Store(&f)
+	g.kick()
+	return nil
+}
 
 func (f filter) empty() bool { return len(f.allow.names) == 0 && len(f.deny.names) == 0 }
 
@@ -110,7 +126,7 @@ func (f filter) allows(t target, exported string, is forms) bool {
 			})
 }
 
-// Unmatched returns the globs in [Options.Allow] and [Options.Deny] that match none of the items
+// Unmatched returns the globs of the filter that match none of the items
 // that the servers currently list.
 func (g *Gateway) Unmatched() (allow, deny []string) {
 	v := g.view.Load()
@@ -122,17 +138,18 @@ func (g *Gateway) Unmatched() (allow, deny []string) {
 			}
 		}
 	}
+	now := g.filter.Load()
 	admits := func(allow, deny []string) func(exportedItem) bool {
-		f, _ := newFilter(allow, deny, g.filter.foldFiles) // New has already validated the globs
+		f, _ := newFilter(allow, deny, now.foldFiles) // they are valid
 		f.alias = g.alias()
 		return func(it exportedItem) bool { return f.admits(it.kind, it.target, it.exported) }
 	}
-	for _, glob := range g.opts.Allow {
+	for _, glob := range now.allow.written {
 		if !slices.ContainsFunc(items, admits([]string{glob}, nil)) {
 			allow = append(allow, glob)
 		}
 	}
-	for _, glob := range g.opts.Deny {
+	for _, glob := range now.deny.written {
 		if admits := admits(nil, []string{glob}); !slices.ContainsFunc(items, func(it exportedItem) bool { return !admits(it) }) {
 			deny = append(deny, glob)
 		}
