@@ -128,12 +128,14 @@ func (o *eventsFlags) numbering() mcpevents.Numbering {
 	return ""
 }
 
-// eventLog contains a gateway's event log and the handlers that serve it.
+// eventLog contains a gateway's event log and the handlers that serve it to some of its clients.
 type eventLog struct {
 	logger  *slog.Logger
 	tracer  *tracing.Tracer // nil if nothing is traced
 	log     journal.Log
-	shared  bool                   // shared with other gateways on a cluster
+	shared  bool // shared with other gateways on a cluster
+	gateway func() *gateway.Gateway
+	scope   mcpevents.Scope
 	reader  *mcpevents.Reader      // nil without --events and --change-tools: no events are stored
 	service *mcpevents.Service     // nil without --events
 	tools   *changetools.Tools     // nil without --change-tools
@@ -142,8 +144,9 @@ type eventLog struct {
 	tokens  *web.Tokens            // tokens of the clients
 }
 
-// open opens the event log. The caller must close it.
-func (o *eventsFlags) open(ctx context.Context, env *cli.Env, logger *slog.Logger, tracer *tracing.Tracer, isDemo bool, tokens *web.Tokens, shown func() *gateway.Gateway) (*eventLog, error) {
+// open opens the event log, for the clients of the gateway that shown returns. of returns the log for a client with
+// a name. The caller must close it.
+func (o *eventsFlags) open(ctx context.Context, env *cli.Env, logger *slog.Logger, tracer *tracing.Tracer, isDemo bool, tokens *web.Tokens, shown func() *gateway.Gateway, of func(name string) *eventLog) (*eventLog, error) {
 	e := &eventLog{logger: logger, tracer: tracer, shared: o.NATS != "", tokens: tokens}
 	if !o.on && !o.tools {
 		e.log = journal.NewMemory(journal.MemoryOptions{})
@@ -168,38 +171,61 @@ func (o *eventsFlags) open(ctx context.Context, env *cli.Env, logger *slog.Logge
 			return nil, err
 		}
 	}
-	scope := mcpevents.Scope{
+	e.show(shown, func(stored string) string { return stored })
+	if o.on {
+		if err := o.openHooks(ctx, e, of); err != nil {
+			e.close()
+			return nil, err
+		}
+	}
+	o.serve(e)
+	return e, nil
+}
+
+// show sets which events clients see: those of the servers and items that a gateway exports. known returns the
+// name of an item that was stored with an event, unless it is not its name in this gateway.
+func (e *eventLog) show(shown func() *gateway.Gateway, known func(stored string) string) {
+	e.gateway = shown
+	e.scope = mcpevents.Scope{
 		Server: func(id string) bool { return shown().ExportsServer(id) },
 		Item: func(server string, k catalog.Kind, key, stored string) (string, bool) {
-			return shown().Exports(server, k, key, stored)
+			return shown().Exports(server, k, key, known(stored))
 		},
 		Unapproved: func(server string, k catalog.Kind, key, stored string) (string, bool) {
-			return shown().Unapproved(server, k, key, stored)
+			return shown().Unapproved(server, k, key, known(stored))
 		},
 	}
-	reader := mcpevents.NewReader(e.log, scope)
-	e.reader = reader
+	e.reader = mcpevents.NewReader(e.log, e.scope)
+}
+
+// serve makes the handlers for the events that clients see.
+func (o *eventsFlags) serve(e *eventLog) {
 	if o.tools {
 		readable := func(ctx context.Context, r *mcpserver.Request, server, uri string) bool {
-			return shown().MayReadTexts(ctx, r, server, uri)
+			return e.gateway().MayReadTexts(ctx, r, server, uri)
 		}
-		e.tools = changetools.New(changetools.Options{Reader: reader, Text: e.log.Contents().Get, Readable: readable, Diff: textdiff.Unified})
+		e.tools = changetools.New(changetools.Options{Reader: e.reader, Text: e.log.Contents().Get, Readable: readable, Diff: textdiff.Unified})
 	}
 	if !o.on {
-		return e, nil
+		return
 	}
-	service := mcpevents.Options{Reader: reader, Modes: o.offered, Numbering: o.numbering()}
-	if err := o.openHooks(ctx, e, reader, scope); err != nil {
-		e.close()
-		return nil, err
-	}
+	service := mcpevents.Options{Reader: e.reader, Modes: o.offered, Numbering: o.numbering()}
 	if e.hooks != nil {
 		service.Webhooks = e.hooks.Handle
 	} else if o.webhooks && e.shared && o.keys == "" {
 		service.NoWebhooks = "with --nats, webhooks require --events-key-file"
 	}
 	e.service = mcpevents.New(service)
-	return e, nil
+}
+
+// forClient returns the same log for clients of another gateway, which has names of its own.
+func (o *eventsFlags) forClient(e *eventLog, shown func() *gateway.Gateway) *eventLog {
+	out := *e
+	if e.reader != nil {
+		out.show(shown, func(string) string { return "" })
+		o.serve(&out)
+	}
+	return &out
 }
 
 // defaultDir is the gateway's default data directory, relative to the state directory.
@@ -210,14 +236,14 @@ const keptTexts = 64 << 20
 
 // openHooks loads the webhook subscriptions, and the delivery positions of the webhooks in the
 // config.
-func (o *eventsFlags) openHooks(ctx context.Context, e *eventLog, reader *mcpevents.Reader, scope mcpevents.Scope) (err error) {
+func (o *eventsFlags) openHooks(ctx context.Context, e *eventLog, of func(name string) *eventLog) (err error) {
 	local := o.unverified.Local()
 	if len(local) > 0 {
 		e.logger.Warn("--events-allow lets webhooks reach services on this machine; use it only for tests")
 	}
 	sender := webhook.NewSender(local)
 	sender.Tracer = e.tracer
-	e.fixed = webhook.NewHooks(webhook.HookOptions{Log: e.log, Reader: reader, Sender: sender, Scope: scope, Logger: e.logger})
+	e.fixed = webhook.NewHooks(webhook.HookOptions{Log: e.log, Reader: e.reader, Sender: sender, Scope: e.scope, Logger: e.logger})
 	if !o.webhooks || !e.tokens.Set() {
 		return nil
 	}
@@ -232,7 +258,12 @@ func (o *eventsFlags) openHooks(ctx context.Context, e *eventLog, reader *mcpeve
 		}
 	}
 	e.hooks, err = webhook.New(ctx, webhook.Options{
-		Log: e.log, Keys: keys, Reader: reader, Sender: sender, Scope: scope, Holds: e.tokens.Holds, Allow: o.unverified, NoExpiry: o.endless, MessageIDs: o.dialect == dialectSEP, Logger: e.logger,
+		Log: e.log, Keys: keys, Reader: e.reader, Sender: sender, Scope: e.scope, Of: func(name string) (*mcpevents.Reader, mcpevents.Scope) {
+			if found := of(name); found != nil {
+				return found.reader, found.scope
+			}
+			return nil, mcpevents.Scope{}
+		}, Holds: e.tokens.Holds, Allow: o.unverified, NoExpiry: o.endless, MessageIDs: o.dialect == dialectSEP, Logger: e.logger,
 	})
 	return err
 }
@@ -250,12 +281,11 @@ func (e *eventLog) close() {
 	}
 }
 
-// handlers returns the event handlers for the MCP server. Without --events there are none.
-func (e *eventLog) handlers() mcpserver.Events {
-	if e.service == nil {
-		return mcpserver.Events{}
+// handlers returns the event handlers for the MCP server. Without --events they only identify clients.
+func (e *eventLog) handlers() (h mcpserver.Events) {
+	if e.service != nil {
+		h = e.service.Handlers()
 	}
-	h := e.service.Handlers()
 	h.Identify = e.tokens.Identify
 	return h
 }
@@ -281,7 +311,23 @@ func (e *eventLog) routes(version string, from *engine.Engine, received *hook.Re
 	for _, pattern := range []string{"GET /api/status", "GET /api/servers"} {
 		routes[pattern] = page[pattern]
 	}
+	for pattern, h := range routes {
+		if pattern != hook.Path {
+			routes[pattern] = e.unrestricted(h)
+		}
+	}
 	return routes
+}
+
+// unrestricted refuses the requests of clients of the config, which may not see everything.
+func (e *eventLog) unrestricted(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if name := e.tokens.Client(r); name != "" {
+			http.Error(w, "client "+name+" of the config may not see this", http.StatusForbidden)
+			return
+		}
+		h.ServeHTTP(w, r)
+	})
 }
 
 func (e *eventLog) delivered() map[webhook.Source]webhook.Stats {

@@ -18,7 +18,8 @@ import (
 // segment and "**" across segments. URIs and globs are compared in their normal and joined forms
 // (see forms). A filter with globs hides every URI that has no normal form.
 type filter struct {
-	allow, deny globs
+	allow []globs // an item must match one glob of each
+	deny  globs
 	// foldFiles makes Deny case-insensitive for file: URIs.
 	foldFiles bool
 	alias     aliases // ids of the servers in qualified URIs
@@ -31,46 +32,56 @@ type globs struct {
 	folded      []string // case-folded copies of uris and joined
 }
 
-func newFilter(allow, deny []string, foldFiles bool) (filter, error) {
-	f := filter{foldFiles: foldFiles}
-	for _, list := range []struct {
-		globs []string
-		into  *globs
-	}{{allow, &f.allow}, {deny, &f.deny}} {
-		list.into.written = list.globs
-		for _, g := range list.globs {
-			if !glob.Valid(g) {
-				return filter{}, fmt.Errorf("invalid glob %q", printable.Line(g, 200))
-			}
-			list.into.names = append(list.into.names, flat(g))
-			normal, joined := normalizeGlob(g)
-			list.into.uris = append(list.into.uris, normal)
-			list.into.joined = append(list.into.joined, joined...)
-			for _, g := range append(joined, normal) {
-				list.into.folded = append(list.into.folded, fold(g))
-			}
+func newFilter(allow, deny []string, foldFiles bool) (f filter, err error) {
+	f.foldFiles = foldFiles
+	if len(allow) > 0 {
+		f.allow = make([]globs, 1)
+		f.allow[0], err = newGlobs(allow)
+	}
+	if err == nil {
+		f.deny, err = newGlobs(deny)
+	}
+	return f, err
+}
+
+func newGlobs(written []string) (globs, error) {
+	into := globs{written: written}
+	for _, g := range written {
+		if !glob.Valid(g) {
+			return globs{}, fmt.Errorf("invalid glob %q", printable.Line(g, 200))
+		}
+		into.names = append(into.names, flat(g))
+		normal, joined := normalizeGlob(g)
+		into.uris = append(into.uris, normal)
+		into.joined = append(into.joined, joined...)
+		for _, g := range append(joined, normal) {
+			into.folded = append(into.folded, fold(g))
 		}
 	}
-	return f, nil
+	return into, nil
 }
 
 // caseless reports whether the file systems of an operating system usually ignore case.
 func caseless(goos string) bool { return goos == "darwin" || goos == "windows" }
 
-// Filter replaces [Options.Allow] and [Options.Deny]. It returns an error for an invalid glob. Clients are notified
-// of lists that change.
+// Filter sets globs in addition to [Options.Allow] and [Options.Deny], in place of those that it set before: an item must
+// be admitted by both. It returns an error for an invalid glob. Clients are notified of lists that change.
 func (g *Gateway) Filter(allow, deny []string) error {
-	f, err := newFilter(allow, deny, caseless(runtime.GOOS))
+	own, err := newFilter(g.opts.Allow, nil, false)
 	if err != nil {
 		return err
 	}
-	f.alias = g.opts.Alias
+	f, err := newFilter(allow, slices.Concat(g.opts.Deny, deny), caseless(runtime.GOOS))
+	if err != nil {
+		return err
+	}
+	f.allow, f.alias = append(own.allow, f.allow...), g.opts.Alias
 	g.filter.Store(&f)
 	g.kick()
 	return nil
 }
 
-func (f filter) empty() bool { return len(f.allow.names) == 0 && len(f.deny.names) == 0 }
+func (f filter) empty() bool { return len(f.allow) == 0 && len(f.deny.names) == 0 }
 
 // admits reports whether an item may be exported under a name or URI.
 //
@@ -83,7 +94,7 @@ func (f filter) admits(k catalog.Kind, t target, exported string) bool {
 		return true
 	case k == catalog.Tools || k == catalog.Prompts:
 		return !matches(f.deny.names, flat(exported)) && !matches(f.deny.names, flat(t.key)) &&
-			(len(f.allow.names) == 0 || matches(f.allow.names, flat(exported)))
+			!slices.ContainsFunc(f.allow, func(allow globs) bool { return !matches(allow.names, flat(exported)) })
 	}
 	is, ok := formsOf(t.key)
 	if !ok && k == catalog.Templates {
@@ -117,13 +128,14 @@ func (f filter) allows(t target, exported string, is forms) bool {
 		}
 		return form
 	}
-	return len(f.allow.uris) == 0 ||
-		!slices.ContainsFunc(is.normal, func(form string) bool { return !matches(f.allow.uris, qualified(form)) }) &&
-			!slices.ContainsFunc(is.joined, func(form string) bool {
+	return !slices.ContainsFunc(f.allow, func(allow globs) bool {
+		return slices.ContainsFunc(is.normal, func(form string) bool { return !matches(allow.uris, qualified(form)) }) ||
+			slices.ContainsFunc(is.joined, func(form string) bool {
 				return !slices.ContainsFunc(written(form), func(form string) bool {
-					return matches(f.allow.uris, qualified(form)) || matches(f.allow.joined, qualified(form))
+					return matches(allow.uris, qualified(form)) || matches(allow.joined, qualified(form))
 				})
 			})
+	})
 }
 
 // Unmatched returns the globs of the filter that match none of the items
@@ -144,9 +156,11 @@ func (g *Gateway) Unmatched() (allow, deny []string) {
 		f.alias = g.alias()
 		return func(it exportedItem) bool { return f.admits(it.kind, it.target, it.exported) }
 	}
-	for _, glob := range now.allow.written {
-		if !slices.ContainsFunc(items, admits([]string{glob}, nil)) {
-			allow = append(allow, glob)
+	for _, globs := range now.allow {
+		for _, glob := range globs.written {
+			if !slices.ContainsFunc(items, admits([]string{glob}, nil)) {
+				allow = append(allow, glob)
+			}
 		}
 	}
 	for _, glob := range now.deny.written {

@@ -292,7 +292,7 @@ func New(opts Options) (*Gateway, error) {
 	if g.tracker != nil {
 		g.adhoc.demand, g.tasks.demand = g.tracker.Demand, g.tracker.Demand
 	}
-	err := g.Filter(opts.Allow, opts.Deny)
+	err := g.Filter(nil, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -20,7 +20,6 @@ func TestRenamedTools(t *testing.T) {
 		s.SetList(catalog.Tools, tool("create"), map[string]any{"name": "swap", "description": "old", "inputSchema": map[string]any{"type": "object"}}, tool("other"), tool("make"))
 		entry := sessiontest.Entry("a")
 		entry.Tools = map[string]config.Tool{"create": {Name: "make"}, "swap": {Name: "other", Description: "new\u202e\u200b text"}, "other": {Name: "swap"}, "absent": {Name: "x"}}
-		w.opts.Deny = []string{"nothing"}
 		w.start(entry)
 		c := w.client(era)
 		w.wantKeys(c, catalog.Tools, "make", "other", "swap", hashed("a", "make"))
@@ -49,8 +48,7 @@ func TestRenamedTools(t *testing.T) {
 		if after, ok := w.gateway.Capabilities().Servers[0].Lists[catalog.Tools].Get("other"); !ok || after.Digest == before.Digest || !strings.Contains(string(after.Raw), "newest") {
 			w.Errorf("%s", after.Raw)
 		}
-		w.opts.Deny = []string{"swap"} // the server's own name
-		if err := w.gateway.Filter(nil, w.opts.Deny); err != nil {
+		if err := w.gateway.Filter(nil, []string{"swap"}); err != nil { // the server's own name
 			w.Fatal(err)
 		}
 		w.advance(time.Second)
@@ -168,9 +166,10 @@ func (l *largeResults) has(uri string) bool {
 func TestFilterChanges(t *testing.T) {
 	inEras(t, func(w *fixture, era session.Era) {
 		s := w.Serve("a", era)
-		s.SetList(catalog.Tools, tool("read"), tool("write"))
+		s.SetList(catalog.Tools, tool("read"), tool("write"), tool("other"))
 		s.SetQuietly("file:///pub/a", "1")
 		s.SetQuietly("file:///secret/a", "1")
+		w.opts.Allow = []string{"read", "write", "file:///**"}
 		w.start(sessiontest.Entry("a"))
 		c := w.client(era)
 		if _, err := c.Subscribe(w.Context(), session.Filter{URIs: []string{"file:///pub/a", "file:///secret/a"}, Tools: true, Resources: true}); err != nil {
@@ -181,7 +180,7 @@ func TestFilterChanges(t *testing.T) {
 		if err := w.gateway.Filter(nil, []string{"{"}); err == nil {
 			w.Error("an invalid glob is accepted")
 		}
-		if err := w.gateway.Filter([]string{"read", "file:///**"}, []string{"file:///secret/**"}); err != nil {
+		if err := w.gateway.Filter([]string{"read", "other", "file:///**"}, []string{"file:///secret/**"}); err != nil {
 			w.Fatal(err)
 		}
 		w.advance(time.Second)
