@@ -13,6 +13,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -292,11 +293,11 @@ func run(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) error 
 		wait, cancel := context.WithTimeout(ctx, opts.wait)
 		defer cancel()
 		if whole.gw.Settled(wait) == nil {
-			warnUnmatched(log, "", whole.gw)
+			opts.warnUnmatched(log, "", whole.gw)
 		}
 		for name, v := range seen.views() {
 			if v.gw.Settled(wait) == nil {
-				warnUnmatched(log, name, v.gw)
+				opts.warnUnmatched(log, name, v.gw)
 			}
 		}
 		return nil
@@ -364,15 +365,17 @@ func (o *options) build(v *view, of gateway.Options) (err error) {
 
 // warnUnmatched logs globs of the flags, or of a client, that match nothing, because a typo may expose or hide the
 // wrong items.
-func warnUnmatched(log *slog.Logger, client string, gw *gateway.Gateway) {
+func (o *options) warnUnmatched(log *slog.Logger, client string, gw *gateway.Gateway) {
 	allow, deny := gw.Unmatched()
-	names := []string{"--allow", "--deny"}
-	if client != "" {
-		log, names = log.With("client", client), []string{`"allow"`, `"deny"`}
-	}
 	for i, globs := range [][]string{allow, deny} {
+		name := []string{"--allow", "--deny"}[i]
+		if client != "" {
+			ofFlags := [][]string{o.allow, o.deny}[i]
+			globs = slices.DeleteFunc(globs, func(g string) bool { return slices.Contains(ofFlags, g) })
+			name = fmt.Sprintf("%q of client %s", name[2:], client)
+		}
 		if len(globs) > 0 {
-			log.Warn(names[i]+" matches nothing that the servers currently list", "globs", cli.Join(globs, 10))
+			log.Warn(name+" matches nothing that the servers currently list", "globs", cli.Join(globs, 10))
 		}
 	}
 }
