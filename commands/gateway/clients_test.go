@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -202,6 +203,15 @@ func TestClientsOfTheConfig(t *testing.T) {
 	_, start := w.as(ciToken, "events/poll", `{"name":"resource.updated"}`)
 	_, from, _ := strings.Cut(start, `"cursor":"`)
 	from, _, _ = strings.Cut(from, `"`)
+	delivered := make(chan string, 1000) // sent to by the webhook; never closed
+	webhook := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body) // shorter on an error
+		delivered <- string(body)
+	}))
+	t.Cleanup(webhook.Close)
+	if _, text := w.as(ciToken, "events/subscribe", `{"name":"resource.updated","delivery":{"mode":"webhook","url":"`+webhook.URL+`/","secret":"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"}}`); strings.Contains(text, `"error"`) {
+		t.Fatal(text)
+	}
 	w.servers["b"].Set("x://b/r1", "two")
 	w.servers["a"].Set("x://a/secret", "two")
 	w.servers["a"].Set("x://a/r1", "two")
@@ -215,6 +225,10 @@ func TestClientsOfTheConfig(t *testing.T) {
 	})
 	if text := poll(ciToken); !strings.Contains(text, "x://a/r1") || strings.Contains(text, "x://b") || strings.Contains(text, "x://a/secret") {
 		t.Errorf("events: %s", text)
+	}
+
+	if text := <-delivered; !strings.Contains(text, "x://a/r1") {
+		t.Errorf("webhook: %s", text)
 	}
 
 	// A change of one client concerns nobody else.

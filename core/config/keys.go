@@ -427,12 +427,17 @@ func (k key[T]) property(description string) map[string]any {
 	return p
 }
 
-// A KeyText is the description of a server key, as Markdown.
+// A KeyText is the description of a key, as Markdown.
 type KeyText struct{ Name, Text string }
 
 // KeyTexts returns the descriptions of all server keys, in the order used in the manual.
-func KeyTexts() (all []KeyText) {
-	for _, k := range serverKeys() {
+func KeyTexts() []KeyText { return serverKeys().texts() }
+
+// ClientKeyTexts is like KeyTexts for the keys of a client.
+func ClientKeyTexts() []KeyText { return clientKeys().texts() }
+
+func (t table[T]) texts() (all []KeyText) {
+	for _, k := range t {
 		text := k.doc
 		var more []string
 		if k.def != "" {

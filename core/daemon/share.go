@@ -49,9 +49,18 @@ const idDigits = 12
 // party is a client, as far as it determines which servers it shares.
 type party struct {
 	wire.Hello
+	called       string            // what an MCP client calls itself
 	capabilities json.RawMessage   // that the sessions with its servers declare; see gateway.Shareable
 	env          map[string]string // the variables that the daemon asked the client for
 	inherited    map[string]string // those of them that its servers inherit; see Daemon.inherited
+}
+
+// entry returns the entry of the config that limits what an MCP client sees, or nil if there is none.
+func (p party) entry(cfg *config.Config) *config.Client {
+	if p.Purpose != wire.Attach || p.Join {
+		return nil
+	}
+	return cfg.ClientFor(p.called, p.Folder)
 }
 
 // inherited returns the names of the variables of a client that its servers inherit, as they would
