@@ -73,7 +73,10 @@ func (d *Daemon) serveView(ctx context.Context, c *wire.Conn) {
 		if c.OK() != nil {
 			return
 		}
-		who.capabilities, who.called, in = d.declared(ctx, c)
+		who.capabilities, in = d.declared(ctx, c)
+		if asksForNames(source.Config) {
+			who.called, in = d.called(ctx, c, in)
+		}
 	}
 	if err == nil {
 		v, err = d.enter(who, source)
@@ -107,9 +110,9 @@ func (d *Daemon) serveView(ctx context.Context, c *wire.Conn) {
 const maxFirst = 64 << 10
 
 // declared reads the first message of an MCP client. It returns the capabilities that sessions with
-// servers must declare for the client, what the client calls itself, and a reader that returns all that the client sends. A client
+// servers must declare for the client, and a reader that returns all that the client sends. A client
 // that has sent nothing yet is counted, so that the daemon does not end.
-func (d *Daemon) declared(ctx context.Context, c *wire.Conn) (capabilities json.RawMessage, called string, in io.Reader) {
+func (d *Daemon) declared(ctx context.Context, c *wire.Conn) (capabilities json.RawMessage, in io.Reader) {
 	d.mu.Lock()
 	d.conns++
 	d.mu.Unlock()
@@ -126,20 +129,13 @@ func (d *Daemon) declared(ctx context.Context, c *wire.Conn) (capabilities json.
 	var m struct {
 		Method string `json:"method"`
 		Params struct {
-			Capabilities json.RawMessage    `json:"capabilities"`
-			Info         mcp.Implementation `json:"clientInfo"`
-			Meta         struct {
-				Info mcp.Implementation `json:"io.modelcontextprotocol/clientInfo"`
-			} `json:"_meta"`
+			Capabilities json.RawMessage `json:"capabilities"`
 		} `json:"params"`
 	}
-	if err != nil || json.Unmarshal(line, &m) != nil {
-		return nil, "", in
+	if err != nil || json.Unmarshal(line, &m) != nil || m.Method != mcp.MethodInitialize {
+		return nil, in
 	}
-	if m.Method != mcp.MethodInitialize {
-		return nil, m.Params.Meta.Info.Name, in
-	}
-	return gateway.Shareable(m.Params.Capabilities), m.Params.Info.Name, in
+	return gateway.Shareable(m.Params.Capabilities), in
 }
 
 // maxRounds limits how often a client is asked for variables: those of the config may depend on those

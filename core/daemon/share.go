@@ -55,14 +55,6 @@ type party struct {
 	inherited    map[string]string // those of them that its servers inherit; see Daemon.inherited
 }
 
-// entry returns the entry of the config that limits what an MCP client sees, or nil if there is none.
-func (p party) entry(cfg *config.Config) *config.Client {
-	if p.Purpose != wire.Attach || p.Join {
-		return nil
-	}
-	return cfg.ClientFor(p.called, p.Folder)
-}
-
 // inherited returns the names of the variables of a client that its servers inherit, as they would
 // without the daemon. PATH is a member of [wire.Hello]. TERM differs in each terminal, and a server has none.
 func (d *Daemon) inherited() []string {
