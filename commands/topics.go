@@ -81,7 +81,7 @@ func page(name string) string {
 
 // withTables returns a page with the tables that are made from the program.
 func withTables(page string) string {
-	return strings.NewReplacer("EVENT_TABLE\n", eventTable(), "KEY_TABLE\n", keyTable(), "HOST_TABLE\n", hostTable(), "RULE_TABLE\n", audit.RuleTable(), "CLASS_TABLE\n", lock.ClassTable()).Replace(page)
+	return strings.NewReplacer("EVENT_TABLE\n", eventTable(), "KEY_TABLE\n", keyTable(config.KeyTexts()), "CLIENT_TABLE\n", keyTable(config.ClientKeyTexts()), "HOST_TABLE\n", hostTable(), "RULE_TABLE\n", audit.RuleTable(), "CLASS_TABLE\n", lock.ClassTable()).Replace(page)
 }
 
 // setHelp makes the help command wrap flag descriptions, and render manual pages for the output.
@@ -147,11 +147,11 @@ func hostTable() string {
 	return b.String()
 }
 
-// keyTable returns a Markdown table with a row for every config key of a server.
-func keyTable() string {
+// keyTable returns a Markdown table with a row for every config key.
+func keyTable(keys []config.KeyText) string {
 	var b strings.Builder
 	b.WriteString("| key | meaning |\n|---|---|\n")
-	for _, k := range config.KeyTexts() {
+	for _, k := range keys {
 		fmt.Fprintf(&b, "| `%s` | %s |\n", k.Name, k.Text)
 	}
 	return b.String()

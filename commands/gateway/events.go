@@ -132,14 +132,16 @@ func (o *eventsFlags) numbering() mcpevents.Numbering {
 	return ""
 }
 
-// eventLog contains a gateway's event log and the handlers that serve it.
+// eventLog contains a gateway's event log and the handlers that serve it to some of its clients.
 type eventLog struct {
 	logger  *slog.Logger
 	tracer  *tracing.Tracer // nil if nothing is traced
 	log     journal.Log
 	calls   calls.Store
-	counts  *metrics.Metrics       // nil if nobody can read them; set before a client is served
-	shared  bool                   // shared with other gateways on a cluster
+	counts  *metrics.Metrics // nil if nobody can read them; set before a client is served
+	shared  bool             // shared with other gateways on a cluster
+	gateway func() *gateway.Gateway
+	scope   mcpevents.Scope
 	reader  *mcpevents.Reader      // nil if no events are stored
 	service *mcpevents.Service     // nil without --events
 	tools   *changetools.Tools     // nil without --change-tools
@@ -148,8 +150,9 @@ type eventLog struct {
 	tokens  *web.Tokens            // tokens of the clients
 }
 
-// open opens the event log. The caller must close it.
-func (o *eventsFlags) open(ctx context.Context, env *cli.Env, logger *slog.Logger, tracer *tracing.Tracer, isDemo bool, tokens *web.Tokens, shown func() *gateway.Gateway) (*eventLog, error) {
+// open opens the event log, for the clients of the gateway that shown returns. of returns the log for a client with
+// a name. The caller must close it.
+func (o *eventsFlags) open(ctx context.Context, env *cli.Env, logger *slog.Logger, tracer *tracing.Tracer, isDemo bool, tokens *web.Tokens, shown func() *gateway.Gateway, of func(name string) *eventLog) (*eventLog, error) {
 	e := &eventLog{logger: logger, tracer: tracer, shared: o.NATS != "", tokens: tokens}
 	if !o.stores() {
 		e.log, e.calls = journal.NewMemory(journal.MemoryOptions{}), new(calls.Memory)
@@ -175,38 +178,61 @@ func (o *eventsFlags) open(ctx context.Context, env *cli.Env, logger *slog.Logge
 		}
 	}
 	e.calls = cli.Calls(e.log)
-	scope := mcpevents.Scope{
+	e.show(shown, func(stored string) string { return stored })
+	if o.on {
+		if err := o.openHooks(ctx, e, of); err != nil {
+			e.close()
+			return nil, err
+		}
+	}
+	o.serve(e)
+	return e, nil
+}
+
+// show sets which events clients see: those of the servers and items that a gateway exports. known returns the
+// name of an item that was stored with an event, unless it is not its name in this gateway.
+func (e *eventLog) show(shown func() *gateway.Gateway, known func(stored string) string) {
+	e.gateway = shown
+	e.scope = mcpevents.Scope{
 		Server: func(id string) bool { return shown().ExportsServer(id) },
 		Item: func(server string, k catalog.Kind, key, stored string) (string, bool) {
-			return shown().Exports(server, k, key, stored)
+			return shown().Exports(server, k, key, known(stored))
 		},
 		Unapproved: func(server string, k catalog.Kind, key, stored string) (string, bool) {
-			return shown().Unapproved(server, k, key, stored)
+			return shown().Unapproved(server, k, key, known(stored))
 		},
 	}
-	reader := mcpevents.NewReader(e.log, scope)
-	e.reader = reader
+	e.reader = mcpevents.NewReader(e.log, e.scope)
+}
+
+// serve makes the handlers for the events that clients see.
+func (o *eventsFlags) serve(e *eventLog) {
 	if o.tools {
 		readable := func(ctx context.Context, r *mcpserver.Request, server, uri string) bool {
-			return shown().MayReadTexts(ctx, r, server, uri)
+			return e.gateway().MayReadTexts(ctx, r, server, uri)
 		}
-		e.tools = changetools.New(changetools.Options{Reader: reader, Text: e.log.Contents().Get, Readable: readable, Diff: textdiff.Unified})
+		e.tools = changetools.New(changetools.Options{Reader: e.reader, Text: e.log.Contents().Get, Readable: readable, Diff: textdiff.Unified})
 	}
 	if !o.on {
-		return e, nil
+		return
 	}
-	service := mcpevents.Options{Reader: reader, Modes: o.offered, Numbering: o.numbering()}
-	if err := o.openHooks(ctx, e, reader, scope); err != nil {
-		e.close()
-		return nil, err
-	}
+	service := mcpevents.Options{Reader: e.reader, Modes: o.offered, Numbering: o.numbering()}
 	if e.hooks != nil {
 		service.Webhooks = e.hooks.Handle
 	} else if o.webhooks && e.shared && o.keys == "" {
 		service.NoWebhooks = "with --nats, webhooks require --events-key-file"
 	}
 	e.service = mcpevents.New(service)
-	return e, nil
+}
+
+// forClient returns the same log for clients of another gateway, which has names of its own.
+func (o *eventsFlags) forClient(e *eventLog, shown func() *gateway.Gateway) *eventLog {
+	out := *e
+	if e.reader != nil {
+		out.show(shown, func(string) string { return "" })
+		o.serve(&out)
+	}
+	return &out
 }
 
 // keptTexts limits the total size, in bytes, of the texts kept for the diffs of --change-tools.
@@ -214,14 +240,14 @@ const keptTexts = 64 << 20
 
 // openHooks loads the webhook subscriptions, and the delivery positions of the webhooks in the
 // config.
-func (o *eventsFlags) openHooks(ctx context.Context, e *eventLog, reader *mcpevents.Reader, scope mcpevents.Scope) (err error) {
+func (o *eventsFlags) openHooks(ctx context.Context, e *eventLog, of func(name string) *eventLog) (err error) {
 	local := o.unverified.Local()
 	if len(local) > 0 {
 		e.logger.Warn("--events-allow lets webhooks reach services on this machine; use it only for tests")
 	}
 	sender := webhook.NewSender(local)
 	sender.Tracer = e.tracer
-	e.fixed = webhook.NewHooks(webhook.HookOptions{Log: e.log, Reader: reader, Sender: sender, Scope: scope, Logger: e.logger})
+	e.fixed = webhook.NewHooks(webhook.HookOptions{Log: e.log, Reader: e.reader, Sender: sender, Scope: e.scope, Logger: e.logger})
 	if !o.webhooks || !e.tokens.Set() {
 		return nil
 	}
@@ -236,7 +262,12 @@ func (o *eventsFlags) openHooks(ctx context.Context, e *eventLog, reader *mcpeve
 		}
 	}
 	e.hooks, err = webhook.New(ctx, webhook.Options{
-		Log: e.log, Keys: keys, Reader: reader, Sender: sender, Scope: scope, Holds: e.tokens.Holds, Allow: o.unverified, NoExpiry: o.endless, MessageIDs: o.dialect == dialectSEP, Logger: e.logger,
+		Log: e.log, Keys: keys, Reader: e.reader, Sender: sender, Scope: e.scope, Of: func(name string) (*mcpevents.Reader, mcpevents.Scope) {
+			if found := of(name); found != nil {
+				return found.reader, found.scope
+			}
+			return nil, mcpevents.Scope{}
+		}, Holds: e.tokens.Holds, Allow: o.unverified, NoExpiry: o.endless, MessageIDs: o.dialect == dialectSEP, Logger: e.logger,
 	})
 	return err
 }
@@ -254,12 +285,11 @@ func (e *eventLog) close() {
 	}
 }
 
-// handlers returns the event handlers for the MCP server. Without --events there are none.
-func (e *eventLog) handlers() mcpserver.Events {
-	if e.service == nil {
-		return mcpserver.Events{}
+// handlers returns the event handlers for the MCP server. Without --events they only identify clients.
+func (e *eventLog) handlers() (h mcpserver.Events) {
+	if e.service != nil {
+		h = e.service.Handlers()
 	}
-	h := e.service.Handlers()
 	h.Identify = e.tokens.Identify
 	return h
 }
@@ -274,7 +304,7 @@ func (e *eventLog) routes(version string, from *engine.Engine, received *hook.Re
 	page := dashboard.New(dashboard.Options{Version: version, Snapshot: t.Snapshot, Servers: from.Servers, Cluster: from.Cluster, Calls: e.calls.Read,
 		Hooks:    func(*http.Request) []hook.Status { return received.Status() },
 		Webhooks: e.endpoints, Deliveries: e.deliveries, Storing: e.log.Err, Clients: streams}).Routes()
-	routes := map[string]http.Handler{hook.Path: cli.HookRoute(received), "GET /api/calls": e.unlessSeveral(page["GET /api/calls"])}
+	routes := map[string]http.Handler{hook.Path: cli.HookRoute(received), "GET /api/calls": e.unrestricted(e.unlessSeveral(page["GET /api/calls"]))}
 	if e.reader == nil {
 		return routes
 	}
@@ -286,7 +316,23 @@ func (e *eventLog) routes(version string, from *engine.Engine, received *hook.Re
 	for _, pattern := range []string{"GET /api/status", "GET /api/servers"} {
 		routes[pattern] = page[pattern]
 	}
+	for pattern, h := range routes {
+		if pattern != hook.Path {
+			routes[pattern] = e.unrestricted(h)
+		}
+	}
 	return routes
+}
+
+// unrestricted refuses the requests of clients of the config, which may not see everything.
+func (e *eventLog) unrestricted(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if name := e.tokens.Client(r); name != "" {
+			http.Error(w, "client "+name+" of the config may not see this", http.StatusForbidden)
+			return
+		}
+		h.ServeHTTP(w, r)
+	})
 }
 
 // unlessSeveral refuses requests if the tokens have more than one name, because what h serves is about

@@ -51,7 +51,8 @@ func TestGatewayStatusShowsOwnWebhooks(t *testing.T) {
 				t.Fatal(err)
 			}
 			flags := eventsFlags{on: true, webhooks: true, JournalFlags: cli.JournalFlags{Dir: t.TempDir()}, unverified: all}
-			e, err := flags.open(t.Context(), &cli.Env{}, slog.New(slog.DiscardHandler), nil, false, tokens, func() *gateway.Gateway { return nil })
+			var e *eventLog
+			e, err = flags.open(t.Context(), &cli.Env{}, slog.New(slog.DiscardHandler), nil, false, tokens, func() *gateway.Gateway { return nil }, func(string) *eventLog { return e })
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -13,6 +13,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -21,6 +22,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/mcptrack/mcptrack/commands/internal/cli"
+	"github.com/mcptrack/mcptrack/core/calls"
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/engine"
@@ -203,21 +205,20 @@ func run(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) error 
 		return cli.UsageHint(`write it into the config: "`+catalogID+`": {"type": "catalog", "url": "URL"}; then run mcptrack lock `+catalogID+` and leave out --catalog-url`,
 			"the lock does not have the API of --catalog-url, so nothing of it would be served")
 	}
-	var gw *gateway.Gateway
-	index, err := opts.indexFlags.start(func() capindex.View { return gw.Capabilities() })
-	if err != nil {
-		return err
+	seen := &clients{logger: log, byName: map[string]*view{}}
+	if !opts.Stdio {
+		if seen.tokens, err = opts.Access.ClientTokens(log, opts.Reloads(env, g)); err != nil {
+			return err
+		}
+		seen.tokens.SetClients(tokensOf(cfg))
 	}
-	defer index.Close()
-	tokens, err := opts.Access.Tokens(log, opts.Reloads(env, g))
-	if err != nil {
-		return err
-	}
-	stored, err := opts.events.open(ctx, env, log, g.Tracer(), g.Demo(), tokens, func() *gateway.Gateway { return gw })
+	whole := &view{guard: guard}
+	stored, err := opts.events.open(ctx, env, log, g.Tracer(), g.Demo(), seen.tokens, func() *gateway.Gateway { return whole.gw }, seen.events)
 	if err != nil {
 		return err
 	}
 	defer stored.close()
+	whole.events = stored
 	desired, err := opts.Desired(env, g, log, cfg, opts.exported)
 	if err != nil {
 		return err
@@ -237,34 +238,54 @@ func run(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) error 
 		Applied: func(cfg *config.Config) {
 			stored.apply(cfg)
 			received.Apply(cfg.Hooks)
-			gw.Apply(opts.exported(cfg))
+			exported := opts.exported(cfg)
+			whole.gw.Apply(exported)
+			seen.apply(cfg, exported)
 		},
 	})
 	if err != nil {
 		return err
 	}
-	local, instructions := stored.local(index.Local())
-	gw, err = gateway.New(gateway.Options{
-		Tracker: e.Tracker(), Dial: env.Dial, Session: sessions, OnDown: gateway.OnDown(opts.onDown), Transparent: opts.instead && len(opts.Servers) == 1, CallTimeout: opts.callTimeout, Allow: opts.allow, Deny: opts.deny, Names: names,
-		Guard: guard, Launch: env.Launch, Called: stored.called, Judged: e.Verdicts("").Set,
-		Serve: mcpserver.Options{Name: "mcptrack-gateway", Title: "mcptrack gateway", Version: env.Version, Instructions: instructions, Principal: tokens.Principal, SessionDir: opts.SessionDir(opts.dataDir(env, g)), Events: stored.handlers(), Tracer: g.Tracer(), Logger: log},
-		Key:   opts.key(env, g, log), Local: local, Changed: index.Changed, Logger: log,
-	})
-	if err != nil {
+	gw := gateway.Options{
+		Tracker: e.Tracker(), Dial: env.Dial, Session: sessions, OnDown: gateway.OnDown(opts.onDown), Transparent: opts.instead && len(opts.Servers) == 1, CallTimeout: opts.callTimeout, Allow: opts.allow, Deny: opts.deny, Launch: env.Launch,
+		Serve: mcpserver.Options{Name: "mcptrack-gateway", Title: "mcptrack gateway", Version: env.Version, Principal: seen.tokens.Principal, Tracer: g.Tracer(), Logger: log},
+		Key:   opts.key(env, g, log),
+	}
+	data := opts.dataDir(env, g)
+	of := gw
+	of.Names, of.Judged, of.Called, of.Logger, of.Serve.SessionDir = names, e.Verdicts("").Set, stored.called, log, opts.SessionDir(data)
+	if err := opts.build(whole, of); err != nil {
 		return err
 	}
-	defer gw.Close()
-	tokens.OnChange(func() {
-		gw.Server().EndSessions(tokens.HoldsPrincipal)
+	defer seen.end()
+	seen.whole = whole
+	seen.create = func(name string) (*view, error) {
+		quiet := slog.New(slog.DiscardHandler) // the gateway for everything says the same
+		v := &view{}
+		var err error
+		if v.guard, err = opts.guard(g, cfg, quiet, opts.set); err != nil {
+			return nil, err
+		}
+		of := gw
+		of.Logger, of.Serve.SessionDir = quiet, opts.sessionDir(data, name)
+		of.Called = func(c calls.Call) {
+			c.Client = name
+			stored.called(c)
+		}
+		v.events = opts.events.forClient(stored, func() *gateway.Gateway { return v.gw })
+		return v, opts.build(v, of)
+	}
+	seen.tokens.OnChange(func() {
+		whole.gw.Server().EndSessions(seen.tokens.HoldsUnrestricted)
 		stored.recheck()
 	})
 	opts.warn(log, cfg, stored)
 
-	serving := func(ctx context.Context) error { return serveOneClient(ctx, env, gw.Server()) }
+	serving := func(ctx context.Context) error { return serveOneClient(ctx, env, whole.gw.Server()) }
 	if !opts.Stdio {
 		own := servercard.Own{Name: "mcptrack-gateway", Title: "mcptrack gateway", Description: "Several MCP servers at one endpoint, and their changes."}
-		endpoint := cli.MCPEndpoint{Handler: gw.Server(), Card: own, Routes: stored.routes(env.Version, e, received, gw.Server()), Tokens: tokens, Ready: e.Log().Err, Closing: gw.Close, Listening: func(url string) {
-			g.Tell(env, "%s", served(gw.Capabilities(), len(opts.exported(cfg).Servers)))
+		endpoint := cli.MCPEndpoint{Handler: seen, Card: own, Routes: stored.routes(env.Version, e, received, whole.gw.Server()), Tokens: seen.tokens, Ready: e.Log().Err, Closing: seen.close, Listening: func(url string) {
+			g.Tell(env, "%s", served(whole.gw.Capabilities(), len(opts.exported(cfg).Servers)))
 			g.Tell(env, "add it to Claude Code: %s", opts.ClaudeCode("mcptrack", url))
 		}}
 		if serving, err = opts.OverHTTP(ctx, env, log, endpoint); err != nil {
@@ -272,19 +293,17 @@ func run(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) error 
 		}
 	}
 	ready := make(chan struct{}) // closed when every server was tried, or after --wait
-	parts := stored.readers()
-	if guard != nil {
-		parts = append(parts, engine.Source(guard.Run))
-	}
-	parts = append(parts, engine.Source(gw.Run), engine.Source(func(ctx context.Context) error {
-		index.Run(ctx, gw.Server())
-		return nil
-	}), engine.Source(func(ctx context.Context) error {
+	parts := append(stored.readers(), engine.Source(whole.run), engine.Source(seen.run), engine.Source(func(ctx context.Context) error {
 		defer close(ready)
 		wait, cancel := context.WithTimeout(ctx, opts.wait)
 		defer cancel()
-		if gw.Settled(wait) == nil {
-			warnUnmatched(log, gw)
+		if whole.gw.Settled(wait) == nil {
+			opts.warnUnmatched(log, "", whole.gw)
+		}
+		for name, v := range seen.views() {
+			if v.gw.Settled(wait) == nil {
+				opts.warnUnmatched(log, name, v.gw)
+			}
 		}
 		return nil
 	}))
@@ -299,6 +318,9 @@ func (o *options) warn(log *slog.Logger, cfg *config.Config, stored *eventLog) {
 	}
 	if len(cfg.Webhooks) > 0 && stored.fixed == nil {
 		log.Warn("the webhooks in the config are ignored without --events")
+	}
+	if len(cfg.Clients) > 0 && o.Stdio {
+		log.Warn("the clients in the config have no effect with --stdio, whose client sees everything")
 	}
 	if len(cfg.Hooks) > 0 && o.Stdio {
 		log.Warn("the hooks in the config receive nothing with --stdio")
@@ -333,12 +355,32 @@ func served(view capindex.View, servers int) string {
 		cli.Plural(n[catalog.Resources], "resource"), of)
 }
 
-// warnUnmatched logs globs that match nothing, because a typo may expose or hide the wrong items.
-func warnUnmatched(log *slog.Logger, gw *gateway.Gateway) {
+// build creates the gateway and the index of a view.
+func (o *options) build(v *view, of gateway.Options) (err error) {
+	if v.index, err = o.indexFlags.start(func() capindex.View { return v.gw.Capabilities() }); err != nil {
+		return err
+	}
+	of.Guard, of.Changed, of.Serve.Events = v.guard, v.index.Changed, v.events.handlers()
+	of.Local, of.Serve.Instructions = v.events.local(v.index.Local())
+	if v.gw, err = gateway.New(of); err != nil {
+		v.index.Close()
+	}
+	return err
+}
+
+// warnUnmatched logs globs of the flags, or of a client, that match nothing, because a typo may expose or hide the
+// wrong items.
+func (o *options) warnUnmatched(log *slog.Logger, client string, gw *gateway.Gateway) {
 	allow, deny := gw.Unmatched()
-	for flag, globs := range map[string][]string{"--allow": allow, "--deny": deny} {
+	for i, globs := range [][]string{allow, deny} {
+		name := []string{"--allow", "--deny"}[i]
+		if client != "" {
+			ofFlags := [][]string{o.allow, o.deny}[i]
+			globs = slices.DeleteFunc(globs, func(g string) bool { return slices.Contains(ofFlags, g) })
+			name = fmt.Sprintf("%q of client %s", name[2:], client)
+		}
 		if len(globs) > 0 {
-			log.Warn(flag+" matches nothing that the servers currently list", "globs", cli.Join(globs, 10))
+			log.Warn(name+" matches nothing that the servers currently list", "globs", cli.Join(globs, 10))
 		}
 	}
 }

@@ -29,6 +29,7 @@ const identityToken = "token-of-the-gateway"
 type identityWorld struct {
 	*testing.T
 	dir     string
+	entries []byte   // the config as newIdentityWorld wrote it
 	log     []string // the flags that say where the log is
 	servers map[string]*sessiontest.Fake
 	url     string
@@ -52,6 +53,7 @@ func newIdentityWorld(t *testing.T, ids ...string) *identityWorld {
 		t.Fatal(err)
 	}
 	w.log = []string{"--data-dir", filepath.Join(w.dir, "log"), "--durability", "os"}
+	w.entries = raw
 	w.save("mcp.json", string(raw))
 	w.save("token", identityToken)
 	return w

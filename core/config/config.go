@@ -57,6 +57,9 @@ type Config struct {
 	// Hooks lists the incoming webhooks, received by commands that listen: serve-sse, the gateway and
 	// the daemon. Their ids are unique in a config that was read from a file.
 	Hooks []Hook
+	// Clients lists what clients of the gateway and of the daemon see, in file order. Their names are unique in
+	// a config that was read from a file.
+	Clients []Client
 }
 
 // Server describes how to connect to one MCP server and what to follow on it.
@@ -110,6 +113,12 @@ type Server struct {
 	Sharing Sharing
 	// Idle is how long the daemon keeps the server running without clients; 0 means [DefaultIdle].
 	Idle time.Duration
+
+	// Tools specifies how clients of a gateway see tools, by the server's own names.
+	Tools map[string]Tool
+	// MaxResult is the size in bytes of the largest result of a tool that clients of a gateway receive whole;
+	// 0 means any.
+	MaxResult int64
 }
 
 // Program describes a command that is started as a child process and speaks MCP on its standard

@@ -253,6 +253,7 @@ func TestEqualNoticesEveryField(t *testing.T) {
 		"Read": true, "Mode": true, "PollInterval": true, "SafetyInterval": true, "CatalogInterval": true, "OnConnect": false, "Events": true,
 		"Lock": true, "PinContent": true,
 		"Protocol": false, "ConnectTimeout": false, "RequestTimeout": true, "Sharing": true, "Idle": true, "Unapproved": false, "Superseded": true,
+		"Tools": true, "MaxResult": true,
 	}
 	base := func() Server {
 		return Server{ID: "a", Program: Program{Args: []string{"x"}, Env: map[string]Secret{"K": NewSecret("v")}}, URL: NewSecret("u"),
@@ -296,6 +297,10 @@ func changes(t *testing.T, v reflect.Value) map[string]reflect.Value {
 	switch value := v.Interface().(type) {
 	case bool:
 		add("flip", !value)
+	case int64:
+		add("more", value+1)
+	case map[string]Tool:
+		add("another name", map[string]Tool{"a": {Name: "b"}})
 	case Secret:
 		add("other", NewSecret("changed"))
 		add("emptied", Secret{})

@@ -122,6 +122,9 @@ func (e *entry) disown() {
 			continue
 		}
 		delete(e.members, f.name)
+		if k.is != nil {
+			continue
+		}
 		hint := ""
 		switch near := suggest.Nearest(f.value.Text, k.words); {
 		case near != "":

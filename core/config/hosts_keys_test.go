@@ -66,7 +66,7 @@ func TestEveryKeyOfEveryHost(t *testing.T) {
 			}
 			for _, p := range problems {
 				otherSettings := p.Code == CodeUnknownKey && strings.Count(p.Path, "/") == 1
-				if p.Code != CodeUnsupported && p.Code != CodeForeign && !otherSettings && !strings.HasSuffix(p.Path, "/redirectUri") {
+				if strings.HasSuffix(p.Path, "/tools") || p.Code != CodeUnsupported && p.Code != CodeForeign && !otherSettings && !strings.HasSuffix(p.Path, "/redirectUri") {
 					t.Error(p)
 				}
 			}
@@ -127,7 +127,7 @@ func TestOwnKeysInAHostsFile(t *testing.T) {
 func TestKeysOfAnotherShape(t *testing.T) {
 	const claude = `{"PreToolUse":[{"matcher":"Bash","hooks":[{"type":"command","command":"lint"}]}]}`
 	for _, beside := range []string{`"hooks":` + claude, `"hooks":[` + claude + `]`, `"hooks":[{"event":"stop","command":"x"}]`, `"hooks":["x"]`, `"hooks":"x"`,
-		`"webhooks":{"url":"https://h/"}`, `"webhooks":[1]`, `"index":["docs"]`, `"index":{"path":"x"}`, `"index":true`, `"inputs":{"a":1}`} {
+		`"webhooks":{"url":"https://h/"}`, `"webhooks":[1]`, `"index":["docs"]`, `"index":{"path":"x"}`, `"index":true`, `"inputs":{"a":1}`, `"clients":["x"]`, `"clients":{"a":"x"}`} {
 		for text, reads := range map[string]bool{`{"mcpServers":{"docs":{"command":"go"}},` + beside + `}`: true, `{"servers":{"docs":{"command":"go"}},` + beside + `}`: true,
 			`{"servers":[{"id":"docs","command":"go"}],` + beside + `}`: beside == `"index":{"path":"x"}`} {
 			cfg, problems := Parse([]byte(text), "mcp-servers.json", surroundings(t, nil))
@@ -152,6 +152,14 @@ func TestKeysOfAnotherShape(t *testing.T) {
 	for _, inside := range []string{`"type":""`, `"type":null`, `"type":" "`} {
 		if cfg, problems := Parse([]byte(`{"mcpServers":{"docs":{"url":"https://h/",`+inside+`}}}`), "f", surroundings(t, nil)); cfg == nil || cfg.Servers[0].Transport != TransportHTTP || !cfg.Servers[0].Fallback {
 			t.Errorf("%s: %v", inside, problems)
+		}
+	}
+	// "tools" belongs to many hosts.
+	for _, inside := range []string{`"tools":["*"]`, `"tools":[]`, `"tools":"*"`, `"tools":{"search":{"approval_mode":"approve"}}`, `"tools":{"write":false}`} {
+		for text, reads := range map[string]bool{`{"mcpServers":{"docs":{"command":"go",` + inside + `}}}`: true, `{"servers":[{"id":"docs","command":"go",` + inside + `}]}`: false} {
+			if cfg, problems := Parse([]byte(text), "mcp-servers.json", surroundings(t, nil)); (cfg != nil) != reads || (len(problems) == 0) != reads {
+				t.Errorf("%s: %v", text, problems)
+			}
 		}
 	}
 	// What only mcptrack has is never another program's.

@@ -15,7 +15,7 @@ import (
 )
 
 // A table lists the keys of one type of object in the file, which is read into a T. The tables
-// (serverKeys, oauthKeys, webhookKeys, hookKeys, indexKeys) are the only place that lists keys. They
+// (serverKeys, oauthKeys, webhookKeys, hookKeys, indexKeys, clientKeys) are the only place that lists keys. They
 // determine what is read and how, the JSON Schema, the table in "mcptrack help config", what init
 // keeps, which changes require a new connection, and which require the user's approval. To add a
 // key, add a row and the field into which it is read.
@@ -43,6 +43,9 @@ type key[T any] struct {
 	// field's type determines.
 	mixed bool
 	kinds []tree.Kind
+	// is, if not nil, reports whether a value has the shape instead. Such a key is so common that another
+	// value causes no warning.
+	is func(*tree.Node) bool
 
 	use  use
 	live bool // a new value takes effect in an open session instead of requiring a new connection
@@ -152,6 +155,10 @@ func serverKeys() table[Server] {
 			doc: "What a gateway does about changes that are not approved in the lock file, by class of change: `allow` serves the new definition, `audit` serves it and reports it, `hold` serves the approved one and refuses calls, `block` serves nothing of the server. An action that is weaker than the default has no effect until `mcptrack lock --update` has written it into the lock file. Default: see `mcptrack help gateway`."},
 		{name: "pinContent", field: func(s *Server) any { return &s.PinContent }, globs: "resource URIs", use: bySessions, free: true, live: true,
 			doc: "Globs of the URIs of resources whose contents belong to the lock file. Contents that the lock file has are compared even if no glob matches any more. Default: none." + globHint},
+		{name: "tools", mixed: true, is: isToolObject, field: func(s *Server) any { return &s.Tools }, read: (*entry).tools, live: true, schema: "tools", example: `{"create_issue": {"name": "new_issue", "description": "Reports a bug."}}`,
+			doc: "How clients of the gateway and the daemon see tools, by the server's own names: `{\"TOOL\": {\"name\": \"…\", \"description\": \"…\"}}`. The lock compares what the server says. A tool of the server whose own name is the new name of another gets a name with a hash."},
+		{name: "maxResult", field: func(s *Server) any { return &s.MaxResult }, free: true, live: true, example: `"64KiB"`,
+			doc: "The largest result of a tool that clients of the gateway and the daemon receive whole, at least 1KiB. See `mcptrack help gateway`. Default: any size."},
 		{name: "catalogInterval", field: func(s *Server) any { return &s.CatalogInterval }, use: byCatalogs, free: true, live: true, def: short(DefaultCatalogInterval), least: minPollInterval,
 			doc: "How often the version of a catalog is checked. See `mcptrack help catalogs`."},
 	}.made()
@@ -283,6 +290,8 @@ func (k key[T]) fill(e *entry, into *T) {
 	case *time.Duration:
 		byDefault, _ := time.ParseDuration(k.def) // an empty default means 0
 		*p = e.duration(k.name, byDefault, k.least, k.never)
+	case *int64:
+		*p = e.size(k.name)
 	case *[]string:
 		*p = e.list(k.name, k.words, k.globs)
 	case *string:
@@ -304,6 +313,9 @@ func (k key[T]) fill(e *entry, into *T) {
 // shaped reports whether a value may be one of the key's: it has the right type and, if the key has a
 // list of words, is one of them or refers to one.
 func (k key[T]) shaped(v *tree.Node) bool {
+	if k.is != nil {
+		return k.is(v)
+	}
 	if k.kinds != nil {
 		return slices.Contains(k.kinds, v.Kind)
 	}
@@ -350,7 +362,7 @@ func Schema() []byte {
 	defs, _ := schema["$defs"].(map[string]any)
 	defs["lock"] = lockSchema()
 	for name, properties := range map[string]map[string]any{
-		"server": serverKeys().properties(), "oauth": oauthKeys().properties(), "webhook": webhookKeys().properties(), "hook": hookKeys().properties(), "index": indexKeys().properties(),
+		"server": serverKeys().properties(), "oauth": oauthKeys().properties(), "webhook": webhookKeys().properties(), "hook": hookKeys().properties(), "index": indexKeys().properties(), "client": clientKeys().properties(),
 	} {
 		defs[name].(map[string]any)["properties"] = properties
 	}
@@ -400,6 +412,8 @@ func (k key[T]) property(description string) map[string]any {
 		if k.never {
 			p["anyOf"] = []any{ref("duration"), map[string]any{"const": "0"}}
 		}
+	case *int64:
+		p["$ref"] = "#/$defs/size"
 	case *[]string:
 		p["type"], p["items"] = "array", map[string]any{"type": "string"}
 		if k.words != nil {
@@ -413,12 +427,17 @@ func (k key[T]) property(description string) map[string]any {
 	return p
 }
 
-// A KeyText is the description of a server key, as Markdown.
+// A KeyText is the description of a key, as Markdown.
 type KeyText struct{ Name, Text string }
 
 // KeyTexts returns the descriptions of all server keys, in the order used in the manual.
-func KeyTexts() (all []KeyText) {
-	for _, k := range serverKeys() {
+func KeyTexts() []KeyText { return serverKeys().texts() }
+
+// ClientKeyTexts is like KeyTexts for the keys of a client.
+func ClientKeyTexts() []KeyText { return clientKeys().texts() }
+
+func (t table[T]) texts() (all []KeyText) {
+	for _, k := range t {
 		text := k.doc
 		var more []string
 		if k.def != "" {
@@ -453,7 +472,7 @@ func foreignKeys() []string {
 		"icon", "iconPath", "icons", "includeTools", "initTimeout", "label", "lifecycle", "logo", "metadata", "name",
 		"networkTimeout", "note", "notes", "oauth_resource", "options", "provider", "remote", "required", "roots",
 		"settings", "source", "sourceFile", "startup_timeout_ms", "startup_timeout_sec", "supports_parallel_tool_calls",
-		"tags", "timeout", "title", "tokenCacheDir", "toolFilter", "tool_timeout_sec", "tools", "trust", "version", "watchPaths")
+		"tags", "timeout", "title", "tokenCacheDir", "toolFilter", "tool_timeout_sec", "trust", "version", "watchPaths")
 }
 
 // unsupportedKeys returns keys of other clients that change how to connect to a server in ways that

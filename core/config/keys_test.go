@@ -89,10 +89,13 @@ func TestEveryKeyIsRead(t *testing.T) {
 			t.Errorf("%s: the value reaches no field of the server", entry)
 		}
 		for _, name := range append([]string{k.name}, k.also...) {
-			text := fmt.Sprintf(`{"servers":{"docs":{%q:[[]]%s}}}`, name, k.beside())
+			text, at := fmt.Sprintf(`{"servers":{"docs":{%q:[[]]%s}}}`, name, k.beside()), "/servers/docs/"+name
+			if k.is != nil { // elsewhere it is another program's
+				text, at = fmt.Sprintf(`{"servers":[{"id":"docs",%q:[[]]%s}]}`, name, k.beside()), "/servers/0/"+name
+			}
 			_, problems := Parse([]byte(text), "f", surroundings(t, nil))
 			if !slices.ContainsFunc(problems, func(p Problem) bool {
-				return (p.Severity == SeverityError || p.Code == CodeForeign) && (p.Path == "/servers/docs/"+name || strings.HasPrefix(p.Path, "/servers/docs/"+name+"/"))
+				return (p.Severity == SeverityError || p.Code == CodeForeign) && (p.Path == at || strings.HasPrefix(p.Path, at+"/"))
 			}) {
 				t.Errorf("%s: a wrong value is not reported: %v", text, problems)
 			}
@@ -175,7 +178,7 @@ func TestSchemaHasEveryKey(t *testing.T) {
 			agree(t, validator, surroundings(t, nil), fmt.Appendf(nil, `{"servers":{"docs":{%q:%s%s}}}`, k.name, k.sample(), k.beside()))
 		}
 	}
-	for name, own := range map[string][]string{"oauth": oauthKeys().names(), "webhook": webhookKeys().names(), "hook": hookKeys().names(), "index": indexKeys().names()} {
+	for name, own := range map[string][]string{"oauth": oauthKeys().names(), "webhook": webhookKeys().names(), "hook": hookKeys().names(), "index": indexKeys().names(), "client": clientKeys().names()} {
 		for key := range schema.Defs[name].Properties {
 			if !slices.Contains(own, key) {
 				t.Errorf("%s of %s is not read", key, name)
@@ -262,6 +265,7 @@ func TestSchemaAgreesOnGenerated(t *testing.T) {
 		"protocol": {"auto", "legacy", "modern", "old"}, "protocolEra": {"auto", "modern"},
 		"connectTimeout": {"5s"}, "requestTimeout": {"5s"}, "shared": {false, true, "folder", "machine", "all"}, "idle": {"1m", "5"},
 		"lock":       {map[string]any{}, map[string]any{"wording": "allow", "L005": "hold"}, map[string]any{"wording": "deny"}, map[string]any{"words": "hold"}, map[string]any{"wording": 1}, map[string]any{"added": "${SET}"}, map[string]any{"added": nil}},
+		"maxResult":  {"64KiB", "2048", "64 KiB", "KiB", "${SET}"},
 		"pinContent": {[]any{"a://**"}, "a"}, "unknown": {1}, "autoApprove": {[]any{}},
 	}
 	aliases := [][]string{{"type", "transport"}, {"cwd", "workingDirectory"}, {"url", "serverUrl", "httpUrl"}, {"protocol", "protocolEra"}}
@@ -295,7 +299,7 @@ func TestSchemaAgreesOnGenerated(t *testing.T) {
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		root := map[string]any{}
-		for _, shape := range rapid.SliceOfN(rapid.SampledFrom([]string{"list", "named", "vscode", "inputs", "index", "webhooks", "hooks", "junk"}), 1, 2).Draw(t, "shapes") {
+		for _, shape := range rapid.SliceOfN(rapid.SampledFrom([]string{"list", "named", "vscode", "inputs", "index", "webhooks", "hooks", "clients", "junk"}), 1, 2).Draw(t, "shapes") {
 			n := rapid.IntRange(0, 2).Draw(t, "servers")
 			list, byName := []any{}, map[string]any{}
 			for range n {
@@ -352,6 +356,16 @@ func TestSchemaAgreesOnGenerated(t *testing.T) {
 					}
 				}
 				root["hooks"] = rapid.SampledFrom([]any{[]any{hook}, []any{}, []any{"repo"}, hook, "repo"}).Draw(t, "hooks")
+			case "clients":
+				client := map[string]any{"token": "${TOKEN}", "deny": []any{"*delete*"}}
+				for key, values := range map[string][]any{
+					"token": {5, "short", "0123456789abcdef", "a token with spaces"}, "folder": {"/home/me/**", " ", 1}, "servers": {[]any{"a*"}, "a", []any{1}}, "allow": {[]any{"file:///**"}, true},
+				} {
+					if rapid.Bool().Draw(t, key) {
+						client[key] = rapid.SampledFrom(values).Draw(t, key)
+					}
+				}
+				root["clients"] = rapid.SampledFrom([]any{map[string]any{"ci": client}, map[string]any{"c i": client}, map[string]any{"ci": "x"}, map[string]any{}, []any{client}}).Draw(t, "clients")
 			case "junk":
 				root[rapid.SampledFrom([]string{"servers", "mcpServers", "other"}).Draw(t, "key")] = rapid.SampledFrom(junk).Draw(t, "value")
 			}

@@ -120,7 +120,7 @@ func (r *reader) formOf(found []container) form {
 type besideKey struct {
 	name string
 	kind tree.Kind // of the value
-	keys []string  // of the value or, if it is a list, of its elements; nil for any
+	keys []string  // of the value or, if it has elements, of these; nil for any
 	read func(*reader, *tree.Node)
 }
 
@@ -130,6 +130,7 @@ func besideKeys() []besideKey {
 		{"index", tree.Object, indexKeys().names(), func(r *reader, v *tree.Node) { r.config.Index = r.index(v) }},
 		{"webhooks", tree.List, webhookKeys().names(), func(r *reader, v *tree.Node) { r.config.Webhooks = r.webhooks(v) }},
 		{"hooks", tree.List, hookKeys().names(), func(r *reader, v *tree.Node) { r.config.Hooks = r.hooks(v) }},
+		{"clients", tree.Object, clientKeys().names(), func(r *reader, v *tree.Node) { r.config.Clients = r.clients(v) }},
 	}
 }
 
@@ -139,7 +140,12 @@ func (k besideKey) shaped(v *tree.Node) bool {
 		return v.Kind == k.kind
 	}
 	objects := v.Items
-	if v.Kind == tree.Object {
+	switch {
+	case k.name == "clients": // by name
+		for _, m := range v.Members {
+			objects = append(objects, m.Value)
+		}
+	case v.Kind == tree.Object:
 		objects = []*tree.Node{v}
 	}
 	known, all := 0, 0

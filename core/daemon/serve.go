@@ -64,6 +64,14 @@ func (d *Daemon) serveView(ctx context.Context, c *wire.Conn) {
 	if err == nil && c.Hello.Purpose == wire.HTTP && d.opts.HTTP == nil {
 		err = &wire.Refused{Code: "purpose", Message: "this daemon serves no events"}
 	}
+	in := io.Reader(c)
+	accepted := err == nil && c.Hello.Purpose == wire.Attach && asksForNames(source.Config)
+	if accepted { // before it is known what the client calls itself
+		if c.OK() != nil {
+			return
+		}
+		who.called, in = d.called(ctx, c, in)
+	}
 	if err == nil {
 		var seated func(*View)
 		var stand func()
@@ -72,6 +80,10 @@ func (d *Daemon) serveView(ctx context.Context, c *wire.Conn) {
 		if v, err = d.enter(who, source); err == nil {
 			seated(v)
 		}
+	}
+	if err != nil && accepted {
+		d.opts.Logger.Error("cannot serve a client", "err", printable.Reason(err, 1000))
+		return
 	}
 	if err != nil {
 		refused, ok := errors.AsType[*wire.Refused](err)
@@ -89,10 +101,10 @@ func (d *Daemon) serveView(ctx context.Context, c *wire.Conn) {
 		}
 		return
 	}
-	if c.OK() != nil {
+	if !accepted && c.OK() != nil {
 		return
 	}
-	if err := v.attach(ctx, c); err != nil && ctx.Err() == nil {
+	if err := v.attach(ctx, c, in); err != nil && ctx.Err() == nil {
 		d.opts.Logger.Debug("a client left", "err", err)
 	}
 }
@@ -178,8 +190,8 @@ func (e *environment) add(need []string, values map[string]string) {
 const lastRequests = 2 * time.Second
 
 // attach serves MCP to a client until it leaves. When ctx ends, it tells the client's relay so, reads
-// what the client has already sent, and answers all that is in flight.
-func (v *View) attach(ctx context.Context, c *wire.Conn) error {
+// what the client has already sent, and answers all that is in flight. in returns what the client sends.
+func (v *View) attach(ctx context.Context, c *wire.Conn, in io.Reader) error {
 	v.settle(ctx)
 	serving, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	if c.Hello.Resumes {
@@ -209,7 +221,7 @@ func (v *View) attach(ctx context.Context, c *wire.Conn) error {
 			cancel(fmt.Errorf("%w; the request may have been executed", context.Cause(ctx)))
 		}
 	})
-	return v.gw.Server().ServeIO(serving, &untilStopped{c, ctx}, out)
+	return v.gw.Server().ServeIO(serving, &untilStopped{in, ctx}, out)
 }
 
 // reportLists tells the client's relay which lists the client is about to see, so that the relay can
@@ -263,12 +275,12 @@ func (l *lines) Close() error { return l.conn.Close() }
 
 // untilStopped is the input of a client, which ends when the daemon stops.
 type untilStopped struct {
-	conn *wire.Conn
-	ctx  context.Context
+	in  io.Reader
+	ctx context.Context
 }
 
 func (u *untilStopped) Read(p []byte) (int, error) {
-	n, err := u.conn.Read(p)
+	n, err := u.in.Read(p)
 	if err != nil && u.ctx.Err() != nil {
 		err = io.EOF
 	}

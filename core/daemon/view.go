@@ -105,7 +105,11 @@ func viewKey(who party, source Source) string {
 	if slices.ContainsFunc(source.Config.Servers, func(s config.Server) bool { return s.Unshared() }) {
 		client = who.holder()
 	}
-	data, err := json.Marshal([]any{source.Config.Path, who.Config, who.Host, who.Folder, who.Server, who.Approved, who.Path, client, who.inherited, who.env})
+	seen := "" // what limits what the client sees
+	if entry := who.entry(source.Config); entry != nil {
+		seen = entry.Name
+	}
+	data, err := json.Marshal([]any{seen, source.Config.Path, who.Config, who.Host, who.Folder, who.Server, who.Approved, who.Path, client, who.inherited, who.env})
 	if err != nil {
 		panic(err) // strings can be encoded
 	}
@@ -201,8 +205,9 @@ func (d *Daemon) entries(who party, source Source, cfg *config.Config) []config.
 		cfg = source.Select(cfg)
 	}
 	var entries []config.Server
+	only := who.entry(cfg)
 	for _, srv := range cfg.Servers {
-		if srv.Enabled {
+		if srv.Enabled && (only == nil || only.Sees(srv.ID)) {
 			srv.ID = trackedID(d.opts.Key, &srv, who)
 			if srv.Unshared() && who.Client != httpClient {
 				srv.Idle = unsharedIdle
@@ -272,6 +277,9 @@ func (d *Daemon) newView(who party, source Source, locked *guard.Guard) (*View, 
 	opts := d.opts.Gateway
 	opts.Tracker, opts.Alias, opts.Transparent = d.opts.Engine.Tracker(), ExportedID, who.Server != ""
 	opts.Wait = d.opts.Wait
+	if only := who.entry(source.Config); only != nil {
+		opts.Allow, opts.Deny = only.Allow, only.Deny
+	}
 	if opts.Guard = locked; locked != nil {
 		v.judged = d.opts.Engine.Verdicts(locked.Path())
 		opts.Judged = v.judged.Set
@@ -380,9 +388,25 @@ func (v *View) follow(ctx context.Context) error {
 		v.d.recall(entries)
 		v.d.mu.Lock()
 		defer v.d.mu.Unlock()
-		v.apply(cfg, entries)
+		if slices.EqualFunc(cfg.Clients, v.config.Load().Clients, config.Client.Equal) {
+			v.apply(cfg, entries)
+		} else {
+			v.retire()
+		}
 	}
 	return reload.Run(ctx, opts)
+}
+
+// retire ends a view because other clients may belong to it than before. Its clients connect again. Their servers
+// stay, because they are those of the next views. d.mu must be held.
+func (v *View) retire() {
+	key := viewKey(v.who, v.source)
+	if v.d.views[key] != v {
+		return // it already ends
+	}
+	delete(v.d.views, key)
+	maps.DeleteFunc(v.d.endpoints, func(_ endpoint, other *View) bool { return other == v })
+	v.d.dropped.Go(v.stop)
 }
 
 // apply sets the servers of the view to those that entries returned for a config. d.mu must be held.

@@ -384,13 +384,25 @@ func (g *Gateway) updated(t target) {
 		}
 		rest = rest[:i]
 	}
-	g.server.Updated(uris...)
+	g.server.Updated(v.shown(uris)...)
+}
+
+// shown returns the URIs that the filter admits: it may have admitted more when clients subscribed to them.
+func (v *view) shown(uris []string) []string {
+	if v.filter.empty() {
+		return uris
+	}
+	return slices.DeleteFunc(uris, func(uri string) bool {
+		_, ok := v.resource(uri)
+		return !ok
+	})
 }
 
 // updatedAll notifies every client of an update of every resource to which it is subscribed.
 func (g *Gateway) updatedAll() {
-	for uri := range g.view.Load().byKey[catalog.Resources] {
+	v := g.view.Load()
+	for uri := range v.byKey[catalog.Resources] {
 		g.server.Updated(uri)
 	}
-	g.server.Updated(g.adhoc.uris()...)
+	g.server.Updated(v.shown(g.adhoc.uris())...)
 }

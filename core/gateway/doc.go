@@ -11,8 +11,9 @@
 // another name, every other character is replaced with "_", the name is truncated to 55
 // characters, and "_" and 8 hex digits are appended, taken from the SHA-256 of the ID, a zero
 // byte and the NAME. A tool or prompt whose name would equal that of one of the gateway's own
-// tools is also exported in this form. A name depends only on the set of configured servers, the
-// gateway's own tools, the server and the original name. It does not depend on the order of
+// tools is also exported in this form. If the config gives a tool another name, that one is exported
+// instead, and a tool of the server whose own name it is has the form with the digits. A name depends only on
+// the config, the gateway's own tools, the server and the original name. It does not depend on the order of
 // servers, on which servers are connected, or on their other items.
 //
 // URIs and URI templates stay unchanged, with these exceptions. A URI that several servers list,
@@ -97,6 +98,11 @@
 //     subscribed to or completed, and are omitted from read results, regardless of how their URIs
 //     are written. The globs do not apply to the effects and results of tools, nor to the messages
 //     of prompts.
+//   - [Gateway.Filter] changes what is admitted while clients are connected; subscriptions to items that are
+//     no longer admitted receive nothing.
+//   - A tool has the name and description in config.Server.Tools; what is compared with the lock are those
+//     of the server. A result of a tool that is larger than config.Server.MaxResult is cut, and the whole is a
+//     resource for the same principal for 15 minutes.
 //   - Items that could break clients are omitted and reported to Options.Refused; they
 //     affect neither the gateway nor other items.
 //   - With Options.Guard, an item that differs from what was approved keeps its approved definition in

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -17,44 +18,70 @@ import (
 // segment and "**" across segments. URIs and globs are compared in their normal and joined forms
 // (see forms). A filter with globs hides every URI that has no normal form.
 type filter struct {
-	allow, deny globs
+	allow []globs // an item must match one glob of each
+	deny  globs
 	// foldFiles makes Deny case-insensitive for file: URIs.
 	foldFiles bool
 	alias     aliases // ids of the servers in qualified URIs
 }
 
 type globs struct {
+	written     []string // as configured
 	names, uris []string
 	joined      []string // globs that are matched against forms.joined
 	folded      []string // case-folded copies of uris and joined
 }
 
-func newFilter(allow, deny []string, foldFiles bool) (filter, error) {
-	f := filter{foldFiles: foldFiles}
-	for _, list := range []struct {
-		globs []string
-		into  *globs
-	}{{allow, &f.allow}, {deny, &f.deny}} {
-		for _, g := range list.globs {
-			if !glob.Valid(g) {
-				return filter{}, fmt.Errorf("invalid glob %q", printable.Line(g, 200))
-			}
-			list.into.names = append(list.into.names, flat(g))
-			normal, joined := normalizeGlob(g)
-			list.into.uris = append(list.into.uris, normal)
-			list.into.joined = append(list.into.joined, joined...)
-			for _, g := range append(joined, normal) {
-				list.into.folded = append(list.into.folded, fold(g))
-			}
+func newFilter(allow, deny []string, foldFiles bool) (f filter, err error) {
+	f.foldFiles = foldFiles
+	if len(allow) > 0 {
+		f.allow = make([]globs, 1)
+		f.allow[0], err = newGlobs(allow)
+	}
+	if err == nil {
+		f.deny, err = newGlobs(deny)
+	}
+	return f, err
+}
+
+func newGlobs(written []string) (globs, error) {
+	into := globs{written: written}
+	for _, g := range written {
+		if !glob.Valid(g) {
+			return globs{}, fmt.Errorf("invalid glob %q", printable.Line(g, 200))
+		}
+		into.names = append(into.names, flat(g))
+		normal, joined := normalizeGlob(g)
+		into.uris = append(into.uris, normal)
+		into.joined = append(into.joined, joined...)
+		for _, g := range append(joined, normal) {
+			into.folded = append(into.folded, fold(g))
 		}
 	}
-	return f, nil
+	return into, nil
 }
 
 // caseless reports whether the file systems of an operating system usually ignore case.
 func caseless(goos string) bool { return goos == "darwin" || goos == "windows" }
 
-func (f filter) empty() bool { return len(f.allow.names) == 0 && len(f.deny.names) == 0 }
+// Filter sets globs in addition to [Options.Allow] and [Options.Deny], in place of those that it set before: an item must
+// be admitted by both. It returns an error for an invalid glob. Clients are notified of lists that change.
+func (g *Gateway) Filter(allow, deny []string) error {
+	own, err := newFilter(g.opts.Allow, nil, false)
+	if err != nil {
+		return err
+	}
+	f, err := newFilter(allow, slices.Concat(g.opts.Deny, deny), caseless(runtime.GOOS))
+	if err != nil {
+		return err
+	}
+	f.allow, f.alias = append(own.allow, f.allow...), g.opts.Alias
+	g.filter.Store(&f)
+	g.kick()
+	return nil
+}
+
+func (f filter) empty() bool { return len(f.allow) == 0 && len(f.deny.names) == 0 }
 
 // admits reports whether an item may be exported under a name or URI.
 //
@@ -67,7 +94,7 @@ func (f filter) admits(k catalog.Kind, t target, exported string) bool {
 		return true
 	case k == catalog.Tools || k == catalog.Prompts:
 		return !matches(f.deny.names, flat(exported)) && !matches(f.deny.names, flat(t.key)) &&
-			(len(f.allow.names) == 0 || matches(f.allow.names, flat(exported)))
+			!slices.ContainsFunc(f.allow, func(allow globs) bool { return !matches(allow.names, flat(exported)) })
 	}
 	is, ok := formsOf(t.key)
 	if !ok && k == catalog.Templates {
@@ -101,16 +128,17 @@ func (f filter) allows(t target, exported string, is forms) bool {
 		}
 		return form
 	}
-	return len(f.allow.uris) == 0 ||
-		!slices.ContainsFunc(is.normal, func(form string) bool { return !matches(f.allow.uris, qualified(form)) }) &&
-			!slices.ContainsFunc(is.joined, func(form string) bool {
+	return !slices.ContainsFunc(f.allow, func(allow globs) bool {
+		return slices.ContainsFunc(is.normal, func(form string) bool { return !matches(allow.uris, qualified(form)) }) ||
+			slices.ContainsFunc(is.joined, func(form string) bool {
 				return !slices.ContainsFunc(written(form), func(form string) bool {
-					return matches(f.allow.uris, qualified(form)) || matches(f.allow.joined, qualified(form))
+					return matches(allow.uris, qualified(form)) || matches(allow.joined, qualified(form))
 				})
 			})
+	})
 }
 
-// Unmatched returns the globs in [Options.Allow] and [Options.Deny] that match none of the items
+// Unmatched returns the globs of the filter that match none of the items
 // that the servers currently list.
 func (g *Gateway) Unmatched() (allow, deny []string) {
 	v := g.view.Load()
@@ -122,17 +150,20 @@ func (g *Gateway) Unmatched() (allow, deny []string) {
 			}
 		}
 	}
+	now := g.filter.Load()
 	admits := func(allow, deny []string) func(exportedItem) bool {
-		f, _ := newFilter(allow, deny, g.filter.foldFiles) // New has already validated the globs
+		f, _ := newFilter(allow, deny, now.foldFiles) // they are valid
 		f.alias = g.alias()
 		return func(it exportedItem) bool { return f.admits(it.kind, it.target, it.exported) }
 	}
-	for _, glob := range g.opts.Allow {
-		if !slices.ContainsFunc(items, admits([]string{glob}, nil)) {
-			allow = append(allow, glob)
+	for _, globs := range now.allow {
+		for _, glob := range globs.written {
+			if !slices.ContainsFunc(items, admits([]string{glob}, nil)) {
+				allow = append(allow, glob)
+			}
 		}
 	}
-	for _, glob := range g.opts.Deny {
+	for _, glob := range now.deny.written {
 		if admits := admits(nil, []string{glob}); !slices.ContainsFunc(items, func(it exportedItem) bool { return !admits(it) }) {
 			deny = append(deny, glob)
 		}

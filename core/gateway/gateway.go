@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
-	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -232,7 +231,7 @@ func isClosed(c <-chan struct{}) bool {
 type Gateway struct {
 	*base
 	server *mcpserver.Server
-	filter filter
+	filter atomic.Pointer[filter] // the globs to merge with
 	local  contribution
 	names  *Names
 	view   atomic.Pointer[view]
@@ -243,6 +242,7 @@ type Gateway struct {
 	tasks    taskRegistry
 	notes    messageQueues // queued notifications from shared sessions
 	inputs   inputRounds
+	large    largeResults
 
 	adhoc adhocSet
 	// adhocWake tells Run to update the ad-hoc subscriptions. Like kicks, it has capacity 1 and is
@@ -289,8 +289,8 @@ func New(opts Options) (*Gateway, error) {
 	if g.tracker != nil {
 		g.adhoc.demand, g.tasks.demand = g.tracker.Demand, g.tracker.Demand
 	}
-	var err error
-	if g.filter, err = newFilter(opts.Allow, opts.Deny, caseless(runtime.GOOS)); err != nil {
+	err := g.Filter(nil, nil)
+	if err != nil {
 		return nil, err
 	}
 	if g.local, err = localItems(opts.Local); err != nil {
@@ -299,9 +299,9 @@ func New(opts Options) (*Gateway, error) {
 	if g.names == nil {
 		g.names = new(Names)
 	}
-	g.filter.alias, g.limits.alias = opts.Alias, opts.Alias
+	g.limits.alias = opts.Alias
 	g.names.start(g.local, opts.Alias)
-	g.view.Store(newView(g.local, nil, g.filter, func(Refusal) {}))
+	g.view.Store(newView(g.local, nil, *g.filter.Load(), func(Refusal) {}))
 	so := opts.Serve
 	so.CallTool, so.GetPrompt, so.ReadResource, so.Complete = g.recorded(g.duringEdit(g.callTool)), g.duringEdit(g.getPrompt), g.duringEdit(g.readResource), g.duringEdit(g.complete)
 	so.Extension, so.Skills = g.duringEdit(g.extension), true
@@ -374,16 +374,15 @@ func (g *Gateway) Server() *mcpserver.Server { return g.server }
 // servers.
 func (g *Gateway) Apply(cfg *config.Config) {
 	var enabled []config.Server
-	var ids []string
 	for _, srv := range cfg.Servers {
 		if srv.Superseded { // client sessions continue with the old entry while the new one awaits approval
 			srv.Unapproved, srv.Superseded = "", false
 		}
 		if srv.Enabled {
-			enabled, ids = append(enabled, srv), append(ids, srv.ID)
+			enabled = append(enabled, srv)
 		}
 	}
-	g.names.apply(ids)
+	g.names.apply(enabled)
 	if g.opts.Names == nil {
 		g.names.forget()
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/mcpserver"
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/uritemplate"
@@ -40,6 +42,7 @@ type item struct {
 	suspicion string          // a problem that the user should investigate; empty if none
 	pattern   *regexp.Regexp  // for a template: matches the URIs that it can expand to
 	digest    catalog.Digest  // digest of the JSON that the server sent
+	offered   catalog.Digest  // digest of raw if the config has changed it; else zero
 	rendered  *rendered       // cache of the last exported form
 	skill     *listedSkill    // for a skill
 }
@@ -150,6 +153,33 @@ func (it *item) write(key string, members []jsonMember) {
 			it.at, it.end = m.at, m.at+len(m.value)
 		}
 	}
+}
+
+// presentation specifies how the config changes what clients see of the tools of a server, apart from names.
+type presentation struct {
+	tools   map[string]config.Tool
+	bounded bool // large results are cut, so no tool promises structured content
+}
+
+func (p presentation) equal(o presentation) bool {
+	return p.bounded == o.bounded && maps.Equal(p.tools, o.tools)
+}
+
+// of returns a tool as clients see it.
+func (p presentation) of(it item) item {
+	text := printable.Visible(p.tools[it.key].Description)
+	was := readMembers(it.raw)
+	members := slices.DeleteFunc(slices.Clone(was), func(m jsonMember) bool {
+		return p.bounded && m.name == "outputSchema" || text != "" && m.name == "description"
+	})
+	if text != "" {
+		members = append(members, jsonMember{name: "description", value: quote(text)})
+	} else if len(members) == len(was) {
+		return it
+	}
+	it.write(catalog.Tools.KeyField(), members)
+	it.offered, _ = catalog.Fingerprint(it.raw) // valid JSON
+	return it
 }
 
 // as returns the exported form of the item: with its exported key, with the exported URI of its MCP

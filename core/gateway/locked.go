@@ -74,7 +74,7 @@ func (r *lockResults) end() { r.last = r.current }
 
 // newView merges contributions for the config and the lock of the merge.
 func (l *loop) newView(parts []contribution, refuse func(Refusal)) *view {
-	v := newView(l.local, parts, l.filter, refuse)
+	v := newView(l.local, parts, *l.merging, refuse)
 	v.entries, v.lock = l.locks.entries, l.locks.version
 	return v
 }

@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/skill"
@@ -30,6 +31,34 @@ type naming struct {
 	// is a valid name, and no prefix of it that ends before a "_" is the id of a server.
 	plain map[string]bool
 	taken map[string]bool // names of the gateway's own tools
+	// tools contains the tools of servers that have other names for clients, by exported id.
+	tools map[string]map[string]config.Tool
+}
+
+// rename sets the configured names of the tools of a server.
+func (n *naming) rename(server string, tools map[string]config.Tool) {
+	if len(tools) == 0 {
+		return
+	}
+	if n.tools == nil {
+		n.tools = map[string]map[string]config.Tool{}
+	}
+	n.tools[server] = tools
+}
+
+// tool returns the exported name of a tool of a server. A tool whose own name is the configured name of another
+// tool gets a name with a hash, so that no server can take a configured name.
+func (n naming) tool(server, name string) string {
+	tools := n.tools[server]
+	if configured := tools[name].Name; configured != "" {
+		return n.export(server, configured)
+	}
+	for _, other := range tools {
+		if other.Name == name {
+			return hashed(server, name)
+		}
+	}
+	return n.export(server, name)
 }
 
 func newNaming(servers []string, taken map[string]bool) naming {
@@ -49,7 +78,7 @@ func newNaming(servers []string, taken map[string]bool) naming {
 	return n
 }
 
-// export returns the exported name of a tool or prompt of a server.
+// export returns the exported name of a tool or prompt of a server, with the name that it has for clients.
 func (n naming) export(server, name string) string {
 	if n.asIs && !n.taken[name] {
 		return name
@@ -58,6 +87,12 @@ func (n naming) export(server, name string) string {
 	if !n.asIs && n.plain[server] && isName(name) && len(full) <= maxExported && !looksHashed(full) && !n.taken[full] {
 		return full
 	}
+	return hashed(server, name)
+}
+
+// hashed returns the name that is exported if ID_NAME cannot be.
+func hashed(server, name string) string {
+	full := server + "_" + name
 	sum := sha256.Sum256([]byte(server + "\x00" + name))
 	full = onlyNameBytes(full)
 	return full[:min(len(full), maxExported-hashDigits-1)] + "_" + hex.EncodeToString(sum[:hashDigits/2])
@@ -226,13 +261,18 @@ func (n *Names) start(local contribution, alias aliases) {
 	n.countLocked()
 }
 
-// apply sets the ids of the configured servers.
-func (n *Names) apply(ids []string) {
+// apply sets the configured servers.
+func (n *Names) apply(servers []config.Server) {
+	ids := make([]string, len(servers))
+	for i, srv := range servers {
+		ids[i] = srv.ID
+	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.naming, n.ids = newNaming(n.alias.all(ids), n.local[catalog.Tools]), map[string]bool{}
-	for _, id := range ids {
-		n.ids[id] = true
+	for _, srv := range servers {
+		n.ids[srv.ID] = true
+		n.naming.rename(n.alias.of(srv.ID), srv.Tools)
 	}
 	n.countLocked()
 }
@@ -381,7 +421,10 @@ func (n *Names) export(k catalog.Kind, t target) string {
 }
 
 func (n *Names) exportLocked(k catalog.Kind, t target) string {
-	if k == catalog.Tools || k == catalog.Prompts {
+	switch k {
+	case catalog.Tools:
+		return n.naming.tool(n.alias.of(t.server), t.key)
+	case catalog.Prompts:
 		return n.naming.export(n.alias.of(t.server), t.key)
 	}
 	others := n.othersLocked(k, t)

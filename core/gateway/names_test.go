@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/journal"
 )
@@ -133,7 +134,7 @@ func TestNamesOfEvents(t *testing.T) {
 	n.Listed(journal.ListName{ServerID: "b", Kind: catalog.Resources}, listOf("x://remembered")) // before a config exists
 	local := contribution{lists: map[catalog.Kind][]item{catalog.Tools: {{key: "a_search"}}, catalog.Resources: {{key: "mcptrack://index"}}}}
 	n.start(local, nil)
-	n.apply([]string{"a", "b", "unreachable"})
+	n.apply([]config.Server{{ID: "a"}, {ID: "b"}, {ID: "unreachable"}})
 	// changed stores that a server now lists these items, and checks the names in the event.
 	lists := map[journal.ListName]catalog.List{{ServerID: "b", Kind: catalog.Resources}: listOf("x://remembered")}
 	changed := func(server string, k catalog.Kind, want map[string]string, keys ...string) {
@@ -185,9 +186,9 @@ func TestNamesOfEvents(t *testing.T) {
 	}
 	// b's lists count only while b is configured.
 	changed("b", catalog.Resources, map[string]string{"x://2": ofB + "2"}, "x://2")
-	n.apply([]string{"a", "unreachable"})
+	n.apply([]config.Server{{ID: "a"}, {ID: "unreachable"}})
 	updated("a", "x://2", "x://2")
-	n.apply([]string{"a", "b"})
+	n.apply([]config.Server{{ID: "a"}, {ID: "b"}})
 	updated("a", "x://2", ofA+"2")
 	for _, e := range []*event.Event{{Payload: event.ConfigReloaded{}}, {ServerID: "other", ResourceURI: "x://1", Payload: event.ResourceUpdated{}}, {ServerID: "a", Payload: event.ServerState{}}} {
 		if got := n.Exported(e); got != nil {

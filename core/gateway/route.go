@@ -438,11 +438,11 @@ func (g *Gateway) callTool(ctx context.Context, r *mcpserver.Request) (json.RawM
 		if errors.Is(err, upstream.ErrUnknownTool) {
 			return nil, unknown("tool", r.Name())
 		}
-		return raw, err
+		return rt.bounded(raw), err
 	}
 	params["name"] = quote(t.key)
 	raw, err := rt.send(ctx, params)
-	return forClient(r, rt.v.rewriteContent(t.server, g.taskIDs(r.Principal, t.server).related(raw))), err
+	return forClient(r, rt.bounded(rt.v.rewriteContent(t.server, g.taskIDs(r.Principal, t.server).related(raw)))), err
 }
 
 // recorded returns a Func that calls f, which handles tools/call, and reports the call to Options.Called.
@@ -506,6 +506,9 @@ func (g *Gateway) getPrompt(ctx context.Context, r *mcpserver.Request) (json.Raw
 }
 
 func (g *Gateway) readResource(ctx context.Context, r *mcpserver.Request) (json.RawMessage, error) {
+	if result := g.large.read(r.URI(), r.Principal); result != nil {
+		return result, nil
+	}
 	rt := g.route(r)
 	t, ok := rt.v.resource(r.URI())
 	if !ok {

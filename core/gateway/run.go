@@ -55,6 +55,8 @@ type loop struct {
 	checked map[string]map[catalog.Kind]checkedList // validation results of the last merge, see check
 	locks   lockResults                             // results of the last merges, see compare
 	refused map[Refusal]struct{}                    // refusals found by the last merge
+	merging *filter                                 // of the last merge
+	shown   map[string]presentation                 // of the servers whose tools the config changes
 	broken  []config.Server                         // HTTP catalogs with an invalid config entry that was already logged
 
 	stateChanged bool          // the state of a server has changed since the last merge
@@ -175,7 +177,17 @@ func (l *loop) merge(snap *status.Snapshot) {
 	began := time.Now()
 	l.first, l.last = time.Time{}, time.Time{}
 	l.locks.begin(l.enabled.Load(), l.opts.Guard.Version())
+	if f := l.filter.Load(); f != l.merging {
+		l.merging, l.checked = f, map[string]map[catalog.Kind]checkedList{} // because skills know whether it admits them
+	}
 	enabled := l.servers()
+	l.shown = map[string]presentation{}
+	for _, srv := range enabled {
+		if len(srv.Tools) > 0 || srv.MaxResult > 0 {
+			l.shown[srv.ID] = presentation{srv.Tools, srv.MaxResult > 0}
+		}
+	}
+	l.large.expire(began)
 	l.reconcileHTTPCatalogs(enabled)
 	l.sessions.reconcile(enabled)
 	l.demands.reconcile(enabled)
@@ -201,8 +213,8 @@ func (l *loop) merge(snap *status.Snapshot) {
 			info = session.Info{Era: info.Era}
 		}
 		c := contribution{
-			id: srv.ID, lists: map[catalog.Kind][]item{}, known: map[catalog.Kind]catalog.List{}, info: serverInfoOf(info),
-			serverState: serverState{tracks: tracks(srv), subscribes: offersUpdates(srv, st.Info), other: l.sessions.otherEra(srv, st.Info),
+			id: srv.ID, lists: map[catalog.Kind][]item{}, known: map[catalog.Kind]catalog.List{}, info: serverInfoOf(info), tools: srv.Tools,
+			serverState: serverState{tracks: tracks(srv), maxResult: srv.MaxResult, subscribes: offersUpdates(srv, st.Info), other: l.sessions.otherEra(srv, st.Info),
 				asks: up[srv.ID] && st.Info.Era == session.EraLegacy, modern: st.Info.Era == session.EraModern, compared: result},
 		}
 		lists[srv.ID] = map[catalog.Kind]checkedList{}
@@ -230,6 +242,9 @@ func (l *loop) merge(snap *status.Snapshot) {
 	if l.opts.Transparent && v.only != "" {
 		only, _ := snap.Server(v.only)
 		describeAs(&d, only.Info, v.servers[v.only].verdict.Enforced())
+		if d.Offers != nil && v.servers[v.only].maxResult > 0 {
+			d.Offers.Resources = true // which large results are
+		}
 	}
 	d.WatchTasks = l.watchTasks
 	l.checked = lists
@@ -294,17 +309,23 @@ func (l *loop) notifyChanged() {
 // checkedList is the result of validating the items in a list.
 type checkedList struct {
 	list    []catalog.Item // the list that was validated
+	as      presentation   // of the server's tools
 	items   []item         // items that can be listed
 	refused []Refusal      // items that cannot be listed or are suspicious
 }
 
 // check validates the items in a server's list. The result is reused until the list changes.
 func (l *loop) check(server string, k catalog.Kind, list []catalog.Item) checkedList {
-	was := l.checked[server][k]
-	if sameItems(was.list, list) {
+	was, as := l.checked[server][k], presentation{}
+	if k == catalog.Tools {
+		as = l.shown[server]
+	}
+	if !as.equal(was.as) {
+		was = checkedList{}
+	} else if sameItems(was.list, list) {
 		return was
 	}
-	c := checkedList{list: list, items: make([]item, 0, len(list))}
+	c := checkedList{list: list, as: as, items: make([]item, 0, len(list))}
 	refuse := func(key string, err error) {
 		c.refused = append(c.refused, Refusal{Server: server, Kind: k, Key: key, Reason: err.Error()})
 	}
@@ -318,7 +339,9 @@ func (l *loop) check(server string, k catalog.Kind, list []catalog.Item) checked
 		checked, again := known[it.Key]
 		var err error
 		if !again || checked.digest != it.Digest {
-			checked, err = newItem(k, it)
+			if checked, err = newItem(k, it); err == nil && k == catalog.Tools {
+				checked = as.of(checked)
+			}
 		}
 		if err != nil {
 			refuse(it.Key, err)

@@ -259,12 +259,12 @@ func forClient(r *mcpserver.Request, raw json.RawMessage) json.RawMessage {
 	return raw
 }
 
-// taskForClient is like forClient for the result of a tasks/… request.
-func taskForClient(r *mcpserver.Request, raw json.RawMessage) json.RawMessage {
+// taskForClient is like forClient for the result of a tasks/… request. bounded is applied to the result of a call.
+func taskForClient(r *mcpserver.Request, raw json.RawMessage, bounded func(json.RawMessage) json.RawMessage) json.RawMessage {
 	if r.Method == mcp.MethodTaskResult {
-		return forClient(r, raw)
+		return forClient(r, bounded(raw))
 	}
-	raw, _ = within(raw, "result", func(result json.RawMessage) (json.RawMessage, bool) { return forClient(r, result), true })
+	raw, _ = within(raw, "result", func(result json.RawMessage) (json.RawMessage, bool) { return forClient(r, bounded(result)), true })
 	return raw
 }
 

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/mcp"
@@ -278,7 +279,7 @@ func TestNamesOfSkills(t *testing.T) {
 	t.Parallel()
 	var n Names
 	n.start(contribution{}, nil)
-	n.apply([]string{"a", "b"})
+	n.apply([]config.Server{{ID: "a"}, {ID: "b"}})
 	list := func(server string, uris ...string) {
 		var items []catalog.Item
 		for _, uri := range uris {

@@ -53,7 +53,7 @@ func (rt *route) task(ctx context.Context) (json.RawMessage, error) {
 	case r.Method == mcp.MethodTaskResult:
 		g.tasks.settle(taskKey{r.Principal, t})
 	}
-	return taskForClient(r, v.rewriteTask(g.taskIDs(r.Principal, t.server), r.Method, raw)), err
+	return taskForClient(r, v.rewriteTask(g.taskIDs(r.Principal, t.server), r.Method, raw), rt.bounded), err
 }
 
 func noMethod(method string) error {

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"encoding/json"
 	"maps"
 	"regexp"
@@ -29,13 +30,15 @@ type contribution struct {
 	// known contains the most recently recorded resources, templates and skills, including refused items,
 	// so that no other server can use their URIs while this server is unreachable.
 	known map[catalog.Kind]catalog.List
-	drop  bool // the server is down, and its items must not be listed
+	tools map[string]config.Tool // how clients see the tools
+	drop  bool                   // the server is down, and its items must not be listed
 	info  serverInfo
 }
 
 // serverState is the state of a server in a view, apart from its items.
 type serverState struct {
 	tracks     func(k catalog.Kind, key string) bool // reports whether events about an item are published
+	maxResult  int64                                 // see config.Server
 	down       bool                                  // the server is unreachable, and its items are marked
 	subscribes bool                                  // the server supports ad-hoc subscriptions, see offersUpdates
 	asks       bool                                  // connected in the legacy era, in which servers can send requests
@@ -132,11 +135,16 @@ func newView(local contribution, parts []contribution, f filter, refuse func(Ref
 		own[it.key] = true
 	}
 	names := newNaming(f.alias.all(ids), own)
+	for _, c := range parts {
+		names.rename(f.alias.of(c.id), c.tools)
+	}
 	v.owners = ownersOf(append(parts, local), catalog.Resources)
 	skills := v.ownSkills(parts)
 	for _, k := range []catalog.Kind{catalog.Resources, catalog.Templates, catalog.Skills, catalog.Tools, catalog.Prompts} {
 		export := func(server, name string) string { return names.export(f.alias.of(server), name) }
 		switch k {
+		case catalog.Tools:
+			export = func(server, name string) string { return names.tool(f.alias.of(server), name) }
 		case catalog.Skills:
 			export = func(server, uri string) string {
 				if t := (target{server, uri}); skills[t] {
@@ -236,7 +244,7 @@ func (v *view) add(k catalog.Kind, c contribution, it item, exported string, ref
 	*list = append(*list, raw)
 	if c.id != "" {
 		lists := v.servers[c.id].exported
-		lists[k] = append(lists[k], catalog.Item{Key: exported, Raw: raw, Digest: it.digest})
+		lists[k] = append(lists[k], catalog.Item{Key: exported, Raw: raw, Digest: cmp.Or(it.offered, it.digest)})
 	}
 }
 

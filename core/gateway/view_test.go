@@ -129,7 +129,7 @@ func TestExports(t *testing.T) {
 	})
 	g := &Gateway{names: &Names{}}
 	g.view.Store(v)
-	g.names.apply([]string{"a", "b"})
+	g.names.apply([]config.Server{{ID: "a"}, {ID: "b"}})
 	for _, id := range []string{"a", "b"} {
 		g.names.Listed(journal.ListName{ServerID: id, Kind: catalog.Resources}, listOf("file:///both"))
 	}

@@ -107,6 +107,21 @@ func (h *Hold) hold(running, next *config.Config, kicked bool) (*config.Config, 
 		}
 		held = append(held, w)
 	}
+	out.Clients = slices.Clone(next.Clients)
+	for i, client := range next.Clients {
+		if approved(client.Intent) {
+			continue
+		}
+		w := waiting{"client " + client.Name + " " + digestOf(client.Intent), []any{"client", client.Name}, "it is refused", h.Hint}
+		was := slices.IndexFunc(running.Clients, func(o config.Client) bool { return o.Name == client.Name && len(o.Missing) == 0 })
+		if was >= 0 {
+			w.meanwhile = "it sees the same as before"
+			out.Clients[i] = running.Clients[was]
+		} else {
+			out.Clients[i].Missing = append(slices.Clone(client.Missing), (&config.UnapprovedError{Hint: h.Hint}).Error())
+		}
+		held = append(held, w)
+	}
 	return out, held
 }
 

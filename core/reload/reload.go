@@ -218,7 +218,7 @@ func reported(problems config.Problems) []event.Problem {
 func same(from, to *config.Config) bool {
 	d := diff(from, to)
 	return len(d.Added)+len(d.Removed)+len(d.Changed) == 0 && slices.EqualFunc(from.Webhooks, to.Webhooks, config.Webhook.Equal) &&
-		slices.EqualFunc(from.Hooks, to.Hooks, config.Hook.Equal)
+		slices.EqualFunc(from.Hooks, to.Hooks, config.Hook.Equal) && slices.EqualFunc(from.Clients, to.Clients, config.Client.Equal)
 }
 
 // diff returns the sorted IDs of the servers that were added, removed or changed.

@@ -42,8 +42,8 @@ var ErrNoStore = errors.New("there is no directory for approvals")
 type Approval struct {
 	Digest string `json:"digest"`
 	Kind   Kind   `json:"kind"`
-	// Name is the name of the server, the origin of the webhook's URL as written in its config, or the
-	// path of the hook.
+	// Name is the name of the server, the origin of the webhook's URL as written in its config, the
+	// path of the hook, or the name of the client.
 	// It is only displayed; the digest alone decides whether an entry is approved.
 	Name string    `json:"name"`
 	At   time.Time `json:"at"`
@@ -57,6 +57,7 @@ const (
 	Server  Kind = "server"
 	Webhook Kind = "webhook"
 	Hook    Kind = "hook"
+	Client  Kind = "client"
 )
 
 // Folder lists the approvals for one folder.

@@ -106,7 +106,7 @@ func (r *running) end() {
 	r.wg.Wait()
 }
 
-// New returns a server with /healthz, /readyz and, if tokens are set, /login and /logout. Its
+// New returns a server with /healthz, /readyz and, unless Tokens is nil, /login and /logout. Its
 // errors are of type *[OptionError].
 func New(opts Options) (*Server, error) {
 	if opts.MaxConns == 0 {
@@ -135,7 +135,7 @@ func New(opts Options) (*Server, error) {
 	}
 	s.Handle("/healthz", Open{Handler: get(healthz)})
 	s.Handle("/readyz", get(s.readyz))
-	if opts.Tokens.Set() {
+	if opts.Tokens != nil {
 		s.page = template.Must(template.ParseFS(assets, "assets/login.html"))
 		s.tickets, s.throttle = newTickets(), newThrottle()
 		s.Handle("/login", Open{Handler: http.HandlerFunc(s.login)})

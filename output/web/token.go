@@ -43,6 +43,7 @@ type token struct {
 	digest    [sha256.Size]byte
 	principal string // see Tokens.Principal
 	inPath    bool   // see pathMark
+	client    bool   // see Tokens.SetClients
 	bits      int    // estimated entropy in bits
 }
 
@@ -84,26 +85,32 @@ func parseToken(words []string) (token, error) {
 		return token{}, errors.New("expected TOKEN or NAME TOKEN, optionally followed by the word path")
 	}
 	text := words[len(words)-1]
-	if len(text) < minToken || len(text) > maxToken {
-		return token{}, fmt.Errorf("a token must have %d to %d characters, this one has %d", minToken, maxToken, len(text))
-	}
-	for i := range len(text) {
-		if text[i] <= ' ' || text[i] > '~' {
-			return token{}, errors.New("a token must consist of visible ASCII characters")
-		}
-	}
 	if len(words) == 2 {
 		t.name = words[0]
 	}
+	err := t.fill(text)
+	return t, err
+}
+
+// fill sets everything about a named token but whose it is.
+func (t *token) fill(text string) error {
+	if len(text) < minToken || len(text) > maxToken {
+		return fmt.Errorf("a token must have %d to %d characters, this one has %d", minToken, maxToken, len(text))
+	}
+	for i := range len(text) {
+		if text[i] <= ' ' || text[i] > '~' {
+			return errors.New("a token must consist of visible ASCII characters")
+		}
+	}
 	if len(t.name) > maxName || strings.Trim(t.name, nameChars) != "" || t.name == text {
-		return token{}, fmt.Errorf("invalid name of a token; use at most %d letters, digits, ., _ and -", maxName)
+		return fmt.Errorf("invalid name of a token; use at most %d letters, digits, ., _ and -", maxName)
 	}
 	t.digest, t.bits, t.principal = digest(text), entropy(text), "name "+t.name
 	if t.name == DefaultName {
 		d := digest("principal " + text)
 		t.principal = "secret " + hex.EncodeToString(d[:])
 	}
-	return t, nil
+	return nil
 }
 
 // entropy estimates the entropy of a random text in bits from its length and its characters.
@@ -163,8 +170,12 @@ func (set tokenSet) without(other tokenSet) (n int) {
 func (set tokenSet) check(bits int) error {
 	for _, t := range set {
 		if t.bits < bits {
+			whose := "the token"
+			if t.client {
+				whose += " of client " + t.name
+			}
 			return &OptionError{"token-file", fmt.Sprintf(
-				"the token is too easy to guess for an address that is reachable from other machines (about %d of %d bits); make one with: openssl rand -base64 24", t.bits, bits)}
+				"%s is too easy to guess for an address that is reachable from other machines (about %d of %d bits); make one with: openssl rand -base64 24", whose, t.bits, bits)}
 		}
 	}
 	return nil
@@ -181,16 +192,19 @@ func bearer(r *http.Request) (string, bool) {
 	return strings.TrimSpace(text), strings.EqualFold(scheme, "Bearer")
 }
 
-// Tokens holds the tokens of a file; each client must present one of them. When the file changes,
-// new tokens are accepted, and the requests and logins of removed tokens end. It is safe for
-// concurrent use. A nil Tokens has no token.
+// Tokens holds the tokens of a file and of the clients of a config; each client must present one of them.
+// When they change, new tokens are accepted, and the requests and logins of removed tokens end. It is safe
+// for concurrent use. A nil Tokens has no token.
 type Tokens struct {
-	file   string
+	file   string      // empty if there is none
+	needed atomic.Bool // there were clients
 	kick   <-chan struct{}
 	logger *slog.Logger
 	now    atomic.Pointer[tokenSet]
 
 	mu      sync.Mutex // guards the fields below
+	inFile  tokenSet
+	clients []Client
 	inUse   map[*tokenUse]struct{}
 	changed []func() // see OnChange
 	minBits int      // minimum entropy of each token
@@ -199,7 +213,7 @@ type Tokens struct {
 
 // tokenUse is a request in progress.
 type tokenUse struct {
-	digest [sha256.Size]byte // digest of the request's token
+	token
 	cancel context.CancelCauseFunc
 }
 
@@ -217,16 +231,19 @@ const removedTimeout = time.Second
 //
 // [Server.Serve] follows the file; a value from kick, which may be nil, makes it read the file
 // immediately. While the file cannot be used, the previous tokens stay valid, which is logged.
-// logger may be nil.
+// If file is "", there are no tokens before [Tokens.SetClients]. logger may be nil.
 func FollowTokens(file string, kick <-chan struct{}, logger *slog.Logger) (*Tokens, error) {
-	set, err := loadTokens(file)
-	if err != nil {
-		return nil, err
+	var set tokenSet
+	if file != "" {
+		var err error
+		if set, err = loadTokens(file); err != nil {
+			return nil, err
+		}
 	}
 	if logger == nil {
 		logger = slog.New(slog.DiscardHandler)
 	}
-	t := &Tokens{file: file, kick: kick, logger: logger, inUse: map[*tokenUse]struct{}{}}
+	t := &Tokens{file: file, kick: kick, logger: logger, inFile: set, inUse: map[*tokenUse]struct{}{}}
 	t.now.Store(&set)
 	return t, nil
 }
@@ -239,8 +256,99 @@ func (t *Tokens) current() tokenSet {
 	return *t.now.Load()
 }
 
-// Set reports whether tokens are configured. The result never changes.
-func (t *Tokens) Set() bool { return len(t.current()) > 0 }
+// Set reports whether clients need a token. Once they do, they always will.
+func (t *Tokens) Set() bool { return len(t.current()) > 0 || t != nil && t.needed.Load() }
+
+// Client is a client of a config. Token is empty if it has none in the config.
+type Client struct{ Name, Token string }
+
+// SetClients sets the clients of a config. Their tokens are accepted in addition to those of the file, and a token of
+// the file with the name of a client is a token of this client. A token that belongs to several names is that of the
+// client. Once there has been a client, requests without a token are refused. A client whose token cannot be used
+// is refused, which is logged.
+func (t *Tokens) SetClients(clients []Client) {
+	t.mu.Lock()
+	same := slices.Equal(t.clients, clients)
+	t.clients = clients
+	t.mu.Unlock()
+	if same {
+		return
+	}
+	if len(clients) > 0 {
+		t.needed.Store(true)
+	}
+	t.replace(nil)
+}
+
+// replace replaces the tokens of the file, unless they are nil, and combines them with those of the clients. It returns
+// the tokens before.
+func (t *Tokens) replace(inFile tokenSet) (before tokenSet) {
+	t.mu.Lock()
+	if inFile != nil {
+		t.inFile = inFile
+	}
+	next := slices.Clone(t.inFile)
+	for i, of := range next {
+		next[i].client = slices.ContainsFunc(t.clients, func(c Client) bool { return c.Name == of.name })
+	}
+	for _, c := range t.clients {
+		if c.Token == "" {
+			continue
+		}
+		one := token{name: c.Name, client: true}
+		err := one.fill(c.Token)
+		if one.principal = "name " + c.Name; err == nil {
+			err = tokenSet{one}.check(t.minBits)
+		}
+		if err != nil {
+			t.logger.Warn("a client is refused", "client", c.Name, "err", err)
+			continue
+		}
+		next = append(slices.DeleteFunc(next, func(of token) bool { return of.digest == one.digest }), one)
+	}
+	before = t.current()
+	t.now.Store(&next)
+	for use := range t.inUse {
+		if !use.same(next.find(use.digest)) {
+			use.cancel(errTokenRemoved)
+		}
+	}
+	t.mu.Unlock()
+	for _, f := range t.changed {
+		f()
+	}
+	return before
+}
+
+// same reports whether a token belongs to the same client as another.
+func (t token) same(o token) bool { return t.name == o.name && t.client == o.client }
+
+// Client returns the name of the client of the config that made a request, with its token or a login; see SetClients. It
+// is "" for other requests.
+func (t *Tokens) Client(r *http.Request) string {
+	if t == nil {
+		return ""
+	}
+	if found, _ := r.Context().Value(holderKey{}).(token); found.client {
+		return found.name
+	}
+	return ""
+}
+
+// HoldsUnrestricted is like HoldsPrincipal for tokens that are not those of clients.
+func (t *Tokens) HoldsUnrestricted(principal string) bool {
+	return slices.ContainsFunc(t.current(), func(t token) bool { return t.principal == principal && !t.client })
+}
+
+// IsClient reports whether a name is that of a client of the config.
+func (t *Tokens) IsClient(name string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.ContainsFunc(t.clients, func(c Client) bool { return c.Name == name })
+}
+
+// holderKey is the context key of the token of a request in progress, also if its login was made with it.
+type holderKey struct{}
 
 // Holds reports whether a token with the given name exists.
 func (t *Tokens) Holds(name string) bool {
@@ -315,7 +423,7 @@ func (t *Tokens) require(bits int) error {
 // context of the returned request ends, and soon after a write in progress fails. The caller must
 // call end when the request has ended.
 func (t *Tokens) begin(r *http.Request, found token, rc *http.ResponseController) (_ *http.Request, end func()) {
-	ctx := r.Context()
+	ctx := context.WithValue(r.Context(), holderKey{}, found)
 	if len(r.Header.Values("Authorization")) > 0 {
 		ctx = context.WithValue(ctx, tokenKey{}, found)
 	}
@@ -325,11 +433,11 @@ func (t *Tokens) begin(r *http.Request, found token, rc *http.ResponseController
 			_ = rc.SetWriteDeadline(time.Now().Add(removedTimeout))
 		}
 	})
-	use := &tokenUse{found.digest, cancel}
+	use := &tokenUse{found, cancel}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.inUse[use] = struct{}{}
-	if !t.current().has(found.digest) { // removed after the check
+	if !found.same(t.current().find(found.digest)) { // removed or changed after the check
 		cancel(errTokenRemoved)
 	}
 	return r.WithContext(ctx), func() {
@@ -342,7 +450,7 @@ func (t *Tokens) begin(r *http.Request, found token, rc *http.ResponseController
 
 // run follows the file until ctx ends.
 func (t *Tokens) run(ctx context.Context) {
-	if t == nil {
+	if t == nil || t.file == "" {
 		return
 	}
 	file := filewatch.NewFile(t.file, filewatch.FileOptions{PollOnly: 500 * time.Millisecond, MaxBytes: secretfile.MaxSize, Logger: t.logger})
@@ -401,24 +509,15 @@ func (t *Tokens) read() bool {
 	}
 	recovered := t.failed != ""
 	t.failed = ""
-	before := t.current()
-	if slices.Equal(before, next) {
-		t.mu.Unlock()
+	same := slices.Equal(t.inFile, next)
+	t.mu.Unlock()
+	if same {
 		if recovered {
 			t.logger.Info("the token file can be used again; its tokens have not changed")
 		}
 		return true
 	}
-	t.now.Store(&next)
-	for use := range t.inUse {
-		if !next.has(use.digest) {
-			use.cancel(errTokenRemoved)
-		}
-	}
-	t.mu.Unlock()
-	t.logger.Info("the token file was reloaded", "new", next.without(before), "removed", before.without(next))
-	for _, f := range t.changed {
-		f()
-	}
+	before := t.replace(next)
+	t.logger.Info("the token file was reloaded", "new", t.current().without(before), "removed", before.without(t.current()))
 	return true
 }

@@ -140,6 +140,7 @@ type subscription struct {
 	oldest    time.Time // time of the first undelivered event; zero if there is none
 	expiry    *time.Timer
 	stop      context.CancelCauseFunc // cancels the worker; nil if none is running
+	reader    *mcpevents.Reader       // of the worker that was started last
 	// changed wakes the subscription's goroutine. It has capacity 1 and is never closed.
 	changed chan struct{}
 }

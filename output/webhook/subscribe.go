@@ -130,7 +130,11 @@ func (s *Subscriptions) subscribe(ctx context.Context, r *mcpserver.Request, q m
 			return nil, err
 		}
 	}
-	at, truncated, err := s.opts.Reader.Start(ctx, q.Cursor, q.MaxAge, maxReplay)
+	reader, _ := s.of(r.Identity)
+	if reader == nil {
+		return nil, &mcpserver.Error{Code: mcp.CodeInternal, Message: "StoreUnavailable"}
+	}
+	at, truncated, err := reader.Start(ctx, q.Cursor, q.MaxAge, maxReplay)
 	if err != nil {
 		return nil, &mcpserver.Error{Code: mcp.CodeInternal, Message: "StoreUnavailable"}
 	}

@@ -30,6 +30,9 @@ type Options struct {
 	Sender *Sender
 	// Scope decides which events may still be sent, as it does for poll and push.
 	Scope mcpevents.Scope
+	// Of returns what a client with the given identity may see, if that may differ from Reader and Scope; reader is
+	// nil if that is not known yet. It may be nil.
+	Of func(identity string) (reader *mcpevents.Reader, scope mcpevents.Scope)
 	// Holds reports whether a client with the given identity may still exist. If nil, every client
 	// may.
 	Holds func(identity string) bool
@@ -347,9 +350,24 @@ func (s *Subscriptions) serve(ctx context.Context, sub *subscription) {
 	}
 }
 
+// of returns what a client may see; see Options.Of.
+func (s *Subscriptions) of(identity string) (*mcpevents.Reader, mcpevents.Scope) {
+	if s.opts.Of == nil {
+		return s.opts.Reader, s.opts.Scope
+	}
+	return s.opts.Of(identity)
+}
+
+var errNotYet = errors.New("it is not known what the client may see")
+
 // deliver runs a worker that starts at the cursor.
 func (s *Subscriptions) deliver(ctx context.Context, sub *subscription, cursor string) error {
-	at, truncated, err := s.opts.Reader.Start(ctx, &cursor, 0, maxReplay)
+	reader, _ := s.of(sub.Principal)
+	if reader == nil {
+		return errNotYet
+	}
+	s.locked(func() { sub.reader = reader })
+	at, truncated, err := reader.Start(ctx, &cursor, 0, maxReplay)
 	if err != nil {
 		return err
 	}
@@ -361,7 +379,7 @@ func (s *Subscriptions) deliver(ctx context.Context, sub *subscription, cursor s
 		}
 		gap = sub.GapDue
 	})
-	w := &worker{sender: s.opts.Sender, reader: s.opts.Reader, endpoint: s.endpoint(sub)}
+	w := &worker{sender: s.opts.Sender, reader: reader, endpoint: s.endpoint(sub)}
 	return w.run(ctx, at, gap)
 }
 
@@ -378,7 +396,10 @@ func (s *Subscriptions) endpoint(sub *subscription) endpoint {
 	return endpoint{
 		responder: &sub.responder,
 		match:     sub.filter.Matches,
-		shows:     s.opts.Scope.Shows,
+		shows: func(o *mcpevents.Occurrence) bool {
+			reader, scope := s.of(sub.Principal)
+			return reader != nil && scope.Shows(o)
+		},
 		message: func(o *mcpevents.Occurrence, cursor string) *message {
 			return sub.eventMessage(o, cursor, s.opts.MessageIDs) // reads only fields that never change, so no lock is needed
 		},
@@ -396,7 +417,7 @@ func (s *Subscriptions) endpoint(sub *subscription) endpoint {
 		allowed: func() (err error) {
 			s.locked(func() {
 				switch {
-				case s.phaseLocked(sub) != delivering:
+				case s.phaseLocked(sub) != delivering, s.outdatedLocked(sub):
 					err = errChanged
 				case s.lease != nil && !s.lease.Held():
 					err = errSuperseded
@@ -456,12 +477,19 @@ func (s *Subscriptions) attempted(sub *subscription, r result) {
 	}
 }
 
-// Recheck ends the subscriptions of clients for which Options.Holds returns false.
+// outdatedLocked reports whether the client of a subscription may see other events than its worker.
+func (s *Subscriptions) outdatedLocked(sub *subscription) bool {
+	reader, _ := s.of(sub.Principal)
+	return reader != sub.reader
+}
+
+// Recheck ends the subscriptions of clients for which Options.Holds returns false, and delivers what Options.Of
+// returns.
 func (s *Subscriptions) Recheck() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, sub := range s.byID {
-		if s.phaseLocked(sub) == revoked {
+		if s.phaseLocked(sub) == revoked || sub.stop != nil && s.outdatedLocked(sub) {
 			sub.wakeLocked()
 		}
 	}

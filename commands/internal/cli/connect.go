@@ -7,7 +7,6 @@ import (
 	"math"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -94,7 +93,7 @@ func parseLimits(values map[string]string) (session.Limits, error) {
 		"line": func(n int64) { l.MaxLine = int(n) }, "body": func(n int64) { l.MaxBody = n }, "dirty": func(n int64) { l.MaxDirty = int(n) },
 	}
 	for _, name := range slices.Sorted(maps.Keys(values)) {
-		n, ok := parseBytes(values[name], math.MaxInt32) // math.MaxInt32 fits into an int on every platform
+		n, ok := config.ParseBytes(values[name], math.MaxInt32) // math.MaxInt32 fits into an int on every platform
 		if !ok {
 			return l, Usage("invalid --limit %s=%s; expected a positive number such as 500, 64KiB or 16MiB", printable.Line(name, 40), printable.Line(values[name], 40))
 		}
@@ -106,22 +105,6 @@ func parseLimits(values map[string]string) (session.Limits, error) {
 		set(n)
 	}
 	return l, nil
-}
-
-// parseBytes parses a positive number of bytes, at most max, with an optional suffix KiB, MiB, GiB
-// or TiB.
-func parseBytes(s string, max int64) (int64, bool) {
-	unit := int64(1)
-	for i, suffix := range []string{"KiB", "MiB", "GiB", "TiB"} {
-		if digits, ok := strings.CutSuffix(s, suffix); ok {
-			s, unit = digits, 1<<(10*(i+1))
-		}
-	}
-	n, err := strconv.ParseInt(s, 10, 64)
-	if err != nil || n <= 0 || n > max/unit {
-		return 0, false
-	}
-	return n * unit, true
 }
 
 // TokenStoreKey is the environment variable that sets the default of --token-store.

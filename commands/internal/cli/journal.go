@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/journal/natslog"
 	"github.com/mcptrack/mcptrack/core/journal/sqlitelog"
@@ -204,7 +205,7 @@ func (o *RetentionFlags) Parse() (err error) {
 
 // StoredBytes parses the value of a flag that specifies the size of stored data, such as 1GiB.
 func StoredBytes(flag, s string) (int64, error) {
-	n, ok := parseBytes(s, 1<<50)
+	n, ok := config.ParseBytes(s, 1<<50)
 	if !ok {
 		return 0, Usage("invalid --%s %q; expected a number of bytes such as 512MiB or 1GiB", flag, printable.Line(s, 40))
 	}

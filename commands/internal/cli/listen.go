@@ -62,6 +62,12 @@ func (o *AccessFlags) Tokens(log *slog.Logger, reread <-chan struct{}) (*web.Tok
 	if o.TokenFile == "" {
 		return nil, nil
 	}
+	return o.ClientTokens(log, reread)
+}
+
+// ClientTokens is like Tokens for a command whose config may have clients with tokens: without a file, it returns no
+// tokens instead of nil.
+func (o *AccessFlags) ClientTokens(log *slog.Logger, reread <-chan struct{}) (*web.Tokens, error) {
 	t, err := web.FollowTokens(o.TokenFile, reread, log)
 	if err != nil {
 		return nil, webFailure(err)

@@ -139,11 +139,11 @@ func (e *Env) Approvals() *trust.Store {
 	return trust.New(e.StateDir("trust"))
 }
 
-// Entry is a server, webhook or hook in a config that needs approval.
+// Entry is a server, webhook, hook or client in a config that needs approval.
 type Entry struct {
 	Kind    trust.Kind
-	Name    string // server id, origin of the webhook's URL, or path of the hook
-	verb    string // what mcptrack does with it: run, contact, send or accept
+	Name    string // server id, origin of the webhook's URL, path of the hook, or name of the client
+	verb    string // what mcptrack does with it: run, contact, send, accept or let in
 	line    string // command or address on one line, as written in the config, without credentials
 	host    string // contacted host, as written in the config
 	changed bool   // another version of the entry was approved earlier
@@ -177,10 +177,19 @@ func Entries(cfg *config.Config) (all []Entry) {
 			all = append(all, Entry{Kind: trust.Hook, Name: hook.Path + h.ID, verb: acceptMessages, line: hook.Path + h.ID, Intent: h.Intent})
 		}
 	}
+	for _, c := range cfg.Clients {
+		if c.Intent != nil {
+			all = append(all, Entry{Kind: trust.Client, Name: c.Name, verb: letIn, line: c.Name, Intent: c.Intent})
+		}
+	}
 	return all
 }
 
-const acceptMessages = "accept messages at" // the verb of a hook
+// The verbs of a hook and of a client.
+const (
+	acceptMessages = "accept messages at"
+	letIn          = "let in"
+)
 
 // splitURL splits a URL, which may contain references, into its origin, without user and password,
 // and its path, without query and credentials.

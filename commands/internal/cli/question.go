@@ -40,7 +40,7 @@ func (p *Permission) Question(ctx context.Context, file string, pending []Entry,
 			Hint: "read the file; " + p.command() + " --yes approves it"}
 	}
 	var parts []string
-	for _, verb := range []struct{ name, noun string }{{"run", "command"}, {"contact", "server"}, {"send events to", "webhook"}, {acceptMessages, "hook"}} {
+	for _, verb := range []struct{ name, noun string }{{"run", "command"}, {"contact", "server"}, {"send events to", "webhook"}, {acceptMessages, "hook"}, {letIn, "client"}} {
 		if n := len(names[verb.name]); n > 0 {
 			parts = append(parts, Plural(n, verb.noun)+" ("+Join(names[verb.name], 10)+")")
 		}
@@ -79,6 +79,13 @@ func (e *Entry) Show(b *bytes.Buffer) {
 			fmt.Fprintf(b, "\n  send events to %s:\n", visible(e.host))
 		case trust.Hook:
 			fmt.Fprintf(b, "\n  %s %s:\n", acceptMessages, name)
+		case trust.Client:
+			fmt.Fprintf(b, "\n  %s the client %s:\n", letIn, name)
+			if token := take("token"); token != nil && !bytes.Contains(token, []byte("${")) {
+				fmt.Fprintln(b, "      token: [secret]")
+			} else if token != nil {
+				fmt.Fprintf(b, "      token: %s\n", visible(string(token)))
+			}
 		default:
 			fmt.Fprintf(b, "\n  contact %s at %s:\n", name, visible(e.host))
 		}

@@ -1,0 +1,157 @@
+package config
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/mcptrack/mcptrack/core/config/tree"
+	"github.com/mcptrack/mcptrack/core/glob"
+)
+
+// Client specifies what one client of a gateway or of the daemon sees.
+type Client struct {
+	Name string
+	// Token is what the client presents to a gateway; empty if it has none.
+	Token Secret
+	// Folder is a glob for working directories. In the daemon the entry applies to the sessions there or, if
+	// it is empty, to those whose client has the name; see [Config.ClientFor].
+	Folder string
+	// Servers contains globs for server ids; empty means all.
+	Servers []string
+	// Allow and Deny contain globs for exported names and URIs, as in core/gateway.Options.
+	Allow, Deny []string
+
+	// Intent describes the entry as written in the file; nil if it was not read from a file.
+	Intent *Intent
+	// Missing lists what the client needs but is missing on this machine, one clause each, without values.
+	// If it is not empty, the client must be refused.
+	Missing []string
+}
+
+const maxClients = 100
+
+// Equal reports whether all fields of c and o except their Intents are equal.
+func (c Client) Equal(o Client) bool {
+	c.Intent, o.Intent = nil, nil
+	return equal(reflect.ValueOf(c), reflect.ValueOf(o))
+}
+
+// Sees reports whether the client sees the server with this id.
+func (c Client) Sees(server string) bool {
+	return len(c.Servers) == 0 || slices.ContainsFunc(c.Servers, func(g string) bool { return g == server || glob.Match(g, server) })
+}
+
+// ClientFor returns the first client in the file that applies to a session with the daemon, or nil if there
+// is none. name is what the client calls itself: case is ignored, and a space is "-".
+func (c *Config) ClientFor(name, folder string) *Client {
+	name = strings.ReplaceAll(strings.ToLower(name), " ", "-")
+	for i, client := range c.Clients {
+		if client.Folder != "" && glob.Match(client.Folder, folder) || client.Folder == "" && strings.ToLower(client.Name) == name {
+			return &c.Clients[i]
+		}
+	}
+	return nil
+}
+
+// clientKeys returns the keys of a client.
+func clientKeys() table[Client] {
+	return table[Client]{
+		{name: "token", field: func(c *Client) any { return &c.Token }, read: (*entry).clientToken, schema: "clientToken", example: `"${CI_TOKEN}"`,
+			doc: "The token that the client presents to `gateway`: 16 to 1,024 visible ASCII characters."},
+		{name: "folder", field: func(c *Client) any { return &c.Folder }, read: (*entry).clientFolder, schema: "text", example: `"/home/me/work/**"`,
+			doc: "A glob of the working directories in which the daemon applies the entry, to every client. Default: it applies to the client that calls itself by the name of the entry."},
+		{name: "servers", field: func(c *Client) any { return &c.Servers }, globs: "server ids",
+			doc: "Globs of the ids of the servers that the client sees. Default: all."},
+		{name: "allow", field: func(c *Client) any { return &c.Allow }, globs: "names and URIs",
+			doc: "Globs of the names and URIs that the client sees, as `--allow` of `gateway`. Default: all."},
+		{name: "deny", field: func(c *Client) any { return &c.Deny }, globs: "names and URIs",
+			doc: "Globs of the names and URIs that the client does not see, as `--deny` of `gateway`."},
+	}.made()
+}
+
+// clients reads the clients, by name. The servers must have been read.
+func (r *reader) clients(v *tree.Node) (all []Client) {
+	const at = pointer("/clients")
+	if v.Kind != tree.Object {
+		r.errorAt(v.Offset, at, CodeType, fmt.Sprintf(`Config at %s has invalid "clients"; expected object of clients by name`, r.file),
+			`write {"ci": {"token": "${CI_TOKEN}", "deny": ["*delete*"]}}`)
+		return nil
+	}
+	if len(v.Members) > maxClients {
+		r.errorAt(v.Offset, at, CodeRange, fmt.Sprintf(`Config at %s has invalid "clients"; expected at most %d`, r.file, maxClients), "")
+		return nil
+	}
+	owners := map[string]string{} // name of the client, by token
+	for name, m := range firstMembers(v) {
+		label := "Client " + quote(name)
+		switch {
+		case len(name) > 32 || !validHookID(name):
+			r.errorAt(m.Offset, at.key(name), CodeID, label+` has an invalid name; expected up to 32 letters, digits, ".", "_" and "-"`, "")
+			continue
+		case m.Value.Kind != tree.Object:
+			r.errorAt(m.Value.Offset, at.key(name), CodeType, label+" must be an object", "")
+			continue
+		}
+		e := r.entry(m.Value, at.key(name), label)
+		c := e.client(name)
+		if token := c.Token.Reveal(); token != "" {
+			if other, known := owners[token]; known {
+				f, _ := e.field("token")
+				r.errorAt(f.value.Offset, f.path, CodeDuplicateID, fmt.Sprintf("%s has the token of client %s", label, quote(other)), "each client needs its own token")
+			}
+			owners[token] = name
+		}
+		all = append(all, c)
+	}
+	return all
+}
+
+func (e *entry) client(name string) Client {
+	c := Client{Name: name}
+	e.missing = (*clauses)(&c.Missing)
+	e.expander.forgetUses()
+	keys := clientKeys()
+	for _, k := range keys {
+		k.fill(e, &c)
+	}
+	for i, g := range c.Servers {
+		f, _ := e.field("servers")
+		only := Client{Servers: []string{g}}
+		if !slices.ContainsFunc(e.config.Servers, func(s Server) bool { return only.Sees(s.ID) }) {
+			e.warnAt(f.value.Offset, f.path.index(i), CodeReference, fmt.Sprintf(`%s has "servers" that match no server of this config: %s`, e.label, quote(g)), "")
+		}
+	}
+	e.unknownKeys(e.object, e.path, e.label, keys.names(), nil)
+	c.Intent = e.intent(name, keys.names())
+	return c
+}
+
+// clientToken reads the token. No message quotes it.
+func (e *entry) clientToken(spellings []string, c *Client) {
+	value, f, ok := e.text(spellings...)
+	if !ok {
+		return
+	}
+	if !e.expander.refers(f.value.Text) {
+		e.warnSecret(f.value.Offset, f.path, quote(f.name))
+	}
+	if len(value) < 16 || len(value) > 1024 || strings.ContainsFunc(value, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		e.invalidValue(f.value, f.path, CodeValue, `invalid "token"; expected 16 to 1,024 visible ASCII characters`, "create one with: openssl rand -hex 32, and give it to the client")
+		return
+	}
+	c.Token = NewSecret(value)
+}
+
+func (e *entry) clientFolder(spellings []string, c *Client) {
+	value, f, ok := e.text(spellings...)
+	if !ok {
+		return
+	}
+	if !glob.Valid(value) {
+		e.invalidValue(f.value, f.path, CodeGlob, `invalid "folder"; expected a glob for folders`, `* matches within a path segment, ** across segments: "/home/me/work/**"`)
+		return
+	}
+	c.Folder = value
+}
