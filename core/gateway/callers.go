@@ -39,8 +39,9 @@ const relayed = `{"elicitation":{"form":{},"url":{}},"roots":{"listChanged":true
 // server that asks while requests of several clients are in progress is used by one client from then
 // on: clients that have used it continue, and new ones have sessions of their own.
 //
-// A server that asks for roots is told the folder in which all its clients work, if one of them has
-// exactly this root. A client with other roots has a session of its own with such a server.
+// A server that asks for roots is told the folder in which all its clients work, if exactly this is the
+// root of the clients that use the session; the first of them decides. Clients with other roots, or with none
+// while the server is told the folder, have sessions of their own with such a server.
 //
 // Its methods are safe for concurrent use.
 type Callers struct {
@@ -68,6 +69,7 @@ type sharedServer struct {
 	users   map[*mcpserver.Client]bool // clients that have used the session
 	asked   *rootsAnswers              // of the present session
 	told    bool                       // the present session was told the folder, or to ask again
+	none    bool                       // a client without roots uses the present session, which is told none
 }
 
 // flight is a client's request in a shared session.
@@ -123,7 +125,7 @@ func (c *Callers) ClientSide(server string) *session.ClientSide {
 	if s == nil {
 		return nil
 	}
-	s.told, s.asked = false, &rootsAnswers{} // this session has not asked yet
+	s.told, s.none, s.asked = false, false, &rootsAnswers{} // this session has not asked yet
 	s.flights = slices.DeleteFunc(s.flights, func(f *flight) bool { return !f.late.IsZero() })
 	asked := s.asked
 	return &session.ClientSide{Capabilities: json.RawMessage(relayed), Events: true, Asked: asked.begin,
@@ -145,7 +147,9 @@ func (c *Callers) leave(client *mcpserver.Client) {
 	defer c.mu.Unlock()
 	delete(c.clients, client)
 	for _, s := range c.servers {
-		delete(s.users, client)
+		if delete(s.users, client); len(s.users) == 0 {
+			s.none = false
+		}
 	}
 }
 
@@ -186,35 +190,47 @@ func (c *Callers) apart(ctx context.Context, server string, r *mcpserver.Request
 	}
 	s.users[r.Client] = true
 	folder, asked := s.Folder, s.asked
+	if s.Alone {
+		folder = "" // it is told the roots of its client
+	}
 	c.mu.Unlock()
-	if folder == "" || !canAnswer(r.Client.Capabilities, mcp.MethodListRoots) {
+	if folder == "" {
 		return false, nil
 	}
-	asked.settle(ctx)
-	if !asked.any() {
+	if asked.settle(ctx); !asked.any() {
 		return false, nil
 	}
-	roots, err := c.rootsOf(ctx, r.Client, r)
-	if err != nil || string(roots) == "[]" { // the server would be told nothing else
-		return false, nil
-	}
-	if !isOnly(roots, folder) {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		delete(s.users, r.Client)
-		return true, errOtherRoots
+	own := false // the folder is the client's only root
+	if canAnswer(r.Client.Capabilities, mcp.MethodListRoots) {
+		roots, err := c.rootsOf(ctx, r.Client, r)
+		own = err == nil && isOnly(roots, folder)
+		if err == nil && !own && string(roots) != "[]" {
+			return true, c.without(s, r.Client, errOtherRoots)
+		}
 	}
 	c.mu.Lock()
 	told := s.told
-	s.told = true
+	if told != own && (told || s.none) {
+		c.mu.Unlock()
+		return true, c.without(s, r.Client, nil)
+	}
+	s.told, s.none = own, !own
 	c.mu.Unlock()
-	if !told { // it asked when no client had the folder as its root
+	if own && !told { // it asked when no client had the folder as its root
 		asked.again()
 		_, _ = k.base.tracker.Do(ctx, server, session.Request{Method: mcp.NotificationRootsChanged})
 		_, _ = k.base.tracker.Do(ctx, server, session.Request{Method: mcp.MethodPing}) // if the session has ended, the next one asks
 		asked.settle(ctx)
 	}
 	return false, nil
+}
+
+// without returns err after it has noted that a client does not use the session with a server.
+func (c *Callers) without(s *sharedServer, client *mcpserver.Client, err error) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(s.users, client)
+	return err
 }
 
 // takes reports whether a modern client with these capabilities can use the session with a server and be
@@ -395,7 +411,7 @@ func lacking(capabilities json.RawMessage, method string, params json.RawMessage
 }
 
 // folder answers a server that asks for roots: with the folder of its clients, if it is the only root of
-// one of them.
+// one of them, and no client without roots uses the session.
 func (c *Callers) folder(ctx context.Context, server string) (json.RawMessage, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -406,6 +422,9 @@ func (c *Callers) folder(ctx context.Context, server string) (json.RawMessage, e
 		return nil, notFound()
 	}
 	folder, clients := s.Folder, c.connected(server)
+	if s.none {
+		folder = ""
+	}
 	c.mu.Unlock()
 	clients = slices.DeleteFunc(clients, func(client *mcpserver.Client) bool {
 		return folder == "" || !canAnswer(client.Capabilities, mcp.MethodListRoots)

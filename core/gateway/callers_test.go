@@ -293,32 +293,41 @@ func TestAskedCallersThatLeave(t *testing.T) {
 	})
 }
 
-// A server that asks for roots is told the folder of its clients, when one of them has it as its root: also
-// if the server asked earlier. A client that declares no roots shares it. A client with other roots has a
-// session of its own, in which the server is told these.
+// A server that asks for roots is told the folder of its clients if it is the root of the first of them: also
+// if the server asked earlier. Clients without roots have another session then, or the first, and a client
+// with other roots has a session of its own, in which the server is told these.
 func TestCallersInAFolder(t *testing.T) {
 	inTogether(t, func(w *together, _ *Shared) { w.roots = true }, func(w *together) {
-		plain := w.person("plain", `{"sampling":{}}`, "")
-		plain.calls("")
+		none := w.person("none", `{"sampling":{}}`, "")
+		none.calls("")
 		if got := w.told(0); !strings.Contains(got, "no client of this session") {
 			w.Errorf("without roots, the server was told %s", got)
 		}
+		eve := w.person("eve", all, uriOf(w.folder))
+		eve.wants(mcp.MethodListRoots, uriOf(w.folder))
+		w.wantSessions(2)
+		none.wants(mcp.MethodListRoots, "no client of this session") // keeps what the server has done without roots
+		_, _ = none.Close(), eve.Close()
+		w.advance(time.Minute)
+
 		ann := w.person("ann", all, uriOf(w.folder)+"/")
 		ann.calls("")
 		if got := w.told(0); !strings.Contains(got, uriOf(w.folder)) {
 			w.Errorf("the server was told %s", got)
 		}
+		plain := w.person("plain", `{"sampling":{}}`, "")
+		plain.calls("")
+		w.wantSessions(3)
 		bob := w.person("bob", all, uriOf(w.folder)+`"},{"uri":"file:///elsewhere`)
 		bob.calls("")
-		w.wantSessions(2)
-		if got := w.told(1); !strings.Contains(got, "elsewhere") {
+		w.wantSessions(4)
+		if got := w.told(3); !strings.Contains(got, "elsewhere") {
 			w.Errorf("the other session was told %s", got)
 		}
-		for _, p := range []*person{plain, ann} {
-			p.wants(mcp.MethodListRoots, uriOf(w.folder))
-		}
+		ann.wants(mcp.MethodListRoots, uriOf(w.folder))
+		plain.wants(mcp.MethodListRoots, "method not found")
 		bob.wants(mcp.MethodListRoots, "file:///elsewhere")
-		w.wantSessions(2)
+		w.wantSessions(4)
 
 		ann.mu.Lock()
 		ann.root = "file:///new"
@@ -327,12 +336,11 @@ func TestCallersInAFolder(t *testing.T) {
 			w.Fatal(err)
 		}
 		ann.wants(mcp.MethodListRoots, "file:///new")
-		w.wantSessions(3)
+		w.wantSessions(5)
 		_ = w.conns[0].out.Close() // the shared session, which is opened again
 		w.advance(time.Minute)
-		plain.wants(mcp.MethodListRoots, "no client of this session")
 		w.person("dan", all, uriOf(w.folder)).calls("")
-		if got := w.told(3); !strings.Contains(got, uriOf(w.folder)) {
+		if got := w.told(5); !strings.Contains(got, uriOf(w.folder)) {
 			w.Errorf("the new session was told %s", got)
 		}
 	})
@@ -353,7 +361,9 @@ func TestCallersWithoutACommonFolder(t *testing.T) {
 	})
 	inTogether(t, func(w *together, s *Shared) { s.Alone = true }, func(w *together) {
 		ann := w.person("ann", all, "file:///a")
-		ann.wants(mcp.MethodListRoots, "file:///a")
+		for range 2 {
+			ann.wants(mcp.MethodListRoots, "file:///a")
+		}
 		if _, err := ann.Do(w.Context(), session.Request{Method: mcp.NotificationRootsChanged}); err != nil {
 			w.Fatal(err)
 		}

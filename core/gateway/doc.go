@@ -47,7 +47,7 @@
 //   - With [Options.Callers], all clients instead use the tracker's session, whatever they declare. What a
 //     legacy server asks is asked of the client whose requests are in progress, or of the only client that
 //     is connected; otherwise the server receives an error. A client that sets a log level, or whose roots
-//     are not the folder that the server was told, has its own session, and so have new clients of a server
+//     are not those that the server was told, has its own session, and so have new clients of a server
 //     that asked while requests of several were in progress. A modern client is asked in the result of its
 //     request, and uses a session for one request at a time where the others have their own, and if it
 //     declares roots and the server asks for them.
