@@ -3,6 +3,7 @@ package daemon
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/mcptrack/mcptrack/core/config"
@@ -17,6 +18,9 @@ type seat struct {
 	users   int      // connections of that client
 	servers []string // ids in the tracker of the servers that are not shared
 }
+
+// maxRows limits how many views' seats are remembered while nobody has one.
+const maxRows = 1000
 
 // holder is what stands for the client in what is not shared: its seat, or its name if it has none.
 func (p party) holder() string { return cmp.Or(p.seat, p.Client) }
@@ -33,6 +37,11 @@ func (d *Daemon) sit(who party, source Source) (_ party, seated func(*View), lea
 	who.Client = client
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if len(d.seats) >= maxRows && d.seats[row] == nil {
+		maps.DeleteFunc(d.seats, func(_ string, row []*seat) bool {
+			return !slices.ContainsFunc(row, func(s *seat) bool { return s.users > 0 })
+		})
+	}
 	i := slices.IndexFunc(d.seats[row], func(s *seat) bool { return s.client == client })
 	if i < 0 {
 		i = slices.IndexFunc(d.seats[row], func(s *seat) bool { return s.users == 0 && !slices.ContainsFunc(s.servers, d.awake) })
