@@ -74,13 +74,13 @@ function prefixOf(list) {
 // loadResources loads the resources of a server; once at a time.
 export async function loadResources(server) {
 	if (!server || loading.has(server)) return loading.get(server);
-	const asked = open.has(server) && !resources.has(server); // somebody waits for these rows
+	const first = !resources.has(server);
 	const request = get(api(server, '/resources')).then((list) => {
 		resources.set(server, { list, prefix: prefixOf(list) });
 	}, (err) => { if (err.status === 404) resources.delete(server); }).finally(() => loading.delete(server));
 	loading.set(server, request);
 	await request;
-	showRail(asked);
+	showRail(first && open.has(server)); // somebody waits for these rows
 }
 
 export function setServers(list) {
