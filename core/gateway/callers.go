@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"math"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -16,6 +17,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/mcp"
 	"github.com/mcptrack/mcptrack/core/mcpserver"
 	"github.com/mcptrack/mcptrack/core/session"
+	"github.com/mcptrack/mcptrack/core/tracker"
 )
 
 const (
@@ -25,6 +27,10 @@ const (
 	maxRootsWait = 10 * time.Second
 	// maxRoots is the maximum size of a client's roots.
 	maxRoots = 64 << 10
+	// maxLevelWait limits how long a server takes to set its log level.
+	maxLevelWait = 10 * time.Second
+	// severities are the log levels of MCP, the most verbose first.
+	severities = "debug info notice warning error critical alert emergency"
 )
 
 // relayed is what the sessions that clients share declare: all that a client can be asked for.
@@ -42,6 +48,11 @@ const relayed = `{"elicitation":{"form":{},"url":{}},"roots":{"listChanged":true
 // A server that asks for roots is told the folder in which all its clients work, if exactly this is the
 // root of the clients that use the session; the first of them decides. Clients with other roots, or with none
 // while the server is told the folder, have sessions of their own with such a server.
+//
+// Once a client that uses a session has set a log level, the server is told the most verbose level that one
+// of them wants: when it is set, and before the next request after another change. A client that sets
+// none wants all messages. While only one client has requests in progress, it receives the messages that it
+// wants.
 //
 // Its methods are safe for concurrent use.
 type Callers struct {
@@ -70,6 +81,7 @@ type sharedServer struct {
 	asked   *rootsAnswers              // of the present session
 	told    bool                       // the present session was told the folder, or to ask again
 	none    bool                       // a client without roots uses the present session, which is told none
+	level   string                     // log level that the present session was told; "" if none
 }
 
 // flight is a client's request in a shared session.
@@ -125,7 +137,7 @@ func (c *Callers) ClientSide(server string) *session.ClientSide {
 	if s == nil {
 		return nil
 	}
-	s.told, s.none, s.asked = false, false, &rootsAnswers{} // this session has not asked yet
+	s.told, s.none, s.asked, s.level = false, false, &rootsAnswers{}, "" // this session has not asked yet
 	s.flights = slices.DeleteFunc(s.flights, func(f *flight) bool { return !f.late.IsZero() })
 	asked := s.asked
 	return &session.ClientSide{Capabilities: json.RawMessage(relayed), Events: true, Asked: asked.begin,
@@ -231,6 +243,76 @@ func (c *Callers) without(s *sharedServer, client *mcpserver.Client, err error) 
 	defer c.mu.Unlock()
 	delete(s.users, client)
 	return err
+}
+
+// usedBy returns the ids of the servers whose sessions a client uses.
+func (c *Callers) usedBy(client *mcpserver.Client) (servers []string) {
+	if c == nil {
+		return nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for id, s := range c.servers {
+		if s.users[client] {
+			servers = append(servers, id)
+		}
+	}
+	return servers
+}
+
+// tellLevel tells a legacy server the log level that the clients of its session want, unless it was told.
+func (c *Callers) tellLevel(ctx context.Context, server string, of *tracker.Tracker) {
+	if c == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.servers[server]
+	if s == nil {
+		return
+	}
+	told := s.level
+	for level := s.wanted(); level != told; level = s.wanted() { // concurrent calls must leave the newest level set
+		asked := s.asked
+		c.mu.Unlock()
+		_, err := of.Do(ctx, server, session.Request{Method: mcp.MethodSetLevel, Params: map[string]json.RawMessage{"level": quote(level)}, Timeout: maxLevelWait})
+		c.mu.Lock()
+		if ctx.Err() != nil || errors.Is(err, tracker.ErrNotConnected) {
+			return
+		}
+		if told = level; s.asked == asked {
+			s.level = level // another error means that the server does not support logging
+		}
+	}
+}
+
+// wanted returns the log level that the server of the session should be told. Callers.mu must be held.
+func (s *sharedServer) wanted() string {
+	most, set := math.MaxInt, s.level != ""
+	for client := range s.users {
+		level := levelOf(client)["level"]
+		most, set = min(most, max(0, severity(level))), set || level != nil
+	}
+	if !set || len(s.users) == 0 {
+		return s.level
+	}
+	return strings.Fields(severities)[most]
+}
+
+// severity returns the position of a log level in severities, or -1 if it is none.
+func severity(level json.RawMessage) int {
+	if !isString(level) {
+		return -1
+	}
+	var name string
+	_ = json.Unmarshal(level, &name)
+	return slices.Index(strings.Fields(severities), name)
+}
+
+// hears reports whether a legacy client wants a log message. It gets those without a valid level.
+func hears(client *mcpserver.Client, message json.RawMessage) bool {
+	of := severity(fields(message)["level"])
+	return of < 0 || of >= severity(levelOf(client)["level"])
 }
 
 // takes reports whether a modern client with these capabilities can use the session with a server and be
@@ -504,9 +586,9 @@ func (c *Callers) rootsOf(ctx context.Context, client *mcpserver.Client, via *mc
 }
 
 // recipients returns the clients of a gateway that a notification from a server is for. A log message is
-// for the client whose requests are in progress, if it is the only one. The end of an elicitation is for
-// the client that knows its id, which is sent to all.
-func (c *Callers) recipients(server, method string, of *base) (clients []*mcpserver.Client) {
+// for the client whose requests are in progress, if it is the only one and wants the message. The end of an
+// elicitation is for the client that knows its id, which is sent to all.
+func (c *Callers) recipients(server, method string, params json.RawMessage, of *base) (clients []*mcpserver.Client) {
 	if c == nil {
 		return nil
 	}
@@ -524,5 +606,8 @@ func (c *Callers) recipients(server, method string, of *base) (clients []*mcpser
 	} else {
 		clients = c.connected(server)
 	}
-	return slices.DeleteFunc(clients, func(client *mcpserver.Client) bool { return c.clients[client] == nil || c.clients[client].base != of })
+	return slices.DeleteFunc(clients, func(client *mcpserver.Client) bool {
+		k := c.clients[client]
+		return k == nil || k.base != of || method == mcp.NotificationMessage && !hears(client, params)
+	})
 }

@@ -374,17 +374,94 @@ func TestCallersWithoutACommonFolder(t *testing.T) {
 	})
 }
 
-// A client that sets a log level has a session of its own.
+// Clients share a session whatever log levels they set. The server is told the most verbose one, and that of
+// the others when its client leaves, also in a new session. Each client gets what it wants.
 func TestCallersWithALogLevel(t *testing.T) {
 	inTogether(t, nil, func(w *together) {
-		ann := w.person("ann", all, "")
-		if _, err := ann.Do(w.Context(), session.Request{Method: "logging/setLevel", Params: map[string]json.RawMessage{"level": json.RawMessage(`"error"`)}}); err != nil {
-			w.Fatal(err)
+		told := func(want string) {
+			w.Helper()
+			synctest.Wait()
+			if got := w.conns[len(w.conns)-1].level; got != want {
+				w.Errorf("the server was told %q, want %q", got, want)
+			}
 		}
+		hears := func(p *person, want ...string) {
+			w.Helper()
+			var call sync.WaitGroup
+			call.Go(func() { p.calls("sleep") })
+			synctest.Wait()
+			for _, level := range []string{"debug", "info", "error", "own"} {
+				w.conns[len(w.conns)-1].send(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":%q,"data":1}}`, level)
+			}
+			call.Wait()
+			got := p.notes.take()
+			for i, note := range got {
+				_, note, _ = strings.Cut(note, `"level":"`)
+				got[i], _, _ = strings.Cut(note, `"`)
+			}
+			if !slices.Equal(got, want) {
+				w.Errorf("%s heard %q, want %q", p.name, got, want)
+			}
+		}
+		ann, bob := w.person("ann", all, ""), w.person("bob", all, "")
+		ann.level("error")
+		hears(ann, "error", "own")
+		told("error")
+		bob.level("info")
+		hears(bob, "info", "error", "own")
+		told("info")
+		hears(ann, "error", "own")
+		bob.level("debug")
+		told("debug")
+		bob.level("warning")
+		told("warning")
+		_ = bob.Close()
+		synctest.Wait()
 		ann.calls("")
+		told("error")
+		cat := w.person("cat", all, "") // sets none
+		hears(cat, "debug", "info", "error", "own")
+		told("debug")
+		_ = cat.Close()
+		_ = w.conns[0].out.Close()
+		w.advance(time.Minute)
+		ann.calls("")
+		told("error")
 		w.wantSessions(2)
-		if w.conns[0].level != "" || w.conns[1].level != "error" {
-			w.Errorf("levels %q and %q", w.conns[0].level, w.conns[1].level)
+	})
+}
+
+// level sets the log level.
+func (p *person) level(level string) {
+	p.w.Helper()
+	if _, err := p.Do(p.w.Context(), session.Request{Method: mcp.MethodSetLevel, Params: map[string]json.RawMessage{"level": quote(level)}}); err != nil {
+		p.w.Fatal(err)
+	}
+}
+
+// A modern server gets the log level of a legacy client with each of its requests.
+func TestLogLevelForAModernServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &together{fixture: newFixture(t)}
+		docs := w.Serve("docs", session.EraModern)
+		docs.SetList(catalog.Tools, tool("dig"))
+		docs.Capabilities["logging"] = map[string]any{}
+		w.opts.Callers = NewCallers()
+		w.opts.Callers.Serve(map[string]Shared{"docs": {}}, nil)
+		w.start(sessiontest.Entry("docs"))
+		ann := w.person("ann", all, "")
+		ann.level("info")
+		docs.Fail(sessiontest.Fault{Method: "tools/call", Delay: time.Second})
+		var call sync.WaitGroup
+		call.Go(func() { _, _ = w.do(ann.Session, "tools/call", `{"name":"dig"}`) })
+		synctest.Wait()
+		docs.Broadcast(map[string]any{"jsonrpc": "2.0", "method": mcp.NotificationMessage, "params": map[string]any{"level": "info", "data": 1}})
+		call.Wait()
+		if got := string(fields(w.last("docs", "tools/call")["_meta"])[mcp.MetaLogLevel]); got != `"info"` {
+			t.Errorf("the server got %s", got)
+		}
+		if heard := ann.notes.take(); len(heard) != 1 {
+			t.Errorf("ann heard %q", heard)
 		}
 	})
 }

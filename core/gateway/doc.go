@@ -46,11 +46,13 @@
 //     in which servers cannot send requests to clients.
 //   - With [Options.Callers], all clients instead use the tracker's session, whatever they declare. What a
 //     legacy server asks is asked of the client whose requests are in progress, or of the only client that
-//     is connected; otherwise the server receives an error. A client that sets a log level, or whose roots
-//     are not those that the server was told, has its own session, and so have new clients of a server
-//     that asked while requests of several were in progress. A modern client is asked in the result of its
-//     request, and uses a session for one request at a time where the others have their own, and if it
-//     declares roots and the server asks for them.
+//     is connected; otherwise the server receives an error. A client whose roots are not
+//     those that the server was told has its own session, and so have new clients of a server that asked
+//     while requests of several were in progress. The server is told the most verbose log level that a legacy
+//     client wants, and each receives messages from its own level on, while only its requests are in
+//     progress. A modern client is asked in the result of its request, and uses a session for one request at
+//     a time where the others have their own, if it declares roots and the server asks for them, and if it
+//     wants log messages of a legacy server.
 //   - A server that supports both protocol eras serves each client in the client's era, regardless
 //     of the era in which it is tracked: legacy clients that can be asked for input use their own
 //     sessions, and modern clients share one session.

@@ -116,6 +116,9 @@ func (rt *route) try(ctx context.Context, q session.Request) (raw json.RawMessag
 	if rt.used != nil {
 		return rt.used.do(ctx, rt.r, q)
 	}
+	if !rt.state().modern {
+		rt.g.opts.Callers.tellLevel(ctx, rt.server, rt.g.tracker)
+	}
 	defer rt.g.opts.Callers.begin(ctx, rt.server, rt.r, rt.round)()
 	return rt.g.tracker.Do(ctx, rt.server, q)
 }
@@ -167,6 +170,11 @@ func (rt *route) send(ctx context.Context, params map[string]json.RawMessage) (j
 	q := session.Request{Method: rt.r.Method, Params: params, Timeout: rt.g.opts.CallTimeout, Client: rt.r.Capabilities}
 	if rt.r.Client != nil { // only declare what a legacy client can be asked during its request
 		q.Client = declared(rt.r.Capabilities)
+		if level := levelOf(rt.r.Client)["level"]; level != nil && rt.g.opts.Callers != nil && rt.state().modern {
+			meta := map[string]json.RawMessage{mcp.MetaLogLevel: level}
+			maps.Copy(meta, fields(params["_meta"]))
+			params["_meta"] = encode(meta)
+		}
 	}
 	if q.Method == mcp.MethodTaskResult {
 		q.Timeout = maxTaskLife // this request waits until the task ends
@@ -587,7 +595,13 @@ func (g *Gateway) complete(ctx context.Context, r *mcpserver.Request) (json.RawM
 // the server that owns the resource specified in the request.
 func (g *Gateway) extension(ctx context.Context, r *mcpserver.Request) (json.RawMessage, error) {
 	if r.Method == mcp.MethodSetLevel {
-		return g.sessions.setLevel(r)
+		raw, err := g.sessions.setLevel(r)
+		for _, server := range g.opts.Callers.usedBy(r.Client) {
+			if !g.view.Load().servers[server].modern {
+				g.run(func(ending context.Context) { g.opts.Callers.tellLevel(ending, server, g.tracker) })
+			}
+		}
+		return raw, err
 	}
 	switch r.Method {
 	case mcp.MethodGetSkill:

@@ -105,7 +105,7 @@ func (c *clientSessions) session(ctx context.Context, st serverState, r *mcpserv
 	if r.Client == nil || !found {
 		return nil, nil
 	}
-	if c.opts.Callers != nil && !apart && levelOf(r.Client) == nil && !srv.Unshared() && !c.has(r.Client, server) {
+	if c.opts.Callers != nil && !apart && !srv.Unshared() && !c.has(r.Client, server) {
 		return nil, nil
 	}
 	legacy := c.speaksLegacy(st, srv) || c.has(r.Client, server)
@@ -549,7 +549,7 @@ func (c *clientSessions) forEach(of *mcpserver.Client, f func(ctx context.Contex
 }
 
 // setLevel handles logging/setLevel requests. It sets the log level in the client's own sessions
-// with servers. After a client has set a level, its requests use such sessions.
+// with servers. Unless clients share sessions (see Callers), requests use such sessions after that.
 func (c *clientSessions) setLevel(r *mcpserver.Request) (json.RawMessage, error) {
 	params := fields(r.Params)
 	if !isString(params["level"]) {

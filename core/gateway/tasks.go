@@ -404,7 +404,7 @@ func (g *Gateway) forwardNotification(server, method string, params json.RawMess
 		if g.view.Load().servers[server].verdict.Blocked() != nil {
 			return
 		}
-		for _, client := range g.opts.Callers.recipients(server, method, g.base) {
+		for _, client := range g.opts.Callers.recipients(server, method, params, g.base) {
 			g.notes.notify(client, method, params)
 		}
 		return
