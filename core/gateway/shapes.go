@@ -64,9 +64,17 @@ func value(want string, is func(json.RawMessage) bool) shape {
 	}
 }
 
-func textShape() shape   { return value("a string", isString) }
-func objectShape() shape { return value("an object", isObject) }
-func boolShape() shape   { return value("true or false", isBool) }
+func textShape(m *mender, raw json.RawMessage) (json.RawMessage, string) {
+	return value("a string", isString)(m, raw)
+}
+
+func objectShape(m *mender, raw json.RawMessage) (json.RawMessage, string) {
+	return value("an object", isObject)(m, raw)
+}
+
+func boolShape(m *mender, raw json.RawMessage) (json.RawMessage, string) {
+	return value("true or false", isBool)(m, raw)
+}
 
 func oneOf(values ...string) shape {
 	return value(`"`+strings.Join(values, `" or "`)+`"`, func(raw json.RawMessage) bool {
@@ -80,8 +88,8 @@ func objectOf(members ...shapeMember) shape {
 		if !isObject(raw) {
 			return nil, "is not an object"
 		}
-		all := readMembers(raw)
-		kept, missing, changed := make([]jsonMember, 0, len(all)), slices.Clone(members), false
+		all, changed := readMembers(raw), false
+		kept := all[:0]
 		for _, one := range all {
 			i := slices.IndexFunc(members, func(s shapeMember) bool { return s.name == one.name })
 			if i < 0 {
@@ -95,7 +103,6 @@ func objectOf(members ...shapeMember) shape {
 			mended, problem := m.within(one.name, members[i].of, one.value)
 			switch {
 			case problem == "":
-				missing = slices.DeleteFunc(missing, func(s shapeMember) bool { return s.name == one.name })
 				changed = changed || !bytes.Equal(mended, one.value)
 				one.value = mended
 				kept = append(kept, one)
@@ -106,8 +113,10 @@ func objectOf(members ...shapeMember) shape {
 				m.leave(one.name, problem)
 			}
 		}
-		if i := slices.IndexFunc(missing, func(s shapeMember) bool { return s.required }); i >= 0 {
-			return nil, "has no " + missing[i].name
+		for _, s := range members {
+			if s.required && !slices.ContainsFunc(kept, func(one jsonMember) bool { return one.name == s.name }) {
+				return nil, "has no " + s.name
+			}
 		}
 		if !changed {
 			return raw, ""
@@ -122,7 +131,7 @@ func elementsOf(of shape) shape {
 		if all == nil {
 			return nil, "is not a list"
 		}
-		kept, changed := make([]json.RawMessage, 0, len(all)), false
+		kept, changed := all[:0], false
 		for _, e := range all {
 			mended, problem := m.within("[]", of, e)
 			if problem != "" {
@@ -161,39 +170,39 @@ func schemaOf(members ...shapeMember) shape {
 		}
 		return writeMembers(all), ""
 	}
-	return objectOf(append(members, optional("$schema", textShape()), optional("properties", properties), optional("required", elementsOf(textShape())))...)
+	return objectOf(append(members, optional("$schema", textShape), optional("properties", properties), optional("required", elementsOf(textShape)))...)
 }
 
 // itemShape returns the shape of the items of a kind, according to
 // https://modelcontextprotocol.io/specification/2025-11-25/schema and the schema of 2026-07-28.
 func itemShape(k catalog.Kind) shape {
-	text := textShape()
-	members := []shapeMember{required(k.KeyField(), text), optional("title", text), optional("description", text), optional("_meta", objectShape()), optional("icons", elementsOf(iconShape()))}
+	text := textShape
+	members := []shapeMember{required(k.KeyField(), text), optional("title", text), optional("description", text), optional("_meta", objectShape), optional("icons", elementsOf(iconShape))}
 	switch k {
 	case catalog.Tools:
 		return objectOf(append(members,
 			required("inputSchema", schemaOf(required("type", oneOf("object")))),
 			optional("outputSchema", schemaOf()),
 			optional("execution", objectOf(optional("taskSupport", oneOf("required", "optional", "forbidden")))),
-			optional("annotations", objectOf(optional("title", text), optional("readOnlyHint", boolShape()), optional("destructiveHint", boolShape()),
-				optional("idempotentHint", boolShape()), optional("openWorldHint", boolShape()))))...)
+			optional("annotations", objectOf(optional("title", text), optional("readOnlyHint", boolShape), optional("destructiveHint", boolShape),
+				optional("idempotentHint", boolShape), optional("openWorldHint", boolShape))))...)
 	case catalog.Prompts:
 		return objectOf(append(members, optional("arguments", elementsOf(objectOf(
-			required("name", text), optional("title", text), optional("description", text), optional("required", boolShape())))))...)
+			required("name", text), optional("title", text), optional("description", text), optional("required", boolShape)))))...)
 	default:
 		return objectOf(append(members, resourceMembers()...)...)
 	}
 }
 
 func resourceMembers() []shapeMember {
-	return []shapeMember{required("name", textShape()), optional("mimeType", textShape()), optional("size", value("a number", isNumber)), optional("annotations", annotationsShape())}
+	return []shapeMember{required("name", textShape), optional("mimeType", textShape), optional("size", value("a number", isNumber)), optional("annotations", annotationsShape)}
 }
 
-func iconShape() shape {
-	return objectOf(required("src", textShape()), optional("mimeType", textShape()), optional("sizes", elementsOf(textShape())), optional("theme", oneOf("light", "dark")))
+func iconShape(m *mender, raw json.RawMessage) (json.RawMessage, string) {
+	return objectOf(required("src", textShape), optional("mimeType", textShape), optional("sizes", elementsOf(textShape)), optional("theme", oneOf("light", "dark")))(m, raw)
 }
 
-func annotationsShape() shape {
+func annotationsShape(m *mender, raw json.RawMessage) (json.RawMessage, string) {
 	return objectOf(
 		optional("audience", elementsOf(oneOf("user", "assistant"))),
 		optional("priority", value("a number from 0 to 1", func(raw json.RawMessage) bool {
@@ -204,7 +213,7 @@ func annotationsShape() shape {
 			var text string
 			var at time.Time
 			return json.Unmarshal(raw, &text) == nil && at.UnmarshalText([]byte(text)) == nil // in RFC 3339, strictly
-		})))
+		})))(m, raw)
 }
 
 // forClient returns the result of a request as the client accepts it. Content that is a string is a text,
@@ -227,7 +236,7 @@ func forClient(r *mcpserver.Request, raw json.RawMessage) json.RawMessage {
 		}
 		return elementsOf(content)(m, raw)
 	}
-	optionally := optional("_meta", objectShape())
+	optionally := optional("_meta", objectShape)
 	var of shape
 	switch r.Method {
 	case mcp.MethodGetPrompt:
@@ -237,9 +246,9 @@ func forClient(r *mcpserver.Request, raw json.RawMessage) json.RawMessage {
 			}
 			return content(m, raw)
 		}
-		of = objectOf(optionally, optional("description", textShape()), optional("messages", elementsOf(objectOf(required("role", textShape()), required("content", message)))))
+		of = objectOf(optionally, optional("description", textShape), optional("messages", elementsOf(objectOf(required("role", textShape), required("content", message)))))
 	case mcp.MethodReadResource:
-		entry := objectOf(append(contentsMembers(), optional("text", textShape()), optional("blob", base64Shape()))...)
+		entry := objectOf(append(contentsMembers(), optional("text", textShape), optional("blob", base64Shape))...)
 		of = objectOf(optionally, optional("contents", elementsOf(func(m *mender, raw json.RawMessage) (json.RawMessage, string) {
 			if mended, problem := entry(m, raw); problem == "" {
 				return mended, ""
@@ -249,9 +258,9 @@ func forClient(r *mcpserver.Request, raw json.RawMessage) json.RawMessage {
 	default:
 		structured := func(_ *mender, raw json.RawMessage) (json.RawMessage, string) { return raw, "" }
 		if !r.Modern() {
-			structured = objectShape()
+			structured = objectShape
 		}
-		of = objectOf(optionally, optional("content", blocks), optional("structuredContent", structured), optional("isError", boolShape()))
+		of = objectOf(optionally, optional("content", blocks), optional("structuredContent", structured), optional("isError", boolShape))
 	}
 	if mended, problem := of(new(mender), raw); problem == "" {
 		return mended
@@ -287,19 +296,17 @@ func instead(block json.RawMessage, problem string) json.RawMessage {
 
 // blockShape returns the shape of a content block in a protocol version.
 func blockShape(version string) shape {
-	text := textShape()
+	text := textShape
 	also := func(members ...shapeMember) shape {
-		return objectOf(append(members, optional("annotations", annotationsShape()), optional("_meta", objectShape()))...)
+		return objectOf(append(members, optional("annotations", annotationsShape), optional("_meta", objectShape))...)
 	}
-	media := also(required("data", base64Shape()), required("mimeType", text))
 	embedded := func(m *mender, raw json.RawMessage) (json.RawMessage, string) {
-		mended, problem := objectOf(append(contentsMembers(), required("text", text), optional("blob", base64Shape()))...)(m, raw)
+		mended, problem := objectOf(append(contentsMembers(), required("text", text), optional("blob", base64Shape))...)(m, raw)
 		if problem == "" {
 			return mended, ""
 		}
-		return objectOf(append(contentsMembers(), required("blob", base64Shape()), optional("text", text))...)(m, raw)
+		return objectOf(append(contentsMembers(), required("blob", base64Shape), optional("text", text))...)(m, raw)
 	}
-	link := append(resourceMembers(), required("uri", text), optional("title", text), optional("description", text), optional("icons", elementsOf(iconShape())))
 	return func(m *mender, raw json.RawMessage) (json.RawMessage, string) {
 		kind := ""
 		for _, m := range readMembers(raw) {
@@ -311,42 +318,41 @@ func blockShape(version string) shape {
 		case kind == `"text"`:
 			return also(required("text", text))(m, raw)
 		case kind == `"image"`, kind == `"audio"` && version >= "2025-03-26":
-			return media(m, raw)
+			return also(required("data", base64Shape), required("mimeType", text))(m, raw)
 		case kind == `"resource"`:
 			return also(required("resource", embedded))(m, raw)
 		case kind == `"resource_link"` && version >= "2025-06-18":
-			return objectOf(append(link, optional("_meta", objectShape()))...)(m, raw)
+			return objectOf(append(resourceMembers(), required("uri", text), optional("title", text), optional("description", text),
+				optional("icons", elementsOf(iconShape)), optional("_meta", objectShape))...)(m, raw)
 		}
 		return nil, "is not content of protocol version " + version
 	}
 }
 
 func contentsMembers() []shapeMember {
-	return []shapeMember{required("uri", textShape()), optional("mimeType", textShape()), optional("_meta", objectShape())}
+	return []shapeMember{required("uri", textShape), optional("mimeType", textShape), optional("_meta", objectShape)}
 }
 
-// base64Shape returns the shape of binary data: base64, with or without padding. Base64 for URLs is
+// base64Shape is the shape of binary data: base64, with or without padding. Base64 for URLs is
 // converted.
-func base64Shape() shape {
-	return func(_ *mender, raw json.RawMessage) (json.RawMessage, string) {
-		if !isString(raw) {
-			return nil, "is not a string"
-		}
-		if isBase64(bytes.TrimRight(raw[1:len(raw)-1], "=")) {
-			return raw, "" // without decoding it, because it may be large
-		}
-		var text string
-		_ = json.Unmarshal(raw, &text) // it is a string
-		bare := strings.TrimRight(text, "= \t\r\n")
-		if _, err := base64.RawStdEncoding.DecodeString(bare); err == nil {
-			return raw, ""
-		}
-		data, err := base64.RawURLEncoding.DecodeString(bare)
-		if err != nil {
-			return nil, "is not base64"
-		}
-		return quote(base64.StdEncoding.EncodeToString(data)), ""
+func base64Shape(_ *mender, raw json.RawMessage) (json.RawMessage, string) {
+	if !isString(raw) {
+		return nil, "is not a string"
 	}
+	if isBase64(bytes.TrimRight(raw[1:len(raw)-1], "=")) {
+		return raw, "" // without decoding it, because it may be large
+	}
+	var text string
+	_ = json.Unmarshal(raw, &text) // it is a string
+	bare := strings.TrimRight(text, "= \t\r\n")
+	if _, err := base64.RawStdEncoding.DecodeString(bare); err == nil {
+		return raw, ""
+	}
+	data, err := base64.RawURLEncoding.DecodeString(bare)
+	if err != nil {
+		return nil, "is not base64"
+	}
+	return quote(base64.StdEncoding.EncodeToString(data)), ""
 }
 
 // isBase64 reports whether a text is base64 without padding and white space.

@@ -39,7 +39,7 @@ func newSkill(it catalog.Item) (item, error) {
 		return item{}, errors.New("its frontmatter has a key __proto__, which clients reject")
 	}
 	var m mender
-	raw, problem := objectOf(optional("_meta", objectShape()))(&m, line.Bytes())
+	raw, problem := objectOf(optional("_meta", objectShape))(&m, line.Bytes())
 	if problem != "" {
 		return item{}, errors.New("it " + problem)
 	}
