@@ -62,6 +62,7 @@ func BenchmarkCall(b *testing.B) {
 		return float64(time.Since(began)) / float64(time.Millisecond)
 	}
 	var took [2][]float64
+	b.ReportAllocs()
 	for b.Loop() {
 		for i, url := range []string{direct.URL, o.url} {
 			took[i] = append(took[i], call(url))

@@ -87,6 +87,9 @@ func (rt *route) wake(ctx context.Context) (release func(), err error) {
 	}
 	slept := g.tracker.Dormant(rt.server) // before the demand, because the server may fail to connect immediately
 	release = g.demands.hold(rt.r, rt.server)
+	if !slept && !g.tracker.Dormant(rt.server) {
+		return release, nil
+	}
 	srv, _ := g.entry(rt.server)
 	timer := time.NewTimer(cmp.Or(srv.ConnectTimeout, g.opts.Session.ConnectTimeout, dialTimeout) + wakeMargin)
 	defer timer.Stop()

@@ -71,9 +71,7 @@ const retryDelay = 50 * time.Millisecond
 // server started to process it, or is safe to repeat, do retries for up to Options.Grace, so that
 // calls do not fail while a server restarts quickly.
 func (rt *route) do(ctx context.Context, q session.Request) (json.RawMessage, error) {
-	grace := time.NewTimer(rt.g.opts.Grace)
-	defer grace.Stop()
-	for {
+	for began := time.Now(); ; {
 		rt.g.mu.Lock()
 		changed := rt.g.stateChange
 		rt.g.mu.Unlock()
@@ -83,16 +81,14 @@ func (rt *route) do(ctx context.Context, q session.Request) (json.RawMessage, er
 			return raw, err
 		}
 		rt.g.tracker.Hasten(rt.server)
-		retry := time.NewTimer(retryDelay)
 		select {
 		case <-changed:
-		case <-retry.C: // a modern server has no session whose state could change
-		case <-grace.C:
+		case <-time.After(retryDelay): // a modern server has no session whose state could change
+		case <-time.After(rt.g.opts.Grace - time.Since(began)):
 			return nil, err
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		}
-		retry.Stop()
 	}
 }
 
@@ -232,9 +228,7 @@ func (g *Gateway) duringEdit(f mcpserver.Func) mcpserver.Func {
 func (rt *route) perform(ctx context.Context, q session.Request) (json.RawMessage, error) {
 	modern := rt.modern(ctx)
 	if q.Method == mcp.MethodCallTool && !modern {
-		var tool string
-		_ = json.Unmarshal(q.Params["name"], &tool) // the name is a string, so decoding cannot fail
-		if _, required := rt.v.asTask[target{rt.server, tool}]; required && q.Params["task"] == nil {
+		if _, required := rt.v.asTask[rt.item.target]; required && q.Params["task"] == nil {
 			return rt.runTask(ctx, q)
 		}
 	}
