@@ -1,6 +1,7 @@
 package session
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -169,6 +170,9 @@ func withMeta(params map[string]any, members map[string]any) map[string]any {
 // checkResultType rejects results whose resultType is unknown. A result without resultType is
 // complete.
 func (s *Session) checkResultType(method string, raw json.RawMessage) error {
+	if bytes.HasPrefix(raw, []byte("{")) && !bytes.Contains(raw, []byte(`"resultType"`)) {
+		return nil // without decoding it, because it may be large
+	}
 	var result struct {
 		ResultType json.RawMessage `json:"resultType"`
 	}
