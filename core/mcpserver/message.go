@@ -43,7 +43,14 @@ func idKey(id json.RawMessage) string {
 // idText returns a request id without quotes.
 func idText(id json.RawMessage) string { return idKey(id)[1:] }
 
+// text decodes a JSON string, and returns "" for any other value.
 func text(raw json.RawMessage) string {
+	switch n := len(raw); {
+	case n == 0:
+		return ""
+	case n > 1 && raw[0] == '"' && bytes.IndexByte(raw[1:], '"') == n-2 && bytes.IndexByte(raw, '\\') < 0 && utf8.Valid(raw):
+		return string(raw[1 : n-1]) // most texts need no decoding
+	}
 	var s string
 	if json.Unmarshal(raw, &s) != nil {
 		return ""
@@ -245,7 +252,7 @@ const maxMembers = 10_000
 // object decodes the members of a JSON object. Their names must be unique.
 func object(data []byte) (map[string]json.RawMessage, *Error) {
 	if !json.Valid(data) {
-		return nil, errorf(mcp.CodeParse, "not JSON")
+		return nil, &Error{Code: mcp.CodeParse, Message: "not JSON"}
 	}
 	return members(data)
 }

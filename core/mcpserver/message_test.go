@@ -70,3 +70,16 @@ func TestWithKeepsExistingMembers(t *testing.T) {
 		t.Error(diff)
 	}
 }
+
+func TestTextIsDecodedAsByEncodingJSON(t *testing.T) {
+	t.Parallel()
+	for _, raw := range []string{``, `"`, `""`, `"a"`, `"a\"b"`, `"\u0061"`, "\"\xff\"", `null`, `5`, `{"a":"b"}`, `"a"b"`} {
+		var want string
+		if json.Unmarshal([]byte(raw), &want) != nil {
+			want = ""
+		}
+		if got := text(json.RawMessage(raw)); got != want {
+			t.Errorf("%q: %q, want %q", raw, got, want)
+		}
+	}
+}
