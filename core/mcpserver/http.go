@@ -209,6 +209,7 @@ func (x *exchange) runFunc(parent context.Context, from caller, calls *callStrea
 	left := make(chan struct{}) // closed by this goroutine when the client disconnects
 	answered := make(chan reply, 1)
 	go func() {
+		growStack(0)
 		reply := x.answer(nil, errorf(mcp.CodeInternal, "%s: internal error", x.m.method))
 		defer func() { answered <- reply }() // runs even if the Func calls runtime.Goexit
 		n := newNotifier(ctx, func(ctx context.Context, message []byte) bool {
