@@ -11,7 +11,7 @@ cd "$(dirname "$0")/.."
 
 bash scripts/peers.sh
 mkdir -p .cache/bench
-go build -trimpath -ldflags='-s -w' -o .cache/bench/ ./cmd/mcptrack ./cmd/mcptrack-attach
+CGO_ENABLED=0 go build -trimpath -ldflags='-s -w' -o .cache/bench/ ./cmd/mcptrack ./cmd/mcptrack-attach # as released
 go test -trimpath -vet=off -c -o .cache/bench/ ./output/feed ./core/gateway ./core/journal/sqlitelog
 (cd scripts/bench && go build -trimpath -ldflags='-s -w' -o ../../.cache/bench/ . ./empty)
 exec .cache/bench/bench -built .cache/bench -peers testdata/peers -out .cache/bench.json "$@"
