@@ -204,6 +204,7 @@ type undo struct {
 	restored      []recorded // entries that leave the record
 	unused        []recorded // those of them whose servers may leave mcptrack's config
 	undone        []recorded // those of them that have their original content already
+	kept          []recorded // those of them whose servers stay in mcptrack's config
 }
 
 // plan restores the entries in memory.
@@ -238,7 +239,7 @@ func (u *undo) plan() fileReport {
 		case u.attached(e):
 			s.Changed, s.Reason = false, "it was edited after connect; undo the edit, or copy the entry from "+u.File+backupSuffix
 		default:
-			u.restored = append(u.restored, e)
+			u.restored, u.kept = append(u.restored, e), append(u.kept, e)
 			s.Reason = "no longer connected; " + e.Config + " keeps the server"
 		}
 		f.Servers = append(f.Servers, s)
@@ -298,8 +299,11 @@ func (u *undo) write(s store, all []record) error {
 			return err
 		}
 	}
+	if err := u.keep(s, all); err != nil {
+		return err
+	}
 	for _, e := range u.unused {
-		if e.Added == "" || used(all, e) {
+		if e.Added == "" || used(all, e) || slices.ContainsFunc(u.kept, e.same) {
 			continue
 		}
 		folder := ""
@@ -323,9 +327,29 @@ func (u *undo) write(s store, all []record) error {
 	return s.put(*u.record)
 }
 
+// keep makes the servers stay that entries use which are not recorded any more, such as renamed ones, also
+// when the recorded entries that use them are restored.
+func (u *undo) keep(s store, all []record) error {
+	for i := range all {
+		kept := false
+		for j := range all[i].Entries {
+			if e := &all[i].Entries[j]; slices.ContainsFunc(u.kept, e.same) {
+				e.Added, kept = "", true
+			}
+		}
+		if kept {
+			if err := s.put(all[i]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// same reports whether two entries use the same server.
+func (e recorded) same(other recorded) bool { return e.Config == other.Config && e.ID == other.ID }
+
 // used reports whether an entry of any host uses the server of an entry.
 func used(all []record, e recorded) bool {
-	return slices.ContainsFunc(all, func(r record) bool {
-		return slices.ContainsFunc(r.Entries, func(other recorded) bool { return other.Config == e.Config && other.ID == e.ID })
-	})
+	return slices.ContainsFunc(all, func(r record) bool { return slices.ContainsFunc(r.Entries, e.same) })
 }
