@@ -357,7 +357,8 @@ func TestLeftAlone(t *testing.T) {
 	m := newMachine(t)
 	path := m.file(".cursor/mcp.json")
 	before := `{"mcpServers": {"off": {"command": "sh", "disabled": true}, "gone": {"command": "no-such-program"}, "way": {"command": "/x/mcptrack", "args": ["attach", "a"]},
-		"self": {"command": "mcptrack", "args": ["gateway"]}, "helper": {"url": "https://example.com", "headersHelper": "x"}, "host": {"command": "no-such-program", "args": ["${NOT_SET_HERE}"]}}}`
+		"self": {"command": "mcptrack", "args": ["gateway"]}, "helper": {"url": "https://example.com", "headersHelper": "x"}, "host": {"command": "no-such-program", "args": ["${NOT_SET_HERE}"]},
+		"bare": {"command": "sh", "env": {"TOKEN": "$MY_TOKEN"}}}}`
 	m.put(t, path, before)
 	out := m.run(t, 0, "connect --yes -o json")
 	var doc struct {
@@ -372,7 +373,7 @@ func TestLeftAlone(t *testing.T) {
 		t.Fatal(out, err)
 	}
 	want := map[string]string{"off": "disabled", "gone": `not configured: there is no program "no-such-program" in PATH`, "way": "already connected",
-		"self": "it runs mcptrack itself", "helper": `it uses "headersHelper", which mcptrack does not support`, "host": ""}
+		"self": "it runs mcptrack itself", "helper": `it uses "headersHelper", which mcptrack does not support`, "host": "", "bare": `Server "bare": "env.TOKEN" has $MY_TOKEN, which is not expanded; write ${MY_TOKEN}`}
 	for _, s := range doc.Files[0].Servers {
 		if reason, ok := want[s.Name]; !ok || reason != s.Reason || s.Changed != (reason == "") {
 			t.Errorf("%+v, want %q", s, reason)

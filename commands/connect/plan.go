@@ -258,6 +258,8 @@ func (p *planner) leave(cfg *config.Config, o *config.Original) string {
 		return "a catalog is not an MCP server"
 	case key != "":
 		return fmt.Sprintf("it uses %q, which mcptrack does not support", key)
+	case o.Bare != "":
+		return o.Bare
 	case p.http != nil && len(o.References) > 0:
 		return "it refers to variables, which a host cannot pass on over HTTP"
 	}
@@ -387,7 +389,7 @@ func (p *planner) connect(plan *plan, c *own, o *config.Original, srv *config.Se
 		s.holds = p.holds(srv, plan.path)
 	default:
 		if s.Unshared = p.holds(srv, plan.path); s.Unshared == "" && p.oneEach.Has(srv) {
-			s.Unshared = "it asks while several sessions call it"
+			s.Unshared = "the daemon has seen that it needs this"
 		}
 	}
 	if !known {

@@ -19,6 +19,9 @@ type Original struct {
 	Entry *tree.Node
 	// Invalid is the message of an error in the entry; empty if there is none.
 	Invalid string
+	// Bare is the warning that the entry has $NAME, which its host may expand but mcptrack does not; empty if it
+	// has none.
+	Bare string
 	// References lists the environment variables that the entry refers to, with the first reference
 	// to each as written.
 	References []Reference
@@ -46,6 +49,9 @@ func Originals(data []byte, path string, opts Options) (*Config, []Original, Pro
 	r.visit = func(e *entry, id string) {
 		o := Original{Imported: e.imported(id, nil), Path: e.path.keys(), Entry: e.object,
 			Invalid: problems.errorIn(e.path.String()), References: e.references()}
+		if i := slices.IndexFunc(problems, func(p Problem) bool { return p.Code == CodeBareVariable && p.in(e.path.String()) }); i >= 0 {
+			o.Bare = problems[i].Message + "; " + problems[i].Hint
+		}
 		im := importer{entry: e, out: &o.Imported}
 		if f, ok := e.find("trackResources"); ok {
 			im.add("trackResources", im.value(f.value, ""))

@@ -149,12 +149,15 @@ func (ps Problems) Error() string {
 // errorIn returns the message of the first error at a path or below it, or "".
 func (ps Problems) errorIn(path string) string {
 	for _, p := range ps {
-		if p.Severity == SeverityError && (p.Path == path || strings.HasPrefix(p.Path, path+"/")) {
+		if p.Severity == SeverityError && p.in(path) {
 			return p.Message
 		}
 	}
 	return ""
 }
+
+// in reports whether the problem is at a path or below it.
+func (p Problem) in(path string) bool { return p.Path == path || strings.HasPrefix(p.Path, path+"/") }
 
 func (ps Problems) sort() {
 	slices.SortStableFunc(ps, func(a, b Problem) int {
