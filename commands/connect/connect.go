@@ -58,11 +58,12 @@ file, and mcptrack disconnect restores the entries byte for byte.
 
 A server that holds a browser, a terminal or a debugger, as its package or its tools
 tell, gets "shared": false: a process for each session. The last line counts the
-programs that run for one folder, and what the copies of a server that run now need
-more than one of them. -o wide shows where each server is.
+programs that run for one folder, and those that would run without the daemon. "Less"
+is the memory of the copies that run now and are not needed. -o wide shows where each
+server is.
 
-Left alone are servers that are disabled or not usable, and those that run
-mcptrack. A file without permission to write is changed only if you answer the
+Left alone are servers that are disabled or not usable, those with $NAME, which
+mcptrack does not expand (${NAME} is), and those that run mcptrack. A file without permission to write is changed only if you answer the
 question, which names it; with --yes it is left alone. If something fails,
 everything is as before. With --http the entries have a URL and a token instead of a command;
 this needs a daemon that was started with --http.

@@ -13,13 +13,14 @@ import (
 	"github.com/mcptrack/mcptrack/core/lock"
 )
 
-// Entries that run the same become one server, whatever hosts call it and in whatever form they write it;
+// Entries that run the same become one server, whatever hosts call it and in whatever form they write it, unless
+// an entry says that it is shared otherwise;
 // each host keeps its own name, and disconnect restores each file.
 func TestEqualEntries(t *testing.T) {
 	m := newMachine(t)
 	before := map[string]string{
 		".claude.json":                      `{"mcpServers": {"memory": {"type": "stdio", "command": "sh", "args": ["-c", "x"], "env": {}}}}`,
-		".codeium/windsurf/mcp_config.json": `{"mcpServers": {"memory-windsurf": {"command": "sh", "args": ["-c", "x"]}, "other": {"command": "sh", "args": ["-c", "x"], "env": {"A": "b"}}}}`,
+		".codeium/windsurf/mcp_config.json": `{"mcpServers": {"memory-windsurf": {"command": "sh", "args": ["-c", "x"]}, "web": {"command": "sh", "args": ["-c", "x"], "env": {"A": "b"}}, "apart": {"command": "sh", "args": ["-c", "x"], "shared": false}}}`,
 		".config/zed/settings.json":         `{"context_servers": {"memory-zed": {"command": {"path": "sh", "args": ["-c", "x"]}}}}`,
 		".config/opencode/opencode.json":    `{"mcp": {"memory": {"type": "local", "command": ["sh", "-c", "x"]}, "web": {"type": "remote", "url": "https://example.com/mcp"}}}`,
 	}
@@ -28,7 +29,7 @@ func TestEqualEntries(t *testing.T) {
 	}
 	m.run(t, 0, "connect --yes")
 	cfg, problems := config.Load(m.own(), config.Options{})
-	if cfg == nil || len(cfg.Servers) != 3 {
+	if cfg == nil || len(cfg.Servers) != 4 {
 		t.Fatalf("%v\n%s", problems, text(t, m.own()))
 	}
 	var ids []string
@@ -45,7 +46,7 @@ func TestEqualEntries(t *testing.T) {
 	if err := json.Unmarshal([]byte(m.run(t, 0, "connect --json")), &doc); err != nil {
 		t.Fatal(err)
 	}
-	if s := doc.Summary; s.Hosts != 4 || s.Servers != 5 || s.Programs != 2 || s.Instead != 5 {
+	if s := doc.Summary; s.Hosts != 4 || s.Servers != 6 || s.Programs != 3 || s.Instead != 6 {
 		t.Errorf("%+v", s)
 	}
 	m.run(t, 0, "connect --undo")
@@ -53,6 +54,21 @@ func TestEqualEntries(t *testing.T) {
 		if got := text(t, m.file(file)); got != content {
 			t.Errorf("%s: %s", file, got)
 		}
+	}
+}
+
+// An entry that was renamed keeps its server, also when the other entries that run it are restored.
+func TestRenamedEntryKeepsItsServer(t *testing.T) {
+	for _, renamed := range []string{".claude.json", ".cursor/mcp.json"} { // restored before or after the other
+		m := newMachine(t)
+		for _, file := range []string{".claude.json", ".cursor/mcp.json"} {
+			m.put(t, m.file(file), `{"mcpServers": {"one": {"command": "sh"}, "two": {"command": "sh"}}}`)
+		}
+		m.run(t, 0, "connect --yes")
+		m.put(t, m.file(renamed), strings.Replace(text(t, m.file(renamed)), `"two":`, `"three":`, 1))
+		m.run(t, 0, "disconnect claude-code")
+		m.run(t, 0, "disconnect cursor")
+		server(t, m.own(), "one")
 	}
 }
 

@@ -87,7 +87,7 @@ func (c *own) parse() error {
 
 // choose returns the id under which the config has a server, or will have it. known means that the
 // config has it already: an entry that runs the same command with the same environment, or reaches the
-// same URL with the same headers, whatever its name is. Otherwise the id is that of the original, unless
+// same URL with the same headers, whatever its name is, and is shared as the original says if it does. Otherwise the id is that of the original, unless
 // another server has it.
 func (c *own) choose(o *config.Original, host string) (id string, known bool, err error) {
 	text, err := json.Marshal(config.Keys{{Name: "servers", Value: []config.Keys{entry(o, o.ID, false)}}})
@@ -98,8 +98,9 @@ func (c *own) choose(o *config.Original, host string) (id string, known bool, er
 	if other == nil {
 		return "", false, problems
 	}
+	says := slices.ContainsFunc(o.Keys, func(k config.Key) bool { return k.Name == "shared" })
 	same := func(srv config.Server) bool {
-		return srv.Enabled && srv.Transport == other.Servers[0].Transport && reflect.DeepEqual(srv.Intent.Keys, other.Servers[0].Intent.Keys)
+		return srv.Enabled && (!says || srv.Sharing == other.Servers[0].Sharing) && srv.Transport == other.Servers[0].Transport && reflect.DeepEqual(srv.Intent.Keys, other.Servers[0].Intent.Keys)
 	}
 	if i := slices.IndexFunc(c.cfg.Servers, same); i >= 0 {
 		if srv, ok := c.cfg.Server(o.ID); ok && same(srv) {

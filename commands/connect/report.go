@@ -36,7 +36,7 @@ type fileReport struct {
 // A summary counts what is connected, and the programs that this needs in one folder.
 type summary struct {
 	Hosts    int `json:"hosts"`
-	Servers  int `json:"servers"`  // names that hosts have for servers
+	Servers  int `json:"servers"`  // that differ in their name or in what they run
 	Programs int `json:"programs"` // that the daemon runs
 	Instead  int `json:"instead"`  // that the hosts would run
 	// MemoryBytes is what the copies of these programs that run now need more than one of each; 0 if no
@@ -45,17 +45,17 @@ type summary struct {
 }
 
 func (p *planner) summary(ctx context.Context, plans []*plan) *summary {
-	hosts, names := map[string]bool{}, map[string]bool{}
+	hosts, known := map[string]bool{}, map[server]bool{}
 	uses := map[server]int{} // by Config and ID
 	for _, pl := range plans {
 		for _, s := range pl.servers {
 			if s.ID != "" {
-				hosts[pl.host.Name], names[s.Name] = true, true
+				hosts[pl.host.Name], known[server{Name: s.Name, Config: s.Config, ID: s.ID}] = true, true
 				uses[server{Config: s.Config, ID: s.ID}]++
 			}
 		}
 	}
-	sum := summary{Hosts: len(hosts), Servers: len(names)}
+	sum := summary{Hosts: len(hosts), Servers: len(known)}
 	var shared [][]string
 	for at, n := range uses {
 		c, err := p.ownOf(at)
