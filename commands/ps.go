@@ -36,7 +36,8 @@ A server is recognised if a config of an editor or agent on this machine runs it
 command, or if its program, script, package or image has "mcp" in its name. The
 memory is that of the server with all its child processes; on Linux, memory that
 processes share is divided among them. If a daemon runs, the last line says how many
-programs it runs, and how many its clients would run without it.
+programs it runs, and how many its clients would run without it. Each of its sessions
+has a mcptrack attach, which is listed, too.
 
 --kill-orphans asks, and then ends the orphans: they are asked to end, and killed
 after 5 seconds. Other processes are never ended.
@@ -102,6 +103,8 @@ type psReport struct {
 	Total     psSum     `json:"total"`
 	Shareable psSum     `json:"shareable"` // what one copy of each server would save
 	Daemon    *psShared `json:"daemon,omitempty"`
+
+	relays int // that Total counts
 }
 
 // psShared is what the daemon shares now; absent if it runs no program.
@@ -115,11 +118,15 @@ type psShared struct {
 func sharedBy(st daemon.Status, groups []machine.Group) *psShared {
 	var s psShared
 	for _, srv := range st.Servers {
+		programs := len(srv.Own)
 		if srv.PID > 0 {
-			clients := max(srv.Clients, 1)
-			s.Programs++
+			programs++
+		}
+		if programs > 0 {
+			clients := max(srv.Clients, programs)
+			s.Programs += programs
 			s.Instead += clients
-			s.MemoryBytes += int64(clients-1) * srv.Memory
+			s.MemoryBytes += int64(clients-programs) * srv.Memory / int64(programs)
 		}
 	}
 	for _, g := range groups {
@@ -162,6 +169,9 @@ func newPSReport(groups []machine.Group) psReport {
 			out.Processes = append(out.Processes, psProcess{PID: s.PID, StartedBy: startedBy(s), Since: cli.Stamp(s.Since), MemoryBytes: s.Memory, Orphan: s.Orphan})
 		}
 		r.Groups = append(r.Groups, out)
+		if g.Relay {
+			r.relays += out.Count
+		}
 		servers, memory := g.Shareable()
 		r.Total = psSum{r.Total.Processes + out.Count, r.Total.MemoryBytes + out.MemoryBytes}
 		r.Shareable = psSum{r.Shareable.Processes + servers, r.Shareable.MemoryBytes + memory}
@@ -258,7 +268,11 @@ func age(d time.Duration) string {
 
 // writeSaving writes the last lines: what sharing would save, and what it saves.
 func writeSaving(w io.Writer, r psReport) error {
-	text := fmt.Sprintf("\n%s, %s", cli.Plural(r.Total.Processes, "server"), lines.Size(r.Total.MemoryBytes))
+	text := "\n" + cli.Plural(r.Total.Processes-r.relays, "server")
+	if r.relays > 0 {
+		text += fmt.Sprintf(" and %d × mcptrack attach", r.relays)
+	}
+	text += ", " + lines.Size(r.Total.MemoryBytes)
 	if r.Shareable.Processes > 0 {
 		text += fmt.Sprintf("; one copy of each would save %s and %s", cli.Plural(r.Shareable.Processes, "server"), lines.Size(r.Shareable.MemoryBytes))
 	}

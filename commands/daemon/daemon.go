@@ -505,7 +505,7 @@ func newStatus(env *cli.Env, g *cli.Globals) *cobra.Command {
 		Use:   "status",
 		Short: "Show the daemon, its clients and its servers",
 		Long: `Shows the running daemon: its process id, its clients, and each server with its
-state, process, clients and memory. A server that no client needs is asleep.
+state, processes, clients and memory. A server that no client needs is asleep.
 
 Exit codes: 0 done; 1 no daemon is running, or it does not answer.`,
 		Example: `  mcptrack daemon status
@@ -562,8 +562,15 @@ func writeStatus(env *cli.Env, g *cli.Globals, st daemon.Status) error {
 				state = s.Reason
 			}
 			pid, memory := "", ""
+			pids := s.Own
 			if s.PID > 0 {
-				pid, memory = strconv.Itoa(s.PID), lines.Size(s.Memory)
+				pids = append([]int{s.PID}, s.Own...)
+			}
+			if len(pids) > 0 {
+				pid, memory = strconv.Itoa(pids[0]), lines.Size(s.Memory)
+			}
+			if len(pids) > 1 {
+				pid += fmt.Sprintf(" and %d more", len(pids)-1)
 			}
 			row := []string{s.ID, state, strconv.Itoa(s.Clients), pid, memory, s.Folder}
 			if g.Format.Wide() {
@@ -576,7 +583,7 @@ func writeStatus(env *cli.Env, g *cli.Globals, st daemon.Status) error {
 		}
 		for _, s := range st.Servers {
 			if s.OneEach {
-				fmt.Fprintf(env.Out, "%s asked while several sessions called it: each new session has its own process\n", printable.Line(s.ID, 100))
+				fmt.Fprintf(env.Out, "each new session has its own process of %s: it asked while several sessions called it, or declares so\n", printable.Line(s.ID, 100))
 			}
 		}
 		return nil

@@ -370,21 +370,27 @@ type ServerStatus struct {
 	State   event.State `json:"state"`
 	Reason  string      `json:"reason,omitempty"` // such as "asleep"
 	PID     int         `json:"pid"`              // 0 if the server has no process
+	Own     []int       `json:"own,omitempty"`    // processes for single clients, beside PID; sorted
 	Clients int         `json:"clients"`          // connections whose view contains the server
-	Memory  int64       `json:"memoryBytes"`
+	Memory  int64       `json:"memoryBytes"`      // of all its processes
 }
 
-// Status returns the state of the daemon and its servers, sorted by id and folder.
+// Status returns the state of the daemon and its servers, sorted by id and folder. A server that is not shared
+// is left out when its client has left and it sleeps.
 func (d *Daemon) Status() Status {
 	snap := d.opts.Engine.Tracker().Snapshot()
 	d.mu.Lock()
 	out := Status{PID: os.Getpid(), Version: d.opts.Build.Version, Socket: d.opts.Socket, Since: d.started.UTC().Format(event.TimeFormat), Clients: d.conns}
 	known := map[string]*ServerStatus{}
-	for _, v := range d.views {
+	views := slices.Collect(maps.Values(d.views))
+	for _, v := range views {
 		for id, srv := range v.servers {
 			s := known[srv.ID]
 			if s == nil {
 				st, _ := snap.Server(srv.ID)
+				if srv.Unshared() && v.clients == 0 && !st.Connected() {
+					continue
+				}
 				s = &ServerStatus{ID: id, Config: v.source.Config.Path, Folder: v.who.Folder, Shared: cmp.Or(srv.Sharing, config.SharedByFolder), OneEach: d.opts.OneEach.Has(&srv), State: st.State, Reason: st.Reason}
 				if st.Connected() {
 					s.PID = st.Info.PID
@@ -395,9 +401,16 @@ func (d *Daemon) Status() Status {
 		}
 	}
 	d.mu.Unlock()
+	for _, v := range views {
+		for id, own := range v.gw.Own() {
+			if s := known[id]; s != nil {
+				s.Own = slices.Sorted(slices.Values(slices.Concat(s.Own, own)))
+			}
+		}
+	}
 	var pids []int
 	for _, s := range known {
-		if s.PID > 0 {
+		if pids = append(pids, s.Own...); s.PID > 0 {
 			pids = append(pids, s.PID)
 		}
 	}
@@ -408,6 +421,9 @@ func (d *Daemon) Status() Status {
 	out.Servers = make([]ServerStatus, 0, len(known))
 	for _, s := range known {
 		s.Memory = memory[s.PID]
+		for _, pid := range s.Own {
+			s.Memory += memory[pid]
+		}
 		out.Servers = append(out.Servers, *s)
 	}
 	slices.SortFunc(out.Servers, func(a, b ServerStatus) int {

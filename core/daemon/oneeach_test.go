@@ -82,8 +82,12 @@ func TestOneEach(t *testing.T) {
 	if got := w.call(cat, "ask", nil); !strings.Contains(got, `"cat"`) {
 		t.Error(got)
 	}
-	if got := w.call(cat, "pid", nil); got == pid {
+	own := w.call(cat, "pid", nil)
+	if own == pid {
 		t.Error("a new client shares the process")
+	}
+	if st := w.d.Status().Servers; len(st) != 1 || fmt.Sprint(st[0].Own) != "["+own+"]" {
+		t.Errorf("process %s: %+v", own, st)
 	}
 	if got := w.call(bob, "pid", nil); got != pid {
 		t.Error("a client that used the server lost it")

@@ -306,6 +306,24 @@ func (c *clientSessions) add(of *mcpserver.Client) *connectedClient {
 	return known
 }
 
+// Own returns the processes of the gateway's own sessions, which the tracker does not have, by server id.
+func (g *Gateway) Own() map[string][]int {
+	c := &g.sessions
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	sessions := slices.Concat(c.detached, c.idle, slices.Collect(maps.Values(c.shared)))
+	for _, k := range c.clients {
+		sessions = append(sessions, k.sessions()...)
+	}
+	pids := map[string][]int{}
+	for _, s := range sessions {
+		if isClosed(s.ready) && s.conn != nil && s.conn.Err() == nil && s.conn.Info().PID > 0 {
+			pids[s.srv.ID] = append(pids[s.srv.ID], s.conn.Info().PID)
+		}
+	}
+	return pids
+}
+
 // takeOver transfers a detached session to the client that requests a task in it. From then on, the
 // session belongs to this client.
 func (c *clientSessions) takeOver(r *mcpserver.Request, s *clientSession) {
