@@ -97,7 +97,8 @@ type flight struct {
 type caller struct {
 	base    *base           // of its gateway
 	changes int             // of its roots
-	roots   json.RawMessage // nil if the client was not asked since the last change
+	roots   json.RawMessage // nil if the client has not answered since the last change
+	refused error           // why it has not, if it was asked
 }
 
 // NewCallers returns a Callers without servers.
@@ -172,7 +173,7 @@ func (c *Callers) rootsChanged(client *mcpserver.Client) (tell []string) {
 	defer c.mu.Unlock()
 	if k := c.clients[client]; k != nil {
 		k.changes++
-		k.roots = nil
+		k.roots, k.refused = nil, nil
 	}
 	for id, s := range c.servers {
 		if s.Alone && s.users[client] {
@@ -418,8 +419,11 @@ func (c *Callers) asked(server string) (*flight, error) {
 	if first {
 		oneEach(server)
 	}
-	if len(byOwner) > 1 {
+	switch {
+	case len(waiting) > 1:
 		return nil, unclear("requests of several clients are in progress in this session")
+	case len(byOwner) > 1:
+		return nil, unclear("the server may still be working on another client's request, which was cancelled")
 	}
 	f := byOwner[flights[0].owner()]
 	if !f.late.IsZero() {
@@ -562,27 +566,31 @@ func (c *Callers) rootsOf(ctx context.Context, client *mcpserver.Client, via *mc
 		c.mu.Unlock()
 		return nil, mcpserver.ErrUnreachable
 	}
-	roots, changes := k.roots, k.changes
+	roots, refused, changes := k.roots, k.refused, k.changes
 	c.mu.Unlock()
-	if roots != nil {
-		return roots, nil
+	if roots != nil || refused != nil {
+		return roots, refused
 	}
-	ctx, cancel := context.WithTimeout(ctx, maxRootsWait)
+	limited, cancel := context.WithTimeout(ctx, maxRootsWait)
 	defer cancel()
-	raw, err := forwardRequest(ctx, client, via, mcp.MethodListRoots, nil)
-	if err != nil {
-		return nil, err
+	raw, err := forwardRequest(limited, client, via, mcp.MethodListRoots, nil)
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
 	}
-	if roots = fields(raw)["roots"]; len(roots) == 0 || len(roots) > maxRoots {
-		return nil, errors.New("the client's answer contains no roots, or too many")
+	if roots = fields(raw)["roots"]; err == nil && (len(roots) == 0 || len(roots) > maxRoots) {
+		err = errors.New("the client's answer contains no roots, or too many")
 	}
-	roots = encode(roots)
+	if err == nil {
+		roots = encode(roots)
+	} else {
+		roots = nil
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if k.changes == changes {
-		k.roots = roots
+	if k.changes == changes && k.roots == nil { // a later question may have been answered earlier
+		k.roots, k.refused = roots, err
 	}
-	return roots, nil
+	return roots, err
 }
 
 // recipients returns the clients of a gateway that a notification from a server is for. A log message is
