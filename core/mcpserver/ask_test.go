@@ -49,6 +49,7 @@ func TestAskOverStdio(t *testing.T) {
 		{`"result":{"roots":[]}`, `got {'roots':[]}`},
 		{`"error":{"code":-1,"message":"no"}`, `refused: no (-1)`},
 		{`"error":7`, `malformed`},
+		{`"result":null`, `malformed`},
 	} {
 		w.send(`{"jsonrpc":"2.0","id":"call","method":"tools/call","params":{"name":"x"}}`)
 		id := asked(t, w.next())

@@ -80,6 +80,8 @@ func parse(data []byte) (*message, *Error) {
 	if err != nil {
 		return m, err
 	}
+	_, result := top["result"]
+	_, failed := top["error"]
 	for _, name := range []string{"params", "result", "error"} {
 		if string(top[name]) == "null" {
 			delete(top, name)
@@ -98,7 +100,7 @@ func parse(data []byte) (*message, *Error) {
 		if m.method = text(raw); m.method == "" {
 			return m, errorf(mcp.CodeInvalidRequest, `"method" must be a string`)
 		}
-	} else if top["result"] == nil && top["error"] == nil {
+	} else if !result && !failed {
 		return m, errorf(mcp.CodeInvalidRequest, `"method" is missing`)
 	} else {
 		m.result, m.failed = top["result"], top["error"]
