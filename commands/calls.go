@@ -83,8 +83,8 @@ func (o *callsOptions) parse(cmd *cobra.Command) error {
 	if o.URL != "" && o.dir != "" {
 		return cli.Usage("--url cannot be used with --data-dir")
 	}
-	var err error
-	if o.query.After, err = strconv.ParseInt(o.since, 10, 64); err == nil || o.since == "" {
+	id, err := strconv.ParseUint(o.since, 10, 63)
+	if o.query.After = int64(id); err == nil || o.since == "" {
 		return nil
 	}
 	at, err := parseSince(cmd, o.since)
@@ -126,10 +126,17 @@ func runCalls(ctx context.Context, env *cli.Env, g *cli.Globals, opts callsOptio
 		if err != nil {
 			return err
 		}
+		answered := false
 		places = append(places, func(ctx context.Context, q calls.Query) ([]calls.Call, error) {
 			list, err := client.Calls(ctx, q)
-			if _, unreachable := errors.AsType[*remote.UnreachableError](err); unreachable && opts.URL == "" && ctx.Err() == nil {
+			answered = answered || err == nil
+			switch _, unreachable := errors.AsType[*remote.UnreachableError](err); {
+			case unreachable && answered && opts.follow && ctx.Err() == nil:
+				return nil, errAway
+			case unreachable && opts.URL == "" && ctx.Err() == nil:
 				return nil, noCalls("no calls are recorded on this machine")
+			case unreachable && ctx.Err() == nil:
+				return nil, cli.Unreachable("is mcptrack gateway running there?", "%w", err)
 			}
 			return list, askFailure(ctx, err)
 		})
@@ -156,6 +163,9 @@ func noCalls(what string) error {
 // pollCalls is how often further calls are looked for.
 const pollCalls = 250 * time.Millisecond
 
+// errAway is the error of a place that has answered before, and perhaps starts again.
+var errAway = errors.New("the gateway does not answer")
+
 // eachCall calls write with the calls in all places, oldest first, and then with those that follow, until
 // ctx ends.
 func eachCall(ctx context.Context, places []readCalls, q calls.Query, follow bool, write func([]calls.Call) error) error {
@@ -167,19 +177,22 @@ func eachCall(ctx context.Context, places []readCalls, q calls.Query, follow boo
 		var all []calls.Call
 		for i, place := range places {
 			newest, err := place(ctx, calls.Query{Newest: 1, After: read[i]}) // also if q does not select it
-			if err != nil {
-				return err
-			}
 			for more := len(newest) > 0; more; {
 				q.After = read[i]
-				page, err := place(ctx, q)
-				if err != nil {
-					return err
+				var page []calls.Call
+				if page, err = place(ctx, q); err != nil {
+					break
 				}
 				all = append(all, page...)
 				if more = len(page) == q.Limit(); len(page) > 0 {
 					read[i] = page[len(page)-1].ID
 				}
+			}
+			if errors.Is(err, errAway) {
+				continue
+			}
+			if err != nil {
+				return err
 			}
 			for _, c := range newest {
 				read[i] = max(read[i], c.ID)

@@ -43,3 +43,26 @@ func TestCallsAreFollowed(t *testing.T) {
 		}
 	})
 }
+
+// A gateway that does not answer for a while, as it starts again, is followed without a gap.
+func TestCallsOfARestartedGateway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		var m calls.Memory
+		m.Add(calls.Call{})
+		asked, got := 0, 0
+		err := eachCall(ctx, []readCalls{func(ctx context.Context, q calls.Query) ([]calls.Call, error) {
+			if asked++; asked == 2 {
+				return nil, errAway
+			}
+			return m.Read(ctx, q)
+		}}, calls.Query{}, true, func(list []calls.Call) error {
+			got += len(list)
+			return nil
+		})
+		if got != 1 || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%d calls, %v", got, err)
+		}
+	})
+}

@@ -73,6 +73,9 @@ func (c *clients) apply(cfg, exported *config.Config) {
 	for _, of := range cfg.Clients {
 		v := c.byName[of.Name]
 		delete(left, of.Name)
+		if len(of.Missing) > 0 {
+			c.logger.Warn("a client is refused because its configuration is incomplete", "client", of.Name, "missing", of.Missing)
+		}
 		if v == nil {
 			var err error
 			if v, err = c.create(of.Name); err != nil {

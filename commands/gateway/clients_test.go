@@ -159,6 +159,11 @@ func TestClientsOfTheConfig(t *testing.T) {
 	const ci = `"ci":{"token":"` + ciToken + `","servers":["a"],"allow":["read","x://a/**"],"deny":["x://a/secret"]}`
 	w.set(`{` + ci + `,"work":{"token":"` + workToken + `"},"none":{"token":"${UNSET}"}}`)
 	w.start()
+	w.until("the log says why a client is refused", func() bool {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return strings.Contains(w.said, "client=none") && strings.Contains(w.said, "UNSET")
+	})
 
 	for _, c := range []struct{ token, kind, want string }{
 		{ciToken, "tools", "read"}, {workToken, "tools", "a_read a_write b_read b_write"}, {identityToken, "tools", "a_read a_write b_read b_write"},

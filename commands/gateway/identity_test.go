@@ -36,6 +36,7 @@ type identityWorld struct {
 	stop    func()
 	mu      sync.Mutex
 	got     map[string]map[string]string // the data of each event, by delivery way and id
+	said    string                       // what the gateway has logged
 }
 
 func newIdentityWorld(t *testing.T, ids ...string) *identityWorld {
@@ -87,6 +88,9 @@ func (w *identityWorld) start() {
 		defer close(listening)
 		for printed := bufio.NewScanner(lines); printed.Scan(); {
 			w.Log(printed.Text())
+			w.mu.Lock()
+			w.said += printed.Text() + "\n"
+			w.mu.Unlock()
 			if url, ok := strings.CutPrefix(printed.Text(), "listening on "); ok {
 				listening <- url
 			}

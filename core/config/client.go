@@ -44,11 +44,12 @@ func (c Client) Sees(server string) bool {
 }
 
 // ClientFor returns the first client in the file that applies to a session with the daemon, or nil if there
-// is none. name is what the client calls itself: case is ignored, and a space is "-".
-func (c *Config) ClientFor(name, folder string) *Client {
+// is none. name is what the client calls itself: case is ignored, and a space is "-". folders are the paths of its
+// working directory.
+func (c *Config) ClientFor(name string, folders ...string) *Client {
 	name = strings.ReplaceAll(strings.ToLower(name), " ", "-")
 	for i, client := range c.Clients {
-		if client.Folder != "" && glob.Match(client.Folder, folder) || client.Folder == "" && strings.ToLower(client.Name) == name {
+		if slices.ContainsFunc(folders, func(at string) bool { return client.Folder != "" && glob.Match(client.Folder, at) }) || client.Folder == "" && strings.ToLower(client.Name) == name {
 			return &c.Clients[i]
 		}
 	}
@@ -61,7 +62,7 @@ func clientKeys() table[Client] {
 		{name: "token", field: func(c *Client) any { return &c.Token }, read: (*entry).clientToken, schema: "clientToken", example: `"${CI_TOKEN}"`,
 			doc: "The token that the client presents to `gateway`: 16 to 1,024 visible ASCII characters."},
 		{name: "folder", field: func(c *Client) any { return &c.Folder }, read: (*entry).clientFolder, schema: "text", example: `"/home/me/work/**"`,
-			doc: "A glob of the working directories in which the daemon applies the entry, to every client. Default: it applies to the client that calls itself by the name of the entry."},
+			doc: "A glob of the absolute paths of the working directories in which the daemon applies the entry, to every client. Default: it applies to the client that calls itself by the name of the entry."},
 		{name: "servers", field: func(c *Client) any { return &c.Servers }, globs: "server ids",
 			doc: "Globs of the ids of the servers that the client sees. Default: all."},
 		{name: "allow", field: func(c *Client) any { return &c.Allow }, globs: "names and URIs",
@@ -149,8 +150,8 @@ func (e *entry) clientFolder(spellings []string, c *Client) {
 	if !ok {
 		return
 	}
-	if !glob.Valid(value) {
-		e.invalidValue(f.value, f.path, CodeGlob, `invalid "folder"; expected a glob for folders`, `* matches within a path segment, ** across segments: "/home/me/work/**"`)
+	if !glob.Valid(value) || !strings.ContainsAny(value[:1], `/\*?{[`) && !strings.HasPrefix(value[1:], ":") {
+		e.invalidValue(f.value, f.path, CodeGlob, `invalid "folder"; expected a glob for absolute paths`, `* matches within a path segment, ** across segments: "/home/me/work/**"`)
 		return
 	}
 	c.Folder = value

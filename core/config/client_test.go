@@ -49,7 +49,7 @@ func TestWrongClients(t *testing.T) {
 	for text, code := range map[string]Code{
 		`{"a b":{}}`: CodeID, `{"":{}}`: CodeID, `{"..":{}}`: CodeID, `{"` + strings.Repeat("a", 33) + `":{}}`: CodeID,
 		`[]`: CodeType, `{"ci":"x"}`: CodeType, `{"ci":{"token":5}}`: CodeType, `{"ci":{"token":"short-token"}}`: CodeValue, `{"ci":{"token":"has a space in the middle"}}`: CodeValue,
-		`{"ci":{"allow":["{"]}}`: CodeGlob, `{"ci":{"deny":"x"}}`: CodeType, `{"ci":{"folder":"{"}}`: CodeGlob,
+		`{"ci":{"allow":["{"]}}`: CodeGlob, `{"ci":{"deny":"x"}}`: CodeType, `{"ci":{"folder":"{"}}`: CodeGlob, `{"ci":{"folder":"~/work/**"}}`: CodeGlob, `{"ci":{"folder":"work"}}`: CodeGlob,
 		`{"ci":{"token":"${T}"},"other":{"token":"` + clientTokenText + `"}}`: CodeDuplicateID,
 	} {
 		cfg, problems := parseClients(t, text)

@@ -40,14 +40,14 @@ func (e *entry) tools(_ []string, s *Server) {
 	}
 	was := map[string]string{} // the server's name, by the new one
 	for name, m := range firstMembers(f.value) {
-		path, label := f.path.key(name), fmt.Sprintf("%s has tool %s", e.label, quote(name))
+		path, label := f.path.key(name), fmt.Sprintf("%s: tool %s", e.label, quote(name))
 		if m.Value.Kind != tree.Object || name == "" {
 			e.errorAt(m.Value.Offset, path, CodeType, fmt.Sprintf(`%s has invalid "tools"; expected objects with "name" or "description"`, e.label), "")
 			continue
 		}
 		var t Tool
 		if m.Value.Get("name") == nil && m.Value.Get("description") == nil {
-			e.errorAt(m.Value.Offset, path, CodeMissing, label+` without "name" and "description"`, "")
+			e.errorAt(m.Value.Offset, path, CodeMissing, label+` has neither "name" nor "description"`, "")
 			continue
 		}
 		for key, into := range map[string]*string{"name": &t.Name, "description": &t.Description} {
@@ -58,7 +58,7 @@ func (e *entry) tools(_ []string, s *Server) {
 		if t.Name != "" {
 			at := m.Value.Get("name").Value
 			if other, taken := was[t.Name]; taken {
-				e.errorAt(at.Offset, path.key("name"), CodeDuplicateID, fmt.Sprintf("%s with the new name of %s", label, quote(other)), "")
+				e.errorAt(at.Offset, path.key("name"), CodeDuplicateID, fmt.Sprintf("%s has the new name of %s", label, quote(other)), "")
 			}
 			was[t.Name] = name
 			if len(t.Name) > maxToolName || !alphanumeric(t.Name, "_-.") {

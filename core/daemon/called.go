@@ -19,7 +19,7 @@ func (p party) entry(cfg *config.Config) *config.Client {
 	if p.Purpose != wire.Attach || p.Join {
 		return nil
 	}
-	return cfg.ClientFor(p.called, p.Folder)
+	return cfg.ClientFor(p.called, p.Folder, p.realFolder)
 }
 
 // asksForNames reports whether a config has clients that are known by what they call themselves.

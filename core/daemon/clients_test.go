@@ -74,6 +74,12 @@ func TestClients(t *testing.T) {
 	see("other", dir, []string{"a_exit", "b_pid"}, nil)
 	see("Cursor VSCode", dir, []string{"a_pid", "b_pid"}, []string{"a_exit", "b_exit"})
 	see("other", work, []string{"pid"}, []string{"a_pid", "b_pid"})
+	link := filepath.Join(t.TempDir(), "link")
+	if real, err := filepath.EvalSymlinks(work); err == nil && os.Symlink(work, link) == nil { // where links can be made
+		w.config[link] = w.config[work]
+		with(link, fmt.Sprintf(rules, filepath.ToSlash(real)))
+		see("other", link, []string{"pid"}, []string{"a_pid", "b_pid"})
+	}
 	conn := see("Claude Code", dir, []string{"exit"}, []string{"b_pid", "a_pid"})
 	pid := func(conn net.Conn) string {
 		t.Helper()

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"net"
 	"net/http"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -117,6 +118,7 @@ const maxRounds = 4
 // inherit, and those that the config depends on.
 func (d *Daemon) open(ctx context.Context, hello wire.Hello, ask func(names []string) (map[string]string, error)) (party, Source, error) {
 	who := party{Hello: hello}
+	who.realFolder, _ = filepath.EvalSymlinks(hello.Folder) // a folder that cannot be read has only its path
 	env := &environment{path: hello.Path, known: map[string]string{}, asked: map[string]bool{}}
 	for _, name := range d.inherited() {
 		_, _ = env.lookup(name)

@@ -48,10 +48,11 @@ const idDigits = 12
 // party is a client, as far as it determines which servers it shares.
 type party struct {
 	wire.Hello
-	called    string            // what an MCP client calls itself
-	env       map[string]string // the variables that the daemon asked the client for
-	inherited map[string]string // those of them that its servers inherit; see Daemon.inherited
-	seat      string            // see Daemon.sit; empty if it has none
+	called     string            // what an MCP client calls itself
+	realFolder string            // Hello.Folder without symbolic links; empty if it cannot be read
+	env        map[string]string // the variables that the daemon asked the client for
+	inherited  map[string]string // those of them that its servers inherit; see Daemon.inherited
+	seat       string            // see Daemon.sit; empty if it has none
 }
 
 // inherited returns the names of the variables of a client that its servers inherit, as they would

@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/mcptrack/mcptrack/core/calls"
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/mcp"
@@ -171,9 +172,12 @@ func TestSlowProgressReader(t *testing.T) {
 	}
 }
 
-// A client that cancels, and a gateway that ends, cancel the request at the server.
+// A client that cancels, and a gateway that ends, cancel the request at the server. The record has no code, because nobody
+// received one.
 func TestCancellationIsForwarded(t *testing.T) {
 	inEras(t, func(w *fixture, era session.Era) {
+		r := new(record)
+		w.opts.Called = r.called
 		docs := w.Serve("docs", era)
 		docs.SetList(catalog.Tools, tool("slow"))
 		w.start(sessiontest.Entry("docs"))
@@ -198,6 +202,9 @@ func TestCancellationIsForwarded(t *testing.T) {
 			w.advance(5 * time.Second)
 			if got := docs.Count("notifications/cancelled"); got != n+1 {
 				w.Errorf("%d cancellations, want %d", got, n+1)
+			}
+			if all := r.take(); len(all) != 1 || all[0].Outcome != calls.Error || all[0].Code != 0 {
+				w.Errorf("recorded: %+v", all)
 			}
 		}
 	})

@@ -28,7 +28,7 @@ func Resumed(ctx context.Context) context.Context { return context.WithValue(ctx
 func (g *Gateway) ready(ctx context.Context) error {
 	servers := g.servers()
 	if len(servers) == 0 && g.enabled.Load() != nil {
-		return errors.New("the config no longer has the server, or it is disabled there; set \"enabled\": true")
+		return errors.New("the config no longer has the server for this client: it is removed, disabled (set \"enabled\": true), or \"clients\" hides it")
 	}
 	if len(servers) != 1 || g.httpCatalog(servers[0].ID) != nil || ctx.Value(resumed{}) != nil {
 		return nil

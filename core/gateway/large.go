@@ -125,17 +125,18 @@ func (rt *route) bounded(raw json.RawMessage) json.RawMessage {
 	content := []json.RawMessage{}
 	for _, block := range readElements(result["content"]) {
 		text, isText := textOf(block)
-		size := int64(len(block))
+		beside := int64(len(block)) // all but the text, as an encoded character counts as it is decoded
 		if isText {
-			size = int64(len(text))
+			beside -= int64(len(fields(block)["text"]))
 		}
+		size := beside + int64(len(text))
 		if cut = size > left; !cut {
 			content, left = append(content, block), left-size
 			continue
 		}
-		if isText && left > 0 {
+		if isText && left > beside {
 			block, _ = within(block, "text", func(json.RawMessage) (json.RawMessage, bool) {
-				return quote(strings.ToValidUTF8(text[:left], "")), true
+				return quote(strings.ToValidUTF8(text[:left-beside], "")), true
 			})
 			content = append(content, block)
 		}

@@ -47,7 +47,7 @@ func (n *naming) rename(server string, tools map[string]config.Tool) {
 }
 
 // tool returns the exported name of a tool of a server. A tool whose own name is the configured name of another
-// tool gets a name with a hash, so that no server can take a configured name.
+// tool gets a name with a hash that no other item has, so that no server can take a configured name.
 func (n naming) tool(server, name string) string {
 	tools := n.tools[server]
 	if configured := tools[name].Name; configured != "" {
@@ -55,7 +55,7 @@ func (n naming) tool(server, name string) string {
 	}
 	for _, other := range tools {
 		if other.Name == name {
-			return hashed(server, name)
+			return hashed(server, name+"\x00")
 		}
 	}
 	return n.export(server, name)

@@ -468,7 +468,7 @@ func (g *Gateway) recorded(f mcpserver.Func) mcpserver.Func {
 		switch e, answered := errors.AsType[*mcpserver.Error](err); {
 		case err != nil:
 			c.Outcome, c.Bytes = calls.Error, 0
-			if answered {
+			if answered && ctx.Err() == nil {
 				c.Code = e.Code
 			} else if ctx.Err() == nil {
 				c.Code = mcp.CodeInternal

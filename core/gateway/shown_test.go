@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -22,11 +23,11 @@ func TestRenamedTools(t *testing.T) {
 		entry.Tools = map[string]config.Tool{"create": {Name: "make"}, "swap": {Name: "other", Description: "new\u202e\u200b text"}, "other": {Name: "swap"}, "absent": {Name: "x"}}
 		w.start(entry)
 		c := w.client(era)
-		w.wantKeys(c, catalog.Tools, "make", "other", "swap", hashed("a", "make"))
+		w.wantKeys(c, catalog.Tools, "make", "other", "swap", hashed("a", "make\x00"))
 		if list, err := w.do(c, "tools/list", `{}`); err != nil || strings.Contains(list, "\u202e") || strings.Contains(list, "\u200b") || strings.Contains(list, "old") || !strings.Contains(list, "new") {
 			w.Errorf("%s, %v", list, err)
 		}
-		for exported, own := range map[string]string{"make": "create", "other": "swap", "swap": "other", hashed("a", "make"): "make"} {
+		for exported, own := range map[string]string{"make": "create", "other": "swap", "swap": "other", hashed("a", "make\x00"): "make"} {
 			if _, err := w.do(c, "tools/call", `{"name":"`+exported+`"}`); err != nil || string(w.last("a", "tools/call")["name"]) != `"`+own+`"` {
 				w.Errorf("%s: %s, %v", exported, w.last("a", "tools/call")["name"], err)
 			}
@@ -35,7 +36,7 @@ func TestRenamedTools(t *testing.T) {
 			w.Error("a tool has two names")
 		}
 		names := w.gateway.names.Exported(&event.Event{ServerID: "a", Payload: event.ListChanged{List: catalog.Tools, Added: []string{"create", "make"}}})
-		if names["create"] != "make" || names["make"] != hashed("a", "make") {
+		if names["create"] != "make" || names["make"] != hashed("a", "make\x00") {
 			w.Errorf("events: %v", names)
 		}
 		before, _ := w.gateway.Capabilities().Servers[0].Lists[catalog.Tools].Get("other")
@@ -44,7 +45,7 @@ func TestRenamedTools(t *testing.T) {
 		if err := w.gateway.Settled(w.Context()); err != nil {
 			w.Fatal(err)
 		}
-		w.wantKeys(c, catalog.Tools, "create", "make", "other", hashed("a", "other"))
+		w.wantKeys(c, catalog.Tools, "create", "make", "other", hashed("a", "other\x00"))
 		if after, ok := w.gateway.Capabilities().Servers[0].Lists[catalog.Tools].Get("other"); !ok || after.Digest == before.Digest || !strings.Contains(string(after.Raw), "newest") {
 			w.Errorf("%s", after.Raw)
 		}
@@ -52,20 +53,26 @@ func TestRenamedTools(t *testing.T) {
 			w.Fatal(err)
 		}
 		w.advance(time.Second)
-		w.wantKeys(c, catalog.Tools, "create", "make", hashed("a", "other"))
+		w.wantKeys(c, catalog.Tools, "create", "make", hashed("a", "other\x00"))
 	})
 }
 
-// With several servers, the new name has the prefix of its server.
+// With several servers, the new name has the prefix of its server, and keeps it from the server's own tools also if
+// the prefix needs a hash.
 func TestRenamedToolsOfSeveralServers(t *testing.T) {
 	inEras(t, func(w *fixture, era session.Era) {
-		for _, id := range []string{"a", "b"} {
-			w.Serve(id, era).SetList(catalog.Tools, tool("create"))
+		entries := []config.Server{sessiontest.Entry("a"), sessiontest.Entry("b"), sessiontest.Entry("c d")}
+		for i := range entries {
+			w.Serve(entries[i].ID, era).SetList(catalog.Tools, tool("create"), tool("make"), tool("zip"))
 		}
-		entry := sessiontest.Entry("a")
-		entry.Tools = map[string]config.Tool{"create": {Name: "make"}}
-		w.start(entry, sessiontest.Entry("b"))
-		w.wantKeys(w.client(era), catalog.Tools, "a_make", "b_create")
+		entries[0].Tools = map[string]config.Tool{"create": {Name: "dig"}}
+		entries[2].Tools = map[string]config.Tool{"zip": {Name: "make"}}
+		w.start(entries...)
+		c := w.client(era)
+		w.wantKeys(c, catalog.Tools, "a_dig", "a_make", "a_zip", "b_create", "b_make", "b_zip", hashed("c d", "create"), hashed("c d", "make"), hashed("c d", "make\x00"))
+		if _, err := w.do(c, "tools/call", `{"name":"`+hashed("c d", "make")+`"}`); err != nil || string(w.last("c d", "tools/call")["name"]) != `"zip"` {
+			w.Errorf("%v", err)
+		}
 	})
 }
 
@@ -96,13 +103,13 @@ func TestMaxResult(t *testing.T) {
 			return raw, got.Content
 		}
 		text := func(s string) map[string]any { return map[string]any{"type": "text", "text": s} }
-		fits := map[string]any{"content": []any{text(strings.Repeat("<", 1000))}, "structuredContent": map[string]any{"n": 1}}
+		fits := map[string]any{"content": []any{text(strings.Repeat("<", 900))}, "structuredContent": map[string]any{"n": 1}}
 		if raw, content := call(fits); len(content) != 1 || !strings.Contains(raw, `"structuredContent":{"n":1}`) {
 			w.Errorf("%s", raw)
 		}
 		long := strings.Repeat("ü", 600)
 		raw, content := call(map[string]any{"isError": true, "content": []any{text("head"), text("x" + long), text("tail")}, "structuredContent": map[string]any{"n": 1}})
-		if len(content) != 4 || content[0]["text"] != "head" || content[1]["text"] != "x"+long[:1018] || content[3]["type"] != "resource_link" || !strings.Contains(raw, `"isError":true`) || strings.Contains(raw, "structuredContent") {
+		if len(content) != 4 || content[0]["text"] != "head" || content[1]["text"] != "x"+long[:972] || content[3]["type"] != "resource_link" || !strings.Contains(raw, `"isError":true`) || strings.Contains(raw, "structuredContent") {
 			w.Fatalf("%d: %s", len(content), raw)
 		}
 		uri, _ := content[3]["uri"].(string)
@@ -129,6 +136,9 @@ func TestMaxResult(t *testing.T) {
 		}
 		if len(w.gateway.large.all) != 0 || s.Count("resources/read") > asked+1 {
 			w.Errorf("%d results are kept", len(w.gateway.large.all))
+		}
+		if _, content := call(map[string]any{"content": slices.Repeat([]any{text("")}, 1000)}); len(content) > 100 {
+			w.Errorf("%d empty texts", len(content))
 		}
 		if raw, content := call(map[string]any{"content": []any{}, "structuredContent": map[string]any{"n": long}}); len(content) != 2 || strings.Contains(raw, long) {
 			w.Errorf("%s", raw)

@@ -91,7 +91,7 @@ func TestLoginOfAClient(t *testing.T) {
 	result, found := s.authorize(r)
 	r, end := tokens.begin(r, found, http.NewResponseController(httptest.NewRecorder()))
 	defer end()
-	if result != rightToken || tokens.Client(r) != "ci" {
-		t.Errorf("%d, %q", result, tokens.Client(r))
+	if result != rightToken || tokens.Client(r) != "ci" || tokens.Principal(r) != "name ci" {
+		t.Errorf("%d, %q, %q", result, tokens.Client(r), tokens.Principal(r))
 	}
 }

@@ -326,10 +326,7 @@ func (t token) same(o token) bool { return t.name == o.name && t.client == o.cli
 // Client returns the name of the client of the config that made a request, with its token or a login; see SetClients. It
 // is "" for other requests.
 func (t *Tokens) Client(r *http.Request) string {
-	if t == nil {
-		return ""
-	}
-	if found, _ := r.Context().Value(holderKey{}).(token); found.client {
+	if found := t.of(r); found.client {
 		return found.name
 	}
 	return ""
@@ -367,22 +364,18 @@ func (t *Tokens) Several() bool {
 	return slices.ContainsFunc(set, func(t token) bool { return t.name != set[0].name })
 }
 
-// Identify returns the name of the token in the Authorization header of a request, "" if there
-// is no valid one. For a request in progress, the tokens at its start count.
+// Identify returns the name of the token of a request, or of its login, "" if there is no valid one. For a
+// request in progress, the tokens at its start count.
 func (t *Tokens) Identify(r *http.Request) string { return t.of(r).name }
 
 // Principal returns who made a request: requests whose tokens have the same name belong
-// together, and so do requests with the same unnamed token, however the header is spelled. It
-// is "" for a request without a valid token in its header, such as one with the cookie of a
-// login. It does not change when the process restarts, and does not reveal the token. For a
-// request in progress, the tokens at its start count.
+// together, and so do requests with the same unnamed token, however the header is spelled, and with a
+// login with it. It is "" for a request without a valid token. It does not change when the process
+// restarts, and does not reveal the token. For a request in progress, the tokens at its start count.
 func (t *Tokens) Principal(r *http.Request) string { return t.of(r).principal }
 
-// tokenKey is the context key of the token in the Authorization header of a request in progress.
-type tokenKey struct{}
-
 func (t *Tokens) of(r *http.Request) token {
-	if found, ok := r.Context().Value(tokenKey{}).(token); ok {
+	if found, ok := r.Context().Value(holderKey{}).(token); ok {
 		return found
 	}
 	text, ok := bearer(r)
@@ -423,11 +416,7 @@ func (t *Tokens) require(bits int) error {
 // context of the returned request ends, and soon after a write in progress fails. The caller must
 // call end when the request has ended.
 func (t *Tokens) begin(r *http.Request, found token, rc *http.ResponseController) (_ *http.Request, end func()) {
-	ctx := context.WithValue(r.Context(), holderKey{}, found)
-	if len(r.Header.Values("Authorization")) > 0 {
-		ctx = context.WithValue(ctx, tokenKey{}, found)
-	}
-	ctx, cancel := context.WithCancelCause(ctx)
+	ctx, cancel := context.WithCancelCause(context.WithValue(r.Context(), holderKey{}, found))
 	context.AfterFunc(ctx, func() {
 		if context.Cause(ctx) == errTokenRemoved { //nolint:errorlint // it is never wrapped
 			_ = rc.SetWriteDeadline(time.Now().Add(removedTimeout))

@@ -28,8 +28,8 @@ type callLog struct {
 
 	mu      sync.Mutex // guards the fields below
 	queue   []calls.Call
-	last    int64 // id of the newest call
-	dropped uint64
+	last    int64  // id of the newest call
+	dropped uint64 // since calls were last stored
 	closed  bool
 }
 
@@ -61,7 +61,7 @@ func (c *callLog) take() []calls.Call {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	taken := c.queue
-	c.queue = nil
+	c.queue, c.dropped = nil, 0
 	return taken
 }
 

@@ -1,7 +1,9 @@
 package sqlitelog
 
 import (
+	"bytes"
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -104,19 +106,23 @@ func TestCallsAreBounded(t *testing.T) {
 	}
 }
 
-// What cannot be stored in time is dropped, so that memory is bounded.
+// What cannot be stored in time is dropped, so that memory is bounded, and each time the log says so.
 func TestCallsThatCannotBeStoredAreDropped(t *testing.T) {
 	t.Parallel()
 	l, w := idle(t, Options{Dir: t.TempDir()})
-	for range maxWaitingCalls + 3 {
-		l.Calls().Add(calls.Call{})
-	}
-	if l.calls.dropped != 3 {
-		t.Errorf("%d are dropped", l.calls.dropped)
-	}
-	b := w.gather(new([]*item))
-	if err := w.attempt(b); err != nil || len(b.calls) != maxWaitingCalls {
-		t.Errorf("%d are stored, %v", len(b.calls), err)
+	var said bytes.Buffer
+	l.opts.Logger = slog.New(slog.NewTextHandler(&said, nil))
+	for round := range 2 {
+		for range maxWaitingCalls + 3 {
+			l.Calls().Add(calls.Call{})
+		}
+		if n := strings.Count(said.String(), "missing"); l.calls.dropped != 3 || n != round+1 {
+			t.Errorf("%d are dropped, and %d warnings", l.calls.dropped, n)
+		}
+		b := w.gather(new([]*item))
+		if err := w.attempt(b); err != nil || len(b.calls) != maxWaitingCalls {
+			t.Errorf("%d are stored, %v", len(b.calls), err)
+		}
 	}
 }
 
