@@ -204,7 +204,7 @@ type undo struct {
 	restored      []recorded // entries that leave the record
 	unused        []recorded // those of them whose servers may leave mcptrack's config
 	undone        []recorded // those of them that have their original content already
-	kept          []recorded // those of them whose servers stay in mcptrack's config
+	kept          []recorded // restored entries whose servers stay in mcptrack's config
 }
 
 // plan restores the entries in memory.

@@ -170,7 +170,7 @@ func TestKeysOfAnotherShape(t *testing.T) {
 	}
 }
 
-// What says nothing in an entry of another program is no error: an empty value of another type, and a
+// What says nothing in an entry of another program is not an error: an empty value of another type, and a
 // second name of the same transport.
 func TestEmptyAndRepeatedKeys(t *testing.T) {
 	for _, entry := range []string{`"command":"go","env":[],"args":{}`, `"url":"https://h/","headers":[],"requestOptions":{"headers":null}`,

@@ -31,7 +31,7 @@ const legacy = `"protocol":"legacy"`
 const askable = `{"elicitation":{},"roots":{"listChanged":true},"sampling":{}}`
 
 // TestDeclared: clients that declare different things share one process, also a command that joins. A question is asked of the
-// client that called, or the server is told at once that the client cannot be asked.
+// client that called, or the server is told immediately that the client cannot be asked.
 func TestDeclared(t *testing.T) {
 	w := start(t, nil)
 	dir := w.folder(map[string]string{"a": legacy})
@@ -50,7 +50,7 @@ func TestDeclared(t *testing.T) {
 	}
 }
 
-// TestOneEach: a server that asks while calls of several clients are in progress is told at once that it is
+// TestOneEach: a server that asks while calls of several clients are in progress is told immediately that it is
 // not clear which one it means. From then on, a new client has a process of its own, also of another
 // daemon; those that have used the server continue.
 func TestOneEach(t *testing.T) {

@@ -51,7 +51,7 @@ type party struct {
 	called     string            // what an MCP client calls itself
 	realFolder string            // Hello.Folder without symbolic links; empty if it cannot be read
 	env        map[string]string // the variables that the daemon asked the client for
-	inherited  map[string]string // those of them that its servers inherit; see Daemon.inherited
+	inherited  map[string]string // the variables that its servers inherit; see Daemon.inherited
 	seat       string            // see Daemon.sit; empty if it has none
 }
 

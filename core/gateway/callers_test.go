@@ -144,7 +144,7 @@ func uriOf(folder string) string {
 }
 
 // Clients share one session, whatever they declare, and see the same tools. What the server asks because of
-// a call is asked of the client that called, or the server is told at once what that client lacks. Log
+// a call is asked of the client that called, or the server is told immediately what that client lacks. Log
 // messages reach the client that called.
 func TestCallersShareASession(t *testing.T) {
 	inTogether(t, nil, func(w *together) {
@@ -183,7 +183,7 @@ func TestCallersShareASession(t *testing.T) {
 	})
 }
 
-// If requests of several clients are in progress, a question is refused at once, and nobody is asked. From
+// If requests of several clients are in progress, a question is refused immediately, and nobody is asked. From
 // then on, a new client has a session of its own; those that have used the shared one continue.
 func TestCallersThatCannotBeToldApart(t *testing.T) {
 	inTogether(t, nil, func(w *together) {
@@ -259,7 +259,7 @@ func TestQuestionsWithoutARequest(t *testing.T) {
 	})
 }
 
-// The server is told at once that the client that it asks has cancelled its call or left. For a while, what
+// The server is told immediately that the client that it asks has cancelled its call or left. For a while, what
 // it asks because of a cancelled call is asked of nobody else.
 func TestAskedCallersThatLeave(t *testing.T) {
 	inTogether(t, nil, func(w *together) {

@@ -6,9 +6,9 @@ import (
 )
 
 // Holds returns what a program keeps in its process for one client, such as "a browser", so that two
-// clients would disturb each other; empty if nothing is known. It goes by the words in the names of its
-// packages, its image or its file: those of the servers for browsers, terminals and debuggers that are
-// published on npm and PyPI (November 2026).
+// clients would disturb each other; empty if nothing is known. It looks for words in the names of its
+// packages, its image or its file that published servers for browsers, terminals and debuggers have (npm and
+// PyPI, November 2026).
 func (c *Command) Holds() string {
 	names := slices.Clone(c.Packages)
 	switch name := strings.ReplaceAll(c.Name, `\`, "/"); {

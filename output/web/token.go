@@ -332,12 +332,12 @@ func (t *Tokens) Client(r *http.Request) string {
 	return ""
 }
 
-// HoldsUnrestricted is like HoldsPrincipal for tokens that are not those of clients.
+// HoldsUnrestricted is like HoldsPrincipal for tokens that no client of the config has.
 func (t *Tokens) HoldsUnrestricted(principal string) bool {
 	return slices.ContainsFunc(t.current(), func(t token) bool { return t.principal == principal && !t.client })
 }
 
-// IsClient reports whether a name is that of a client of the config.
+// IsClient reports whether a client of the config has a name.
 func (t *Tokens) IsClient(name string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
