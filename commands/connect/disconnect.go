@@ -203,7 +203,7 @@ type undo struct {
 	before, after []byte
 	restored      []recorded // entries that leave the record
 	unused        []recorded // those of them whose servers may leave mcptrack's config
-	undone        []recorded // those of them that have their original content already
+	undone        []recorded // entries that have their original content already
 	kept          []recorded // restored entries whose servers stay in mcptrack's config
 }
 

@@ -87,7 +87,7 @@ func (c *own) parse() error {
 
 // choose returns the id under which the config has a server, or will have it. known means that the
 // config has it already: an entry that runs the same command with the same environment, or reaches the
-// same URL with the same headers, whatever its name is, and is shared as the original says if it does. Otherwise the id is that of the original, unless
+// same URL with the same headers, whatever its name is, and is shared as the original says if it does. Otherwise the original keeps its id, unless
 // another server has it.
 func (c *own) choose(o *config.Original, host string) (id string, known bool, err error) {
 	text, err := json.Marshal(config.Keys{{Name: "servers", Value: []config.Keys{entry(o, o.ID, false)}}})

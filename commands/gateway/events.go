@@ -189,7 +189,7 @@ func (o *eventsFlags) open(ctx context.Context, env *cli.Env, logger *slog.Logge
 	return e, nil
 }
 
-// show sets which events clients see: those of the servers and items that a gateway exports. known returns the
+// show makes clients see the events of the servers and items that a gateway exports. known returns the
 // name of an item that was stored with an event, unless it is not its name in this gateway.
 func (e *eventLog) show(shown func() *gateway.Gateway, known func(stored string) string) {
 	e.gateway = shown

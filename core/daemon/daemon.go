@@ -50,7 +50,7 @@ type Source struct {
 // Options configure a [Daemon]. Engine, Key and Open are required.
 type Options struct {
 	// Engine follows the servers. It must be created with tracker options AllLists and OnDemand, with
-	// sessions whose Environ finds no variable, because servers inherit those of their clients, and without
+	// sessions whose Environ finds no variable, because servers inherit the variables of their clients, and without
 	// a config. [Daemon.Run] runs it.
 	Engine *engine.Engine
 	// Build and Socket are reported to clients.

@@ -41,7 +41,7 @@ func TestInherited(t *testing.T) {
 	}
 }
 
-// TestJoinLendsNoHome: a command sees a server of a session in its folder whose language differs, as that of
+// TestJoinLendsNoHome: a command sees a server of a session in its folder whose language differs, as the language of
 // a host may, but none whose home differs.
 func TestJoinLendsNoHome(t *testing.T) {
 	w := start(t, nil)

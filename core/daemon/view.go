@@ -169,7 +169,7 @@ func (v *View) join() {
 
 // joins returns a client as which the given one has one of the servers of another view, and the servers
 // that it then has; or false if there is none. The client keeps its environment or, because the PATH and
-// language of terminals and hosts often differ, gets that of another client; see mayLend.
+// language of terminals and hosts often differ, gets another client's; see mayLend.
 func (d *Daemon) joins(who party, source Source) (as party, entries []config.Server, ok bool) {
 	known, others := map[string]bool{}, []party{who}
 	d.mu.Lock()
@@ -398,7 +398,7 @@ func (v *View) follow(ctx context.Context) error {
 }
 
 // retire ends a view because other clients may belong to it than before. Its clients connect again. Their servers
-// stay, because they are those of the next views. d.mu must be held.
+// stay, because the next views get them. d.mu must be held.
 func (v *View) retire() {
 	key := viewKey(v.who, v.source)
 	if v.d.views[key] != v {

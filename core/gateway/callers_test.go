@@ -392,7 +392,7 @@ func TestCallersWithoutACommonFolder(t *testing.T) {
 	})
 }
 
-// Clients share a session whatever log levels they set. The server is told the most verbose one, and that of
+// Clients share a session whatever log levels they set. The server is told the most verbose one, and the level of
 // the others when its client leaves, also in a new session. Each client gets what it wants.
 func TestCallersWithALogLevel(t *testing.T) {
 	inTogether(t, nil, func(w *together) {

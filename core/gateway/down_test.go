@@ -23,7 +23,7 @@ func TestATransparentGatewaySaysWhyItsServerIsDown(t *testing.T) {
 		}
 		s.Server("docs~1").Fail(silence())
 		entry := s.entries["docs~1"]
-		entry.ConnectTimeout = 0 // that of the tracker is longer than Wait
+		entry.ConnectTimeout = 0 // the tracker's is longer than Wait
 		s.entries["docs~1"] = entry
 		s.tracker.Demand("docs~1")()
 		w := s.open(Options{Transparent: true, Wait: 2 * time.Second}, "docs~1")

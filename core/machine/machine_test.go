@@ -155,7 +155,7 @@ func TestShareableKeepsTheLargestCopy(t *testing.T) {
 	}
 }
 
-// Each session needs its own relay to the daemon, so relays are no copies; and a group tells whether a
+// Each session needs its own relay to the daemon, so relays are not copies; and a group tells whether a
 // config runs its command.
 func TestRelaysAreNoCopies(t *testing.T) {
 	t.Parallel()

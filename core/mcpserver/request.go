@@ -66,7 +66,7 @@ func clientName(info json.RawMessage) string {
 	return printable.Line(c.Name, 64)
 }
 
-// Session returns a short random id of the connection or session of the client, which is no secret. It is
+// Session returns a short random id of the connection or session of the client, which is not secret. It is
 // empty for a modern client over HTTP, which has none.
 func (r *Request) Session() string {
 	if r.Client != nil {

@@ -13,7 +13,7 @@ import (
 )
 
 // A Func learns the name and the session of a client of either era: the name is printable and short, and
-// the session stays over a restart, and is no secret.
+// the session stays over a restart, and is not secret.
 func TestWhoCalls(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -42,7 +42,7 @@ type Report struct {
 	// Invalid contains, by name, the reasons why tools in Lists must not be called; see
 	// [InvalidToolError].
 	Invalid map[string]string
-	// Err is the error that made the connection fail, or that of the first list that failed. A list that
+	// Err is the error that made the connection fail, or with which the first list failed. A list that
 	// cannot be loaded is left out of Lists instead if another one can, unless [ProbeOptions.Complete] is
 	// set or the server requires a login.
 	Err error

@@ -228,7 +228,7 @@ func Identify(h http.Header) (id string, at time.Time, ok bool) {
 	return id, at, ok && len(id) <= maxID
 }
 
-// Headers returns headers in which those of Svix, svix-id and so on, have the standard names. Headers
+// Headers returns headers in which the names of Svix, svix-id and so on, are replaced by the standard names. Headers
 // with one of the standard names are returned unchanged.
 func Headers(h http.Header) http.Header {
 	names := [][2]string{{"Webhook-Id", "Svix-Id"}, {"Webhook-Timestamp", "Svix-Timestamp"}, {"Webhook-Signature", "Svix-Signature"}}

@@ -41,7 +41,7 @@ func (l *firstLists) result() (silent []catalog.Kind, answered bool) {
 	return slices.Sorted(maps.Keys(l.asked)), l.answered
 }
 
-// inOrder sorts lists in the order in which they are requested one after another: that of tools first,
+// inOrder sorts lists in the order in which they are requested one after another: tools first,
 // because it matters most.
 func inOrder(kinds []catalog.Kind) []catalog.Kind {
 	return slices.SortedFunc(slices.Values(kinds), func(a, b catalog.Kind) int {

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// The tokens of clients are accepted beside those of the file, which sees more; from the first client on, a token is needed.
+// The tokens of clients are accepted beside the file's, whose holders see more; from the first client on, a token is needed.
 func TestTokensOfClients(t *testing.T) {
 	t.Parallel()
 	const ci, work, whole = "token-of-the-client-ci", "token-of-the-client-work", "token-of-the-operator"

@@ -262,8 +262,8 @@ func (t *Tokens) Set() bool { return len(t.current()) > 0 || t != nil && t.neede
 // Client is a client of a config. Token is empty if it has none in the config.
 type Client struct{ Name, Token string }
 
-// SetClients sets the clients of a config. Their tokens are accepted in addition to those of the file, and a token of
-// the file with the name of a client is a token of this client. A token that belongs to several names is that of the
+// SetClients sets the clients of a config. Their tokens are accepted in addition to the file's, and a token of
+// the file with the name of a client is a token of this client. A token that belongs to several names counts for the
 // client. Once there has been a client, requests without a token are refused. A client whose token cannot be used
 // is refused, which is logged.
 func (t *Tokens) SetClients(clients []Client) {
@@ -280,7 +280,7 @@ func (t *Tokens) SetClients(clients []Client) {
 	t.replace(nil)
 }
 
-// replace replaces the tokens of the file, unless they are nil, and combines them with those of the clients. It returns
+// replace replaces the tokens of the file, unless they are nil, and combines them with the clients'. It returns
 // the tokens before.
 func (t *Tokens) replace(inFile tokenSet) (before tokenSet) {
 	t.mu.Lock()
