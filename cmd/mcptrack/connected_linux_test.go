@@ -66,6 +66,12 @@ func TestRealConnectedServersAnswerAsBefore(t *testing.T) {
 	}
 	var through []string
 	unmarshalPeer(t, found[2], &through)
+	moved := through[slices.Index(through, "--config")+1]
+	entries, err := os.ReadFile(moved)
+	if err != nil {
+		t.Fatal(err)
+	}
+	save(t, moved, strings.Replace(string(entries), `"id": "everything"`, `"id": "everything", "connectTimeout": "`+peerStarts+`"`, 1))
 
 	want := lookAt(t, "legacy", requests, server...)
 	for _, era := range []string{"legacy", "modern"} {

@@ -512,8 +512,9 @@ func TestRealKillStorm(t *testing.T) {
 	s := &storm{over: make(chan struct{}), answered: map[string]bool{}, errors: map[string]int{}, killed: map[int]bool{}, next: make(chan struct{})}
 	a := newAccount(t)
 	s.account = a
+	everything.Env = map[string]string{peerMark: a.dir}
 	save(t, a.config, config(`"counted": `+a.entry("counted-server", a.counted),
-		`"everything": `+a.entry(everything.Command, everything.Args...),
+		`"everything": `+marshalPeer(t, everything),
 		`"demo": `+a.entry("mcptrack", "demo-server", "--interval", "200ms")))
 
 	seed := uint64(time.Now().UnixNano())

@@ -47,6 +47,7 @@ type peerEntry struct {
 	Type           string            `json:"type,omitempty"`
 	URL            string            `json:"url,omitempty"`
 	Protocol       string            `json:"protocol,omitempty"`
+	ConnectTimeout string            `json:"connectTimeout,omitempty"`
 	TrackResources bool              `json:"trackResources"`
 	OnConnect      []peerCall        `json:"onConnect,omitempty"`
 }
@@ -93,12 +94,15 @@ func startPeer(t testing.TB, name string) peer {
 	return peer{}
 }
 
+// peerStarts is how long a peer may take to start on a busy machine.
+const peerStarts = "2m"
+
 func stdioPeer(t testing.TB, onConnect []peerCall, command string, args ...string) peer {
 	t.Helper()
 	mark := markOf(t)
 	return peer{Mark: mark, Config: marshalPeer(t, peerEntry{
 		Command: command, Args: args, Env: map[string]string{peerMark: mark},
-		TrackResources: true, OnConnect: onConnect,
+		ConnectTimeout: peerStarts, TrackResources: true, OnConnect: onConnect,
 	})}
 }
 

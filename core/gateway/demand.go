@@ -13,9 +13,11 @@ import (
 	"github.com/mcptrack/mcptrack/core/tracker"
 )
 
-// wakeMargin is how long a request waits for a server that wakes, in addition to the timeout for
-// connecting: its lists are compared first.
-const wakeMargin = 5 * time.Second
+// connecting is how long a request waits for a server that is being connected: its timeout, and the time in
+// which its lists are compared.
+func (b *base) connecting(srv config.Server) time.Duration {
+	return cmp.Or(srv.ConnectTimeout, b.opts.Session.ConnectTimeout, dialTimeout) + 5*time.Second
+}
 
 // clientDemands keeps the servers awake that connected clients have used, until they disconnect. It
 // is used only if the tracker connects its servers on demand.
@@ -91,7 +93,7 @@ func (rt *route) wake(ctx context.Context) (release func(), err error) {
 		return release, nil
 	}
 	srv, _ := g.entry(rt.server)
-	timer := time.NewTimer(cmp.Or(srv.ConnectTimeout, g.opts.Session.ConnectTimeout, dialTimeout) + wakeMargin)
+	timer := time.NewTimer(g.connecting(srv))
 	defer timer.Stop()
 	for ; ; slept = true {
 		g.mu.Lock()

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/mcp"
 	"github.com/mcptrack/mcptrack/core/mcpserver"
@@ -34,6 +35,9 @@ func (g *Gateway) ready(ctx context.Context) error {
 		return nil
 	}
 	id, limit := servers[0].ID, max(g.opts.Wait, servers[0].ConnectTimeout)
+	if servers[0].Transport == config.TransportStdio { // a program that runs may still start
+		limit = g.connecting(servers[0])
+	}
 	if st, _ := g.tracker.Snapshot().Server(id); st.Info.Era != "" {
 		return nil // without waking it
 	}

@@ -7,12 +7,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/session"
+	"github.com/mcptrack/mcptrack/core/session/sessiontest"
 )
 
-// A client of one server that was never reached gets the reason: of an attempt that is not over within
-// Options.Wait, or of one that was made for it.
+// A client of one server that was never reached gets the reason: that a server over HTTP does not answer within
+// Options.Wait, or why an attempt failed that was made for the client. A program has as long to start as its
+// entry allows.
 func TestATransparentGatewaySaysWhyItsServerIsDown(t *testing.T) {
 	inShared(t, func(s *shared, era session.Era) {
 		t := s.T
@@ -23,12 +26,19 @@ func TestATransparentGatewaySaysWhyItsServerIsDown(t *testing.T) {
 		}
 		s.Server("docs~1").Fail(silence())
 		entry := s.entries["docs~1"]
-		entry.ConnectTimeout = 0 // the tracker's is longer than Wait
+		entry.Transport, entry.ConnectTimeout = config.TransportHTTP, 0 // the tracker's is longer than Wait
 		s.entries["docs~1"] = entry
-		s.tracker.Demand("docs~1")()
 		w := s.open(Options{Transparent: true, Wait: 2 * time.Second}, "docs~1")
 		if took, err := connect(w); err == nil || !strings.Contains(err.Error(), "server docs: it has not answered") || took > 2*time.Second {
 			t.Errorf("a server that hangs: after %s: %v", took, err)
+		}
+		entry = s.entries["docs~2"]
+		entry.ConnectTimeout = 0
+		s.entries["docs~2"] = entry
+		s.Server("docs~2").Fail(sessiontest.Fault{Times: 1, Delay: 2 * time.Second}) // less than its timeout
+		w = s.open(Options{Transparent: true, Wait: time.Second}, "docs~2")
+		if _, err := connect(w); err != nil {
+			t.Errorf("a program that starts slowly: %v", err)
 		}
 
 		s.SetDown("more~3", errors.New("broken pipe"))

@@ -48,8 +48,8 @@ type Options struct {
 	// the server's name, title, version and capabilities. While the server has never been reached, clients
 	// receive the reason instead of a description and lists.
 	Transparent bool
-	// Wait is how long a client of a transparent gateway waits for a server that starts, unless the
-	// server's entry allows it more time to connect; default 9 s.
+	// Wait is how long a client of a transparent gateway waits for a server over HTTP, unless the server's
+	// entry allows it more time to connect; default 9 s. A program has the time that connecting may take.
 	Wait time.Duration
 	// OnDown determines how the items of servers that are down are exported; default Keep.
 	OnDown OnDown
