@@ -72,6 +72,9 @@ func TestCommandsLookThroughAttachedEntries(t *testing.T) {
 			t.Errorf("%s: %s: %s", rows[i].ID, rows[i].State, rows[i].Error)
 		}
 	}
+	if code, out := b.Run(t, "lock", "--config", file); code != cli.ExitUnreachable || !strings.Contains(out, "out of order") || !strings.Contains(out, "UNSET") {
+		t.Errorf("lock: exit code %d: %s%s", code, out, b.Stderr.String())
+	}
 }
 
 // A daemon that follows the config behind all entries is asked.

@@ -65,12 +65,14 @@ type work struct {
 	servers []config.Server // that the user selected
 }
 
-// open loads the config and selects servers in it; see [cli.SelectServersAndCatalogs].
+// open loads the config and selects servers in it, as SelectServersAndCatalogs does. Of an entry that runs mcptrack
+// attach, the server behind it is locked.
 func (f workFlags) open(ctx context.Context, env *cli.Env, g *cli.Globals, ids []string) (*work, error) {
 	cfg, err := g.Load(ctx, env, g.Logger(env))
 	if err != nil {
 		return nil, err
 	}
+	cfg = g.Through(ctx, env, cfg)
 	path := f.path(g, cfg)
 	if err := cli.CheckLock(g, path); err != nil {
 		return nil, err
