@@ -24,8 +24,8 @@ import (
 //
 // Unless the server's entry specifies the era, Dial detects it as described under basic/versioning
 // in the 2026-07-28 specification: it sends server/discover first. It falls back to the legacy
-// handshake if the response is not one that only a modern server gives, if there is no response
-// within 5 s, or if a child process exits. Over HTTP, it finally tries SSE on the same URL if the
+// handshake if the response is not one that only a modern server gives, if there is no response within
+// half of the connect timeout, at most 30 s, or if a child process exits. Over HTTP, it finally tries SSE on the same URL if the
 // entry allows a fallback. If the server requests another version, Dial continues with the same
 // process. If Options.Era is legacy, Dial tries the legacy handshake first.
 func Dial(ctx context.Context, srv config.Server, opts Options) (*Session, error) {

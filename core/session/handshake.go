@@ -18,7 +18,7 @@ import (
 
 // probeTimeout limits server/discover, because some legacy servers do not respond to unknown
 // methods.
-const probeTimeout = 5 * time.Second
+const probeTimeout = 30 * time.Second
 
 // detection determines a server's era as specified under basic/versioning (2026-07-28): it tries
 // the modern era first, and then the legacy era unless the response is one that only modern servers
@@ -91,8 +91,8 @@ type eraError struct{ error }
 func (e *eraError) Is(target error) bool { return target == ErrEra }
 func (e *eraError) Unwrap() error        { return e.error }
 
-// probePatience returns how long to wait for the response to server/discover, leaving time for the
-// legacy handshake.
+// probePatience returns how long to wait for the response to server/discover: half of the time that is left. The
+// legacy handshake has the other half.
 func probePatience(ctx context.Context) time.Duration {
 	if deadline, ok := ctx.Deadline(); ok {
 		return min(probeTimeout, time.Until(deadline)/2)

@@ -73,7 +73,7 @@ func TestEras(t *testing.T) {
 // A legacy server that does not answer unknown requests is connected after a bounded wait, which
 // leaves time for the handshake.
 func TestSilentDiscoverFallsBack(t *testing.T) {
-	for connect, most := range map[time.Duration]time.Duration{15 * time.Second: 6 * time.Second, 4 * time.Second: 3 * time.Second} {
+	for connect, most := range map[time.Duration]time.Duration{15 * time.Second: 8 * time.Second, 4 * time.Second: 3 * time.Second, 3 * time.Minute: 31 * time.Second} {
 		synctest.Test(t, func(t *testing.T) {
 			srv := newServer(true, false)
 			srv.Fail(sessiontest.Fault{Method: "server/discover", Silent: true})
@@ -100,7 +100,7 @@ func TestSlowStart(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				srv := newServer(legacy, true)
-				srv.Fail(sessiontest.Fault{Method: "server/discover", Delay: 8 * time.Second, Times: 1})
+				srv.Fail(sessiontest.Fault{Method: "server/discover", Delay: 10 * time.Second, Times: 1})
 				srv.Fail(sessiontest.Fault{Method: "initialize", Delay: 3*time.Second + time.Millisecond, Times: 1})
 				s := over(t, srv, config.Server{}, session.Options{})
 				want, other := session.EraModern, session.Era("")
