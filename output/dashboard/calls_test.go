@@ -63,7 +63,10 @@ func TestRealCallsBesideTheFeed(t *testing.T) {
 	}
 	p.Run(`document.querySelector('#feed-filter').value = 'delete'; document.querySelector('#feed-filter').oninput()`)
 	p.Until(`document.querySelectorAll('#calls-list .row').length === 1`)
-	p.Click("#calls-list .row")
+	release := p.Press("#calls-list .row")
+	p.Run(`loaded = 0; new PerformanceObserver((l) => { loaded += l.getEntries().filter((e) => e.name.includes('/api/calls')).length }).observe({ type: 'resource' })`)
+	p.Until(`loaded > 1`) // the list is loaded again before the button is released
+	release()
 	p.Until(`location.search.includes('server=server-0001')`)
 	p.Click("#open-calls")
 	p.Until(`!document.querySelector('#calls').checkVisibility()`)

@@ -315,6 +315,9 @@ func (w *writer) mend(ctx context.Context, records []*record) ([]*record, error)
 			left = append(left, r)
 		}
 	}
+	if len(found) > 0 { // the store is slow, not down
+		w.pub.wait = min(2*w.pub.wait, callTimeout)
+	}
 	w.stored(found)
 	return left, nil
 }

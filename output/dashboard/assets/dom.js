@@ -22,6 +22,25 @@ export function el(tag, className, ...children) {
 	return e;
 }
 
+// unpressed calls draw, the last one of an owner, but not while a pointer is pressed: a browser drops the
+// click on an element that is replaced between press and release.
+export function unpressed(owner, draw) {
+	if (pressed) held.set(owner, draw);
+	else draw();
+}
+
+let pressed = false;
+const held = new Map();
+const release = () => setTimeout(() => { // after the click
+	pressed = false;
+	const draws = [...held.values()];
+	held.clear();
+	draws.forEach((draw) => draw());
+});
+addEventListener('pointerdown', () => { pressed = true; }, true);
+for (const end of ['pointerup', 'pointercancel']) addEventListener(end, release, true);
+addEventListener('blur', release); // of the window
+
 export const $ = (id) => document.getElementById(id);
 // note and para make paragraphs.
 export const note = (...children) => el('p', 'quiet', ...children);

@@ -1,3 +1,5 @@
+import { unpressed } from './dom.js';
+
 // A List makes elements only for the rows in view. While the mouse is over it, rows get new
 // contents, but none comes, goes or moves.
 export class List {
@@ -27,6 +29,7 @@ export class List {
 	}
 
 	resize(height) {
+		if (height === this.height) return;
 		this.height = height;
 		this.draw();
 	}
@@ -34,7 +37,9 @@ export class List {
 	// set replaces the items, each of which has a key, and the key of the chosen one. why are
 	// the elements that say why there are no items. With force, rows move even under the mouse,
 	// because the user asked for it.
-	set(items, chosen = this.chosen, why = [], force = false) {
+	set(...what) { unpressed(this, () => this.place(...what)); }
+
+	place(items, chosen = this.chosen, why = [], force = false) {
 		this.waiting = null;
 		if (this.over && !force && this.items.length) {
 			const now = new Map(items.map((i) => [i.key, i])), old = new Set(this.items.map((i) => i.key));

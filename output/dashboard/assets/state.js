@@ -1,3 +1,5 @@
+import { unpressed } from './dom.js';
+
 // What the page shows is in the URL, so that it can be reloaded, shared and left with
 // the back button. Members with their default value are left out.
 const members = ['review', 'server', 'uri', 'item', 'event', 'tab', 'from', 'to', 'view', 'filter', 'efilter', 'range', 'after', 'before', 'drawer'];
@@ -21,7 +23,7 @@ function read() {
 const follows = () => { state.following = !state.server && !state.event && !state.review; };
 
 export function start(onChange) {
-	changed = onChange;
+	changed = () => unpressed(start, onChange);
 	read();
 	addEventListener('popstate', () => { read(); changed(); });
 }

@@ -247,3 +247,18 @@ func (p Tab) Click(selector string) {
 	p.T.Helper()
 	p.do(selector, chromedp.Click(selector))
 }
+
+// Press presses the mouse over an element and returns a function that releases it.
+func (p Tab) Press(selector string) (release func()) {
+	p.T.Helper()
+	center := func(axis, size string) float64 {
+		return p.Number(fmt.Sprintf("(r => r.%s + r.%s / 2)(document.querySelector(%q).getBoundingClientRect())", axis, size, selector))
+	}
+	x, y := center("x", "width"), center("y", "height")
+	button := []chromedp.MouseOption{chromedp.ButtonLeft, chromedp.ClickCount(1)}
+	p.do(selector, chromedp.MouseEvent(chromedp.MouseMoved, x, y), chromedp.MouseEvent(chromedp.MousePressed, x, y, button...))
+	return func() {
+		p.T.Helper()
+		p.do(selector, chromedp.MouseEvent(chromedp.MouseReleased, x, y, button...))
+	}
+}
