@@ -372,7 +372,8 @@ func TestRealGatewayEventsTypeScript(t *testing.T) {
 				}
 			case "notifications/events/event":
 				streamed = append(streamed, v.EventID)
-				if !strings.HasPrefix(v.Data.URI, "mcptrack://server/"+v.Data.Server+"/") || v.Cursor != v.EventID {
+				of := strings.HasPrefix(v.Data.URI, "mcptrack://server/"+v.Data.Server+"/") || strings.Contains(v.Data.URI, "/inbox/") // only one of them may have a message now
+				if !of || v.Cursor != v.EventID {
 					t.Errorf("%s: %s", era, line)
 				}
 			case "again":
