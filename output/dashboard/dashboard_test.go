@@ -57,11 +57,10 @@ func fixed(snap *status.Snapshot) func() *status.Snapshot {
 
 func serve(t *testing.T, d *Dashboard, more map[string]http.Handler) *httptest.Server {
 	t.Helper()
-	mux := http.NewServeMux()
-	for _, routes := range []map[string]http.Handler{d.Routes(), more} {
-		for pattern, h := range routes {
-			mux.Handle(pattern, h)
-		}
+	mux, routes := http.NewServeMux(), d.Routes()
+	maps.Copy(routes, more)
+	for pattern, h := range routes {
+		mux.Handle(pattern, h)
 	}
 	// The page must work with the policy of package web.
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

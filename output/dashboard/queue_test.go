@@ -20,6 +20,11 @@ func reviewing(t *testing.T, l *locked, query string) (p browsertest.Tab, look f
 	live := newStream()
 	routes := d.Writes()
 	routes["GET /events"] = live
+	routes["GET /api/lock"] = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		l.reading.RLock()
+		defer l.reading.RUnlock()
+		d.review(w, r)
+	})
 	s := serve(t, d, routes)
 	p = chromium.Open(t, 1280, 800)
 	p.Go(s.URL + "/" + query)
@@ -35,8 +40,7 @@ func reviewing(t *testing.T, l *locked, query string) (p browsertest.Tab, look f
 func decides(p browsertest.Tab, item, label string) {
 	p.T.Helper()
 	card := cardOf(item)
-	p.Until(card + ` && !document.querySelector('.settling')`)
-	p.Run(fmt.Sprintf(`[...%s.querySelectorAll('button')].find((b) => b.textContent === %q).click()`, card, label))
+	p.Until(fmt.Sprintf(`%s && !document.querySelector('.settling') && ([...%[1]s.querySelectorAll('button')].find((b) => b.textContent === %q).click(), true)`, card, label))
 }
 
 // cardOf returns the expression for the element of a change.
@@ -82,11 +86,14 @@ func TestRealReview(t *testing.T) {
 	p.Until(dig + `.textContent.includes('rejected')`)
 
 	// The server changes a tool while its old change is shown.
-	p.Until(cardOf("tool/get") + ` && !document.querySelector('.settling')`)
-	l.offer("web", "get Gets a page and sends it away.")
-	l.look()
-	decides(p, "tool/get", "Approve")
-	p.Until(`document.querySelector('[role=alert]')?.textContent.includes('changed again since it was shown')`)
+	func() {
+		l.reading.Lock() // the page does not learn of the change
+		defer l.reading.Unlock()
+		l.offer("web", "get Gets a page and sends it away.")
+		l.look()
+		decides(p, "tool/get", "Approve")
+		p.Until(`document.querySelector('[role=alert]')?.textContent.includes('changed again since it was shown')`)
+	}()
 	p.Until(cardOf("tool/get") + `.textContent.includes('sends it away')`)
 	if got := l.approved("web"); got != "get=Gets a page." {
 		t.Errorf("approved: %s", got)

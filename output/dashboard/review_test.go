@@ -27,9 +27,10 @@ type locked struct {
 	path  string
 	guard *guard.Guard
 
-	mu     sync.Mutex // guards the fields below
-	offers map[string]guard.Offer
-	open   map[string][]guard.Change
+	reading sync.RWMutex // held while a page reads the changes
+	mu      sync.Mutex   // guards the fields below
+	offers  map[string]guard.Offer
+	open    map[string][]guard.Change
 }
 
 // newLocked locks servers with tools, each as NAME DESCRIPTION.
