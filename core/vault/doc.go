@@ -53,8 +53,7 @@
 //     index does not store the text of notes, which is read on request. Subscriptions to
 //     pages of vault://recent and to alternative spellings of a URI are limited to 100,000
 //     in total.
-//   - Ownership: Run owns every goroutine except the one that builds the search index,
-//     which Close waits for.
+//   - Ownership: Run and Search wait for the goroutines that they start.
 //
 // # What is part of the vault
 //

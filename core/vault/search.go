@@ -6,12 +6,12 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"math"
 	"runtime"
 	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"unicode/utf8"
 
 	"golang.org/x/sync/errgroup"
@@ -65,26 +65,31 @@ func (v *Vault) Search(ctx context.Context, o SearchOptions) (results []SearchRe
 	if err != nil {
 		return nil, 0, err
 	}
-	s := v.now.Load()
 	var scores map[string]float64
 	if len(wanted) > 0 {
-		if scores, err = v.text.hits(ctx, s, o.Query); err != nil {
+		if err := v.text.refresh(ctx, &v.now); err != nil {
 			return nil, 0, err
 		}
+		scores = v.text.index.Search(wanted, true)
 	}
-	var hits []*note
+	s := v.now.Load()
+	type hit struct {
+		*note
+		score float64
+	}
+	var hits []hit
 	for _, n := range s.recent {
-		_, found := scores[n.path]
+		score, found := scores[n.path]
 		if (found || len(wanted) == 0) && n.tagged(o.Tag) && within(n.path, o.Folder) {
-			hits = append(hits, n)
+			hits = append(hits, hit{n, score})
 		}
 	}
-	slices.SortStableFunc(hits, func(a, b *note) int { return cmp.Compare(scores[b.path], scores[a.path]) })
+	slices.SortStableFunc(hits, func(a, b hit) int { return cmp.Compare(b.score, a.score) })
 	results = []SearchResult{}
 	for _, n := range hits[:min(len(hits), o.Limit)] {
 		r := SearchResult{
 			Path: n.path, URI: noteURI(n.path), Title: n.title, Modified: timestamp(n.modified),
-			Tags: listOf(n.tags), Score: scores[n.path],
+			Tags: listOf(n.tags), Score: n.score,
 		}
 		if len(wanted) > 0 {
 			if src, _, err := v.disk.read(n.path); err == nil {
@@ -109,7 +114,7 @@ func (o *SearchOptions) normalize() (wanted []string, err error) {
 		return nil, invalid("folder: %v", checkPath(o.Folder))
 	}
 	o.Limit = cmp.Or(o.Limit, defaultLimit)
-	for word := range textOptions().Words(o.Query) {
+	for word := range textindex.Words(o.Query, false) {
 		if !slices.Contains(wanted, word) {
 			wanted = append(wanted, word)
 		}
@@ -177,162 +182,89 @@ const (
 
 	// Weights of a word in a title or tag, relative to a word in the text.
 	titleWeight, tagWeight = 5, 3
-
-	// minPrefix is the minimum length of a query word that also matches longer words that start
-	// with it; such a match has the weight prefixWeight instead of 1.
-	minPrefix    = 3
-	prefixWeight = 0.2
 )
 
-// textOptions returns the options of the full-text index. It has no stemmer, because notes may be
-// in any language.
-func textOptions() textindex.Options { return textindex.Options{MaxText: maxText} }
-
-// noteTexts is the full-text index of the notes. The first search builds it; later searches update
-// it.
+// noteTexts is the full-text index of the notes. It has no stemmer, because notes may be in any language.
+// The first search builds it; later searches update it.
 type noteTexts struct {
 	disk  *disk
 	md    *markdown
 	index *textindex.Index[string] // each document is a note, identified by its path
-
-	ctx    context.Context // cancelled by close
-	cancel context.CancelFunc
-	wg     sync.WaitGroup // waits for the build that is in progress
-
-	mu       sync.Mutex
-	building chan struct{}                // closed when the build in progress finishes; nil if there is none
-	indexed  map[string][sha256.Size]byte // digests of the indexed notes, keyed by path
+	// turn is a semaphore: a search sends before it updates the index, and receives when it is done.
+	// Its capacity is 1, and it is never closed.
+	turn    chan struct{}
+	indexed map[string][sha256.Size]byte // digests of the indexed notes, by path; used only by the search whose turn it is
 }
 
-func (x *noteTexts) start(d *disk, md *markdown, most int) {
-	x.disk, x.md = d, md
-	opts := textOptions()
-	opts.MaxDocuments = most
-	x.index = textindex.New[string](opts)
-	x.indexed = make(map[string][sha256.Size]byte)
-	x.ctx, x.cancel = context.WithCancel(context.Background())
+func newNoteTexts(d *disk, md *markdown) *noteTexts {
+	return &noteTexts{disk: d, md: md, index: textindex.New[string](), turn: make(chan struct{}, 1), indexed: make(map[string][sha256.Size]byte)}
 }
 
-// close cancels a build that is in progress and waits for it. Later searches fail.
-func (x *noteTexts) close() {
-	x.mu.Lock()
-	x.cancel()
-	x.mu.Unlock()
-	x.wg.Wait()
-}
-
-// refresh updates the index to match a snapshot. If ctx ends, a build that refresh has started
-// continues, for the benefit of the next search.
-func (x *noteTexts) refresh(ctx context.Context, s *snapshot) error {
-	for range 2 { // a build already in progress may not include recent changes
-		x.mu.Lock()
-		if x.ctx.Err() != nil {
-			x.mu.Unlock()
-			return errors.New("the vault is closed")
-		}
-		if x.building == nil {
-			gone, late := x.stale(s)
-			if len(gone)+len(late) == 0 {
-				x.mu.Unlock()
-				return nil
-			}
-			x.building = make(chan struct{})
-			x.wg.Go(func() { x.build(gone, late) })
-		}
-		done := x.building
-		x.mu.Unlock()
-		select {
-		case <-done:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
+// refresh updates the index to match the current snapshot. If ctx ends, the next search continues
+// with the notes that are missing. A note that cannot be read keeps its old index entry.
+func (x *noteTexts) refresh(ctx context.Context, now *atomic.Pointer[snapshot]) error {
+	select {
+	case x.turn <- struct{}{}:
+		defer func() { <-x.turn }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
-	return nil
-}
-
-// stale returns the indexed notes that no longer exist, and the notes that have changed or are not
-// indexed yet. x.mu must be held.
-func (x *noteTexts) stale(s *snapshot) (gone []string, late []*note) {
+	s := now.Load() // when it is this search's turn, so that the index never becomes older
+	var late []*note
 	for _, n := range s.recent {
-		if digest, ok := x.indexed[n.path]; !ok || digest != n.digest {
+		if x.indexed[n.path] != n.digest {
 			late = append(late, n)
 		}
 	}
-	if len(x.indexed)+len(late) > len(s.recent) {
-		for p := range x.indexed {
-			if s.note(p) == nil {
-				gone = append(gone, p)
-			}
-		}
-	}
-	return gone, late
-}
-
-// build reads and indexes notes. A note that cannot be read keeps its old index entry until the
-// next snapshot.
-func (x *noteTexts) build(gone []string, late []*note) {
 	var read errgroup.Group
 	read.SetLimit(max(2, runtime.GOMAXPROCS(0)))
-	digests := make([]*[sha256.Size]byte, len(late)) // nil if the note could not be read
-	for i, n := range late {
+	var mu sync.Mutex // guards x.indexed
+	for _, n := range late {
 		read.Go(func() error {
-			if x.ctx.Err() != nil {
-				return nil
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
 			}
 			src, _, err := x.disk.read(n.path)
 			if err != nil {
 				return nil
 			}
-			x.index.Put(n.path, x.fields(n.path, src)...)
-			digest := sha256.Sum256(src)
-			digests[i] = &digest
+			x.index.Put(n.path, x.words(n.path, src))
+			mu.Lock()
+			defer mu.Unlock()
+			x.indexed[n.path] = sha256.Sum256(src)
 			return nil
 		})
 	}
-	_ = read.Wait() // the jobs never return an error
-	for _, p := range gone {
-		x.index.Remove(p)
+	err := read.Wait()
+	if len(x.indexed) > len(s.recent) {
+		for p := range x.indexed {
+			if s.note(p) == nil {
+				x.index.Remove(p)
+				delete(x.indexed, p)
+			}
+		}
 	}
 	if len(late) > manyNotes {
 		debug.FreeOSMemory() // the texts occupy several times as much memory as the index
 	}
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	for i, n := range late {
-		if digests[i] != nil {
-			x.indexed[n.path] = *digests[i]
+	return err
+}
+
+// words returns the words of a note and how often each occurs, weighted by field.
+func (x *noteTexts) words(p string, src []byte) map[string]int {
+	times := make(map[string]int)
+	count := func(text string, weight int) {
+		for word := range textindex.Words(text, false) {
+			times[word] += weight
 		}
 	}
-	for _, p := range gone {
-		delete(x.indexed, p)
-	}
-	close(x.building)
-	x.building = nil
-}
-
-// fields returns the indexed fields of a note.
-func (x *noteTexts) fields(p string, src []byte) []textindex.Field {
 	f := x.md.parse(p, src)
-	fields := []textindex.Field{{Text: f.title, Weight: titleWeight}}
+	count(f.title, titleWeight)
 	for _, tag := range f.tags {
-		fields = append(fields, textindex.Field{Text: tag, Weight: tagWeight})
+		count(tag, tagWeight)
 	}
-	return append(fields, textindex.Field{Text: searchable(src)})
-}
-
-// hits returns the scores of the notes that contain all words of a query, keyed by path.
-func (x *noteTexts) hits(ctx context.Context, s *snapshot, query string) (map[string]float64, error) {
-	if err := x.refresh(ctx, s); err != nil {
-		return nil, err
-	}
-	hits := x.index.Search(textindex.Query{
-		Text: query, All: true, Prefix: textindex.Prefix{Min: minPrefix, Weight: prefixWeight},
-	})
-	scores := make(map[string]float64, len(hits))
-	for _, h := range hits {
-		scores[h.ID] = math.Round(h.Score*1e4) / 1e4
-	}
-	return scores, nil
+	count(searchable(src), 1)
+	return times
 }
 
 // searchable returns the part of a note that is indexed.

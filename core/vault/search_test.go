@@ -79,8 +79,7 @@ func TestSearch(t *testing.T) {
 	}
 }
 
-// TestSearchAfterChanges: searches reflect the current notes, also after so many
-// changes that the whole index is rebuilt.
+// TestSearchAfterChanges: searches reflect the current notes.
 func TestSearchAfterChanges(t *testing.T) {
 	t.Parallel()
 	const many = 200
@@ -112,8 +111,8 @@ func TestSearchAfterChanges(t *testing.T) {
 		put(t, filepath.Join(dir, fmt.Sprintf("more/n%d.md", i)), "third")
 	}
 	want("third", many+50)
-	if sizes := e.text.index.Stats(); sizes.Documents != many+80 || len(e.text.indexed) != sizes.Documents {
-		t.Errorf("%+v, %d are known", sizes, len(e.text.indexed))
+	if len(e.text.indexed) != many+80 {
+		t.Errorf("%d notes are known", len(e.text.indexed))
 	}
 	var wg sync.WaitGroup
 	for range 8 {

@@ -23,7 +23,7 @@ type Vault struct {
 	disk *disk
 	scan *scanner
 	tree *filewatch.Tree
-	text noteTexts
+	text *noteTexts
 
 	now   atomic.Pointer[snapshot] // the current snapshot of the index
 	ready chan struct{}            // closed by Run after the first complete scan
@@ -69,15 +69,12 @@ func Open(opts Options) (*Vault, error) {
 	}
 	v.scan = &scanner{disk: d, rules: rules{globs: opts.Ignore}, md: newMarkdown(), most: opts.MaxEntries}
 	v.now.Store(newSnapshot())
-	v.text.start(d, v.scan.md, opts.MaxEntries)
+	v.text = newNoteTexts(d, v.scan.md)
 	return v, nil
 }
 
 // Close closes the folder. Call it only once, after Run has returned.
-func (v *Vault) Close() error {
-	v.text.close()
-	return v.disk.close()
-}
+func (v *Vault) Close() error { return v.disk.close() }
 
 // Ready returns a channel that is closed after the first complete scan of the folder.
 func (v *Vault) Ready() <-chan struct{} { return v.ready }

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/catalog"
-	"github.com/mcptrack/mcptrack/core/internal/textindex"
 )
 
 // MaxSummary is the maximum size of the summary in bytes, about 3,000 tokens.
@@ -45,7 +44,7 @@ func noun(k catalog.Kind) string {
 }
 
 // summary generates the document capability-index://summary, which clients should read first.
-func summary(v View, x *textindex.Index[int], exposed []string) stamped {
+func summary(v View, g *generation, exposed []string) stamped {
 	p, before := newPage("summary", MaxSummary)
 	p.WriteString("\n## Counts\n\n")
 	counts := v.counts()
@@ -59,9 +58,8 @@ func summary(v View, x *textindex.Index[int], exposed []string) stamped {
 		p.WriteString("There are none.\n")
 	}
 	p.WriteString("\n## Top keywords\n\n")
-	keywords := x.Keywords(topKeywords)
-	p.list(roomKeywords, keywordLines(keywords))
-	if len(keywords) == 0 {
+	p.list(roomKeywords, keywordLines(g.keywords[:min(len(g.keywords), topKeywords)]))
+	if len(g.keywords) == 0 {
 		p.WriteString("There are none.\n")
 	}
 	if updates := v.updated(lastUpdates); len(updates) > 0 {
@@ -73,8 +71,7 @@ func summary(v View, x *textindex.Index[int], exposed []string) stamped {
 		p.list(roomUpdates, lines)
 	}
 	p.WriteString("\n## Index\n\n")
-	sizes := x.Stats()
-	fmt.Fprintf(p, "- %s, %s, %.1f words on average\n", plural(sizes.Documents, "document"), plural(sizes.Terms, "term"), sizes.AverageLength)
+	fmt.Fprintf(p, "- %s, %s, %.1f words on average\n", plural(g.sizes.Documents, "document"), plural(g.sizes.Terms, "term"), g.sizes.AverageLength)
 	for _, name := range exposed {
 		if name != "summary" {
 			_, description, _ := describe(name)
@@ -120,10 +117,10 @@ func serverLines(v View) []string {
 	return lines
 }
 
-func keywordLines(keywords []textindex.Keyword) []string {
+func keywordLines(keywords []keyword) []string {
 	lines := make([]string, len(keywords))
 	for i, k := range keywords {
-		lines[i] = fmt.Sprintf("- %s: in %s", prose(k.Word, maxWord), plural(k.Documents, "element"))
+		lines[i] = fmt.Sprintf("- %s: in %s", prose(k.word, 40), plural(k.elements, "element"))
 	}
 	return lines
 }
@@ -167,10 +164,9 @@ func full(v View, g *generation) stamped {
 		fmt.Fprintf(p, "\n… and %s more that do not fit here.\n", plural(hidden, "element"))
 	}
 	p.covers(v)
-	if keywords := g.index.Keywords(vocabulary); len(keywords) > 0 {
-		sizes := g.index.Stats()
-		fmt.Fprintf(p, "\n## Vocabulary\n\n%s in %s; the most common:\n\n", plural(sizes.Terms, "term"), plural(sizes.Documents, "document"))
-		p.list(roomVocabulary, keywordLines(keywords))
+	if len(g.keywords) > 0 {
+		fmt.Fprintf(p, "\n## Vocabulary\n\n%s in %s; the most common:\n\n", plural(g.sizes.Terms, "term"), plural(g.sizes.Documents, "document"))
+		p.list(roomVocabulary, keywordLines(g.keywords))
 	}
 	return stamped{before, p.String()}
 }
@@ -282,7 +278,7 @@ type cacheStatistics struct {
 
 // stats generates the document capability-index://stats, which is intended for programs. Its size
 // does not depend on the view.
-func stats(v View, x textindex.Stats, ttl time.Duration, exposed []string) stamped {
+func stats(v View, g *generation, ttl time.Duration, exposed []string) stamped {
 	const stamp = "@" // a placeholder that occurs nowhere else in the document
 	resources := map[string]string{}
 	for _, name := range exposed {
@@ -295,7 +291,7 @@ func stats(v View, x textindex.Stats, ttl time.Duration, exposed []string) stamp
 		Cache       cacheStatistics   `json:"cache_statistics"`
 		Resources   map[string]string `json:"resources"`
 	}{stamp, v.counts(),
-		indexStatistics{x.Documents, x.Terms, math.Round(x.AverageLength*100) / 100, (x.Bytes + 1023) / 1024},
+		indexStatistics{g.sizes.Documents, g.sizes.Terms, math.Round(g.sizes.AverageLength*100) / 100, (g.sizes.Bytes + 1023) / 1024},
 		cacheStatistics{len(exposed), ttl.Seconds()}, resources}, "", "  ")
 	before, after, _ := strings.Cut(string(raw), stamp)
 	return stamped{before, after + "\n"}

@@ -193,6 +193,8 @@ type generation struct {
 	expires   time.Time
 	elements  []element
 	index     *textindex.Index[int] // text index of element positions; read-only
+	sizes     textindex.Stats       // of index
+	keywords  []keyword             // at most vocabulary, the most common first
 	documents map[string]Document   // keyed by short name
 }
 
@@ -281,7 +283,7 @@ func (x *Index) generate(epoch uint64) (g *generation, err error) {
 	}
 	now := time.Now()
 	g = &generation{epoch: epoch, expires: now.Add(x.opts.TTL), elements: view.elements(), documents: map[string]Document{}}
-	g.index = newTextIndex(g.elements)
+	g.addTexts()
 	if x.life.Err() != nil {
 		return nil, ErrClosed
 	}
@@ -289,11 +291,11 @@ func (x *Index) generate(epoch uint64) (g *generation, err error) {
 		var text stamped
 		switch name {
 		case "summary":
-			text = summary(view, g.index, x.exposed)
+			text = summary(view, g, x.exposed)
 		case "full":
 			text = full(view, g)
 		case "stats":
-			text = stats(view, g.index.Stats(), x.opts.TTL, x.exposed)
+			text = stats(view, g, x.opts.TTL, x.exposed)
 		}
 		_, _, mimeType := describe(name)
 		g.documents[name] = Document{URI: scheme + name, MimeType: mimeType, Text: text.at(now),
@@ -315,55 +317,4 @@ func (s stamped) digest() catalog.Digest {
 	_, _ = h.Write([]byte(s.before))
 	_, _ = h.Write([]byte(s.after))
 	return catalog.Digest(h.Sum(nil))
-}
-
-// Weights of the fields of an element in the search: a word in its name is more relevant than a
-// word in its description.
-const (
-	weightKey         = 3
-	weightTitle       = 2
-	weightDescription = 1
-)
-
-// maxWord is the maximum length of an indexed word in characters; longer words are usually hashes.
-const maxWord = 40
-
-// textOptions returns the limits of the text index. Elements beyond them are counted and listed,
-// but cannot be found with the search.
-func textOptions() textindex.Options {
-	return textindex.Options{
-		Term: textindex.English, Identifiers: true, MinWord: 2, MaxWord: maxWord,
-		MaxText: 4 << 10, MaxDocuments: 100_000, MaxVocabulary: 200_000,
-	}
-}
-
-// newTextIndex indexes elements by their position, which also determines the order of equally
-// relevant hits.
-func newTextIndex(elements []element) *textindex.Index[int] {
-	x := textindex.New[int](textOptions())
-	for n := range elements {
-		if !x.Put(n, elements[n].fields()...) {
-			break
-		}
-	}
-	return x
-}
-
-// fields returns the texts by which an element can be found. Keywords are taken only from
-// human-readable texts, not from URIs, parameters and server names.
-func (e *element) fields() []textindex.Field {
-	named := e.kind == catalog.Tools || e.kind == catalog.Prompts
-	fields := []textindex.Field{
-		{Text: e.key, Weight: weightKey, Keywords: named},
-		{Text: e.Title, Weight: weightTitle, Keywords: true},
-		{Text: e.Description, Weight: weightDescription, Keywords: true},
-		{Text: e.server.ID, Weight: weightDescription},
-	}
-	if e.Name != e.key {
-		fields = append(fields, textindex.Field{Text: e.Name, Weight: weightKey, Keywords: true})
-	}
-	for _, p := range e.params {
-		fields = append(fields, textindex.Field{Text: p.Name, Weight: weightDescription})
-	}
-	return fields
 }

@@ -5,12 +5,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 
 	"github.com/mcptrack/mcptrack/core/catalog"
-	"github.com/mcptrack/mcptrack/core/internal/textindex"
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
@@ -69,20 +67,17 @@ func (x *Index) Search(ctx context.Context, arguments json.RawMessage) (json.Raw
 	if err != nil {
 		return nil, err
 	}
-	hits := g.index.Search(textindex.Query{Text: args.Query, Prefix: prefixes()})
-	hits = slices.DeleteFunc(hits, func(h textindex.Hit[int]) bool {
-		e := &g.elements[h.ID]
+	hits := slices.DeleteFunc(g.find(args.Query), func(e hit) bool {
 		return args.Kind != "" && e.kind != args.Kind || args.Server != "" && e.server.ID != args.Server
 	})
 	found := struct {
 		Total   int      `json:"total"`
 		Results []Result `json:"results"`
 	}{len(hits), []Result{}}
-	for _, h := range hits[:min(len(hits), *args.Limit)] {
-		e := &g.elements[h.ID]
+	for _, e := range hits[:min(len(hits), *args.Limit)] {
 		found.Results = append(found.Results, Result{Kind: e.kind, Server: e.server.ID, Key: e.key,
 			Title: printable.Line(short(e.Title, 400), 100), Description: printable.Line(strings.Join(strings.Fields(short(e.Description, 1200)), " "), 300),
-			Score: math.Round(h.Score*1000) / 1000})
+			Score: e.score})
 	}
 	text, err := printable.Marshal(found)
 	if err != nil {
@@ -91,10 +86,6 @@ func (x *Index) Search(ctx context.Context, arguments json.RawMessage) (json.Raw
 	text = printable.JSON(text)
 	return toolResult(string(text), text, false), nil
 }
-
-// prefixes makes a word that occurs in no element match longer words that start with it, for users
-// who type only the start of a word.
-func prefixes() textindex.Prefix { return textindex.Prefix{Min: 1, Unknown: true, Most: 32} }
 
 // parseSearch decodes and validates the arguments. If they are invalid, problem is a message for
 // the caller of the tool; otherwise it is empty.

@@ -147,8 +147,8 @@ func FuzzIndex(f *testing.F) {
 			}
 		}
 		var terms []string
-		for word := range textOptions().Words(query) {
-			terms = append(terms, textindex.English(word))
+		for word := range textindex.Words(query, true) {
+			terms = append(terms, textindex.Stem(word))
 		}
 		args, _ := json.Marshal(map[string]string{"query": query})
 		if strings.TrimSpace(query) == "" || len(args) > 900 {
