@@ -57,7 +57,7 @@ func (r *agentRun) await(text string) {
 
 func (f *agentFolder) run(args ...string) *agentRun {
 	f.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	r := &agentRun{T: f.T}
 	cmd := mcptrackCommand(ctx, append([]string{"watch", "--agent"}, args...)...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = f.dir, &r.out, &r.stderr

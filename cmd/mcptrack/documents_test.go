@@ -271,9 +271,9 @@ func TestDocuments(t *testing.T) {
 	d.follow("logout", d.prints(0, "logout", "locked", "--config", all), 1, server)
 
 	// Events and messages.
-	d.follow("watch", d.prints(0, "watch", "--config", all, "--count", "2", "--timeout", "1m"), 3, anEvent)
-	d.follow("subscribe", d.prints(0, "subscribe", "demo", "--config", all, "--count", "2", "--timeout", "1m"), 3, anEvent)
-	d.follow("inject --dry-run", d.prints(0, "inject", "--config", all, "--count", "2", "--timeout", "1m", "--dry-run"), 2, nil)
+	d.follow("watch", d.prints(0, "watch", "--config", all, "--count", "2", "--timeout", "5m"), 3, anEvent)
+	d.follow("subscribe", d.prints(0, "subscribe", "demo", "--config", all, "--count", "2", "--timeout", "5m"), 3, anEvent)
+	d.follow("inject --dry-run", d.prints(0, "inject", "--config", all, "--count", "2", "--timeout", "5m", "--dry-run"), 2, nil)
 
 	// A running serve-sse and its log.
 	data := filepath.Join(d.dir, "events")

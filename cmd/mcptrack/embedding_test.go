@@ -172,7 +172,7 @@ func TestEngineProgram(t *testing.T) {
 	}
 	defer func() { _ = cmd.Process.Kill() }() // if the test has failed
 	var seen []string
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	feed := followFeed(ctx, t, "http://"+address+"/events?since=earliest")
 	defer func() { _ = feed.Close() }()

@@ -138,7 +138,7 @@ func TestRealGatewayAnswersLikeItsServer(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "mcp-servers.json")
 			save(t, file, config(fmt.Sprintf("%q: %s", c.peer, marshalPeer(t, entry))))
 			url := startGateway(t, "--config", file)
-			stdio := []string{mcptrackPath(t), "gateway", "--stdio", "--config", file}
+			stdio := []string{mcptrackPath(t), "gateway", "--stdio", "--wait", peerStarts, "--config", file}
 			for name, by := range map[string]struct {
 				era    string
 				target []string

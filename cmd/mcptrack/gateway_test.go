@@ -27,7 +27,7 @@ import (
 // startGateway runs a gateway over HTTP in the background and returns its endpoint.
 func startGateway(t *testing.T, args ...string) string {
 	t.Helper()
-	cmd := mcptrackCommand(context.Background(), append([]string{"gateway", "--addr", "127.0.0.1:0"}, args...)...)
+	cmd := mcptrackCommand(context.Background(), append([]string{"gateway", "--addr", "127.0.0.1:0", "--wait", peerStarts}, args...)...)
 	cmd.Env = append(os.Environ(), "XDG_STATE_HOME="+t.TempDir())
 	errs, err := cmd.StderrPipe()
 	if err != nil {

@@ -38,7 +38,7 @@ func TestInjectProxy(t *testing.T) {
 	if !strings.HasPrefix(url, "ws://127.0.0.1:") {
 		t.Fatalf("listening on %s", url)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	app, _, err := websocket.Dial(ctx, url+"/?model=m", &websocket.DialOptions{HTTPHeader: http.Header{"Authorization": {"Bearer of-the-app"}}})
 	if err != nil {
@@ -106,7 +106,7 @@ func TestInjectProxyToken(t *testing.T) {
 	far := &realtimetest.Endpoint{}
 	x := injectBeside(t, []string{"OPENAI_API_KEY=" + testKey}, "--listen", "127.0.0.1:0", "--upstream", endpoint(t, far), "--config", demoFile(t), "--token-file", token)
 	url := <-x.ready
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	if _, res, err := websocket.Dial(ctx, url, nil); err == nil || res == nil || res.StatusCode != http.StatusUnauthorized {
 		t.Errorf("without a token: %v %v", err, res)
@@ -140,7 +140,7 @@ func TestInjectProxyToken(t *testing.T) {
 // see the messages as user messages and no error, and the model gets them with the next response.
 func TestRealRealtimePackages(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	certFile, keyFile, _ := certificate(t)
 	cmd := nodeCommand(ctx, t, "realtime.mjs")

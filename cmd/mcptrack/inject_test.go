@@ -40,7 +40,7 @@ type injecting struct {
 
 func injectBeside(t *testing.T, env []string, args ...string) *injecting {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	x := &injecting{T: t, done: make(chan struct{}), ready: make(chan string, 1), change: make(chan struct{}, 1)}
 	x.cmd = mcptrackCommand(ctx, append([]string{"inject"}, args...)...)
 	x.cmd.Env = append(os.Environ(), env...)
@@ -303,7 +303,7 @@ func confirms(receipts []injected, ids []string) bool {
 // from the config.
 func (s *serving) newest() map[string]string {
 	s.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	q, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url+"/events?since=earliest", nil)
 	if err != nil {

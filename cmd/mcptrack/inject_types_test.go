@@ -25,7 +25,7 @@ func TestRealInjectTypes(t *testing.T) {
 `
 	var good []string
 	for _, flags := range [][]string{nil, {"--role", "system", "--content"}, {"--respond"}} {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 		defer cancel()
 		cmd := mcptrackCommand(ctx, append([]string{"inject", "--stdin", "--dry-run"}, flags...)...)
 		cmd.Stdin = strings.NewReader(events)
@@ -67,7 +67,7 @@ func TestRealInjectTypes(t *testing.T) {
 		if err := os.WriteFile(file, []byte(source), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 		defer cancel()
 		cmd := exec.CommandContext(ctx, node, tsc, "--noEmit", "--strict", "--exactOptionalPropertyTypes", "--skipLibCheck", "--module", "nodenext", "--target", "es2022", file)
 		cmd.Dir = dir

@@ -48,7 +48,7 @@ func runBeside(t *testing.T, args ...string) *running {
 // newRunning is like runBeside. If change is not nil, it may modify the command before the start.
 func newRunning(t *testing.T, change func(*running), args ...string) *running {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	r := &running{T: t, cmd: mcptrackCommand(ctx, args...), exited: make(chan struct{})}
 	r.cmd.Stderr = &r.stderr
 	if change != nil {

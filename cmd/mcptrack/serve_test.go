@@ -78,7 +78,7 @@ func (s *serving) stop(sig syscall.Signal) {
 // events reads the ids of so many events after the one given ("": from now on).
 func (s *serving) events(n int, after string) []string {
 	s.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	q, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url+"/events", nil)
 	if err != nil {

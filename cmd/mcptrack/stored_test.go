@@ -215,7 +215,7 @@ func TestWatchSince(t *testing.T) {
 	seen := s.events(4, "")
 	watch := func(args ...string) (ids []string) {
 		t.Helper()
-		cmd := mcptrackCommand(t.Context(), append([]string{"watch", "--json", "--data-dir", data, "--config", file, "--timeout", "1m"}, args...)...)
+		cmd := mcptrackCommand(t.Context(), append([]string{"watch", "--json", "--data-dir", data, "--config", file, "--timeout", "5m"}, args...)...)
 		out, err := cmd.Output()
 		if err != nil {
 			t.Fatalf("watch %q: %v\n%s", args, err, out)

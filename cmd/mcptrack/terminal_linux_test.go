@@ -32,7 +32,7 @@ func TestTerminalCloses(t *testing.T) {
 		{[]string{"list"}, exitInterrupted},
 	} {
 		window, end := openTerminal(t)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 		cmd := mcptrackCommand(ctx, append(c.args, "--config", file)...)
 		var stderr bytes.Buffer
 		cmd.Stdin, cmd.Stdout, cmd.Stderr = end, end, &stderr
@@ -65,7 +65,7 @@ func TestWatchOnATerminal(t *testing.T) {
 	if err := unix.IoctlSetWinsize(int(end.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 40, Col: 80}); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	cmd := mcptrackCommand(ctx, "watch", "--config", file)
 	cmd.Env = append(os.Environ(), "TERM=xterm", "TZ=Asia/Tokyo")

@@ -95,7 +95,7 @@ func TestQuestionOnATerminal(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			screen, terminal := openTerminal(t)
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 			defer cancel()
 			r := &running{cmd: mcptrackCommand(ctx, "list", "--json")}
 			untrusting(r, dir, t.TempDir())
