@@ -77,7 +77,7 @@ func Classes() []Class {
 		{"L012", "output", Warning, "The output schema of a tool has changed.", Hold},
 		{"L013", "capability", Warning, "The server declares other capabilities of the protocol.", Audit},
 		{"L014", "content", Warning, "The content of a resource that the config pins, or the set of files of a skill, has changed.", Hold},
-		{"L015", "other", Warning, "A member that no other class covers has changed.", Hold},
+		{"L015", "other", Warning, "A change that no other class covers. A schema may accept more or less.", Hold},
 		{"L016", "promise", Warning, "An annotation promises more, such as readOnlyHint: false that became true. Hosts may stop asking the user before calls.", Hold},
 		{"L017", "policy", Error, "The settings \"lock\" of the server have become weaker, so that more changes are served. Gateways use them only when the lock has them.", ""},
 	}

@@ -23,7 +23,6 @@ type node struct {
 	names   []string // of an object, sorted
 	members map[string]*node
 	items   []*node // of an array
-	refs    bool    // it contains a member $ref, $dynamicRef or $recursiveRef: its meaning depends on its document
 }
 
 // nodes reads JSON values so that equal ones become the same node. Time and memory are proportional
@@ -74,7 +73,6 @@ func (all nodes) value(dec *jsontext.Decoder) (*node, error) {
 				return nil, err
 			}
 			n.items = append(n.items, item)
-			n.refs = n.refs || item.refs
 			key = strconv.AppendInt(append(key, ' '), int64(item.id), 10)
 		}
 	case jsontext.KindBeginObject:
@@ -90,7 +88,9 @@ func (all nodes) value(dec *jsontext.Decoder) (*node, error) {
 			}
 		}
 		n.names = slices.Sorted(maps.Keys(n.members))
-		key = n.describe(key)
+		for _, name := range n.names {
+			key = strconv.AppendInt(strconv.AppendQuote(key, name), int64(n.members[name].id), 10)
+		}
 	}
 	if n.items != nil || n.members != nil || n.kind == jsontext.KindBeginArray {
 		if _, err := dec.ReadToken(); err != nil { // the closing bracket
@@ -98,27 +98,6 @@ func (all nodes) value(dec *jsontext.Decoder) (*node, error) {
 		}
 	}
 	return all.unique(n, key), nil
-}
-
-// object returns the node of an object with these members, which it keeps.
-func (all nodes) object(members map[string]*node) *node {
-	if members == nil {
-		members = map[string]*node{}
-	}
-	n := node{kind: jsontext.KindBeginObject, members: members, names: slices.Sorted(maps.Keys(members))}
-	return all.unique(n, n.describe([]byte{byte(n.kind)}))
-}
-
-// describe appends what distinguishes an object from others, and notes whether it contains a
-// reference.
-func (n *node) describe(key []byte) []byte {
-	for _, name := range n.names {
-		m := n.members[name]
-		key = strconv.AppendQuote(key, name)
-		key = strconv.AppendInt(key, int64(m.id), 10)
-		n.refs = n.refs || m.refs || name == "$ref" || name == "$dynamicRef" || name == "$recursiveRef"
-	}
-	return key
 }
 
 func (all nodes) unique(n node, key []byte) *node {

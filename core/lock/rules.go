@@ -36,12 +36,10 @@ const (
 // The rules are:
 //   - Instructions, launch, capabilities and contents have one class each, whatever changed. An item
 //     of another section that was added or removed is just that.
-//   - description is wording (L002). So are, anywhere in a schema, description, title, default,
-//     examples and $comment, and values of enum that contain white space; and of the arguments of
-//     prompts, description and title. The name of a resource or template is wording, because its key
-//     is the URI.
+//   - description is wording (L002). So are the texts of schemas, and of the arguments of prompts,
+//     description and title. The name of a resource or template is wording, because its key is the URI.
 //   - title and icons of an item, and annotations.title of a tool, are L003.
-//   - inputSchema and the arguments of prompts: see [schemas.compare].
+//   - inputSchema and the arguments of prompts: see [classes.schemas].
 //   - outputSchema is always L012, and wording in addition if a text in it changed.
 //   - A hint of a tool that promises less is L008, and one that promises more is L016. An absent
 //     hint has its default by the specification, and so does one that is not a boolean.
@@ -78,7 +76,7 @@ func Classify(section Section, old, new json.RawMessage) []string {
 			c.add(classNarrowed)
 		}
 	default:
-		c.item(all, section, a, b)
+		c.item(section, a, b)
 	}
 	if section != SectionLaunch && len(reasons(section, a, b, old, new)) > 0 {
 		c.add(classSuspicious)
@@ -118,7 +116,7 @@ func (c classes) add(ids ...string) {
 }
 
 // item classifies a changed tool, prompt, skill, template or resource.
-func (c classes) item(all nodes, section Section, a, b *node) {
+func (c classes) item(section Section, a, b *node) {
 	for _, name := range union(a, b) {
 		x, y := a.members[name], b.members[name]
 		if x == y {
@@ -136,11 +134,11 @@ func (c classes) item(all nodes, section Section, a, b *node) {
 		case name == "size" && section == SectionResources:
 			c.add(classContent)
 		case name == "inputSchema" && section == SectionTools:
-			compareSchemas(all, c, x, y)
+			c.schemas(x, y)
 		case name == "outputSchema" && section == SectionTools:
 			c.add(classOutput)
 			inside := classes{}
-			if compareSchemas(all, inside, x, y); inside[classWording] {
+			if inside.schemas(x, y); inside[classWording] {
 				c.add(classWording)
 			}
 		case name == "resources" && section == SectionSkills:

@@ -79,7 +79,7 @@ func Changes() (all []Change) {
 	param("type-broadened", `{"type":"integer"}`, `{"type":"number"}`, "L006")
 	param("bound-relaxed", `{"maximum":1}`, `{"maximum":2}`, "L006")
 	schema("additional-properties", `,"additionalProperties":false`, ``, "L006")
-	schema("reference-elsewhere", `,"properties":{"a":{"$ref":"#/$defs/d"}},"$defs":{"d":{"maximum":1}}`, `,"properties":{"a":{"$ref":"#/$defs/d"}},"$defs":{"d":{"maximum":2}}`, "L006")
+	schema("reference-elsewhere", `,"properties":{"a":{"$ref":"#/$defs/d"}},"$defs":{"d":{"maximum":1}}`, `,"properties":{"a":{"$ref":"#/$defs/d"}},"$defs":{"d":{"maximum":2}}`, "L015")
 	schema("parameter-required", `,"properties":{"a":{}}`, `,"properties":{"a":{}},"required":["a"]`, "L007")
 	param("type-narrowed", `{"type":["string","null"]}`, `{"type":"string"}`, "L007")
 	param("enum-replaced", `{"enum":["x"]}`, `{"enum":["EVIL"]}`, "L006 L007")
