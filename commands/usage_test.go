@@ -176,7 +176,6 @@ func usage() [][2]string {
 		{"verify --fail-on words", "unknown class \"words\" in --fail-on"},
 		{"verify --against @DIR/none.lock --all-variants", "remove --all-variants"},
 		{"lock --class wording", "add --update"},
-		{"lock --update --import @DIR/none.lock", "run mcptrack lock --import first"},
 		// Logs and feeds
 		{"watch --url :", "invalid URL"},
 		{"status nonsense", "URL"},
@@ -293,8 +292,6 @@ func failures() []failure {
 		// Files
 		{"verify", cli.ExitConfig, "there is no lock "},
 		{"verify --config @DIR/c.json --lock @DIR/syntax.json", cli.ExitConfig, "@DIR/syntax.json: line 1, column 38: "},
-		{"lock --import @DIR/none.lock", cli.ExitFailed, "--import: @DIR/none.lock: no such file or directory"},
-		{"lock --import @DIR/package.json", cli.ExitConfig, "it is neither a mcp-pin.lock nor a warden.lock"},
 		{"list --config @DIR/none.json", cli.ExitConfig, "config file not found\nhint: check the file name; run mcptrack init FILE"},
 		{"list --config @DIR", cli.ExitConfig, "is a directory, not a config file"},
 		{"list --config @DIR/syntax.json", cli.ExitConfig, "@DIR/syntax.json:1:40: error: unexpected end of file"},

@@ -43,7 +43,6 @@
 //	process       a child process and its process group: start, stop, no leftovers
 //	machine       the MCP servers that run on this machine, whoever started them
 //	launcher      parses the command lines of npx, uvx, docker and other programs that start servers
-//	lock/foreign  reads the locks of mcp-pin and mcp-warden
 //	lock/guard    decides what may be served of servers, by the lock file that it follows
 //	lock/observe  connects to servers and lists what they offer, for the lock
 //	lock/launch   describes how a configured server is started, and which package and files that runs

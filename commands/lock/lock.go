@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"maps"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,17 +15,15 @@ import (
 	"github.com/mcptrack/mcptrack/commands/internal/cli"
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/lock"
-	"github.com/mcptrack/mcptrack/core/lock/foreign"
 	"github.com/mcptrack/mcptrack/core/lock/observe"
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
 type lockOptions struct {
 	workFlags
-	servers  []string
-	update   bool
-	classes  []string // names of --class, then ids
-	imported string   // file of --import
+	servers []string
+	update  bool
+	classes []string // names of --class, then ids
 }
 
 // Command returns the command lock.
@@ -39,16 +35,12 @@ func Command(env *cli.Env, g *cli.Globals) *cobra.Command {
 		Annotations: cli.ManualPage("lock"),
 		Example: `  mcptrack lock
   mcptrack lock docs --all-variants
-  mcptrack lock --update --class wording,title
-  mcptrack lock docs --import warden.lock`,
+  mcptrack lock --update --class wording,title`,
 		ValidArgsFunction: cli.CompleteServerArgs(env, g),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			opts.servers = args
-			switch {
-			case len(opts.classes) > 0 && !opts.update:
+			if len(opts.classes) > 0 && !opts.update {
 				return cli.UsageHint("add --update", "--class selects changes to take over, so it needs --update")
-			case opts.update && opts.imported != "":
-				return cli.UsageHint("run mcptrack lock --import first, and then mcptrack lock --update", "--update and --import cannot be used together")
 			}
 			if opts.classes, err = classIDs("class", opts.classes); err != nil {
 				return err
@@ -60,8 +52,6 @@ func Command(env *cli.Env, g *cli.Globals) *cobra.Command {
 	f := cmd.Flags()
 	f.BoolVar(&opts.update, "update", false, "take over what has changed since it was approved, except rejected changes")
 	addClasses(cmd, &opts.classes, "class", "only changes whose classes are all in this list of `CLASS,...`")
-	f.StringVar(&opts.imported, "import", "", "begin with what `FILE` approves, a mcp-pin.lock or warden.lock")
-	_ = cmd.MarkFlagFilename("import", "lock")
 	return cmd
 }
 
@@ -72,9 +62,6 @@ type outcome struct {
 	Items  int      `json:"items"`  // in the lock now
 	Taken  []change `json:"taken"`  // changes that were taken over
 	Left   []change `json:"left"`   // changes that were not
-	// Unchecked has, for each item that was approved by an imported lock, the members that it does not
-	// cover.
-	Unchecked map[string][]string `json:"unchecked,omitempty"`
 	// Unstable names the items of a server that was added which a second session did not offer alike.
 	Unstable []string `json:"unstable,omitempty"`
 	Error    string   `json:"error,omitempty"`
@@ -84,10 +71,6 @@ const takesOver = "mcptrack review shows them; mcptrack lock --update takes them
 
 func runLock(ctx context.Context, env *cli.Env, g *cli.Globals, opts lockOptions) error {
 	w, err := opts.open(ctx, env, g, opts.servers)
-	if err != nil {
-		return err
-	}
-	from, err := opts.readImport()
 	if err != nil {
 		return err
 	}
@@ -112,7 +95,7 @@ func runLock(ctx context.Context, env *cli.Env, g *cli.Globals, opts lockOptions
 		}
 		outcomes = nil
 		for _, r := range results {
-			out := opts.take(l, r, from)
+			out := opts.take(l, r)
 			out.Unstable = unstable[out.ID]
 			outcomes = append(outcomes, out)
 		}
@@ -159,37 +142,8 @@ func (w *work) unstable(ctx context.Context, results []observe.Result, l *lock.L
 	return unstable
 }
 
-// approvals is what another program's lock approves.
-type approvals struct {
-	pins   *lock.Lock
-	warden *foreign.Warden
-}
-
-// readImport reads the file of --import.
-func (o lockOptions) readImport() (a approvals, err error) {
-	if o.imported == "" {
-		return a, nil
-	}
-	f, err := os.Open(o.imported)
-	if err != nil {
-		return a, fmt.Errorf("--import: %w", err)
-	}
-	defer func() { _ = f.Close() }()
-	data, err := io.ReadAll(io.LimitReader(f, foreign.MaxFile+1))
-	if err == nil {
-		a.pins, a.warden, err = foreign.Parse(data)
-	}
-	switch {
-	case err != nil:
-		return a, &cli.Failure{Exit: cli.ExitConfig, Code: "lock_invalid", Err: fmt.Errorf("--import: %s: %w", printable.Line(o.imported, 200), printable.Unnamed(err))}
-	case a.warden != nil && len(o.servers) != 1:
-		return a, cli.UsageHint("mcptrack lock SERVER --import "+printable.Shell(o.imported), "a warden.lock approves one server; name this server")
-	}
-	return a, nil
-}
-
 // take brings one server of the lock up to date.
-func (o lockOptions) take(l *lock.Lock, r observe.Result, from approvals) outcome {
+func (o lockOptions) take(l *lock.Lock, r observe.Result) outcome {
 	id := r.Server.ID
 	out := outcome{ID: id, Result: "same", Taken: []change{}, Left: []change{}}
 	s := l.Servers[id]
@@ -203,7 +157,8 @@ func (o lockOptions) take(l *lock.Lock, r observe.Result, from approvals) outcom
 	var left, taken []lock.Drift
 	if s == nil {
 		out.Result = "added"
-		s, left, out.Unchecked = from.begin(id, r)
+		s, _ = lock.Merge(r.Observations...)
+		left = lock.Compare(s, r.Observations...)
 		s.Policy = r.Server.Lock.Weaker()
 		l.Servers[id] = s
 	} else if left = drifts(s, r); o.update {
@@ -223,41 +178,6 @@ func (o lockOptions) take(l *lock.Lock, r observe.Result, from approvals) outcom
 		out.Result = "changed"
 	}
 	return out
-}
-
-// begin returns the lock of a server that was not locked before, and the changes since another
-// program's lock approved it.
-func (a approvals) begin(id string, r observe.Result) (s *lock.Server, left []lock.Drift, unchecked map[string][]string) {
-	switch {
-	case a.pins != nil && a.pins.Servers[id] != nil:
-		s = a.pins.Servers[id]
-	case a.warden != nil:
-		s = &lock.Server{Items: map[lock.Section][]lock.Item{}}
-	default:
-		s, _ = lock.Merge(r.Observations...)
-		return s, lock.Compare(s, r.Observations...), nil
-	}
-	s.Variants = nil
-	for _, o := range r.Observations {
-		s.Variants = append(s.Variants, o.Variant)
-	}
-	slices.Sort(s.Variants)
-	unchecked = map[string][]string{}
-	take, left := split(lock.Compare(s, r.Observations...), func(d lock.Drift) bool {
-		if a.warden == nil {
-			return s.Items[d.Section] == nil // the format does not have it
-		}
-		switch d.Section {
-		case lock.SectionTools, lock.SectionPrompts, lock.SectionResources:
-			ok, rest := a.warden.Approves(d.Section, d.New)
-			if len(rest) > 0 {
-				unchecked[d.Name()] = rest
-			}
-			return ok
-		}
-		return true
-	})
-	return s, append(left, s.Take(take)...), unchecked
 }
 
 // replace makes the lock of a server that has no changes cover exactly what was observed.
@@ -309,9 +229,6 @@ func writeOutcomes(w *work, outcomes []outcome) error {
 		}
 		if why := unapprovable(o.Left); why != "" {
 			parts = append(parts, why)
-		}
-		if n := len(o.Unchecked); n > 0 {
-			parts = append(parts, cli.Plural(n, "item")+" with members that the imported lock does not cover")
 		}
 		if len(o.Unstable) > 0 {
 			parts = append(parts, "differs from session to session: "+printable.Line(cli.Join(o.Unstable, 5), 300))

@@ -457,54 +457,6 @@ func TestClassTable(t *testing.T) {
 	}
 }
 
-// What mcp-pin approved stays approved, and what it does not know is added.
-func TestLockImport(t *testing.T) {
-	b := newBench(t, draw)
-	b.run(cli.ExitOK, "lock")
-	var file struct {
-		Servers map[string]struct {
-			Hashes map[string]string
-			Tools  map[string]struct {
-				Hash       string          `json:"hash"`
-				Definition json.RawMessage `json:"definition"`
-			}
-		}
-	}
-	if err := json.Unmarshal([]byte(b.file()), &file); err != nil {
-		t.Fatal(err)
-	}
-	hex := func(hash string) string { return strings.TrimPrefix(hash, "sha256:") }
-	tool := file.Servers["notes"].Tools["draw"]
-	pin, err := json.Marshal(map[string]any{"lockfileVersion": 1, "servers": map[string]any{"notes": map[string]any{
-		"setHash": hex(file.Servers["notes"].Hashes["tools"]), "tools": []any{map[string]any{"name": "draw", "hash": hex(tool.Hash), "definition": tool.Definition}}}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	pins := filepath.Join(t.TempDir(), "mcp-pin.lock")
-	if err := os.WriteFile(pins, pin, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Remove(b.lock); err != nil {
-		t.Fatal(err)
-	}
-	b.serve(drawNew)
-	b.Server.Instructions = ""
-	b.run(cli.ExitFound, "lock", "--import", pins)
-	if got := b.items(cli.ExitFound); !slices.Equal(got, []string{"tool/draw suspicious"}) {
-		t.Errorf("changes %q", got)
-	}
-	warden := filepath.Join(t.TempDir(), "warden.lock")
-	if err := os.WriteFile(warden, []byte(`{"schema_version": 3, "server": {"url": "http://127.0.0.1:1/mcp"}, "tools": [], "resources": [], "prompts": []}`), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	b.run(cli.ExitUsage, "lock", "--import", warden)
-	other := filepath.Join(t.TempDir(), "w.lock")
-	b.run(cli.ExitFound, "lock", "notes", "--import", warden, "--lock", other)
-	if got := b.items(cli.ExitFound, "--lock", other); !slices.Equal(got, []string{"tool/draw suspicious"}) {
-		t.Errorf("changes %q", got)
-	}
-}
-
 // On a terminal, review asks about each change, the most severe first, and stores each answer.
 func TestReviewAsks(t *testing.T) {
 	const more = `{"name":"more"}`

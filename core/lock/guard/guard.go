@@ -288,11 +288,6 @@ func (g *Guard) Judge(server string, policy lock.Policy, o Offer) *Verdict {
 	for section := range seen.Items {
 		v.compared = append(v.compared, section)
 	}
-	for _, section := range []lock.Section{lock.SectionLaunch, lock.SectionCapabilities} {
-		if len(v.approved.Items[section]) == 0 { // the lock was imported from another program
-			delete(seen.Items, section)
-		}
-	}
 	for _, d := range lock.Compare(v.approved, seen) {
 		v.judge(d)
 	}
