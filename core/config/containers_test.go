@@ -289,8 +289,6 @@ func TestHintsForOtherFiles(t *testing.T) {
 	for text, want := range map[string]string{
 		`{"command": "go", "args": []}`:              `give the server a name: {"mcpServers": {"NAME": {…}}}`,
 		`{"x": {"command": "go"}, "y": 1}`:           `wrap the servers: {"mcpServers": {…}}`,
-		`"mcpServers": {}`:                           "add { before the first key and } after the last key",
-		"```json\n{\"mcpServers\": {}}\n```":         "remove the Markdown around the JSON, such as ```json",
 		`{"mcpServer": {"a": {"command": "go"}}}`:    `did you mean "mcpServers"?`,
 		`{"mcpServers": {"a": {"workDir": "/tmp"}}}`: `did you mean "cwd"?`,
 	} {

@@ -166,9 +166,6 @@ func syntax(offset int, message, hint string) *Error {
 	return &Error{Offset: offset, Code: CodeSyntax, Message: message, Hint: hint}
 }
 
-// least is the hint for an empty file.
-const least = `the smallest config is {"servers": []}`
-
 // checkText rejects files that are not text, regardless of the format.
 func (s *Source) checkText() *Error {
 	if s.isUTF16() {
@@ -185,7 +182,7 @@ func (s *Source) checkText() *Error {
 		return &Error{Offset: i, Code: CodeEncoding, Message: "file has a NUL character", Hint: "save it as text"}
 	}
 	if len(bytes.TrimSpace(s.text)) == 0 {
-		return syntax(0, "file is empty", least)
+		return syntax(0, "file is empty", `the smallest config is {"servers": []}`)
 	}
 	for _, start := range s.lines {
 		line := s.text[start:]
