@@ -5,7 +5,6 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/glob"
@@ -15,8 +14,8 @@ import (
 // filter determines which items are exported, with globs for names, URIs and URI templates.
 //
 // In a glob for names, "*" matches any characters. In a glob for URIs, "*" matches within a path
-// segment and "**" across segments. URIs and globs are compared in their normal and joined forms
-// (see forms). A filter with globs hides every URI that has no normal form.
+// segment and "**" across segments. A filter with globs hides every URI that is not in normal form: see
+// [readURI]. Allow must match how it is read, and Deny applies to every reading of lenient servers, too.
 type filter struct {
 	allow []globs // an item must match one glob of each
 	deny  globs
@@ -28,7 +27,7 @@ type filter struct {
 type globs struct {
 	written     []string // as configured
 	names, uris []string
-	joined      []string // globs that are matched against forms.joined
+	joined      []string // globs for [reading.loose], without the slashes after the scheme
 	folded      []string // case-folded copies of uris and joined
 }
 
@@ -52,6 +51,9 @@ func newGlobs(written []string) (globs, error) {
 		}
 		into.names = append(into.names, flat(g))
 		normal, joined := normalizeGlob(g)
+		if schemeEnd(g) > 0 && slices.ContainsFunc(strings.FieldsFunc(normal, func(r rune) bool { return r == '/' || r == ':' }), isDots) {
+			return globs{}, fmt.Errorf("invalid glob %q: no URI with . or .. is admitted", printable.Line(g, 200))
+		}
 		into.uris = append(into.uris, normal)
 		into.joined = append(into.joined, joined...)
 		for _, g := range append(joined, normal) {
@@ -86,8 +88,7 @@ func (f filter) empty() bool { return len(f.allow) == 0 && len(f.deny.names) == 
 // admits reports whether an item may be exported under a name or URI.
 //
 // Deny also applies to the name that the server itself uses for the item, so that no exported name
-// can evade it, and to every form in which the server may interpret its URI. Allow applies only to
-// the exported name, which a server cannot choose freely, and must match every such form.
+// can evade it. Allow applies only to the exported name, which a server cannot choose freely.
 func (f filter) admits(k catalog.Kind, t target, exported string) bool {
 	switch {
 	case f.empty():
@@ -96,46 +97,33 @@ func (f filter) admits(k catalog.Kind, t target, exported string) bool {
 		return !matches(f.deny.names, flat(exported)) && !matches(f.deny.names, flat(t.key)) &&
 			!slices.ContainsFunc(f.allow, func(allow globs) bool { return !matches(allow.names, flat(exported)) })
 	}
-	is, ok := formsOf(t.key)
+	is, ok := readURI(t.key)
 	if !ok && k == catalog.Templates {
-		is, ok = forms{normal: []string{t.key}}, true // the URIs that it expands to are checked when they are used
+		is, ok = reading{t.key, []string{t.key}}, true // the URIs that it expands to are checked when they are used
 	}
 	return ok && !f.denies(t.server, is) && f.allows(t, exported, is)
 }
 
-// denies reports whether Deny matches any form of a server's URI.
-func (f filter) denies(server string, is forms) bool {
-	for _, form := range slices.Concat(is.normal, is.more) {
+// denies reports whether Deny matches any reading of a server's URI.
+func (f filter) denies(server string, is reading) bool {
+	for _, form := range is.loose {
 		for _, form := range []string{form, f.alias.qualify(target{server, form})} {
-			if matches(f.deny.uris, form) || matches(f.deny.joined, form) {
+			if matches(f.deny.uris, form) || matches(f.deny.joined, form) ||
+				f.foldFiles && strings.HasPrefix(is.uri, "file:") && matches(f.deny.folded, fold(form)) {
 				return true
 			}
-		}
-		if f.foldFiles && strings.HasPrefix(form, "file:") &&
-			(matches(f.deny.folded, fold(form)) || matches(f.deny.folded, fold(f.alias.qualify(target{server, form})))) {
-			return true
 		}
 	}
 	return false
 }
 
-// allows reports whether Allow matches all forms of a URI. For a joined form, it is sufficient to
-// match one of its spellings.
-func (f filter) allows(t target, exported string, is forms) bool {
-	qualified := func(form string) string {
-		if exported != t.key {
-			return f.alias.qualify(target{t.server, form})
-		}
-		return form
+// allows reports whether Allow matches a URI.
+func (f filter) allows(t target, exported string, is reading) bool {
+	form := is.uri
+	if exported != t.key {
+		form = f.alias.qualify(target{t.server, form})
 	}
-	return !slices.ContainsFunc(f.allow, func(allow globs) bool {
-		return slices.ContainsFunc(is.normal, func(form string) bool { return !matches(allow.uris, qualified(form)) }) ||
-			slices.ContainsFunc(is.joined, func(form string) bool {
-				return !slices.ContainsFunc(written(form), func(form string) bool {
-					return matches(allow.uris, qualified(form)) || matches(allow.joined, qualified(form))
-				})
-			})
-	})
+	return !slices.ContainsFunc(f.allow, func(allow globs) bool { return !matches(allow.uris, form) })
 }
 
 // Unmatched returns the globs of the filter that match none of the items
@@ -180,7 +168,7 @@ func matches(globs []string, s string) bool {
 }
 
 // normalizeGlob normalizes the literal parts of a glob for URIs, so that the glob matches
-// normalized URIs. joined contains the globs for joined forms; see forms.
+// normalized URIs. joined has the globs without the slashes after the scheme.
 func normalizeGlob(g string) (normal string, joined []string) {
 	if head, uri, ok := cutServer(g); ok {
 		normal, joined = normalizeGlob(uri)
@@ -199,27 +187,13 @@ func normalizeGlob(g string) (normal string, joined []string) {
 	if scheme == "" {
 		return g, nil
 	}
-	authority, rest := "", g[len(scheme):]
-	if after, ok := strings.CutPrefix(rest, "//"); ok {
-		end := strings.IndexAny(after+"/", "/?#")
-		authority, rest = "//"+after[:end], after[end:]
-	} else if scheme == "file:" {
-		authority, rest = "//", "/"+strings.TrimPrefix(rest, "/")
-	}
-	end := strings.IndexByte(rest+"#", '#')
-	path := decodeGlob(rest[:end])
+	authority, rest := cutAuthority(scheme, g[len(scheme):])
+	path, _ := decode(rest, `*?[]{}\,/#%&=+`, true)
 	if !ofTheWeb(scheme) {
 		one := join(authority + "/" + path)
-		for _, one := range unique(one, lowerFirst(one)) {
-			if one == "" || glob.Valid(one) { // the glob is invalid if a dot segment was part of a {group}
-				joined = append(joined, scheme+one+rest[end:])
-			}
-		}
+		joined = []string{scheme + one, scheme + lowerFirst(one)}
 	}
-	if !strings.Contains(path, "**") {
-		path = removeDots(path)
-	}
-	return scheme + normalizeAuthority(scheme, authority) + path + rest[end:], joined
+	return scheme + normalAuthority(scheme, authority) + path, joined
 }
 
 // cutServer splits a glob for qualified URIs into the part before the server's own URI and the
@@ -231,23 +205,4 @@ func cutServer(g string) (head, uri string, ok bool) {
 	}
 	server, uri, ok := strings.Cut(rest, "/")
 	return g[:len(g)-len(rest)] + server + "/", scheme + uri, ok && uri != ""
-}
-
-// decodeGlob decodes percent-encoded characters that have no special meaning in globs or URIs.
-func decodeGlob(s string) string {
-	var b strings.Builder
-	for i := 0; i < len(s); i++ {
-		if s[i] == '%' && i+2 < len(s) && isHex(s[i+1]) && isHex(s[i+2]) {
-			if c := unhex(s[i+1])<<4 | unhex(s[i+2]); strings.IndexByte(`*?[]{}\,/#%&=+`, c) < 0 && c >= ' ' && c != 0x7f {
-				b.WriteByte(c)
-				i += 2
-				continue
-			}
-		}
-		b.WriteByte(s[i])
-	}
-	if !utf8.ValidString(b.String()) {
-		return s
-	}
-	return b.String()
 }

@@ -188,9 +188,9 @@ func (rt *route) refused() error {
 	if len(held) == 0 {
 		return nil
 	}
-	forms, ok := formsOf(rt.item.key)
+	is, ok := readURI(rt.item.key)
 	for _, t := range held {
-		if !ok || len(rt.item.key) > maxCompared || t.matches(rt.item.key) || slices.ContainsFunc(slices.Concat(forms.normal, forms.more), t.matches) {
+		if !ok || len(rt.item.key) > maxCompared || t.matches(rt.item.key) || slices.ContainsFunc(is.loose, t.matches) {
 			return verdict.Refuse(catalog.Templates, t.key)
 		}
 	}
@@ -251,18 +251,21 @@ func skillOf(skills []string, uri string) (of string, is bool) {
 	if len(skills) == 0 {
 		return "", false
 	}
-	asked, ok := formsOf(uri)
+	asked, ok := readURI(uri)
 	if !ok || len(uri) > maxCompared {
 		return skills[0], true
 	}
 	for _, of := range skills {
-		known, _ := formsOf(of)
-		for _, main := range slices.Concat(known.normal, known.more) {
+		known, ok := readURI(of)
+		if !ok {
+			return of, true
+		}
+		for _, main := range known.loose {
 			if len(main) < len(skill.Main) {
 				continue
 			}
 			dir := main[:len(main)-len(skill.Main)]
-			if slices.ContainsFunc(slices.Concat(asked.normal, asked.more), func(s string) bool { return strings.HasPrefix(s+"/", dir) }) {
+			if slices.ContainsFunc(asked.loose, func(s string) bool { return strings.HasPrefix(s+"/", dir) }) {
 				return of, true
 			}
 		}
@@ -281,27 +284,22 @@ func (g *Gateway) MayReadTexts(ctx context.Context, r *mcpserver.Request, server
 }
 
 // spelled returns the first of several URIs of which a server may take another URI for a spelling: see
-// forms. A URI without a normal form may be a spelling of each of them.
+// [reading]. A URI that is not in normal form may be a spelling of each other.
 func spelled(uris []string, uri string) (of string, is bool) {
 	if len(uris) == 0 {
 		return "", false
 	}
-	asked, ok := formsOf(uri)
+	asked, ok := readURI(uri)
 	if !ok || len(uri) > maxCompared {
 		return uris[0], true
 	}
 	for _, of := range uris {
-		known, ok := formsOf(of)
-		if ok && (meet(asked.normal, known.normal) || meet(asked.more, known.more) || meet(asked.normal, known.more) || meet(asked.more, known.normal)) {
+		known, ok := readURI(of)
+		if !ok || slices.ContainsFunc(asked.loose, func(s string) bool { return slices.Contains(known.loose, s) }) {
 			return of, true
 		}
 	}
 	return "", false
-}
-
-// meet reports whether two lists have a common element.
-func meet(a, b []string) bool {
-	return slices.ContainsFunc(a, func(s string) bool { return slices.Contains(b, s) })
 }
 
 // outdated reports whether the newest view does not show the newest state of the request's item.

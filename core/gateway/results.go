@@ -132,15 +132,17 @@ func (v *view) filterContents(t target, raw json.RawMessage) json.RawMessage {
 
 // filterCompletion removes completion values that would reveal URIs that the filter does not admit.
 // For a template, it removes a value if the template, expanded with it and with the variables that
-// the client specified, results in such a URI. For a prompt, it removes only values that are URIs
-// and that Deny matches.
+// the client specified, results in such a URI. For a prompt with Deny, it removes only values that are URIs
+// that Deny matches or that are not in normal form.
 func (v *view) filterCompletion(kind catalog.Kind, t target, params map[string]json.RawMessage, raw json.RawMessage) json.RawMessage {
 	if v.filter.empty() {
 		return raw
 	}
 	hidden := func(value string) bool {
-		is, ok := formsOf(value)
-		return ok && v.filter.denies(t.server, is)
+		if is, ok := readURI(value); ok {
+			return v.filter.denies(t.server, is)
+		}
+		return schemeEnd(value) > 0 && len(v.filter.deny.written) > 0
 	}
 	if kind == catalog.Templates {
 		hidden = v.expandsToHidden(t, params)
