@@ -71,7 +71,7 @@ func scripted(t *testing.T, protocol string) (file, log string) {
 	dir := t.TempDir()
 	file, log = filepath.Join(dir, "mcp-servers.json"), filepath.Join(dir, "log")
 	script := peertest.Script(t, "scripted.mjs", "--log="+log)
-	entry := marshalPeer(t, peerEntry{Command: script[0], Args: script[1:], Protocol: protocol})
+	entry := marshalPeer(t, peerEntry{Command: script[0], Args: script[1:], Protocol: protocol, ConnectTimeout: peerStarts})
 	if err := os.WriteFile(file, []byte(`{"servers": {"notes": `+entry+`}}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -105,7 +105,7 @@ func TestRealInterruptedCall(t *testing.T) {
 		t.Run(era, func(t *testing.T) {
 			t.Parallel()
 			file, log := scripted(t, era)
-			ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 			defer cancel()
 			cmd := mcptrackCommand(ctx, "--config", file, "call", "notes", "work", "--arg", "steps=1000", "--arg", "ms=100")
 			var stderr bytes.Buffer
@@ -131,7 +131,7 @@ func TestRealProgressOnTerminal(t *testing.T) {
 	t.Parallel()
 	file, _ := scripted(t, "auto")
 	screen, terminal := openTerminal(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	cmd := mcptrackCommand(ctx, "--config", file, "call", "notes", "work", "--arg", "steps=8", "--arg", "ms=200")
 	var stdout bytes.Buffer

@@ -398,7 +398,7 @@ func TestRealGatewayEventsAISDK(t *testing.T) {
 		t.Fatal(err)
 	}
 	url := startGateway(t, "--config", twoDemos(t), "--events", "--data-dir", data, "--durability", "os", "--token-file", file, "--events-allow", "http://127.0.0.1:*")
-	ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	cmd := nodeCommand(ctx, t, "ai_events.mjs", url)
 	cmd.Env = append(os.Environ(), "TOKEN="+token)

@@ -164,7 +164,7 @@ func runMcptrack(t *testing.T, p peer, id string, args ...string) string {
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	var stdout, stderr bytes.Buffer
 	cmd := mcptrackCommand(ctx, append([]string{"--config", file}, args...)...)
