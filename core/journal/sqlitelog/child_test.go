@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/journal"
@@ -18,13 +19,16 @@ import (
 )
 
 // child is the process of a test with a log in childDir. "append" appends for ever, and prints
-// "<own id> <id>" when an event is durable.
+// "<own id> <id>" when an event is durable. "read" prints the number of the last event, and then keeps the
+// file open.
 func child(what string) int {
 	dir := os.Getenv(childDir)
 	var err error
 	switch what {
 	case "append":
 		err = childAppend(dir)
+	case "read":
+		err = childRead(dir)
 	case "full":
 		return childFull(dir)
 	default:
@@ -75,6 +79,23 @@ func childAppend(dir string) error {
 		}
 		waiting = waiting[1:]
 	}
+}
+
+func childRead(dir string) error {
+	l, err := Open(context.Background(), Options{Dir: dir, Existing: true})
+	if err != nil {
+		return err
+	}
+	last := uint64(0)
+	for e, err := range l.Read(context.Background(), 0) {
+		if err != nil {
+			return err
+		}
+		last = e.Seq
+	}
+	fmt.Println(last)
+	time.Sleep(time.Hour)
+	return nil
 }
 
 func startChild(t *testing.T, what, dir string, env ...string) (*exec.Cmd, *bufio.Scanner) {
