@@ -146,7 +146,6 @@ type Durability string
 const (
 	Always   Durability = "always"
 	Interval Durability = "interval"
-	OS       Durability = "os"
 )
 
 var (

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/event"
-	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/journal/internal/storing"
 	"github.com/mcptrack/mcptrack/core/journal/journaltest"
 )
@@ -41,10 +40,7 @@ func child(what string) int {
 	return 0
 }
 
-const (
-	childDir        = "MCPTRACK_LOG_DIR"
-	childDurability = "MCPTRACK_LOG_DURABILITY" // of "append"; empty for the default
-)
+const childDir = "MCPTRACK_LOG_DIR"
 
 // push appends an event and returns the item that receives its outcome.
 func push(l *Log, e *event.Event) (*item, error) {
@@ -53,7 +49,7 @@ func push(l *Log, e *event.Event) (*item, error) {
 }
 
 func childAppend(dir string) error {
-	l, err := Open(context.Background(), Options{Dir: dir, Durability: journal.Durability(os.Getenv(childDurability)), Logger: slog.New(slog.NewTextHandler(os.Stderr, nil))})
+	l, err := Open(context.Background(), Options{Dir: dir, Logger: slog.New(slog.NewTextHandler(os.Stderr, nil))})
 	if err != nil {
 		return err
 	}
@@ -98,14 +94,14 @@ func childRead(dir string) error {
 	return nil
 }
 
-func startChild(t *testing.T, what, dir string, env ...string) (*exec.Cmd, *bufio.Scanner) {
+func startChild(t *testing.T, what, dir string) (*exec.Cmd, *bufio.Scanner) {
 	t.Helper()
 	exe, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.CommandContext(t.Context(), exe)
-	cmd.Env = append(append(os.Environ(), childEnv+"="+what, childDir+"="+dir), env...)
+	cmd.Env = append(os.Environ(), childEnv+"="+what, childDir+"="+dir)
 	cmd.Stderr = t.Output()
 	out, err := cmd.StdoutPipe()
 	if err != nil {

@@ -100,13 +100,7 @@ func (w *writer) insert(b *batch, r *row) error {
 
 // durability determines whether the next transaction will be synced to disk.
 func (w *writer) durability(now time.Time) error {
-	switch w.l.opts.Durability {
-	case journal.OS:
-		return w.synchronous(false)
-	case journal.Interval:
-		return w.synchronous(w.dirty && now.Sub(w.synced) >= syncInterval)
-	}
-	return w.synchronous(true)
+	return w.synchronous(w.l.opts.Durability == journal.Always || w.dirty && now.Sub(w.synced) >= syncInterval)
 }
 
 func (w *writer) synchronous(full bool) error {
@@ -127,10 +121,9 @@ func (w *writer) synchronous(full bool) error {
 // committed records whether the last transaction was synced, and schedules the next sync if it was
 // not.
 func (w *writer) committed(now time.Time) {
-	switch {
-	case w.full:
+	if w.full {
 		w.dirty, w.synced = false, now
-	case w.l.opts.Durability == journal.Interval && !w.dirty:
+	} else if !w.dirty {
 		w.dirty, w.synced = true, now
 		w.late.Reset(syncInterval)
 	}

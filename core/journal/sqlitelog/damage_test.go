@@ -173,16 +173,16 @@ func TestDamagedFileIsSetAside(t *testing.T) {
 		running bool // it is also found while the log is used
 	}{
 		"a page in the middle": {overwritten(func(t *testing.T, _ string, b []byte) int {
-			i := bytes.Index(b, []byte(`"name":"n300"`))
-			if i < 0 {
+			before, _, found := bytes.Cut(b, []byte(`"name":"n300"`))
+			if !found {
 				t.Fatal("the event is not in the file")
 			}
-			return i &^ 4095
+			return len(before) &^ 4095
 		}), true},
 		"a number in the middle": {func(t *testing.T, dir string) {
 			change(t, events(dir), func(b []byte) []byte {
-				event := bytes.Index(b, []byte(`"name":"n300"`))
-				copy(b[bytes.LastIndex(b[:event], []byte{0x82, 300 & 0x7f}):], []byte{0x81}) // now 172, as SQLite encodes it
+				before, _, _ := bytes.Cut(b, []byte(`"name":"n300"`))
+				copy(b[bytes.LastIndex(before, []byte{0x82, 300 & 0x7f}):], []byte{0x81}) // now 172, as SQLite encodes it
 				return b
 			})
 		}, true},

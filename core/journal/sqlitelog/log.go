@@ -66,8 +66,8 @@ func (o Options) withDefaults() (Options, error) {
 	switch {
 	case o.Dir == "":
 		return o, errors.New("event log: no data directory specified")
-	case o.Durability != journal.Always && o.Durability != journal.Interval && o.Durability != journal.OS:
-		return o, fmt.Errorf("event log: unknown durability %q; choose always, interval or os", o.Durability)
+	case o.Durability != journal.Always && o.Durability != journal.Interval:
+		return o, fmt.Errorf("event log: unknown durability %q; choose always or interval", o.Durability)
 	case o.Retain < 0 || o.RetainBytes < 0 || o.KeepContent < 0 || o.Queue < 0 || o.Drain < 0:
 		return o, errors.New("event log: an option is negative")
 	}
