@@ -66,7 +66,7 @@ func TestFirstPlace(t *testing.T) {
 // Every version names its server and its resource, and times have a zone in a pipe.
 func TestHistoryItems(t *testing.T) {
 	dir := t.TempDir()
-	j, err := sqlitelog.Open(t.Context(), sqlitelog.Options{Dir: dir, Durability: journal.OS})
+	j, err := sqlitelog.Open(t.Context(), sqlitelog.Options{Dir: dir, Durability: journal.Interval})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +97,7 @@ func TestHistoryItems(t *testing.T) {
 // without a text where an older mcptrack stored none.
 func TestHistoryOfDefinitions(t *testing.T) {
 	dir := t.TempDir()
-	j, err := sqlitelog.Open(t.Context(), sqlitelog.Options{Dir: dir, Durability: journal.OS, KeepContent: 1 << 20})
+	j, err := sqlitelog.Open(t.Context(), sqlitelog.Options{Dir: dir, Durability: journal.Interval, KeepContent: 1 << 20})
 	if err != nil {
 		t.Fatal(err)
 	}

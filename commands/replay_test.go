@@ -39,7 +39,7 @@ func (b *broken) Write(p []byte) (int, error) {
 func TestReplay(t *testing.T) {
 	const n = 1500
 	dir := t.TempDir()
-	j, err := sqlitelog.Open(t.Context(), sqlitelog.Options{Dir: dir, Durability: journal.OS})
+	j, err := sqlitelog.Open(t.Context(), sqlitelog.Options{Dir: dir, Durability: journal.Interval})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +101,7 @@ func TestReplay(t *testing.T) {
 			t.Errorf("since %s: %d lines, want %d", since, len(got), want)
 		}
 	}
-	running, err := sqlitelog.Open(t.Context(), sqlitelog.Options{Dir: dir, Durability: journal.OS})
+	running, err := sqlitelog.Open(t.Context(), sqlitelog.Options{Dir: dir, Durability: journal.Interval})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -210,7 +210,7 @@ func usage() [][2]string {
 		{"serve-sse --demo --addr 0.0.0.0:0 --token-file @DIR/weak", "easy to guess"},
 		{"serve-sse --demo --token-file @DIR/open", "chmod 600"},
 		{"serve-sse --demo --addr nonsense", "--addr"},
-		{"serve-sse --demo --durability sometimes", "choose always, interval or os"},
+		{"serve-sse --demo --durability sometimes", "choose always or interval"},
 		{"serve-sse --demo --retain soon", "invalid --retain"},
 		{"serve-sse --demo --retain-bytes many", "invalid --retain-bytes"},
 		{"serve-sse --demo --retain-bytes 0", "--retain-bytes"},

@@ -297,7 +297,7 @@ func TestRealClientsSurviveARestart(t *testing.T) {
 func TestRealGatewayChangeTools(t *testing.T) {
 	t.Parallel()
 	config := twoDemos(t)
-	url := startGateway(t, "--config", config, "--change-tools", "--events", "--data-dir", t.TempDir(), "--durability", "os")
+	url := startGateway(t, "--config", config, "--change-tools", "--events", "--data-dir", t.TempDir(), "--durability", "interval")
 	over := map[string][]string{"HTTP": {url}, "standard streams": {mcptrackPath(t), "gateway", "--stdio", "--config", config, "--change-tools"}}
 	var running sync.WaitGroup
 	for transport, target := range over {
@@ -343,7 +343,7 @@ func TestRealGatewayChangeTools(t *testing.T) {
 // stream use the same event IDs.
 func TestRealGatewayEventsTypeScript(t *testing.T) {
 	t.Parallel()
-	url := startGateway(t, "--config", twoDemos(t), "--events", "--data-dir", t.TempDir(), "--durability", "os")
+	url := startGateway(t, "--config", twoDemos(t), "--events", "--data-dir", t.TempDir(), "--durability", "interval")
 	for _, era := range []string{"auto", "legacy"} {
 		out := string(peerScript(t, "events_client.mjs", url, era))
 		var streamed, polled []string
@@ -397,7 +397,7 @@ func TestRealGatewayEventsAISDK(t *testing.T) {
 	if err := os.WriteFile(file, []byte("chat "+token+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	url := startGateway(t, "--config", twoDemos(t), "--events", "--data-dir", data, "--durability", "os", "--token-file", file, "--events-allow", "http://127.0.0.1:*")
+	url := startGateway(t, "--config", twoDemos(t), "--events", "--data-dir", data, "--durability", "interval", "--token-file", file, "--events-allow", "http://127.0.0.1:*")
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	cmd := nodeCommand(ctx, t, "ai_events.mjs", url)

@@ -178,7 +178,7 @@ func TestGatewayTaskOwners(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Run(what, func(t *testing.T) {
-			check(t, startGateway(t, "--config", conf, "--token-file", tokens, "--change-tools", "--data-dir", data, "--durability", "os"))
+			check(t, startGateway(t, "--config", conf, "--token-file", tokens, "--change-tools", "--data-dir", data, "--durability", "interval"))
 		})
 	}
 	run("begin", "alice "+alice+"\nbob "+bob+"\n", func(t *testing.T, url string) {

@@ -61,8 +61,8 @@ func TestHooks(t *testing.T) {
 			}
 			write(`{"id": "repo", "verify": "github", "secret": "` + hookSecret + `", "touches": [{"server": "notes", "uri": "vault://note/*"}]}`)
 			args := map[string][]string{
-				"serve-sse": {"serve-sse", "--addr", "127.0.0.1:0", "--config", file, "--durability", "os"},
-				"gateway":   {"gateway", "--addr", "127.0.0.1:0", "--config", file, "--events", "--durability", "os"},
+				"serve-sse": {"serve-sse", "--addr", "127.0.0.1:0", "--config", file, "--durability", "interval"},
+				"gateway":   {"gateway", "--addr", "127.0.0.1:0", "--config", file, "--events", "--durability", "interval"},
 				"daemon":    {"daemon", "--http", "127.0.0.1:0"},
 			}[command]
 			cmd := mcptrackCommand(context.Background(), append(args, "--token-file", tokens, "--data-dir", data)...)

@@ -10,10 +10,8 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"net"
 	"net/http"
 	"os"
@@ -24,8 +22,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mcptrack/mcptrack/core/journal"
-	"github.com/mcptrack/mcptrack/core/journal/sqlitelog"
+	"github.com/mcptrack/mcptrack/core/records"
 )
 
 // A serve-sse with --public-url gets the events of a gateway that delivers only by webhook, also after it was
@@ -39,13 +36,13 @@ func TestServeReceivesWebhooks(t *testing.T) {
 		t.Fatal(err)
 	}
 	gateway := startGateway(t, "--config", twoDemos(t), "--events", "--events-modes", "webhook", "--data-dir", filepath.Join(dir, "gateway"),
-		"--durability", "os", "--token-file", tokens, "--events-allow", "http://127.0.0.1:*")
+		"--durability", "interval", "--token-file", tokens, "--events-allow", "http://127.0.0.1:*")
 	save(t, entries, `{"mcpServers": {"up": {"url": "`+gateway+`", "headers": {"Authorization": "Bearer `+token+`"}, "trackResources": true,
 		"mode": "poll", "pollInterval": "1h", "events": {"delivery": "webhook"}}}}`)
 	address, subscriptions := freeAddress(t), filepath.Join(dir, "gateway")
 	var earlier hook // of the run that was killed
 	for _, end := range []syscall.Signal{syscall.SIGKILL, syscall.SIGTERM} {
-		s := serveBeside(t, "--addr", address, "--public-url", "http://"+address, "--config", entries, "--data-dir", data, "--durability", "os", "--token-file", tokens)
+		s := serveBeside(t, "--addr", address, "--public-url", "http://"+address, "--config", entries, "--data-dir", data, "--durability", "interval", "--token-file", tokens)
 		var got string
 		for deadline := time.Now().Add(60 * time.Second); !strings.Contains(got, `"cause":"event"`); {
 			if time.Now().After(deadline) {
@@ -121,19 +118,15 @@ func hookOf(t *testing.T, dir string) hook {
 	return hook{}
 }
 
-// storedWebhooks are the records about webhooks in the log of a data directory, which another
-// process may use; none if there is no log yet.
+// storedWebhooks are the records about webhooks in a data directory, which another process may use.
 func storedWebhooks(t *testing.T, dir string) (values [][]byte) {
 	t.Helper()
-	log, err := sqlitelog.Open(t.Context(), sqlitelog.Options{Dir: dir, Existing: true})
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	} else if err != nil {
+	file, err := records.Open(filepath.Join(dir, "deliveries.json"))
+	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = log.Close() }()
 	ctx, cancel := context.WithCancel(t.Context())
-	log.Records("webhooks").Follow(ctx, func(c journal.Changes) {
+	file.Follow(ctx, func(c records.Changes) {
 		for _, rec := range c.Records {
 			values = append(values, rec.Value)
 		}

@@ -174,7 +174,7 @@ func TestWatchFollowsTheEventsOfAGateway(t *testing.T) {
 	behind := filepath.Join(dir, "behind.json")
 	save(t, behind, config(`"demo": `+demoEntry(t, markOf(t)+"-demo", `, "trackResources": true`)))
 	up := demoEntry(t, markOf(t)+"-up", `, "trackResources": true, "mode": "poll", "pollInterval": "10m"`)
-	up = strings.Replace(up, `["demo-server", "--interval", "200ms"]`, fmt.Sprintf(`["gateway", "--stdio", "--config", %q, "--events", "--data-dir", %q, "--durability", "os"]`, behind, filepath.Join(dir, "log")), 1)
+	up = strings.Replace(up, `["demo-server", "--interval", "200ms"]`, fmt.Sprintf(`["gateway", "--stdio", "--config", %q, "--events", "--data-dir", %q, "--durability", "interval"]`, behind, filepath.Join(dir, "log")), 1)
 	file := filepath.Join(dir, "mcp-servers.json")
 	save(t, file, config(`"up": `+up))
 	r := runBeside(t, "watch", "--json", file)

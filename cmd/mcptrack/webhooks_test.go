@@ -67,7 +67,7 @@ func TestServeWebhooks(t *testing.T) {
 		save(t, file, fmt.Sprintf(`{"mcpServers": {"demo": %s}, "webhooks": [%s]}`, demoEntry(t, markOf(t), `, "trackResources": true`), hook))
 	}
 	write(fmt.Sprintf(`{"url": "%s/one", "secret": %q, "allowPrivate": true, "types": ["resource.updated"]}`, to.URL, webhookSecret))
-	args := []string{"--config", file, "--data-dir", data, "--durability", "os"}
+	args := []string{"--config", file, "--data-dir", data, "--durability", "interval"}
 	s := serveBeside(t, args...)
 	await("/one", 2, `"name":"resource.updated"`)
 	out, err := mcptrackCommand(t.Context(), "status", s.url).Output()

@@ -240,14 +240,18 @@ const keptTexts = 64 << 20
 
 // openHooks loads the webhook subscriptions, and the delivery positions of the webhooks in the
 // config.
-func (o *eventsFlags) openHooks(ctx context.Context, e *eventLog, of func(name string) *eventLog) (err error) {
+func (o *eventsFlags) openHooks(ctx context.Context, e *eventLog, of func(name string) *eventLog) error {
 	local := o.unverified.Local()
 	if len(local) > 0 {
 		e.logger.Warn("--events-allow lets webhooks reach services on this machine; use it only for tests")
 	}
 	sender := webhook.NewSender(local)
 	sender.Tracer = e.tracer
-	e.fixed = webhook.NewHooks(webhook.HookOptions{Log: e.log, Reader: e.reader, Sender: sender, Scope: e.scope, Logger: e.logger})
+	stored, err := webhook.OpenRecords(e.log)
+	if err != nil {
+		return err
+	}
+	e.fixed = webhook.NewHooks(webhook.HookOptions{Log: e.log, Records: stored, Reader: e.reader, Sender: sender, Scope: e.scope, Logger: e.logger})
 	if !o.webhooks || !e.tokens.Set() {
 		return nil
 	}
@@ -262,7 +266,7 @@ func (o *eventsFlags) openHooks(ctx context.Context, e *eventLog, of func(name s
 		}
 	}
 	e.hooks, err = webhook.New(ctx, webhook.Options{
-		Log: e.log, Keys: keys, Reader: e.reader, Sender: sender, Scope: e.scope, Of: func(name string) (*mcpevents.Reader, mcpevents.Scope) {
+		Log: e.log, Records: stored, Keys: keys, Reader: e.reader, Sender: sender, Scope: e.scope, Of: func(name string) (*mcpevents.Reader, mcpevents.Scope) {
 			if found := of(name); found != nil {
 				return found.reader, found.scope
 			}

@@ -53,7 +53,7 @@ func newIdentityWorld(t *testing.T, ids ...string) *identityWorld {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.log = []string{"--data-dir", filepath.Join(w.dir, "log"), "--durability", "os"}
+	w.log = []string{"--data-dir", filepath.Join(w.dir, "log"), "--durability", "interval"}
 	w.entries = raw
 	w.save("mcp.json", string(raw))
 	w.save("token", identityToken)

@@ -28,6 +28,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/mcpevents"
 	"github.com/mcptrack/mcptrack/core/printable"
+	"github.com/mcptrack/mcptrack/core/records"
 	"github.com/mcptrack/mcptrack/core/servercard"
 	"github.com/mcptrack/mcptrack/core/standardwebhooks"
 	"github.com/mcptrack/mcptrack/core/status"
@@ -338,11 +339,15 @@ func openServer(ctx context.Context, env *cli.Env, g *cli.Globals, logger *slog.
 	if err == nil && lock != nil {
 		f.review = &dashboard.Review{Guard: lock.Guard, Changes: f.engine.LockChanges}
 	}
+	var stored records.Store
+	if err == nil && !opts.follow {
+		stored, err = webhook.OpenRecords(f.log)
+	}
 	if err == nil && !opts.follow {
 		sender := webhook.NewSender(nil)
 		sender.Tracer = g.Tracer()
 		f.hooks = webhook.NewHooks(webhook.HookOptions{
-			Log: f.log, Reader: mcpevents.NewReader(f.log, mcpevents.Scope{}), Sender: sender, Follow: true, Logger: logger,
+			Log: f.log, Records: stored, Reader: mcpevents.NewReader(f.log, mcpevents.Scope{}), Sender: sender, Follow: true, Logger: logger,
 			Dashboard: strings.TrimSuffix(cmp.Or(opts.dashboard, opts.publicURL), "/"),
 		})
 	}

@@ -28,7 +28,7 @@
 // If events are missing because retention removed them, because the disk returned damaged data, or
 // because the reader of a [Memory] was too slow, readers receive an entry with Gap set, which
 // specifies the missing range. A reader is therefore always told that it fell behind and never has
-// to detect that itself. Damaged entries are never delivered.
+// to detect that itself. What a store finds to be damaged is never delivered.
 //
 // # Stored states
 //
@@ -39,9 +39,9 @@
 // # Durability
 //
 // With [Always], an event is synced to disk before any reader sees it. With [Interval], it is synced
-// within 100 ms, so a power failure may lose the events of the last 100 ms. With [OS], the operating
-// system decides when to write. If only mcptrack crashes (kill -9), no stored event is lost with any
-// of them. For a log on a cluster, the configuration of the cluster determines the durability.
+// within 100 ms, so a power failure may lose the events of the last 100 ms. If only mcptrack crashes
+// (kill -9), no stored event is lost. For a log on a cluster, the configuration of the cluster
+// determines the durability.
 //
 // # Ownership
 //
@@ -51,5 +51,6 @@
 // # Clocks
 //
 // The age of an event is measured with the clock of the machine that stores it. If that clock jumps
-// ahead, events expire early, which readers see as a gap. Order and ids do not depend on clocks.
+// ahead, events expire early, which readers see as a gap. If a clock is set back, events of a file have the
+// time of the one before until the clock is past it. Order and ids do not depend on clocks.
 package journal

@@ -25,8 +25,8 @@ type Recorder interface {
 	RememberList(name ListName, list catalog.List) error
 }
 
-// Log is a totally ordered log of events, together with the states, texts and records that belong
-// to it. The package documentation describes the contract; journaltest.Run tests it for every
+// Log is a totally ordered log of events, together with the states and texts that belong to
+// it. The package documentation describes the contract; journaltest.Run tests it for every
 // implementation. Its methods are safe for concurrent use.
 type Log interface {
 	Recorder
@@ -66,9 +66,6 @@ type Log interface {
 	States(ctx context.Context, server string) (States, error)
 	// Contents returns the texts and definitions that are stored with the log. It never returns nil.
 	Contents() Contents
-	// Records returns the collection of records with the given name. A name may contain letters,
-	// digits, _ and -.
-	Records(name string) Records
 
 	// Err returns the reason why events cannot be stored at the moment, or nil if they can. Until
 	// the problem is solved, new events stay queued and readers do not see them.
@@ -126,43 +123,6 @@ type Contents interface {
 // MaxContent is the size in bytes of the largest text that is stored.
 const MaxContent = 4 << 20
 
-// Records is a key-value collection of small values, stored with the log. On a cluster, all
-// processes share it. A write succeeds only if it is based on the latest value, so a process with
-// outdated data cannot overwrite newer data.
-type Records interface {
-	// Get returns the record with the given key. Its Value is nil if there is no such record. The
-	// record may be outdated; a write based on it then fails.
-	Get(ctx context.Context, key string) (Record, error)
-	// Put stores rec if the stored revision equals rec.Revision, and returns the new revision; a
-	// Revision of 0 means that the record must not exist yet. If the revisions differ, it returns
-	// [ErrChanged]. After any other error, the value may or may not have been stored.
-	Put(ctx context.Context, rec Record) (revision uint64, err error)
-	// PutAfter stores rec if no record has been written since write number last, which Follow
-	// reported. Otherwise it returns [ErrChanged].
-	PutAfter(ctx context.Context, rec Record, last uint64) (revision uint64, err error)
-	// Remove deletes the record if its stored revision equals rec.Revision. Otherwise it returns
-	// [ErrChanged].
-	Remove(ctx context.Context, rec Record) error
-	// Follow calls changed first with all records and then after each change, until ctx ends or the
-	// log is closed. A later call may again pass all records.
-	Follow(ctx context.Context, changed func(Changes))
-}
-
-// Record is a value in [Records]. A key may contain letters, digits, -, _ and dots.
-type Record struct {
-	Key      string
-	Value    []byte // nil if the record does not exist
-	Revision uint64 // revision of the last write; 0 if never written
-}
-
-// Changes lists records that were written.
-type Changes struct {
-	Records []Record
-	// All is set if Records contains all existing records, not only changed ones.
-	All  bool
-	Last uint64 // number of the last write, to be passed to PutAfter
-}
-
 // StoreStats counts what a log has done since it was opened.
 type StoreStats struct {
 	Stored   uint64 // events that are durable
@@ -186,7 +146,6 @@ type Durability string
 const (
 	Always   Durability = "always"
 	Interval Durability = "interval"
-	OS       Durability = "os"
 )
 
 var (
@@ -195,8 +154,6 @@ var (
 	// ErrEpoch ends an iterator that cannot continue because a new log has replaced the old one.
 	// Call Resume to find out where to continue.
 	ErrEpoch = errors.New("the log was replaced")
-	// ErrChanged is returned by a write that is not based on the latest value.
-	ErrChanged = errors.New("another process has changed the record")
 	// ErrTooLarge is returned for an event that is too large for the store.
 	ErrTooLarge = errors.New("event too large for the store")
 	// ErrLocked matches the error that is returned if another process is already writing the log.

@@ -45,7 +45,6 @@ type Memory struct {
 	opts     MemoryOptions
 	epoch    string
 	contents memoryContents
-	tables   *RecordTables
 
 	mu     sync.Mutex // guards the fields below and all subscription queues; not held during I/O
 	last   uint64
@@ -76,7 +75,7 @@ type subject struct {
 func NewMemory(opts MemoryOptions) *Memory {
 	opts.Keep, opts.KeepBytes, opts.Lag = cmp.Or(opts.Keep, 1<<10), cmp.Or(opts.KeepBytes, 8<<20), cmp.Or(opts.Lag, DefaultLag)
 	opts.LagBytes = cmp.Or(opts.LagBytes, DefaultLagBytes)
-	m := &Memory{opts: opts, epoch: NewEpoch(), latest: map[subject]held{}, tables: NewRecordTables(nil, func(context.Context, string, Record) error { return nil }), subs: map[*Subscription]struct{}{},
+	m := &Memory{opts: opts, epoch: NewEpoch(), latest: map[subject]held{}, subs: map[*Subscription]struct{}{},
 		known: States{Resources: map[ResourceID]State{}, Lists: map[ListName]catalog.List{}}}
 	m.contents.keep = opts.KeepContent
 	return m
@@ -344,8 +343,6 @@ func (m *Memory) KeepsContent() bool { return m.contents.keep > 0 }
 
 func (m *Memory) Contents() Contents { return &m.contents }
 
-func (m *Memory) Records(name string) Records { return m.tables.Table(name) }
-
 func (m *Memory) Err() error { return nil }
 
 func (m *Memory) Stats() StoreStats {
@@ -363,7 +360,6 @@ func (m *Memory) Close() error {
 	for s := range m.subs {
 		s.endLocked(nil)
 	}
-	m.tables.Close()
 	return nil
 }
 

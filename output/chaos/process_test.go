@@ -136,7 +136,11 @@ func (p place) track(ctx context.Context, logger *slog.Logger) error {
 	}
 	sender := webhook.NewSender(allow.Local())
 	defer sender.Close()
-	subs := webhook.Options{Log: log, Reader: reader, Sender: sender, Allow: allow, Logger: logger}
+	stored, err := webhook.OpenRecords(log)
+	if err != nil {
+		return err
+	}
+	subs := webhook.Options{Log: log, Records: stored, Reader: reader, Sender: sender, Allow: allow, Logger: logger}
 	if p.Keys != "" {
 		if subs.Keys, err = webhook.ReadKeys(p.Keys); err != nil {
 			return err
@@ -146,7 +150,7 @@ func (p place) track(ctx context.Context, logger *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	hooks := webhook.NewHooks(webhook.HookOptions{Log: log, Reader: reader, Sender: sender, Logger: logger})
+	hooks := webhook.NewHooks(webhook.HookOptions{Log: log, Records: stored, Reader: reader, Sender: sender, Logger: logger})
 	var gw *gateway.Gateway
 	options := hurried()
 	options.Logger = logger

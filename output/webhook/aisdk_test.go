@@ -23,7 +23,7 @@ func TestRealChallengeOfTheAISDK(t *testing.T) {
 	script := peertest.Script(t, "ai_events.mjs")
 	log := newTestLog()
 	reader, sender := mcpevents.NewReader(log, mcpevents.Scope{}), NewSender(local())
-	subs, err := New(t.Context(), Options{Log: log, Reader: reader, Sender: sender})
+	subs, err := New(t.Context(), Options{Log: log, Records: recordsOf(log), Reader: reader, Sender: sender})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,11 +15,11 @@ import (
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/config"
-	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/journal/journaltest"
 	"github.com/mcptrack/mcptrack/core/journal/natslog"
 	"github.com/mcptrack/mcptrack/core/mcp"
 	"github.com/mcptrack/mcptrack/core/mcpevents"
+	"github.com/mcptrack/mcptrack/core/records"
 )
 
 func openLog(t *testing.T, url string) *natslog.Log {
@@ -83,7 +83,7 @@ func hooksOn(t *testing.T, shared *natslog.Log, log *testLog, to *receiver, all 
 	to.fixed = true
 	sender := NewSender(nil)
 	sender.client.Transport, sender.open.Transport = to, to
-	h = NewHooks(HookOptions{Log: shared, Reader: mcpevents.NewReader(log, mcpevents.Scope{}), Sender: sender, Follow: true})
+	h = NewHooks(HookOptions{Log: shared, Records: recordsOf(shared), Reader: mcpevents.NewReader(log, mcpevents.Scope{}), Sender: sender, Follow: true})
 	h.Apply(all)
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
@@ -205,7 +205,7 @@ func TestRealLeaseWithoutWebhooksKeepsWatermarks(t *testing.T) {
 	if err := p.save(t.Context(), func() positions { return positions{Webhooks: []hookProgress{{Key: "k", Cursor: "a-7"}}} }); err != nil {
 		t.Fatal(err)
 	}
-	h := NewHooks(HookOptions{Log: shared, Reader: mcpevents.NewReader(newTestLog(), mcpevents.Scope{}), Sender: NewSender(nil)})
+	h := NewHooks(HookOptions{Log: shared, Records: recordsOf(shared), Reader: mcpevents.NewReader(newTestLog(), mcpevents.Scope{}), Sender: NewSender(nil)})
 	h.latest = []config.Webhook{standard(hook)}
 	h.Apply(nil)
 	if err := h.lead(t.Context(), nil, func() {}); err != nil {
@@ -354,7 +354,7 @@ func TestRealSubscriptionsOnACluster(t *testing.T) {
 	if all := to.all("event"); all[len(all)-1].signatures != 2 {
 		t.Errorf("it is signed by %d secrets after a rotation", all[len(all)-1].signatures)
 	}
-	raw := openLog(t, url).Records(recordsName)
+	raw := recordsOf(openLog(t, url))
 	rec, err := raw.Get(t.Context(), subscriptionPrefix+sub.ID)
 	if err != nil || rec.Value == nil || strings.Contains(string(rec.Value), "whsec") || strings.Contains(string(rec.Value), "example") {
 		t.Errorf("%v %s", err, rec.Value)
@@ -382,11 +382,11 @@ func TestRealSubscriptionsOnACluster(t *testing.T) {
 		t.Error("it is removed twice")
 	}
 	eventually(t, "it ends", func() bool { return !other.with(sub.ID, func(*subscription) bool { return true }) })
-	if _, err := New(t.Context(), Options{Log: openLog(t, url), Keys: keys(t, 2)}); err != nil {
+	if _, err := New(t.Context(), Options{Log: openLog(t, url), Records: recordsOf(openLog(t, url)), Keys: keys(t, 2)}); err != nil {
 		t.Errorf("with another key, and nothing stored: %v", err)
 	}
 	other.subscribe(params(hook, oneSecret))
-	if _, err := New(t.Context(), Options{Log: openLog(t, url), Keys: keys(t, 2)}); err == nil || !strings.Contains(err.Error(), "--events-key-file") {
+	if _, err := New(t.Context(), Options{Log: openLog(t, url), Records: recordsOf(openLog(t, url)), Keys: keys(t, 2)}); err == nil || !strings.Contains(err.Error(), "--events-key-file") {
 		t.Errorf("with another key: %v", err)
 	}
 }
@@ -447,7 +447,7 @@ func TestRealOnlyAProcessThatCanReadAllDelivers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := next.records.Put(t.Context(), journal.Record{Key: subscriptionPrefix + "sub_2", Value: data}); err != nil {
+	if _, err := next.records.Put(t.Context(), records.Record{Key: subscriptionPrefix + "sub_2", Value: data}); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "it leaves the deliveries to others", func() bool {
@@ -463,7 +463,8 @@ func TestRealOnlyAProcessThatCanReadAllDelivers(t *testing.T) {
 // A process that lags behind creates no subscription, as it cannot check the limits.
 func TestRealLaggingProcessCreatesNoSubscription(t *testing.T) {
 	t.Parallel()
-	late, err := New(t.Context(), Options{Log: openLog(t, journaltest.Store(t)), Keys: keys(t, 1), MaxEach: 1})
+	shared := openLog(t, journaltest.Store(t))
+	late, err := New(t.Context(), Options{Log: shared, Records: recordsOf(shared), Keys: keys(t, 1), MaxEach: 1})
 	if err != nil {
 		t.Fatal(err)
 	} // it does not run, so it does not follow the records
@@ -471,7 +472,7 @@ func TestRealLaggingProcessCreatesNoSubscription(t *testing.T) {
 	if _, _, err := late.create(t.Context(), made); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := late.records.Put(t.Context(), journal.Record{Key: subscriptionPrefix + "sub_2", Value: []byte("{}")}); err != nil {
+	if _, err := late.records.Put(t.Context(), records.Record{Key: subscriptionPrefix + "sub_2", Value: []byte("{}")}); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
@@ -491,7 +492,7 @@ func TestRealLaggingProcessCreatesNoSubscription(t *testing.T) {
 func TestRealLeaseWithoutTheKeyKeepsWatermarks(t *testing.T) {
 	t.Parallel()
 	url := journaltest.Store(t)
-	s, err := New(t.Context(), Options{Log: openLog(t, url), Keys: keys(t, 1), Reader: mcpevents.NewReader(newTestLog(), mcpevents.Scope{}), Sender: NewSender(local())})
+	s, err := New(t.Context(), Options{Log: openLog(t, url), Records: recordsOf(openLog(t, url)), Keys: keys(t, 1), Reader: mcpevents.NewReader(newTestLog(), mcpevents.Scope{}), Sender: NewSender(local())})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -500,7 +501,7 @@ func TestRealLeaseWithoutTheKeyKeepsWatermarks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := other.records.Put(t.Context(), journal.Record{Key: subscriptionPrefix + "sub_2", Value: data}); err != nil {
+	if _, err := other.records.Put(t.Context(), records.Record{Key: subscriptionPrefix + "sub_2", Value: data}); err != nil {
 		t.Fatal(err)
 	}
 	if _, _, err := other.load(t.Context()); err != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/mcp"
+	"github.com/mcptrack/mcptrack/core/records"
 )
 
 // A failing delivery is attempted five times within 12 minutes, under the same ID. Then the endpoint
@@ -275,7 +276,7 @@ func TestDeadEndpointIsRefreshed(t *testing.T) {
 func TestGap(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorldOn(t, &testLog{journal.NewMemory(journal.MemoryOptions{Keep: 1})}, newReceiver(t), Options{})
+		w := newWorldOn(t, &testLog{journal.NewMemory(journal.MemoryOptions{Keep: 1}), must(records.Open(""))}, newReceiver(t), Options{})
 		w.subscribe(params(hook, oneSecret))
 		time.Sleep(time.Second)
 		w.end()
@@ -411,7 +412,7 @@ func TestGapOutlivesTheProcess(t *testing.T) {
 // events that it had not stored.
 func TestMissedIsReportedAfterACountIsLost(t *testing.T) {
 	t.Parallel()
-	s, err := New(t.Context(), Options{Log: newTestLog()})
+	s, err := New(t.Context(), Options{Log: newTestLog(), Records: recordsOf(newTestLog())})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,7 +22,7 @@
 //
 // # Storage
 //
-// Everything is stored in the records of the log. Each subscription is a record, which is durable
+// Everything is stored in records: see [OpenRecords]. Each subscription is a record, which is durable
 // before its client receives the response. Delivery positions are stored in two checkpoints, one
 // for subscriptions and one for the config, at most once per second and on exit. A record that is
 // damaged or has a newer version is reported. If it is a subscription, it is then ignored; if it is

@@ -14,6 +14,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/journal/natslog"
 	"github.com/mcptrack/mcptrack/core/printable"
+	"github.com/mcptrack/mcptrack/core/records"
 )
 
 // leaderElection decides which process delivers: the lease holder if several processes share the
@@ -112,8 +113,20 @@ func (l *leaderElection) deliverers() []Deliverer {
 	return []Deliverer{d}
 }
 
-// recordsName is the name under which this package stores its records in the log.
+// recordsName is the name of the records of this package on a cluster.
 const recordsName = "webhooks"
+
+// OpenRecords opens the records of a log, which [Subscriptions] and [Hooks] share: a bucket of its
+// cluster, a file beside its file, or memory. Call it once for each log.
+func OpenRecords(log journal.Log) (records.Store, error) {
+	switch l := log.(type) {
+	case *natslog.Log:
+		return l.Records(recordsName), nil
+	case interface{ RecordsFile() string }:
+		return records.Open(l.RecordsFile())
+	}
+	return records.Open("")
+}
 
 // storedVersion is the format version of all data that this package stores.
 const storedVersion = 1
@@ -138,7 +151,7 @@ var errSuperseded = errors.New("another process delivers the webhooks now")
 // checkpoint is the stored record of delivery positions. Only the process that loaded it last can
 // save it, so a process that has lost its lease without noticing cannot move a watermark.
 type checkpoint struct {
-	records journal.Records
+	records records.Store
 	key     string
 	logger  *slog.Logger
 	// dirty wakes the saving goroutine. It has capacity 1 and is never closed.
@@ -152,8 +165,8 @@ type checkpoint struct {
 	failed   bool // the last save failed and the failure was logged
 }
 
-func newCheckpoint(records journal.Records, key string, logger *slog.Logger) *checkpoint {
-	return &checkpoint{records: records, key: key, logger: logger, dirty: make(chan struct{}, 1), busy: make(chan struct{}, 1)}
+func newCheckpoint(store records.Store, key string, logger *slog.Logger) *checkpoint {
+	return &checkpoint{records: store, key: key, logger: logger, dirty: make(chan struct{}, 1), busy: make(chan struct{}, 1)}
 }
 
 // positions is the decoded content of a checkpoint.
@@ -190,10 +203,10 @@ func (c *checkpoint) read(ctx context.Context) (s positions, revision uint64, er
 	return s, rec.Revision, err
 }
 
-func parseCheckpoint(rec journal.Record) (s positions, err error) {
+func parseCheckpoint(rec records.Record) (s positions, err error) {
 	if json.Unmarshal(rec.Value, &s) != nil || s.Version != storedVersion {
-		return positions{}, fmt.Errorf("the delivery positions of webhooks in the event log are damaged or from a newer version; to discard them, delete the record: "+
-			"in a file with the SQL DELETE FROM records WHERE name = '%[1]s' AND key = '%[2]s', or on a NATS cluster the key %[2]s in the key-value bucket whose name ends in _%[1]s", recordsName, rec.Key)
+		return positions{}, fmt.Errorf("the stored delivery positions of webhooks are damaged or from a newer version; to discard them, remove the record %[2]s: "+
+			"from deliveries.json in the data directory while mcptrack is not running, or on a NATS cluster from the key-value bucket whose name ends in _%[1]s", recordsName, rec.Key)
 	}
 	return s, nil
 }
@@ -215,11 +228,11 @@ func (c *checkpoint) load(ctx context.Context) (s positions, revision uint64, er
 		if err != nil {
 			return positions{}, 0, err
 		}
-		if revision, err = c.records.Put(ctx, journal.Record{Key: c.key, Value: data, Revision: revision}); err == nil {
+		if revision, err = c.records.Put(ctx, records.Record{Key: c.key, Value: data, Revision: revision}); err == nil {
 			c.holder, c.revision = holder, revision
 			return s, revision, nil
 		}
-		if !errors.Is(err, journal.ErrChanged) || !backoff.Sleep(ctx, retry.Next()) {
+		if !errors.Is(err, records.ErrChanged) || !backoff.Sleep(ctx, retry.Next()) {
 			return positions{}, 0, err
 		}
 	}
@@ -260,12 +273,12 @@ func (c *checkpoint) put(ctx context.Context, s positions) error {
 	}
 	retry := backoff.New(10*time.Millisecond, time.Second)
 	for {
-		revision, err := c.records.Put(ctx, journal.Record{Key: c.key, Value: data, Revision: c.revision})
+		revision, err := c.records.Put(ctx, records.Record{Key: c.key, Value: data, Revision: c.revision})
 		if err == nil {
 			c.revision = revision
 			return nil
 		}
-		if !errors.Is(err, journal.ErrChanged) {
+		if !errors.Is(err, records.ErrChanged) {
 			return err
 		}
 		// Either another process has loaded the checkpoint, or the response to an earlier save was

@@ -22,14 +22,17 @@ import (
 	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/journal/natslog"
 	"github.com/mcptrack/mcptrack/core/mcpevents"
+	"github.com/mcptrack/mcptrack/core/records"
 	"github.com/mcptrack/mcptrack/core/standardwebhooks"
 )
 
-// HookOptions configures Hooks. Log, Reader and Sender are required.
+// HookOptions configures Hooks. Log, Records, Reader and Sender are required.
 type HookOptions struct {
-	// Log stores the delivery positions in its records. If several processes share a *natslog.Log,
-	// only one of the processes with webhooks delivers.
+	// Log has the events. If several processes share a *natslog.Log, only one of the processes with
+	// webhooks delivers.
 	Log journal.Log
+	// Records stores the delivery positions; see [OpenRecords].
+	Records records.Store
 	// Reader reads Log.
 	Reader *mcpevents.Reader
 	Sender *Sender
@@ -106,7 +109,7 @@ func NewHooks(opts HookOptions) *Hooks {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
 	return &Hooks{
-		opts: opts, checkpoint: newCheckpoint(opts.Log.Records(recordsName), configCheckpoint, opts.Logger),
+		opts: opts, checkpoint: newCheckpoint(opts.Records, configCheckpoint, opts.Logger),
 		election: newLeaderElection(opts.Log, FromConfig, opts.Logger), wanted: make(chan []config.Webhook, 1),
 	}
 }

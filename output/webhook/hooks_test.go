@@ -34,7 +34,7 @@ func newHooksWorld(t *testing.T, log *testLog, to *receiver, all ...config.Webho
 	to.fixed = true
 	sender := NewSender(nil)
 	sender.client.Transport, sender.open.Transport = to, to
-	w.Hooks = NewHooks(HookOptions{Log: log, Reader: mcpevents.NewReader(log, mcpevents.Scope{}), Sender: sender, Follow: true,
+	w.Hooks = NewHooks(HookOptions{Log: log, Records: recordsOf(log), Reader: mcpevents.NewReader(log, mcpevents.Scope{}), Sender: sender, Follow: true,
 		Logger: slog.New(slog.NewTextHandler(w.logs, nil))})
 	w.Apply(all)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -232,7 +232,7 @@ func TestSettleBeforeTheReaderRuns(t *testing.T) {
 
 		reader, sender := mcpevents.NewReader(log, mcpevents.Scope{}), NewSender(nil)
 		sender.client.Transport, sender.open.Transport = to, to
-		h := NewHooks(HookOptions{Log: log, Reader: reader, Sender: sender})
+		h := NewHooks(HookOptions{Log: log, Records: recordsOf(log), Reader: reader, Sender: sender})
 		h.Apply([]config.Webhook{standard(hook)})
 		ctx, cancel := context.WithCancel(context.Background())
 		var running sync.WaitGroup
@@ -433,7 +433,7 @@ func TestHookPrivate(t *testing.T) {
 			sender := NewSender(nil)
 			to.fixed = true
 			sender.open.Transport = to // the guarded client dials
-			h := NewHooks(HookOptions{Log: log, Reader: mcpevents.NewReader(log, mcpevents.Scope{}), Sender: sender, Follow: true})
+			h := NewHooks(HookOptions{Log: log, Records: recordsOf(log), Reader: mcpevents.NewReader(log, mcpevents.Scope{}), Sender: sender, Follow: true})
 			conf := standard("https://127.0.0.1:9/x")
 			conf.AllowPrivate = allow
 			h.Apply([]config.Webhook{conf})

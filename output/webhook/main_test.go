@@ -24,6 +24,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/mcp"
 	"github.com/mcptrack/mcptrack/core/mcpevents"
 	"github.com/mcptrack/mcptrack/core/mcpserver"
+	"github.com/mcptrack/mcptrack/core/records"
 	ourwebhooks "github.com/mcptrack/mcptrack/core/standardwebhooks"
 )
 
@@ -36,9 +37,29 @@ const (
 
 // testLog is an in-memory log, for tests in fake time. It outlives a simulated process: a restart is
 // another Subscriptions or Hooks on the same log.
-type testLog struct{ *journal.Memory }
+type testLog struct {
+	*journal.Memory
+	records records.Store
+}
 
-func newTestLog() *testLog { return &testLog{journal.NewMemory(journal.MemoryOptions{})} }
+func newTestLog() *testLog {
+	return &testLog{journal.NewMemory(journal.MemoryOptions{}), must(records.Open(""))}
+}
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+// recordsOf returns the records of a log, which outlive a simulated process.
+func recordsOf(log journal.Log) records.Store {
+	if l, ok := log.(*testLog); ok {
+		return l.records
+	}
+	return must(OpenRecords(log))
+}
 
 // id returns the ID of the event with this number.
 func (l *testLog) id(seq uint64) string { return event.FormatID(l.Epoch(), seq) }
@@ -56,13 +77,13 @@ func (l *testLog) add(uri string) string {
 
 // testCheckpoint returns another checkpoint on the same records, as another process has one.
 func testCheckpoint(log journal.Log, key string) *checkpoint {
-	return newCheckpoint(log.Records(recordsName), key, slog.New(slog.DiscardHandler))
+	return newCheckpoint(recordsOf(log), key, slog.New(slog.DiscardHandler))
 }
 
 // record returns the value of a record of this package; nil if there is none.
 func (l *testLog) record(t testing.TB, key string) []byte {
 	t.Helper()
-	rec, err := l.Records(recordsName).Get(t.Context(), key)
+	rec, err := l.records.Get(t.Context(), key)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,18 +93,17 @@ func (l *testLog) record(t testing.TB, key string) []byte {
 // put replaces a record of this package; nil removes it.
 func (l *testLog) put(t testing.TB, key string, value []byte) {
 	t.Helper()
-	records := l.Records(recordsName)
 	for {
-		rec, err := records.Get(t.Context(), key)
+		rec, err := l.records.Get(t.Context(), key)
 		if rec.Value = value; err == nil && value == nil {
-			err = records.Remove(t.Context(), rec)
+			err = l.records.Remove(t.Context(), rec)
 		} else if err == nil {
-			_, err = records.Put(t.Context(), rec)
+			_, err = l.records.Put(t.Context(), rec)
 		}
 		if err == nil {
 			return
 		}
-		if err != journal.ErrChanged {
+		if err != records.ErrChanged {
 			t.Fatal(err)
 		}
 	}
@@ -237,6 +257,9 @@ func newWorldOn(t *testing.T, log *testLog, to *receiver, opts Options) *world {
 	opts.Reader = mcpevents.NewReader(log, opts.Scope)
 	if opts.Log == nil {
 		opts.Log = log
+	}
+	if opts.Records == nil {
+		opts.Records = recordsOf(opts.Log)
 	}
 	if opts.Sender == nil {
 		opts.Sender = NewSender(local())

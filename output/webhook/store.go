@@ -8,10 +8,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/mcpevents"
 	"github.com/mcptrack/mcptrack/core/mcpserver"
 	"github.com/mcptrack/mcptrack/core/printable"
+	"github.com/mcptrack/mcptrack/core/records"
 )
 
 const (
@@ -58,7 +58,7 @@ func (o *Options) limit(own, all int) *limitError {
 func (s *Subscriptions) create(ctx context.Context, next record) (before *record, after record, err error) {
 	ctx, cancel := context.WithTimeout(ctx, storeWait)
 	defer cancel()
-	rec := journal.Record{Key: subscriptionPrefix + next.ID}
+	rec := records.Record{Key: subscriptionPrefix + next.ID}
 	for {
 		var last uint64
 		var full *limitError
@@ -82,7 +82,7 @@ func (s *Subscriptions) create(ctx context.Context, next record) (before *record
 			defer s.mu.Unlock()
 			return before, after, s.applyLocked(after, rec.Revision)
 		}
-		if !errors.Is(err, journal.ErrChanged) || !s.awaitWrite(ctx, last) {
+		if !errors.Is(err, records.ErrChanged) || !s.awaitWrite(ctx, last) {
 			return nil, record{}, err
 		}
 	}
@@ -147,7 +147,7 @@ func (s *Subscriptions) confirmAnswer(ctx context.Context, r record) {
 		if rec.Value, err = s.opts.Keys.seal(now); err != nil {
 			return
 		}
-		if _, err = s.records.Put(ctx, rec); !errors.Is(err, journal.ErrChanged) || !s.awaitWrite(ctx, last) {
+		if _, err = s.records.Put(ctx, rec); !errors.Is(err, records.ErrChanged) || !s.awaitWrite(ctx, last) {
 			return
 		}
 	}
@@ -167,7 +167,7 @@ func (s *Subscriptions) remove(ctx context.Context, id string) (found bool, err 
 			s.forget(id, rec.Revision)
 			return true, nil
 		}
-		if !errors.Is(err, journal.ErrChanged) || !s.awaitWrite(ctx, last) {
+		if !errors.Is(err, records.ErrChanged) || !s.awaitWrite(ctx, last) {
 			return false, err
 		}
 	}
@@ -182,7 +182,7 @@ func (s *Subscriptions) removeEnded(ctx context.Context, sub *subscription) erro
 	if refreshed {
 		return errChanged
 	}
-	if err := s.records.Remove(ctx, journal.Record{Key: subscriptionPrefix + sub.ID, Revision: revision}); err != nil {
+	if err := s.records.Remove(ctx, records.Record{Key: subscriptionPrefix + sub.ID, Revision: revision}); err != nil {
 		return err // if the record has changed, applyChanges will soon receive the change
 	}
 	s.forget(sub.ID, revision)
@@ -201,7 +201,7 @@ func (s *Subscriptions) forget(id string, revision uint64) {
 }
 
 // applyChanges applies record changes made by any process. Calls must not be concurrent.
-func (s *Subscriptions) applyChanges(ch journal.Changes) {
+func (s *Subscriptions) applyChanges(ch records.Changes) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if ch.All && ch.Last < s.last { // the record store was replaced, and revisions restart
@@ -256,7 +256,7 @@ func (s *Subscriptions) applyProgressLocked(all []subscriptionProgress) {
 }
 
 // applyRecordLocked applies a change to one record.
-func (s *Subscriptions) applyRecordLocked(id string, rec journal.Record) {
+func (s *Subscriptions) applyRecordLocked(id string, rec records.Record) {
 	sub := s.byID[id]
 	switch {
 	case rec.Value == nil:

@@ -16,9 +16,9 @@ import (
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/event"
-	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/journal/sqlitelog"
 	"github.com/mcptrack/mcptrack/core/mcp"
+	"github.com/mcptrack/mcptrack/core/records"
 )
 
 // When the client has the answer, its subscription or the removal is stored, in a file that only its
@@ -30,10 +30,11 @@ func TestSubscriptionIsDurable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := newWorld(t, Options{Log: file})
+	deliveries := must(OpenRecords(file))
+	w := newWorld(t, Options{Log: file, Records: deliveries})
 	sub := w.subscribe(params(hook, oneSecret))
 	stored := func() []byte {
-		rec, err := file.Records(recordsName).Get(t.Context(), subscriptionPrefix+sub.ID)
+		rec, err := deliveries.Get(t.Context(), subscriptionPrefix+sub.ID)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -63,7 +64,8 @@ func TestSubscriptionIsDurable(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = file.Close() })
-	again := newWorldOn(t, w.log, w.to, Options{Log: file})
+	deliveries = must(OpenRecords(file))
+	again := newWorldOn(t, w.log, w.to, Options{Log: file, Records: deliveries})
 	t.Cleanup(again.end)
 	id := w.log.add("file:///a")
 	again.awaits(id)
@@ -79,7 +81,7 @@ func TestSubscriptionIsDurable(t *testing.T) {
 func TestNoEndlessSubscriptionInMemory(t *testing.T) {
 	t.Parallel()
 	log := newTestLog()
-	w := newWorldOn(t, log, newReceiver(t), Options{Log: log.Memory, NoExpiry: true})
+	w := newWorldOn(t, log, newReceiver(t), Options{Log: log.Memory, Records: log.records, NoExpiry: true})
 	if sub := w.subscribe(params(hook, oneSecret, `,"ttlMs":null`)); sub.RefreshBefore == nil {
 		t.Errorf("%+v", sub)
 	}
@@ -110,7 +112,7 @@ func TestDamagedRecords(t *testing.T) {
 					t.Error("it delivers without watermarks")
 				}
 				logs := again.logs.String()
-				if strings.Count(logs, "cannot deliver webhooks") != 1 || !strings.Contains(logs, "key = 'subscriptions'") ||
+				if strings.Count(logs, "cannot deliver webhooks") != 1 || !strings.Contains(logs, "record subscriptions:") ||
 					strings.Count(logs, "subscription is ignored") != 1 || !strings.Contains(logs, lost.ID) || strings.Contains(logs, "whsec") {
 					t.Error(logs)
 				}
@@ -139,7 +141,7 @@ func TestDamagedConfigCheckpoint(t *testing.T) {
 		log.put(t, configCheckpoint, []byte("{"))
 		w := newHooksWorld(t, log, to, standard(hook))
 		time.Sleep(time.Minute)
-		if logs := w.logs.String(); strings.Count(logs, "key = 'config'") != 1 {
+		if logs := w.logs.String(); strings.Count(logs, "record config") != 1 {
 			t.Error(logs)
 		}
 		log.put(t, configCheckpoint, nil)
@@ -153,35 +155,26 @@ func TestDamagedConfigCheckpoint(t *testing.T) {
 	})
 }
 
-// fullLog is a log whose disk can be full.
-type fullLog struct {
-	*testLog
+// fullRecords is a store whose disk can be full.
+type fullRecords struct {
+	records.Store
 	full     atomic.Bool
 	attempts atomic.Int32
 }
 
-func (l *fullLog) Records(name string) journal.Records {
-	return fullRecords{l.testLog.Records(name), l}
-}
-
-type fullRecords struct {
-	journal.Records
-	log *fullLog
-}
-
-func (r fullRecords) Put(ctx context.Context, rec journal.Record) (uint64, error) {
-	r.log.attempts.Add(1)
-	if r.log.full.Load() {
+func (r *fullRecords) Put(ctx context.Context, rec records.Record) (uint64, error) {
+	r.attempts.Add(1)
+	if r.full.Load() {
 		return 0, errors.New("disk full")
 	}
-	return r.Records.Put(ctx, rec)
+	return r.Store.Put(ctx, rec)
 }
 
-func (r fullRecords) PutAfter(ctx context.Context, rec journal.Record, last uint64) (uint64, error) {
-	if r.log.full.Load() {
+func (r *fullRecords) PutAfter(ctx context.Context, rec records.Record, last uint64) (uint64, error) {
+	if r.full.Load() {
 		return 0, errors.New("disk full")
 	}
-	return r.Records.PutAfter(ctx, rec, last)
+	return r.Store.PutAfter(ctx, rec, last)
 }
 
 // Watermarks are stored at most once a second, and at the end. A failure is logged once, and retried.
@@ -189,23 +182,24 @@ func (r fullRecords) PutAfter(ctx context.Context, rec journal.Record, last uint
 func TestSaving(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		log, to := &fullLog{testLog: newTestLog()}, newReceiver(t)
-		w := newWorldOn(t, log.testLog, to, Options{Log: log})
+		log, to := newTestLog(), newReceiver(t)
+		disk := &fullRecords{Store: log.records}
+		w := newWorldOn(t, log, to, Options{Records: disk})
 		sub := w.subscribe(params(hook, oneSecret))
 		stored := func() string {
-			s, err := parseCheckpoint(journal.Record{Key: subscriptionsCheckpoint, Value: log.record(t, subscriptionsCheckpoint)})
+			s, err := parseCheckpoint(records.Record{Key: subscriptionsCheckpoint, Value: log.record(t, subscriptionsCheckpoint)})
 			if err != nil || len(s.Subscriptions) != 1 || s.Subscriptions[0].ID != sub.ID {
 				t.Fatalf("%+v, %v", s, err)
 			}
 			return s.Subscriptions[0].Cursor
 		}
 		time.Sleep(2 * time.Second)
-		log.attempts.Store(0)
+		disk.attempts.Store(0)
 		for range 100 {
 			log.add("file:///a")
 			time.Sleep(100 * time.Millisecond)
 		}
-		if n := log.attempts.Load(); n < 5 || n > 11 {
+		if n := disk.attempts.Load(); n < 5 || n > 11 {
 			t.Errorf("saved %d times in 10 s", n)
 		}
 		time.Sleep(2 * time.Second)
@@ -213,11 +207,11 @@ func TestSaving(t *testing.T) {
 		if before != log.id(100) {
 			t.Error(before)
 		}
-		log.full.Store(true)
+		disk.full.Store(true)
 		last := log.add("file:///b")
-		log.attempts.Store(0)
+		disk.attempts.Store(0)
 		time.Sleep(10 * time.Second)
-		if n := log.attempts.Load(); n < 9 || n > 11 || stored() != before {
+		if n := disk.attempts.Load(); n < 9 || n > 11 || stored() != before {
 			t.Errorf("%d attempts in 10 s, stored %s", n, stored())
 		}
 		if logs := w.logs.String(); strings.Count(logs, "cannot store") != 1 {
@@ -226,7 +220,7 @@ func TestSaving(t *testing.T) {
 		if _, err := w.ask(mcp.MethodSubscribeEvents, "chat", params(hook+"?q", oneSecret)); err == nil || strings.Contains(err.Error(), "disk") || w.Stats().Active != 1 {
 			t.Errorf("%v, %+v", err, w.Stats())
 		}
-		log.full.Store(false)
+		disk.full.Store(false)
 		time.Sleep(2500 * time.Millisecond)
 		if stored() != last {
 			t.Error(stored())
@@ -285,7 +279,7 @@ func TestRemovedStaysRemoved(t *testing.T) {
 	sub := w.subscribe(params(hook, oneSecret))
 	w.end() // the records are no longer followed
 	w.mu.Lock()
-	late := journal.Changes{All: true, Last: w.last}
+	late := records.Changes{All: true, Last: w.last}
 	w.mu.Unlock()
 	rec, err := w.records.Get(t.Context(), subscriptionPrefix+sub.ID)
 	if err != nil || rec.Value == nil {
@@ -299,7 +293,7 @@ func TestRemovedStaysRemoved(t *testing.T) {
 	if st := w.Stats(); st.Active != 0 {
 		t.Errorf("%+v", st)
 	}
-	w.applyChanges(journal.Changes{All: true, Last: late.Last + 1})
+	w.applyChanges(records.Changes{All: true, Last: late.Last + 1})
 	if len(w.removed) != 0 {
 		t.Errorf("%v", w.removed)
 	}
@@ -390,7 +384,7 @@ func TestHooksAreSavedAtTheEnd(t *testing.T) {
 		id := log.add("file:///a")
 		synctest.Wait()
 		w.end()
-		s, err := parseCheckpoint(journal.Record{Key: configCheckpoint, Value: log.record(t, configCheckpoint)})
+		s, err := parseCheckpoint(records.Record{Key: configCheckpoint, Value: log.record(t, configCheckpoint)})
 		if err != nil || len(s.Webhooks) != 1 || s.Webhooks[0].Cursor != id {
 			t.Errorf("%+v, %v", s, err)
 		}

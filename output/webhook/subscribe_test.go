@@ -13,10 +13,10 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/event"
-	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/mcp"
 	"github.com/mcptrack/mcptrack/core/mcpevents"
 	"github.com/mcptrack/mcptrack/core/mcpserver"
+	"github.com/mcptrack/mcptrack/core/records"
 )
 
 // A subscription from challenge to unsubscribe: E6, E8.
@@ -101,48 +101,40 @@ func TestNoEventBeforeAnswer(t *testing.T) {
 	})
 }
 
-// countingLog counts the writes of subscription records.
-type countingLog struct {
-	*testLog
-	writes atomic.Int64
-}
-
-func (l *countingLog) Records(name string) journal.Records {
-	return &countingRecords{l.testLog.Records(name), l}
-}
-
+// countingRecords counts the writes of subscription records.
 type countingRecords struct {
-	journal.Records
-	log *countingLog
+	records.Store
+	writes atomic.Int64
 }
 
 func (r *countingRecords) count(key string) {
 	if strings.HasPrefix(key, subscriptionPrefix) {
-		r.log.writes.Add(1)
+		r.writes.Add(1)
 	}
 }
 
-func (r *countingRecords) Put(ctx context.Context, rec journal.Record) (uint64, error) {
+func (r *countingRecords) Put(ctx context.Context, rec records.Record) (uint64, error) {
 	r.count(rec.Key)
-	return r.Records.Put(ctx, rec)
+	return r.Store.Put(ctx, rec)
 }
 
-func (r *countingRecords) PutAfter(ctx context.Context, rec journal.Record, last uint64) (uint64, error) {
+func (r *countingRecords) PutAfter(ctx context.Context, rec records.Record, last uint64) (uint64, error) {
 	r.count(rec.Key)
-	return r.Records.PutAfter(ctx, rec, last)
+	return r.Store.PutAfter(ctx, rec, last)
 }
 
 // A log of one process gets one write per events/subscribe.
 func TestSubscribeIsOneWrite(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		log := &countingLog{testLog: newTestLog()}
-		w := newWorldOn(t, log.testLog, newReceiver(t), Options{Log: log})
+		log := newTestLog()
+		counted := &countingRecords{Store: log.records}
+		w := newWorldOn(t, log, newReceiver(t), Options{Records: counted})
 		defer w.end()
 		for i, url := range []string{hook, hook + "?b", hook} {
 			w.subscribe(params(url, oneSecret))
 			synctest.Wait()
-			if n := log.writes.Load(); n != int64(i+1) {
+			if n := counted.writes.Load(); n != int64(i+1) {
 				t.Errorf("%d writes for %d requests", n, i+1)
 			}
 		}

@@ -14,16 +14,18 @@ import (
 	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/journal/natslog"
 	"github.com/mcptrack/mcptrack/core/mcpevents"
+	"github.com/mcptrack/mcptrack/core/records"
 	"github.com/mcptrack/mcptrack/core/standardwebhooks"
 )
 
-// Options configures Subscriptions. Log, Reader and Sender are required.
+// Options configures Subscriptions. Log, Records, Reader and Sender are required.
 type Options struct {
-	// Log stores the subscriptions and the delivery positions in its records. If several processes
-	// share a *natslog.Log, one of them delivers.
+	// Log has the events. If several processes share a *natslog.Log, one of them delivers.
 	Log journal.Log
+	// Records stores the subscriptions and the delivery positions; see [OpenRecords].
+	Records records.Store
 	// Keys encrypts the stored subscriptions. It is required with a *natslog.Log. Without Keys,
-	// only the permissions of the log file protect the subscriptions.
+	// only the permissions of the file protect the subscriptions.
 	Keys *Keys
 	// Reader reads Log.
 	Reader *mcpevents.Reader
@@ -58,7 +60,7 @@ type Options struct {
 // subscriptions. The delivering process saves all delivery positions in one checkpoint.
 type Subscriptions struct {
 	opts       Options
-	records    journal.Records
+	records    records.Store
 	checkpoint *checkpoint
 	election   *leaderElection
 	challenges challenges
@@ -90,9 +92,8 @@ func New(ctx context.Context, opts Options) (*Subscriptions, error) {
 	if _, ends := opts.Log.(*journal.Memory); ends {
 		opts.NoExpiry = false
 	}
-	records := opts.Log.Records(recordsName)
 	s := &Subscriptions{
-		opts: opts, records: records, checkpoint: newCheckpoint(records, subscriptionsCheckpoint, opts.Logger),
+		opts: opts, records: opts.Records, checkpoint: newCheckpoint(opts.Records, subscriptionsCheckpoint, opts.Logger),
 		election:   newLeaderElection(opts.Log, FromSubscription, opts.Logger),
 		challenges: challenges{last: map[string]time.Time{}, hosts: map[string][]time.Time{}},
 		byID:       map[string]*subscription{}, reserved: map[string]*reservation{}, moved: make(chan struct{}),
@@ -104,7 +105,7 @@ func New(ctx context.Context, opts Options) (*Subscriptions, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*storeWait)
 	defer cancel()
 	read := false
-	records.Follow(ctx, func(ch journal.Changes) {
+	opts.Records.Follow(ctx, func(ch records.Changes) {
 		s.applyChanges(ch)
 		read = true
 		cancel()

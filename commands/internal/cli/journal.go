@@ -186,14 +186,14 @@ type Retention struct {
 
 func (o *RetentionFlags) Add(cmd *cobra.Command) {
 	f := cmd.Flags()
-	AddChoice(cmd, &o.durability, "durability", "always", "`WHEN` an event counts as stored: always, interval or os", "always", "interval", "os")
+	AddChoice(cmd, &o.durability, "durability", "always", "`WHEN` an event counts as stored: always or interval", "always", "interval")
 	f.StringVar(&o.retain, "retain", "7d", "`DURATION` for which events are kept")
 	f.StringVar(&o.retainBytes, "retain-bytes", "1GiB", "maximum `BYTES` of events to keep")
 }
 
 func (o *RetentionFlags) Parse() (err error) {
 	o.Keep.durability = journal.Durability(o.durability)
-	if err = OneOf("durability", o.durability, string(journal.Always), string(journal.Interval), string(journal.OS)); err != nil {
+	if err = OneOf("durability", o.durability, string(journal.Always), string(journal.Interval)); err != nil {
 		return err
 	}
 	if o.Keep.age, err = ParseAge("retain", o.retain); err != nil {

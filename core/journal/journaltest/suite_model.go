@@ -1,7 +1,6 @@
 package journaltest
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -17,7 +16,7 @@ import (
 )
 
 // model performs random calls and compares the log with a simple model after them. All checks share
-// one log; each uses its own servers and records.
+// one log; each uses its own servers.
 func model(t *testing.T, o *Opened) {
 	budget := 10 * time.Second // total time limit, because a store that syncs every event is slow
 	if testing.Short() {
@@ -31,8 +30,7 @@ func model(t *testing.T, o *Opened) {
 		passed := false
 		defer func() { failed = failed || !passed }() // after a failure, rapid repeats the check with fewer calls
 		checks++
-		m := &modelLog{o: o, name: fmt.Sprint("check", checks), resources: map[string]catalog.Digest{}, lists: map[journal.ListName]catalog.List{},
-			values: map[string]journal.Record{}}
+		m := &modelLog{o: o, name: fmt.Sprint("check", checks), resources: map[string]catalog.Digest{}, lists: map[journal.ListName]catalog.List{}}
 		flush(rt, o.Log)
 		m.base = bounds(rt, o.Log).Last
 		m.run(rt)
@@ -49,7 +47,6 @@ type modelLog struct {
 	events    []*event.Event
 	resources map[string]catalog.Digest
 	lists     map[journal.ListName]catalog.List
-	values    map[string]journal.Record // all existing records, by key
 	texts     []string
 	calls     int // makes every digest and text unique
 }
@@ -119,7 +116,6 @@ func (m *modelLog) run(rt *rapid.T) {
 			m.texts = append(m.texts, text)
 			m.o.Log.Contents().Put(textDigest(text), text)
 		},
-		"record":    m.record,
 		"flush":     func(rt *rapid.T) { flush(rt, m.o.Log) },
 		"check":     m.check,
 		"reopen":    func(rt *rapid.T) { m.o.reopen(rt) },
@@ -130,39 +126,6 @@ func (m *modelLog) run(rt *rapid.T) {
 	m.check(rt)
 	m.follow(rt)
 	m.history(rt)
-}
-
-// record writes a record. The write must succeed exactly if it is based on the latest value.
-func (m *modelLog) record(rt *rapid.T) {
-	ctx, r := within(rt), m.o.Log.Records("model")
-	key := m.name + rapid.SampledFrom([]string{".1", ".2"}).Draw(rt, "key")
-	now, exists := m.values[key]
-	m.calls++
-	rec := journal.Record{Key: key, Value: fmt.Append(nil, m.calls), Revision: now.Revision}
-	stale := rapid.Bool().Draw(rt, "stale")
-	if stale {
-		rec.Revision += 1 << 40
-	}
-	remove := exists && rapid.Bool().Draw(rt, "remove")
-	var rev uint64
-	var err error
-	if remove {
-		err = r.Remove(ctx, rec)
-	} else {
-		rev, err = r.Put(ctx, rec)
-	}
-	switch {
-	case stale && !errors.Is(err, journal.ErrChanged):
-		rt.Fatalf("a write with a wrong revision: %v", err)
-	case stale:
-	case err != nil || !remove && rev <= now.Revision:
-		rt.Fatalf("a write with the right revision: %d after %d, %v", rev, now.Revision, err)
-	case remove:
-		delete(m.values, key)
-	default:
-		rec.Revision = rev
-		m.values[key] = rec
-	}
 }
 
 // check compares all content of the log with the model.
@@ -183,12 +146,6 @@ func (m *modelLog) check(rt *rapid.T) {
 	for _, text := range m.texts {
 		if !has(rt, log, text) {
 			rt.Fatalf("%q is not stored", text)
-		}
-	}
-	for _, key := range []string{m.name + ".1", m.name + ".2"} {
-		want := m.values[key]
-		if got := get(rt, log.Records("model"), key); string(got.Value) != string(want.Value) || want.Value != nil && got.Revision != want.Revision {
-			rt.Fatalf("the record is %+v, want %+v", got, want)
 		}
 	}
 }

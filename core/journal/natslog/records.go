@@ -11,12 +11,12 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/mcptrack/mcptrack/core/backoff"
-	"github.com/mcptrack/mcptrack/core/journal"
+	"github.com/mcptrack/mcptrack/core/records"
 )
 
-// records implements [journal.Records] with a key-value bucket that has as many replicas as the
+// bucketRecords implements [records.Store] with a key-value bucket that has as many replicas as the
 // log. The bucket is created at the first use.
-type records struct {
+type bucketRecords struct {
 	log    *Log
 	config jetstream.KeyValueConfig
 	// suspect receives a token after a failed request, which makes Follow check the bucket. Its
@@ -34,8 +34,10 @@ const (
 	markersFor = time.Hour
 )
 
-func (l *Log) Records(name string) journal.Records {
-	return &records{log: l, suspect: make(chan struct{}, 1), config: jetstream.KeyValueConfig{
+// Records returns the records with the given name, which all processes of the cluster share. They end
+// with the log. A name may contain letters, digits, _ and -.
+func (l *Log) Records(name string) records.Store {
+	return &bucketRecords{log: l, suspect: make(chan struct{}, 1), config: jetstream.KeyValueConfig{
 		Bucket: l.store.opts.Stream + "_" + name, Description: "mcptrack: " + name, Storage: jetstream.FileStorage,
 		MaxBytes: maxRecords, LimitMarkerTTL: markersFor,
 	}}
@@ -43,7 +45,7 @@ func (l *Log) Records(name string) journal.Records {
 
 // call performs one request to the bucket with a timeout. what describes the request in error
 // messages.
-func (r *records) call(ctx context.Context, what string, f func(context.Context, jetstream.KeyValue) error) error {
+func (r *bucketRecords) call(ctx context.Context, what string, f func(context.Context, jetstream.KeyValue) error) error {
 	life, cancel := r.log.life.Begin(ctx)
 	defer cancel()
 	ctx, over := context.WithTimeout(life, callTimeout/2)
@@ -58,7 +60,7 @@ func (r *records) call(ctx context.Context, what string, f func(context.Context,
 	case life.Err() != nil:
 		return context.Cause(life)
 	case wrongRevision(err):
-		return journal.ErrChanged
+		return records.ErrChanged
 	}
 	select {
 	case r.suspect <- struct{}{}:
@@ -67,7 +69,7 @@ func (r *records) call(ctx context.Context, what string, f func(context.Context,
 	return fmt.Errorf("event log: %s a record: %w", what, err)
 }
 
-func (r *records) bucket(ctx context.Context) (jetstream.KeyValue, error) {
+func (r *bucketRecords) bucket(ctx context.Context) (jetstream.KeyValue, error) {
 	r.mu.Lock()
 	kv := r.kv
 	r.mu.Unlock()
@@ -81,14 +83,14 @@ func (r *records) bucket(ctx context.Context) (jetstream.KeyValue, error) {
 	return kv, err
 }
 
-func (r *records) set(kv jetstream.KeyValue) {
+func (r *bucketRecords) set(kv jetstream.KeyValue) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.kv = kv
 }
 
-func (r *records) Get(ctx context.Context, key string) (journal.Record, error) {
-	out := journal.Record{Key: key}
+func (r *bucketRecords) Get(ctx context.Context, key string) (records.Record, error) {
+	out := records.Record{Key: key}
 	err := r.call(ctx, "read", func(ctx context.Context, kv jetstream.KeyValue) error {
 		e, err := kv.Get(ctx, key)
 		switch {
@@ -103,7 +105,7 @@ func (r *records) Get(ctx context.Context, key string) (journal.Record, error) {
 	return out, err
 }
 
-func (r *records) Put(ctx context.Context, rec journal.Record) (revision uint64, err error) {
+func (r *bucketRecords) Put(ctx context.Context, rec records.Record) (revision uint64, err error) {
 	err = r.call(ctx, "store", func(ctx context.Context, kv jetstream.KeyValue) error {
 		if rec.Revision == 0 {
 			revision, err = kv.Create(ctx, rec.Key, rec.Value)
@@ -115,7 +117,7 @@ func (r *records) Put(ctx context.Context, rec journal.Record) (revision uint64,
 	return revision, err
 }
 
-func (r *records) PutAfter(ctx context.Context, rec journal.Record, last uint64) (revision uint64, err error) {
+func (r *bucketRecords) PutAfter(ctx context.Context, rec records.Record, last uint64) (revision uint64, err error) {
 	err = r.call(ctx, "store", func(ctx context.Context, _ jetstream.KeyValue) error {
 		ack, err := r.log.store.js.PublishMsg(ctx, &nats.Msg{Subject: "$KV." + r.config.Bucket + "." + rec.Key, Data: rec.Value}, jetstream.WithExpectLastSequence(last))
 		if err == nil {
@@ -126,15 +128,15 @@ func (r *records) PutAfter(ctx context.Context, rec journal.Record, last uint64)
 	return revision, err
 }
 
-func (r *records) Remove(ctx context.Context, rec journal.Record) error {
+func (r *bucketRecords) Remove(ctx context.Context, rec records.Record) error {
 	return r.call(ctx, "remove", func(ctx context.Context, kv jetstream.KeyValue) error {
 		return kv.Purge(ctx, rec.Key, jetstream.LastRevision(rec.Revision), jetstream.PurgeTTL(markersFor))
 	})
 }
 
-// Follow implements [journal.Records]. After the first call to changed, each call usually passes
+// Follow implements [records.Store]. After the first call to changed, each call usually passes
 // only one record.
-func (r *records) Follow(ctx context.Context, changed func(journal.Changes)) {
+func (r *bucketRecords) Follow(ctx context.Context, changed func(records.Changes)) {
 	ctx, cancel := r.log.life.Begin(ctx)
 	defer cancel()
 	s := r.log.store
@@ -143,7 +145,7 @@ func (r *records) Follow(ctx context.Context, changed func(journal.Changes)) {
 			config: r.config, suspect: r.suspect,
 			reset: func(kv jetstream.KeyValue, all []jetstream.KeyValueEntry, last uint64) {
 				r.set(kv)
-				c := journal.Changes{All: true, Last: last}
+				c := records.Changes{All: true, Last: last}
 				for _, e := range all {
 					if rec := recordOf(e); rec.Value != nil {
 						c.Records = append(c.Records, rec)
@@ -152,7 +154,7 @@ func (r *records) Follow(ctx context.Context, changed func(journal.Changes)) {
 				changed(c)
 			},
 			put: func(e jetstream.KeyValueEntry) {
-				changed(journal.Changes{Records: []journal.Record{recordOf(e)}, Last: e.Revision()})
+				changed(records.Changes{Records: []records.Record{recordOf(e)}, Last: e.Revision()})
 			},
 			state: func(error) {},
 		})
@@ -164,8 +166,8 @@ func (r *records) Follow(ctx context.Context, changed func(journal.Changes)) {
 	}
 }
 
-func recordOf(e jetstream.KeyValueEntry) journal.Record {
-	rec := journal.Record{Key: e.Key(), Revision: e.Revision()}
+func recordOf(e jetstream.KeyValueEntry) records.Record {
+	rec := records.Record{Key: e.Key(), Revision: e.Revision()}
 	if e.Operation() == jetstream.KeyValuePut {
 		rec.Value = append([]byte{}, e.Value()...)
 	}

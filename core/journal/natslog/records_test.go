@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/journal/journaltest"
+	"github.com/mcptrack/mcptrack/core/records"
 )
 
 // known is what a follower of records knows.
@@ -18,7 +18,7 @@ type known struct {
 	last uint64
 }
 
-func (k *known) changed(c journal.Changes) {
+func (k *known) changed(c records.Changes) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if c.All {
@@ -48,7 +48,7 @@ func TestRealRecordsOnACluster(t *testing.T) {
 	t.Parallel()
 	nodes := journaltest.StartCluster(t)
 	opts := Options{URL: nodes.URL()}
-	one, other := open(t, opts).Records("things").(*records), open(t, opts).Records("things").(*records)
+	one, other := open(t, opts).Records("things").(*bucketRecords), open(t, opts).Records("things").(*bucketRecords)
 	ctx := t.Context()
 	k, done := &known{}, make(chan struct{})
 	following, stop := one.log.life.Begin(ctx)
@@ -61,9 +61,9 @@ func TestRealRecordsOnACluster(t *testing.T) {
 		t.Helper()
 		journaltest.Eventually(t, time.Minute, "record "+value, func() bool {
 			var err error
-			rev, err = other.Put(ctx, journal.Record{Key: "a", Value: []byte(value), Revision: after})
-			if errors.Is(err, journal.ErrChanged) { // by an attempt whose answer was late
-				var got journal.Record
+			rev, err = other.Put(ctx, records.Record{Key: "a", Value: []byte(value), Revision: after})
+			if errors.Is(err, records.ErrChanged) { // by an attempt whose answer was late
+				var got records.Record
 				got, err = other.Get(ctx, "a")
 				rev = got.Revision
 			}
@@ -73,7 +73,7 @@ func TestRealRecordsOnACluster(t *testing.T) {
 	}
 	rev := put("1", 0)
 	next := put("2", rev)
-	if _, err := one.Put(ctx, journal.Record{Key: "a", Value: []byte("late"), Revision: rev}); !errors.Is(err, journal.ErrChanged) {
+	if _, err := one.Put(ctx, records.Record{Key: "a", Value: []byte("late"), Revision: rev}); !errors.Is(err, records.ErrChanged) {
 		t.Errorf("a late write: %v", err)
 	}
 	journaltest.Eventually(t, time.Minute, "both", func() bool { return k.is("2,") })

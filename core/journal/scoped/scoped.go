@@ -177,25 +177,3 @@ func (l *Log) Contents() journal.Contents { return contents{l.from.Contents()} }
 type contents struct{ journal.Contents }
 
 func (contents) Put(catalog.Digest, string) {}
-
-// Records returns a collection without records, because records do not belong to servers.
-func (l *Log) Records(string) journal.Records { return records{} }
-
-type records struct{}
-
-func (records) Get(_ context.Context, key string) (journal.Record, error) {
-	return journal.Record{Key: key}, nil
-}
-
-func (records) Put(context.Context, journal.Record) (uint64, error) { return 0, ErrReadOnly }
-
-func (records) PutAfter(context.Context, journal.Record, uint64) (uint64, error) {
-	return 0, ErrReadOnly
-}
-
-func (records) Remove(context.Context, journal.Record) error { return ErrReadOnly }
-
-func (records) Follow(ctx context.Context, changed func(journal.Changes)) {
-	changed(journal.Changes{All: true})
-	<-ctx.Done()
-}

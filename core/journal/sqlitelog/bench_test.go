@@ -35,7 +35,7 @@ func appendAll(b *testing.B, l *Log, s *journaltest.Source, n, resources int) {
 // BenchmarkAppend measures one appender that does not wait: durable events per second.
 func BenchmarkAppend(b *testing.B) {
 	for _, resources := range []int{100, 10_000} {
-		for _, d := range []journal.Durability{journal.Always, journal.Interval, journal.OS} {
+		for _, d := range []journal.Durability{journal.Always, journal.Interval} {
 			b.Run(fmt.Sprint(d, "/", resources), func(b *testing.B) {
 				l := open(b, quiet(b.TempDir(), d))
 				s := new(journaltest.Source)
@@ -52,7 +52,7 @@ func BenchmarkAppend(b *testing.B) {
 
 // BenchmarkStore measures one appender that waits for each event.
 func BenchmarkStore(b *testing.B) {
-	for _, d := range []journal.Durability{journal.Always, journal.OS} {
+	for _, d := range []journal.Durability{journal.Always, journal.Interval} {
 		b.Run(string(d), func(b *testing.B) {
 			l := open(b, quiet(b.TempDir(), d))
 			s := new(journaltest.Source)
@@ -70,10 +70,10 @@ func BenchmarkStore(b *testing.B) {
 func BenchmarkReplay(b *testing.B) {
 	const n = 100_000
 	dir := b.TempDir()
-	l := open(b, quiet(dir, journal.OS))
+	l := open(b, quiet(dir, journal.Interval))
 	appendAll(b, l, new(journaltest.Source), n, 10_000)
 	closeLog(b, l)
-	l = open(b, quiet(dir, journal.OS)) // nothing is in memory
+	l = open(b, quiet(dir, journal.Interval)) // nothing is in memory
 	b.Run("all", func(b *testing.B) {
 		for b.Loop() {
 			next := uint64(1)
@@ -104,7 +104,7 @@ func BenchmarkReplay(b *testing.B) {
 	closeLog(b, l)
 	b.Run("reopen", func(b *testing.B) {
 		for b.Loop() {
-			closeLog(b, open(b, quiet(dir, journal.OS)))
+			closeLog(b, open(b, quiet(dir, journal.Interval)))
 		}
 	})
 }
@@ -113,7 +113,7 @@ func BenchmarkReplay(b *testing.B) {
 func BenchmarkHistory(b *testing.B) {
 	const n = 1_000_000
 	dir := b.TempDir()
-	l := open(b, quiet(dir, journal.OS))
+	l := open(b, quiet(dir, journal.Interval))
 	began := time.Now()
 	appendAll(b, l, new(journaltest.Source), n, 10_000)
 	bounds, err := l.Bounds(b.Context())
@@ -126,7 +126,7 @@ func BenchmarkHistory(b *testing.B) {
 	b.Logf("%.0f events/s, %d MB; %d MB of Go heap", n/time.Since(began).Seconds(), bounds.Bytes>>20, mem.HeapAlloc>>20)
 	closeLog(b, l)
 	began = time.Now()
-	l = open(b, quiet(dir, journal.OS))
+	l = open(b, quiet(dir, journal.Interval))
 	b.Logf("opened in %v", time.Since(began))
 	for name, sel := range map[string]journal.Selection{
 		"resource": {ServerID: "docs", URI: journaltest.URI(77)}, "nothing": {ServerID: "none"}, "last second": {ServerID: "docs", URI: journaltest.URI(77), After: began.Add(-time.Second)},

@@ -8,9 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"zombiezen.com/go/sqlite"
-	"zombiezen.com/go/sqlite/sqlitex"
-
 	"github.com/mcptrack/mcptrack/core/calls"
 	"github.com/mcptrack/mcptrack/core/journal"
 )
@@ -28,7 +25,7 @@ func readCalls(t *testing.T, l *Log, q calls.Query) []calls.Call {
 func TestCallsAreStored(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	l := open(t, Options{Dir: dir, Durability: journal.OS})
+	l := open(t, Options{Dir: dir, Durability: journal.Interval})
 	want := []calls.Call{
 		{Client: "a", Session: "1", ServerID: "docs", Tool: "x", Outcome: calls.OK, Duration: 1500 * time.Microsecond, Bytes: 7},
 		{Client: "b", Session: "2", ServerID: "docs", Tool: "y", Outcome: calls.ToolError},
@@ -61,7 +58,7 @@ func TestCallsAreStored(t *testing.T) {
 			t.Errorf("%+v selects %v", q, tools)
 		}
 	}
-	l = open(t, Options{Dir: dir, Durability: journal.OS})
+	l = open(t, Options{Dir: dir, Durability: journal.Interval})
 	l.Calls().Add(calls.Call{Tool: "later"})
 	if err := l.Flush(t.Context()); err != nil {
 		t.Fatal(err)
@@ -76,7 +73,7 @@ func TestCallsAreBounded(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	const limit, n = 1 << 20, 3*minTrim + 10
-	l := open(t, Options{Dir: dir, Durability: journal.OS})
+	l := open(t, Options{Dir: dir, Durability: journal.Interval})
 	for i := range n {
 		l.Calls().Add(calls.Call{Code: i})
 		if i%minTrim == 0 {
@@ -126,50 +123,9 @@ func TestCallsThatCannotBeStoredAreDropped(t *testing.T) {
 	}
 }
 
-// A file of the format before calls is read as it is, and upgraded by the next writer.
-func TestFileWithoutCalls(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	l := open(t, Options{Dir: dir})
-	epoch := l.Epoch()
-	closeLog(t, l)
-	c, err := sqlite.OpenConn(events(dir), sqlite.OpenReadWrite)
-	if err != nil {
-		t.Fatal(err)
-	}
-	row, err := readLog(c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	row.version = 1
-	err = sqlitex.ExecuteScript(c, fmt.Sprintf("DROP TABLE calls; UPDATE log SET version = 1, sum = %d; PRAGMA user_version = 1", row.sum()), nil)
-	if err != nil || c.Close() != nil {
-		t.Fatal(err)
-	}
-	reader := open(t, Options{Dir: dir, Existing: true})
-	if found := readCalls(t, reader, calls.Query{}); len(found) != 0 {
-		t.Errorf("%+v", found)
-	}
-	l = open(t, Options{Dir: dir})
-	l.Calls().Add(calls.Call{Tool: "x"})
-	if err := l.Flush(t.Context()); err != nil || l.Epoch() != epoch {
-		t.Fatalf("epoch %s became %s, %v", epoch, l.Epoch(), err)
-	}
-	if found := readCalls(t, reader, calls.Query{}); len(found) != 1 {
-		t.Errorf("%+v", found)
-	}
-	closeLog(t, l)
-	if c, err = sqlite.OpenConn(events(dir), sqlite.OpenReadWrite); err != nil {
-		t.Fatal(err)
-	}
-	if row, err = readLog(c); err != nil || row.version != 2 || c.Close() != nil {
-		t.Errorf("version %d, %v", row.version, err)
-	}
-}
-
 // BenchmarkCalls adds and stores calls.
 func BenchmarkCalls(b *testing.B) {
-	l := open(b, Options{Dir: b.TempDir(), Durability: journal.OS})
+	l := open(b, Options{Dir: b.TempDir(), Durability: journal.Interval})
 	for n := 0; b.Loop(); n++ {
 		l.Calls().Add(calls.Call{Client: "claude-code", Session: "0123abcd", ServerID: "github", Tool: "search_issues", Outcome: calls.OK, Duration: time.Millisecond, Bytes: 500})
 		if n%maxWaitingCalls == maxWaitingCalls/2 {

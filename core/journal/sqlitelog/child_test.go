@@ -10,21 +10,24 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/mcptrack/mcptrack/core/event"
-	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/journal/internal/storing"
 	"github.com/mcptrack/mcptrack/core/journal/journaltest"
 )
 
 // child is the process of a test with a log in childDir. "append" appends for ever, and prints
-// "<own id> <id>" when an event is durable.
+// "<own id> <id>" when an event is durable. "read" prints the number of the last event, and then keeps the
+// file open.
 func child(what string) int {
 	dir := os.Getenv(childDir)
 	var err error
 	switch what {
 	case "append":
 		err = childAppend(dir)
+	case "read":
+		err = childRead(dir)
 	case "full":
 		return childFull(dir)
 	default:
@@ -37,10 +40,7 @@ func child(what string) int {
 	return 0
 }
 
-const (
-	childDir        = "MCPTRACK_LOG_DIR"
-	childDurability = "MCPTRACK_LOG_DURABILITY" // of "append"; empty for the default
-)
+const childDir = "MCPTRACK_LOG_DIR"
 
 // push appends an event and returns the item that receives its outcome.
 func push(l *Log, e *event.Event) (*item, error) {
@@ -49,7 +49,7 @@ func push(l *Log, e *event.Event) (*item, error) {
 }
 
 func childAppend(dir string) error {
-	l, err := Open(context.Background(), Options{Dir: dir, Durability: journal.Durability(os.Getenv(childDurability)), Logger: slog.New(slog.NewTextHandler(os.Stderr, nil))})
+	l, err := Open(context.Background(), Options{Dir: dir, Logger: slog.New(slog.NewTextHandler(os.Stderr, nil))})
 	if err != nil {
 		return err
 	}
@@ -77,14 +77,31 @@ func childAppend(dir string) error {
 	}
 }
 
-func startChild(t *testing.T, what, dir string, env ...string) (*exec.Cmd, *bufio.Scanner) {
+func childRead(dir string) error {
+	l, err := Open(context.Background(), Options{Dir: dir, Existing: true})
+	if err != nil {
+		return err
+	}
+	last := uint64(0)
+	for e, err := range l.Read(context.Background(), 0) {
+		if err != nil {
+			return err
+		}
+		last = e.Seq
+	}
+	fmt.Println(last)
+	time.Sleep(time.Hour)
+	return nil
+}
+
+func startChild(t *testing.T, what, dir string) (*exec.Cmd, *bufio.Scanner) {
 	t.Helper()
 	exe, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.CommandContext(t.Context(), exe)
-	cmd.Env = append(append(os.Environ(), childEnv+"="+what, childDir+"="+dir), env...)
+	cmd.Env = append(os.Environ(), childEnv+"="+what, childDir+"="+dir)
 	cmd.Stderr = t.Output()
 	out, err := cmd.StdoutPipe()
 	if err != nil {

@@ -1,6 +1,7 @@
 package sqlitelog
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -13,7 +14,7 @@ import (
 
 // statements contains the prepared statements that the writer uses frequently.
 type statements struct {
-	begin, commit, event, turn, state, noState, list, oldest, trim, oldTurns, text, oldText, dropText, record, noRecord, call, trimCalls *sqlite.Stmt
+	begin, commit, event, state, noState, list, oldest, trim, text, oldText, dropText, call, trimCalls *sqlite.Stmt
 }
 
 func (s *statements) prepare(c *sqlite.Conn) error {
@@ -23,19 +24,15 @@ func (s *statements) prepare(c *sqlite.Conn) error {
 	}{
 		{&s.begin, "BEGIN IMMEDIATE"},
 		{&s.commit, "COMMIT"},
-		{&s.event, "INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?)"},
-		{&s.turn, "INSERT OR IGNORE INTO turns VALUES (?)"},
-		{&s.state, "INSERT OR REPLACE INTO states VALUES (?, ?, ?, ?, ?, ?, ?, ?)"},
+		{&s.event, "INSERT INTO events (seq, stored, server, uri, type, event) VALUES (?, ?, ?, ?, ?, ?)"},
+		{&s.state, "INSERT OR REPLACE INTO states (server, uri, digest, size, mime, at) VALUES (?, ?, ?, ?, ?, ?)"},
 		{&s.noState, "DELETE FROM states WHERE server = ? AND uri = ?"},
-		{&s.list, "INSERT OR REPLACE INTO lists VALUES (?, ?, ?, ?, ?)"},
+		{&s.list, "INSERT OR REPLACE INTO lists (server, kind, items) VALUES (?, ?, ?)"},
 		{&s.oldest, "SELECT seq, 2 * octet_length(server) + 2 * octet_length(uri) + octet_length(event) FROM events WHERE seq >= ? ORDER BY seq"},
 		{&s.trim, "DELETE FROM events WHERE seq < ?"},
-		{&s.oldTurns, "DELETE FROM turns WHERE seq <= ?"},
-		{&s.text, "INSERT INTO contents VALUES ((SELECT coalesce(max(n), 0) + 1 FROM contents), ?, ?, ?, ?)"},
+		{&s.text, "INSERT INTO contents (n, digest, size, text) VALUES ((SELECT coalesce(max(n), 0) + 1 FROM contents), ?, ?, ?)"},
 		{&s.oldText, "SELECT n, size FROM contents ORDER BY n"},
 		{&s.dropText, "DELETE FROM contents WHERE n <= ?"},
-		{&s.record, "INSERT OR REPLACE INTO records VALUES (?, ?, ?, ?, ?)"},
-		{&s.noRecord, "DELETE FROM records WHERE name = ? AND key = ?"},
 		{&s.call, "INSERT OR REPLACE INTO calls VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"},
 		{&s.trimCalls, `DELETE FROM calls WHERE n < min(
 			coalesce((SELECT n FROM calls WHERE n > ?1 AND total > ?2 ORDER BY n LIMIT 1), ?1 + 1),
@@ -59,20 +56,11 @@ func (w *writer) commit(b *batch) error {
 	if err := w.durability(now); err != nil {
 		return err
 	}
-	if err := w.erase(len(b.records) > 0); err != nil {
-		return err
-	}
-	var turned bool
-	b.stored, turned = w.stamp(now)
+	b.stored = max(w.clock, now.UnixMicro()) // does not decrease when the clock is set back
 	b.began, b.next = now.UnixMicro(), w.row
 	s := w.stmts
 	if err := do(s.begin); err != nil {
 		return err
-	}
-	if turned && len(b.rows) > 0 {
-		if err := do(s.turn, w.row.last+1); err != nil {
-			return err
-		}
 	}
 	for i := range b.rows {
 		if err := w.insert(b, &b.rows[i]); err != nil {
@@ -106,38 +94,13 @@ func (w *writer) commit(b *batch) error {
 func (w *writer) insert(b *batch, r *row) error {
 	e := r.event
 	b.next.last++
-	kind := string(e.Type())
-	w.sums.begin(b.next.last, b.stored)
-	w.sums.text(e.ServerID)
-	w.sums.text(e.ResourceURI)
-	w.sums.text(kind)
 	b.next.bytes += int64(2*len(e.ServerID) + 2*len(e.ResourceURI) + len(r.data) + rowBytes)
-	return do(w.stmts.event, b.next.last, b.stored, e.ServerID, e.ResourceURI, kind, string(r.data), w.sums.end(r.data))
-}
-
-// stamp returns the time, in microseconds, to store with the next events. If the clock was set back
-// by less than a minute, it returns the time of the last event, so that stored times do not
-// decrease. If the clock was set back further, it returns the current time, and turned is true.
-func (w *writer) stamp(now time.Time) (at int64, turned bool) {
-	at = now.UnixMicro()
-	switch back := time.Duration(w.clock-at) * time.Microsecond; {
-	case back <= 0:
-		return at, false
-	case back < time.Minute:
-		return w.clock, false
-	}
-	return at, true
+	return do(w.stmts.event, b.next.last, b.stored, e.ServerID, e.ResourceURI, string(e.Type()), string(r.data))
 }
 
 // durability determines whether the next transaction will be synced to disk.
 func (w *writer) durability(now time.Time) error {
-	switch w.l.opts.Durability {
-	case journal.OS:
-		return w.synchronous(false)
-	case journal.Interval:
-		return w.synchronous(w.dirty && now.Sub(w.synced) >= syncInterval)
-	}
-	return w.synchronous(true)
+	return w.synchronous(w.l.opts.Durability == journal.Always || w.dirty && now.Sub(w.synced) >= syncInterval)
 }
 
 func (w *writer) synchronous(full bool) error {
@@ -158,41 +121,18 @@ func (w *writer) synchronous(full bool) error {
 // committed records whether the last transaction was synced, and schedules the next sync if it was
 // not.
 func (w *writer) committed(now time.Time) {
-	switch {
-	case w.full:
+	if w.full {
 		w.dirty, w.synced = false, now
-	case w.l.opts.Durability == journal.Interval && !w.dirty:
+	} else if !w.dirty {
 		w.dirty, w.synced = true, now
 		w.late.Reset(syncInterval)
 	}
 }
 
-// stateRow is a row to be stored in the table states, and listRow one in the table lists. after is
-// the number of events in the batch that come before the state or list.
-type stateRow struct {
-	journal.State
-	after int
-}
-
-type listRow struct {
-	items string
-	after int
-}
-
-func (b *batch) state(r journal.ResourceID, st journal.State) {
-	if b.states == nil {
-		b.states = map[journal.ResourceID]stateRow{}
-	}
-	b.states[r] = stateRow{st, len(b.rows)}
-}
-
-// putRemembered stores the states, lists and records in a batch.
+// putRemembered stores the states and lists in a batch.
 func (w *writer) putRemembered(b *batch) error {
 	resources := slices.SortedFunc(maps.Keys(b.states), func(a, b journal.ResourceID) int { // adjacent rows are on the same page
-		if c := strings.Compare(a.ServerID, b.ServerID); c != 0 {
-			return c
-		}
-		return strings.Compare(a.URI, b.URI)
+		return cmp.Or(strings.Compare(a.ServerID, b.ServerID), strings.Compare(a.URI, b.URI))
 	})
 	for _, r := range resources {
 		st := b.states[r]
@@ -200,20 +140,14 @@ func (w *writer) putRemembered(b *batch) error {
 		if st.Digest.IsZero() {
 			err = do(w.stmts.noState, r.ServerID, r.URI)
 		} else {
-			err = insertState(w.stmts.state, w.sums, r, st.State, w.row.last+int64(st.after))
+			err = do(w.stmts.state, r.ServerID, r.URI, st.Digest[:], st.Size, st.MimeType, st.When.UnixMicro())
 		}
 		if err != nil {
 			return err
 		}
 	}
-	for name, list := range b.lists {
-		seq := w.row.last + int64(list.after)
-		if err := do(w.stmts.list, name.ServerID, string(name.Kind), seq, list.items, w.sums.list(name.ServerID, string(name.Kind), seq, list.items)); err != nil {
-			return err
-		}
-	}
-	for _, rec := range b.records {
-		if err := w.putRecord(rec); err != nil {
+	for name, items := range b.lists {
+		if err := do(w.stmts.list, name.ServerID, string(name.Kind), items); err != nil {
 			return err
 		}
 	}
@@ -260,10 +194,7 @@ func (w *writer) trim(next *logRow, now time.Time, limit int) error {
 		return err
 	}
 	next.first, next.bytes = first, max(bytes, 0)
-	if err := do(w.stmts.trim, first); err != nil {
-		return err
-	}
-	return do(w.stmts.oldTurns, first)
+	return do(w.stmts.trim, first)
 }
 
 // overdue reports whether there are still events or texts that exceed their limits.
@@ -278,32 +209,6 @@ func (w *writer) overdue() bool {
 // expired returns the number of the last event that has exceeded the maximum age, or 0 if there is
 // none.
 func (w *writer) expired(now time.Time) (int64, error) {
-	return lastBefore(w.conn, w.row.first, w.row.last, now.Add(-w.l.opts.Retain).UnixMicro())
-}
-
-// lastBefore returns the number of the last event in the range from first to last that was stored
-// before the time at, in microseconds, or 0 if there is none. Stored times increase except where
-// the clock was set back, so it searches each of the ranges in between, from the newest to the
-// oldest.
-func lastBefore(c *sqlite.Conn, first, last, at int64) (int64, error) {
-	oldest, err := number(c, "SELECT stored FROM events WHERE seq >= ? ORDER BY seq LIMIT 1", first)
-	if err != nil || last < first {
-		return 0, err
-	}
-	turns, err := turnsOf(c, first, last)
-	if err != nil || oldest >= at && len(turns) == 1 {
-		return 0, err
-	}
-	end := last
-	for _, turn := range slices.Backward(turns) {
-		n, err := firstSince(c, turn, end, at)
-		if err != nil {
-			return 0, err
-		}
-		if n > turn {
-			return n - 1, nil
-		}
-		end = turn - 1
-	}
-	return 0, nil
+	n, err := firstSince(w.conn, w.row.first, w.row.last, now.Add(-w.l.opts.Retain).UnixMicro())
+	return n - 1, err
 }

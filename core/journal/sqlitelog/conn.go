@@ -175,7 +175,7 @@ func plain(err error) error {
 	text := ""
 	switch code.ToPrimary() {
 	case sqlite.ResultCorrupt, sqlite.ResultNotADB, sqlite.ResultFormat:
-		text = "it is damaged or was not created by mcptrack; to replace a damaged file with a copy of all readable data, run mcptrack serve-sse"
+		text = "it is damaged or was not created by mcptrack; mcptrack serve-sse moves a damaged file aside and begins a new one"
 	case sqlite.ResultCantOpen, sqlite.ResultPerm, sqlite.ResultReadOnly:
 		text = "the file cannot be used because you cannot write to its folder; copy events.db, and events.db-wal if it exists, to a folder that you can write to"
 	case sqlite.ResultBusy, sqlite.ResultLocked:

@@ -127,7 +127,7 @@ func (w *writer) putTexts(b *batch) error {
 		if has == 1 {
 			continue
 		}
-		if err := do(w.stmts.text, t.digest[:], int64(len(t.text)), t.text, w.sums.content(t.digest[:], t.text)); err != nil {
+		if err := do(w.stmts.text, t.digest[:], int64(len(t.text)), t.text); err != nil {
 			return err
 		}
 		b.next.textBytes += int64(len(t.text))
@@ -155,12 +155,6 @@ func (w *writer) putTexts(b *batch) error {
 	return do(w.stmts.dropText, upTo)
 }
 
-func (c *checksum) content(digest []byte, text string) int64 {
-	c.begin()
-	c.bytes(digest)
-	return c.end([]byte(text))
-}
-
 func (c *contents) Get(ctx context.Context, d catalog.Digest) (content string, ok bool, err error) {
 	c.mu.Lock()
 	waiting, ok := c.queued[d]
@@ -168,16 +162,12 @@ func (c *contents) Get(ctx context.Context, d catalog.Digest) (content string, o
 	if ok {
 		return *waiting, true, nil
 	}
-	err = c.read(ctx, func(f *file, conn *sqlite.Conn) error {
-		return query(conn, "SELECT text, sum FROM contents WHERE digest = ?", func(s *sqlite.Stmt) error {
-			content = s.ColumnText(0)
-			ok = newChecksum(f.origin).content(d[:], content) == s.ColumnInt64(1)
+	err = c.read(ctx, func(_ *file, conn *sqlite.Conn) error {
+		return query(conn, "SELECT text FROM contents WHERE digest = ?", func(s *sqlite.Stmt) error {
+			content, ok = s.ColumnText(0), true
 			return nil
 		}, d[:])
 	})
-	if !ok {
-		content = ""
-	}
 	return content, ok, err
 }
 

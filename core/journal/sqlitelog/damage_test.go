@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -28,9 +30,6 @@ func filled(t *testing.T, n int) (dir, epoch string) {
 	journaltest.AppendN(t, l, new(journaltest.Source), n)
 	for i := range 10 {
 		l.Contents().Put(journaltest.Digest(uint64(i+1)), strings.Repeat(fmt.Sprint("text ", i), 100))
-	}
-	if _, err := l.Records("things").Put(t.Context(), journal.Record{Key: "a", Value: []byte("1")}); err != nil {
-		t.Fatal(err)
 	}
 	epoch = l.Epoch()
 	closeLog(t, l)
@@ -82,78 +81,20 @@ func truthful(t *testing.T, entries []journal.Entry) (there, missing int) {
 	return there, missing
 }
 
-// truthfulRest fails if a state, text or record is not one that filled has stored.
-func truthfulRest(t *testing.T, l *Log, n int) {
-	t.Helper()
-	st, err := l.States(t.Context(), "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for r, s := range st.Resources {
-		seq := uint64(s.Size)
-		if s.Digest != journaltest.Digest(seq) || r.URI != journaltest.URI(int(seq-1)%100) || seq > uint64(n) || s.MimeType != "text/plain" {
-			t.Errorf("the state of %v is %+v", r, s)
-		}
-	}
-	for i := range 10 {
-		text, ok, err := l.Contents().Get(t.Context(), journaltest.Digest(uint64(i+1)))
-		if err != nil || ok && text != strings.Repeat(fmt.Sprint("text ", i), 100) {
-			t.Errorf("text %d is %.20q, %v", i, text, err)
-		}
-	}
-	if rec, err := l.Records("things").Get(t.Context(), "a"); err != nil || rec.Value != nil && string(rec.Value) != "1" {
-		t.Errorf("the record is %+v, %v", rec, err)
-	}
-}
-
-// TestFlippedByteIsNeverServed flips one byte in the middle of an event.
-func TestFlippedByteIsNeverServed(t *testing.T) {
-	t.Parallel()
-	const n = 200
-	dir, epoch := filled(t, n)
-	change(t, events(dir), func(b []byte) []byte {
-		i := bytes.Index(b, []byte(`"name":"n100"`))
-		if i < 0 {
-			t.Fatal("the event is not where it is expected")
-		}
-		b[i+9] ^= 4
-		return b
-	})
-	l := open(t, Options{Dir: dir})
-	there, missing := truthful(t, journaltest.ReadAll(t, l, 0))
-	if there != n-1 || missing != 1 || l.Epoch() != epoch || l.Stats().Damages != 1 {
-		t.Errorf("%d there, %d reported missing, epoch %s was %s, %+v", there, missing, l.Epoch(), epoch, l.Stats())
-	}
-	count := 0
-	for _, err := range l.Select(t.Context(), journal.Selection{ServerID: "docs"}) {
-		if count++; err != nil {
-			t.Error(err)
-		}
-	}
-	if count != n-1 {
-		t.Errorf("%d entries are selected", count)
-	}
-	if e := journaltest.AppendN(t, l, new(journaltest.Source), 3); e.Seq != n+3 {
-		t.Errorf("continues with %s", e.ID)
-	}
-}
-
-// TestRandomDamage flips bits at random places, in a closed file and in the file of a killed process,
-// truncates it, and overwrites pages. Nothing wrong is ever served, what is missing is reported,
-// and the log continues.
+// The test flips bits at random places, truncates the file, and overwrites pages. The log opens, it can be
+// read, and it continues with a number that was not used.
 func TestRandomDamage(t *testing.T) {
 	t.Parallel()
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 1))
 	const n = 400
-	pristine, epoch := filled(t, n)
+	pristine, _ := filled(t, n)
 	image, err := os.ReadFile(events(pristine))
 	if err != nil {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	lost, whole := 0, 0
 	for round := range 240 {
 		if testing.Short() && round%20 > 0 {
 			continue
@@ -168,7 +109,11 @@ func TestRandomDamage(t *testing.T) {
 		default:
 			clear(b[at&^4095 : min(at&^4095+4096, len(b))])
 		}
-		if err := os.WriteFile(events(dir), b, 0o600); err != nil {
+		err := os.WriteFile(events(dir), b, 0o600)
+		if err == nil {
+			err = os.WriteFile(filepath.Join(dir, "lock"), fmt.Appendf(nil, "1\n0123456789abcdef-%d\n", n), 0o600)
+		}
+		if err != nil {
 			t.Fatal(err)
 		}
 		l, err := Open(t.Context(), Options{Dir: dir, KeepContent: 1 << 20})
@@ -176,31 +121,23 @@ func TestRandomDamage(t *testing.T) {
 			t.Errorf("seed %d, round %d, damaged at %d: %v", seed, round, at, err)
 			continue
 		}
-		entries, err := readOnce(t, l)
-		if errors.Is(err, journal.ErrEpoch) { // found while reading
-			entries, err = readOnce(t, l)
+		if _, err = readOnce(t, l); errors.Is(err, journal.ErrEpoch) { // found while reading
+			_, err = readOnce(t, l)
+		}
+		if err == nil {
+			_, err = l.States(t.Context(), "")
 		}
 		if err != nil {
 			t.Errorf("seed %d, round %d, damaged at %d: %v", seed, round, at, err)
 		}
-		there, missing := truthful(t, entries)
-		if there == n {
-			whole++
-		}
-		lost += n - there
-		if there+missing != n && l.Epoch() == epoch {
-			t.Errorf("seed %d, round %d, damaged at %d: %d there and %d reported missing", seed, round, at, there, missing)
-		}
-		truthfulRest(t, l, n)
 		e, err := l.Store(t.Context(), new(journaltest.Source).Next(journaltest.URI(1)))
-		if err != nil || e.Seq <= uint64(there) {
+		if err != nil || e.Seq <= n {
 			t.Errorf("seed %d, round %d, damaged at %d: stored as %s, %v", seed, round, at, e.ID, err)
 		}
 		closeLog(t, l)
 		found, _ := filepath.Glob(filepath.Join(dir, "events.db*"))
 		remove(t, found...)
 	}
-	t.Logf("%d of 240 damages cost nothing, %d events were lost on average", whole, lost/240)
 }
 
 func readOnce(t *testing.T, l *Log) (entries []journal.Entry, err error) {
@@ -214,82 +151,134 @@ func readOnce(t *testing.T, l *Log) (entries []journal.Entry, err error) {
 	return entries, nil
 }
 
-// pageOf returns where the leaf page with an event begins.
-func pageOf(t *testing.T, b []byte, event string) int {
-	t.Helper()
-	i := bytes.Index(b, []byte(event))
-	if i < 0 {
-		t.Fatalf("%s is not in the file", event)
-	}
-	return i &^ 4095
-}
-
-// Everything on other pages is copied to a new file, even if the damage is found only while the log
-// is used.
-func TestUnreadablePageIsRescued(t *testing.T) {
+// A damaged file is set aside, whether the damage is found at the start or while the log is used. The log
+// begins anew, and its numbers continue; whoever has an id of the old log is told of a gap. Nothing else is
+// set aside, and the next start continues the new log.
+func TestDamagedFileIsSetAside(t *testing.T) {
 	t.Parallel()
-	for _, when := range []string{"before the start", "by a reader"} {
-		t.Run(when, func(t *testing.T) {
-			t.Parallel()
-			const n = 600
-			dir, epoch := filled(t, n)
-			opts := Options{Dir: dir, KeepContent: 1 << 20}
-			if when == "before the start" {
-				harm(t, dir, "n300")
+	const n = 600
+	overwritten := func(where func(t *testing.T, dir string, b []byte) int) func(*testing.T, string) {
+		return func(t *testing.T, dir string) {
+			change(t, events(dir), func(b []byte) []byte {
+				copy(b[where(t, dir, b):], bytes.Repeat([]byte{0xa5}, 4096))
+				return b
+			})
+		}
+	}
+	changed := func(statement string) func(*testing.T, string) {
+		return func(t *testing.T, dir string) { sql(t, dir, statement) }
+	}
+	for name, tt := range map[string]struct {
+		harm    func(t *testing.T, dir string)
+		running bool // it is also found while the log is used
+	}{
+		"a page in the middle": {overwritten(func(t *testing.T, _ string, b []byte) int {
+			before, _, found := bytes.Cut(b, []byte(`"name":"n300"`))
+			if !found {
+				t.Fatal("the event is not in the file")
 			}
-			l := open(t, opts)
-			if when == "by a reader" {
-				harm(t, dir, "n300")
-				if entries, err := readOnce(t, l); !errors.Is(err, journal.ErrEpoch) {
-					t.Fatalf("%d entries, %v", len(entries), err)
+			return len(before) &^ 4095
+		}), true},
+		"a number in the middle": {func(t *testing.T, dir string) {
+			change(t, events(dir), func(b []byte) []byte {
+				before, _, _ := bytes.Cut(b, []byte(`"name":"n300"`))
+				copy(b[bytes.LastIndex(before, []byte{0x82, 300 & 0x7f}):], []byte{0x81}) // now 172, as SQLite encodes it
+				return b
+			})
+		}, true},
+		"the root of events": {overwritten(func(t *testing.T, dir string, _ []byte) int { return rootOf(t, dir, "events") }), true},
+		"the header":         {overwritten(func(*testing.T, string, []byte) int { return 0 }), false},
+		"truncated":          {func(t *testing.T, dir string) { change(t, events(dir), func(b []byte) []byte { return b[:len(b)/3] }) }, true},
+		"emptied":            {func(t *testing.T, dir string) { change(t, events(dir), func([]byte) []byte { return nil }) }, true},
+		"garbage": {func(t *testing.T, dir string) {
+			change(t, events(dir), func([]byte) []byte { return bytes.Repeat([]byte("garbage "), 1000) })
+		}, false},
+		"tables of others": {func(t *testing.T, dir string) {
+			remove(t, events(dir))
+			sql(t, dir, "CREATE TABLE log (a)")
+		}, false},
+		"a table is missing":          {changed("DROP TABLE states"), false},
+		"a column is missing":         {changed("ALTER TABLE contents DROP COLUMN size"), false},
+		"an unknown version":          {changed("PRAGMA user_version = 9"), false},
+		"no row":                      {changed("DELETE FROM log"), true},
+		"an impossible row":           {changed(fmt.Sprint("UPDATE log SET last = ", math.MaxInt64)), true},
+		"an event with a high number": {changed(fmt.Sprint("UPDATE events SET seq = ", math.MaxInt64, " WHERE seq = 300")), false},
+	} {
+		for _, running := range []bool{false, true} {
+			if running && !tt.running {
+				continue
+			}
+			t.Run(fmt.Sprintf("%s, running=%v", name, running), func(t *testing.T) {
+				t.Parallel()
+				dir, epoch := filled(t, n)
+				opts := Options{Dir: dir, KeepContent: 1 << 20, check: time.Minute}
+				var l *Log
+				if running {
+					l = open(t, opts)
 				}
-			}
-			if l.Epoch() == epoch || l.Stats().Damages == 0 || l.Err() != nil {
-				t.Errorf("epoch %s was %s, %+v, %v", l.Epoch(), epoch, l.Stats(), l.Err())
-			}
-			entries, err := readOnce(t, l)
-			if err != nil {
-				t.Fatal(err)
-			}
-			there, missing := truthful(t, entries)
-			if there+missing != n || missing > 20 || missing == 0 {
-				t.Errorf("%d there, %d missing", there, missing)
-			}
-			truthfulRest(t, l, n)
-			if st, err := l.States(t.Context(), ""); err != nil || len(st.Resources) != 100 {
-				t.Errorf("%d states, %v", len(st.Resources), err)
-			}
-			if _, err := os.Stat(events(dir) + ".damaged-1"); err != nil {
-				t.Error(err)
-			}
-			r, err := l.Resume(t.Context(), event.FormatID(epoch, 90))
-			if err != nil || r.Gap == nil || r.Gap.Reason != journal.ReasonEpoch {
-				t.Errorf("resumed with %+v, %v", r, err)
-			}
-			now := l.Epoch()
-			closeLog(t, l)
-			if l = open(t, opts); l.Epoch() != now {
-				t.Error("another new epoch at the next start")
-			}
-		})
+				if tt.harm(t, dir); running {
+					journaltest.Eventually(t, noticed, "it is found", func() bool {
+						_, err := readOnce(t, l) // it has to look into the file
+						return errors.Is(err, journal.ErrEpoch) || l.Epoch() != epoch
+					})
+				} else {
+					l = open(t, opts)
+				}
+				check := func(stored int) {
+					t.Helper()
+					if entries := journaltest.ReadAll(t, l, n+1); len(entries) != stored {
+						t.Errorf("%d entries", len(entries))
+					}
+					b, err := l.Bounds(t.Context())
+					if err != nil || b.First != n+1 || b.Last != n+uint64(stored) || b.Epoch == epoch || l.Err() != nil {
+						t.Errorf("bounds %+v, epoch was %s, %v, %v", b, epoch, err, l.Err())
+					}
+					st, err := l.States(t.Context(), "")
+					if err != nil || len(st.Resources) != stored {
+						t.Errorf("%d states, %v", len(st.Resources), err)
+					}
+					r, err := l.Resume(t.Context(), event.FormatID(epoch, 90))
+					if err != nil || r.Gap == nil || r.Gap.Reason != journal.ReasonEpoch {
+						t.Errorf("resumed with %+v, %v", r, err)
+					}
+					if aside, _ := filepath.Glob(events(dir) + ".damaged-*"); len(aside) == 0 || aside[0] != events(dir)+".damaged-1" || slices.Contains(aside, events(dir)+".damaged-2") {
+						t.Errorf("set aside are %q", aside)
+					}
+				}
+				check(0)
+				if l.Stats().Damages == 0 {
+					t.Error("nothing counts it")
+				}
+				if e := journaltest.AppendN(t, l, new(journaltest.Source), 3); e.Seq != n+3 {
+					t.Errorf("continues with %s", e.ID)
+				}
+				check(3)
+				now := l.Epoch()
+				closeLog(t, l)
+				if l = open(t, opts); l.Epoch() != now || l.Stats().Damages != 0 {
+					t.Errorf("epoch %s was %s, %+v", l.Epoch(), now, l.Stats())
+				}
+				check(3)
+			})
+		}
 	}
 }
 
-// harm overwrites the page with the event of that name.
-func harm(t *testing.T, dir, name string) {
+// rootOf returns where the first page of a table begins.
+func rootOf(t *testing.T, dir, table string) int {
 	t.Helper()
-	change(t, events(dir), func(b []byte) []byte {
-		return overwrite(b, pageOf(t, b, fmt.Sprintf(`"name":%q`, name)))
-	})
+	c, err := sqlite.OpenConn(events(dir), sqlite.OpenReadOnly)
+	if err != nil {
+		t.Fatal(err)
+	}
+	root, err := number(c, "SELECT rootpage FROM sqlite_schema WHERE name = ?", table)
+	if err = errors.Join(err, c.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return int(root-1) * 4096
 }
 
-// overwrite overwrites the page that begins at that offset.
-func overwrite(b []byte, at int) []byte {
-	copy(b[at:], bytes.Repeat([]byte{0xa5}, 4096))
-	return b
-}
-
-// Damage that a reader found in a replaced file is no reason to replace the current one.
+// Damage that a reader found in a replaced file is no reason to set the current one aside.
 func TestLateSuspicion(t *testing.T) {
 	t.Parallel()
 	dir, epoch := filled(t, 10)
@@ -304,40 +293,19 @@ func TestLateSuspicion(t *testing.T) {
 	}
 }
 
-// Garbage and foreign tables are set aside.
-func TestUnreadableFileIsSetAside(t *testing.T) {
-	t.Parallel()
-	for name, harm := range map[string]func(t *testing.T, dir string){
-		"garbage": func(t *testing.T, dir string) {
-			change(t, events(dir), func([]byte) []byte { return bytes.Repeat([]byte("garbage "), 1000) })
-		},
-		"tables of others": func(t *testing.T, dir string) {
-			_ = os.Remove(events(dir))
-			sql(t, dir, "CREATE TABLE log (a)")
-		},
-		"a table is missing": func(t *testing.T, dir string) { sql(t, dir, "DROP TABLE states") },
-		"a column is missing": func(t *testing.T, dir string) {
-			sql(t, dir, "ALTER TABLE contents DROP COLUMN size")
-		},
-		"no row": func(t *testing.T, dir string) { sql(t, dir, "DELETE FROM log") },
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			dir, epoch := filled(t, 10)
-			harm(t, dir)
-			l := open(t, Options{Dir: dir})
-			if l.Epoch() == epoch || l.Stats().Damages == 0 {
-				t.Errorf("epoch kept: %v, %+v", l.Epoch() == epoch, l.Stats())
-			}
-			if _, err := os.Stat(events(dir) + ".damaged-1"); err != nil {
-				t.Errorf("what there was is gone: %v", err)
-			}
-			there, _ := truthful(t, journaltest.ReadAll(t, l, 0))
-			if rescued := strings.HasSuffix(name, "missing") || name == "no row"; rescued != (there == 10) {
-				t.Errorf("%d events were rescued", there)
-			}
-			journaltest.AppendN(t, l, new(journaltest.Source), 5)
-		})
+// setLog changes the row of log to what a run of mcptrack may have left.
+func setLog(t *testing.T, dir string, f func(*logRow)) {
+	t.Helper()
+	c, err := sqlite.OpenConn(events(dir), sqlite.OpenReadWrite)
+	if err != nil {
+		t.Fatal(err)
+	}
+	row, err := readLog(c)
+	if f(&row); err == nil {
+		err = writeLog(c, row)
+	}
+	if err = errors.Join(err, c.Close()); err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -383,10 +351,9 @@ func TestEpochs(t *testing.T) {
 		"the middle is gone": {journal.Always, func(t *testing.T, dir string) { sql(t, dir, "DELETE FROM events WHERE seq BETWEEN 10 AND 14") }, true, 5},
 		"all is gone":        {journal.Always, func(t *testing.T, dir string) { sql(t, dir, "DELETE FROM events") }, false, -1},
 		"a crash, synced":    {journal.Always, func(t *testing.T, dir string) { setLog(t, dir, func(r *logRow) { r.clean, r.boot = false, "another" }) }, true, 0},
-		"a crash":            {journal.OS, func(t *testing.T, dir string) { setLog(t, dir, func(r *logRow) { r.clean, r.boot = false, "another" }) }, false, 0},
-		"a crash, interval":  {journal.Interval, func(t *testing.T, dir string) { setLog(t, dir, func(r *logRow) { r.clean, r.boot = false, "another" }) }, false, 0},
-		"a kill":             {journal.OS, func(t *testing.T, dir string) { setLog(t, dir, func(r *logRow) { r.clean = false }) }, bootID() != "", 0},
-		"a clean reboot":     {journal.OS, func(t *testing.T, dir string) { setLog(t, dir, func(r *logRow) { r.boot = "another" }) }, true, 0},
+		"a crash":            {journal.Interval, func(t *testing.T, dir string) { setLog(t, dir, func(r *logRow) { r.clean, r.boot = false, "another" }) }, false, 0},
+		"a kill":             {journal.Interval, func(t *testing.T, dir string) { setLog(t, dir, func(r *logRow) { r.clean = false }) }, bootID() != "", 0},
+		"a clean reboot":     {journal.Interval, func(t *testing.T, dir string) { setLog(t, dir, func(r *logRow) { r.boot = "another" }) }, true, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -434,41 +401,6 @@ func TestNewerFormatIsNotTouched(t *testing.T) {
 	}
 }
 
-// The next start finishes whatever an interrupted rescue leaves.
-func TestInterruptedRescue(t *testing.T) {
-	t.Parallel()
-	for name, leave := range map[string]func(dir string) error{
-		"nothing copied": func(dir string) error { return os.WriteFile(events(dir)+".new", nil, 0o600) },
-		"copied":         func(dir string) error { return os.Rename(events(dir)+".whole", events(dir)+".new") },
-		"moved aside": func(dir string) error {
-			return errors.Join(os.Rename(events(dir)+".whole", events(dir)+".new"), os.Rename(events(dir), events(dir)+".damaged-1"))
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			dir, epoch := filled(t, 30)
-			whole, rescued := filled(t, 30)
-			if err := os.Rename(events(whole), events(dir)+".whole"); err != nil {
-				t.Fatal(err)
-			}
-			if err := leave(dir); err != nil {
-				t.Fatal(err)
-			}
-			want := rescued
-			if name == "nothing copied" {
-				want = epoch
-			}
-			l := open(t, Options{Dir: dir})
-			if there, _ := truthful(t, journaltest.ReadAll(t, l, 0)); there != 30 || l.Epoch() != want {
-				t.Errorf("%d events, epoch %s, want %s", there, l.Epoch(), want)
-			}
-			if _, err := os.Stat(events(dir) + ".new"); err == nil {
-				t.Error("events.db.new is left")
-			}
-		})
-	}
-}
-
 // The file is deleted or replaced while the log is used: Err says so until another file is in use,
 // followers learn that the log is another one, and no id is used twice.
 func TestFileIsDeletedOrReplaced(t *testing.T) {
@@ -476,24 +408,25 @@ func TestFileIsDeletedOrReplaced(t *testing.T) {
 	for name, tt := range map[string]struct {
 		do    func(t *testing.T, dir string)
 		there int // of the 101 events
+		first uint64
 	}{
-		"deleted":          {func(t *testing.T, dir string) { remove(t, events(dir)) }, 1},
-		"deleted with all": {func(t *testing.T, dir string) { remove(t, events(dir), events(dir)+"-wal", events(dir)+"-shm") }, 1},
+		"deleted":          {func(t *testing.T, dir string) { remove(t, events(dir)) }, 1, 101},
+		"deleted with all": {func(t *testing.T, dir string) { remove(t, events(dir), events(dir)+"-wal", events(dir)+"-shm") }, 1, 101},
 		"replaced": {func(t *testing.T, dir string) {
 			if err := os.Rename(events(dir)+".backup", events(dir)); err != nil {
 				t.Fatal(err)
 			}
-		}, 61},
+		}, 61, 1},
 		"directory replaced": {func(t *testing.T, dir string) {
 			if err := errors.Join(os.Rename(dir, dir+".gone"), os.Mkdir(dir, 0o700)); err != nil {
 				t.Fatal(err)
 			}
-		}, 1},
+		}, 1, 101},
 		"directory deleted": {func(t *testing.T, dir string) {
 			if err := os.RemoveAll(dir); err != nil {
 				t.Fatal(err)
 			}
-		}, 1},
+		}, 1, 101},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -512,9 +445,6 @@ func TestFileIsDeletedOrReplaced(t *testing.T) {
 			l = open(t, Options{Dir: dir})
 			journaltest.AppendN(t, l, s, 40)
 			epoch := l.Epoch()
-			if _, err := l.Records("things").Put(t.Context(), journal.Record{Key: "a", Value: []byte("1")}); err != nil {
-				t.Fatal(err)
-			}
 			f := startFollow(t, l, 100)
 			tt.do(t, dir)
 			if err := <-f.ended; !errors.Is(err, journal.ErrEpoch) {
@@ -527,10 +457,10 @@ func TestFileIsDeletedOrReplaced(t *testing.T) {
 			if e.Seq != 101 {
 				t.Errorf("continues with %s", e.ID)
 			}
-			if b, err := l.Bounds(t.Context()); err != nil || b.First != 1 || b.Last != 101 {
+			if b, err := l.Bounds(t.Context()); err != nil || b.First != tt.first || b.Last != 101 {
 				t.Errorf("bounds %+v, %v", b, err)
 			}
-			if st, err := l.States(t.Context(), ""); err != nil || len(st.Resources) != 60 {
+			if st, err := l.States(t.Context(), ""); err != nil || len(st.Resources) != min(tt.there, 60) {
 				t.Errorf("%d states, %v", len(st.Resources), err)
 			}
 			if l.Err() != nil {
@@ -588,6 +518,14 @@ func TestFilesBesideAreDeleted(t *testing.T) {
 			journaltest.AppendN(t, l, s, 100)
 			epoch := l.Epoch()
 			journaltest.ReadAll(t, l, 50) // so that readers have it open
+			if cmd, out := startChild(t, "read", dir); !out.Scan() || out.Text() != "100" {
+				t.Fatalf("another process reads %q", out.Text())
+			} else {
+				defer func() {
+					_ = cmd.Process.Kill()
+					_ = cmd.Wait() // killed
+				}()
+			}
 			for _, suffix := range suffixes {
 				remove(t, filepath.Join(dir, suffix))
 			}
@@ -595,7 +533,7 @@ func TestFilesBesideAreDeleted(t *testing.T) {
 			journaltest.Eventually(t, noticed, "the log works again", func() bool { return l.Err() == nil })
 			journaltest.AppendN(t, l, s, 5)
 			journaltest.InOrder(t, journaltest.ReadAll(t, l, 1), epoch, 1, 105)
-			if got := lines.errors(); len(got) != 1 || !strings.Contains(got[0], suffixes[0]) || !strings.Contains(got[0], "was deleted while mcptrack was using it") {
+			if got := lines.errors(); len(got) != 1 || !strings.Contains(got[0], suffixes[0]) || !strings.Contains(got[0], "was deleted or replaced while mcptrack was using it") {
 				t.Errorf("logged: %q", got)
 			}
 			if _, err := Open(t.Context(), Options{Dir: dir}); !errors.Is(err, journal.ErrLocked) {

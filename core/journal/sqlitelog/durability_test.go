@@ -57,7 +57,7 @@ func TestIntervalSyncs(t *testing.T) {
 // An unused log is not written, except that with journal.Interval one sync follows the last event.
 func TestUnusedLogIsNotWritten(t *testing.T) {
 	t.Parallel()
-	for _, durability := range []journal.Durability{journal.Always, journal.Interval, journal.OS} {
+	for _, durability := range []journal.Durability{journal.Always, journal.Interval} {
 		t.Run(string(durability), func(t *testing.T) {
 			t.Parallel()
 			_, w := idle(t, Options{Dir: t.TempDir(), Durability: durability})

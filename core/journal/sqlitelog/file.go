@@ -22,7 +22,6 @@ type file struct {
 	wal     fs.FileInfo // events.db-wal, only in a process that only reads; nil if unknown
 	shm     fs.FileInfo // events.db-shm, under the same conditions
 	epoch   string
-	origin  string
 	readers *pool
 }
 
@@ -52,21 +51,44 @@ func errEmptied(path string) error {
 	return fmt.Errorf("%w: %s is empty", errDamaged, path)
 }
 
-// openFile opens events.db for writing. It creates the file if it is missing, replaces it if it is
-// damaged, and starts a new epoch if an id could otherwise identify two different events. known is
+// openFile opens events.db for writing. It creates the file if it is missing, sets it aside and creates
+// another if it is damaged, and starts a new epoch if an id could otherwise identify two different events. known is
 // the last state of the log that this process has seen; it is nil at the start.
 func (l *Log) openFile(known *logRow) (c *sqlite.Conn, f *file, row logRow, err error) {
-	if err := l.finishRescue(); err != nil {
-		return nil, nil, row, err
-	}
 	c, f, row, err = l.tryFile(known)
 	if !damaged(err) {
 		return c, f, row, err
 	}
-	if known, err = l.rescue(err, known); err != nil {
+	last, err := l.setAside(err, known)
+	if err != nil {
 		return nil, nil, row, err
 	}
-	return l.tryFile(known)
+	return l.tryFile(last)
+}
+
+// setAside renames a damaged file, so that a new log begins. No connection to the file may be open.
+// known is the last state of the log that this process has seen, or nil. setAside returns what the new
+// log must know of the old one: where its numbers end.
+func (l *Log) setAside(cause error, known *logRow) (last *logRow, err error) {
+	l.health.Damages.Add(1)
+	path, to := l.dir.file(), ""
+	for n := 1; ; n++ {
+		to = fmt.Sprintf("%s.damaged-%d", path, n)
+		if _, err := os.Lstat(to); errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+	}
+	for _, suffix := range []string{"-journal", "-shm", "-wal", ""} { // SQLite would apply them to the new file
+		if err := os.Rename(path+suffix, to+suffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("event log: move a damaged file aside: %w", err)
+		}
+	}
+	l.opts.Logger.Error("the event log is damaged; the file was moved aside, a new log begins, and readers receive a gap", "err", plain(cause), "movedTo", to)
+	last = &logRow{last: l.dir.seen.last}
+	if known != nil {
+		last.last = known.last
+	}
+	return last, l.dir.sync()
 }
 
 // tryFile opens events.db like openFile, but returns an error if the file is damaged.
@@ -94,7 +116,7 @@ func (l *Log) tryFile(known *logRow) (_ *sqlite.Conn, _ *file, row logRow, err e
 	if err != nil {
 		return nil, nil, row, errors.Join(fmt.Errorf("event log: open %s: %w", path, plain(err)), c.Close())
 	}
-	return c, &file{path: path, info: info, epoch: row.epoch, origin: row.origin, readers: newPool(path)}, row, nil
+	return c, &file{path: path, info: info, epoch: row.epoch, readers: newPool(path)}, row, nil
 }
 
 // makeFile creates an empty file with permissions for the current user only, unless the file
@@ -125,10 +147,10 @@ func (l *Log) admit(c *sqlite.Conn, inode int64, known *logRow) (row logRow, err
 	if err := run(c, "PRAGMA synchronous = full"); err != nil { // readers will see events that the previous run may not have synced
 		return row, err
 	}
-	if err := migrate(c); err != nil {
+	if err := migrate(c, l.dir.recordsFile()); err != nil {
 		return row, err
 	}
-	if err := checkSchema(c); err != nil {
+	if err := new(statements).prepare(c); err != nil {
 		return row, ours(err)
 	}
 	if row, err = readLog(c); err != nil {
@@ -137,7 +159,10 @@ func (l *Log) admit(c *sqlite.Conn, inode int64, known *logRow) (row logRow, err
 	if err := quickCheck(c, l.opts.check); err != nil {
 		return row, ours(err)
 	}
-	end, err := lastEvent(c, row)
+	end, err := number(c, "SELECT max(seq) FROM events") // 0 if there is none
+	if err == nil && end > maxMark {
+		err = fmt.Errorf("%w: an event has a wrong number", errDamaged)
+	}
 	if err != nil {
 		return row, ours(err)
 	}
@@ -147,13 +172,10 @@ func (l *Log) admit(c *sqlite.Conn, inode int64, known *logRow) (row logRow, err
 	}
 	why := ""
 	switch {
-	case known != nil && row.epoch != known.epoch:
+	case known != nil && known.epoch != "" && row.epoch != known.epoch:
 		why = "the file was replaced"
-	case known == nil && row.last >= row.first && end < row.last:
-		why = "the stored events end before the recorded end of the log"
-		l.health.Damages.Add(1)
-	case end > row.last:
-		why = "there are stored events after the recorded end of the log"
+	case end > row.last || end < row.last && row.first <= row.last:
+		why = "the stored events do not end where the log ended"
 		l.health.Damages.Add(1)
 	case row.inode != 0 && inode != 0 && row.inode != inode:
 		why = "the file is a copy or was restored"
@@ -168,9 +190,10 @@ func (l *Log) admit(c *sqlite.Conn, inode int64, known *logRow) (row logRow, err
 	}
 	row.last = max(row.last, end, seen.last)
 	if known != nil {
-		if row.last = max(row.last, known.last); end == 0 {
-			row.first = max(row.first, known.first)
-		}
+		row.last = max(row.last, known.last)
+	}
+	if end == 0 {
+		row.first = row.last + 1
 	}
 	row.durability, row.boot, row.inode = l.opts.Durability, l.boot, inode
 	err = transaction(c, func() error {
@@ -180,13 +203,10 @@ func (l *Log) admit(c *sqlite.Conn, inode int64, known *logRow) (row logRow, err
 				return err
 			}
 		}
-		if row.first <= row.last && end < row.last { // insert an invalid row in place of the lost last events, so that readers see a gap
-			if err := run(c, "INSERT INTO events SELECT ?, max(?, coalesce(max(stored), 0)), '', '', '', '', 0 FROM events WHERE seq = ?", row.last, time.Now().UnixMicro(), end); err != nil {
+		if row.first <= row.last && end < row.last { // a row without an event in place of the lost last events, so that readers see a gap
+			if err := run(c, "INSERT INTO events (seq, stored, server, uri, type, event) SELECT ?, stored, '', '', '', '' FROM events WHERE seq = ?", row.last, end); err != nil {
 				return err
 			}
-		}
-		if err := l.heal(c, row.origin, false); err != nil {
-			return err
 		}
 		now := row
 		now.clean = false
@@ -196,20 +216,6 @@ func (l *Log) admit(c *sqlite.Conn, inode int64, known *logRow) (row logRow, err
 		l.opts.Logger.Warn("the event log starts a new epoch because "+why, "last", row.last)
 	}
 	return row, err
-}
-
-// lastEvent returns the number of the last row in the table events, or 0 if the table is empty. If
-// that number is higher than the end of the log, the row must contain a valid event.
-func lastEvent(c *sqlite.Conn, row logRow) (end int64, err error) {
-	err = query(c, "SELECT "+eventColumns+" FROM events ORDER BY seq DESC LIMIT 1", func(s *sqlite.Stmt) error {
-		sc := &scanner{sums: newChecksum(row.origin)}
-		if ok := sc.read(s); !ok && sc.row.seq > row.last || sc.row.seq > maxMark {
-			return fmt.Errorf("%w: the number of an event was changed", errDamaged)
-		}
-		end = sc.row.seq
-		return nil
-	})
-	return end, err
 }
 
 // set executes a PRAGMA, and returns an error unless its result is want.
@@ -257,8 +263,8 @@ func (l *Log) openExisting(ctx context.Context) (f *file, row logRow, err error)
 		if err == nil && version == 0 {
 			return fs.ErrNotExist // another process is just creating the log
 		}
-		if err == nil && (version < 1 || version > int64(len(migrations()))) { // an older format only lacks tables
-			return fmt.Errorf("the file has format %d, but this version of mcptrack reads formats up to %d", version, len(migrations()))
+		if err == nil && (version < 1 || version > format) { // an older format lacks no column that is read
+			return fmt.Errorf("the file has format %d, but this version of mcptrack reads formats up to %d", version, format)
 		}
 		if err == nil {
 			row, err = readLog(c)
@@ -278,7 +284,7 @@ func (l *Log) openExisting(ctx context.Context) (f *file, row logRow, err error)
 		f.readers.close()
 		return nil, row, fmt.Errorf("event log: open %s: %w", path, plain(err))
 	}
-	f.epoch, f.origin = row.epoch, row.origin
+	f.epoch = row.epoch
 	f.wal, _ = os.Lstat(path + "-wal")
 	f.shm, _ = os.Lstat(path + "-shm")
 	return f, row, nil

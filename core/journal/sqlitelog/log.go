@@ -66,8 +66,8 @@ func (o Options) withDefaults() (Options, error) {
 	switch {
 	case o.Dir == "":
 		return o, errors.New("event log: no data directory specified")
-	case o.Durability != journal.Always && o.Durability != journal.Interval && o.Durability != journal.OS:
-		return o, fmt.Errorf("event log: unknown durability %q; choose always, interval or os", o.Durability)
+	case o.Durability != journal.Always && o.Durability != journal.Interval:
+		return o, fmt.Errorf("event log: unknown durability %q; choose always or interval", o.Durability)
 	case o.Retain < 0 || o.RetainBytes < 0 || o.KeepContent < 0 || o.Queue < 0 || o.Drain < 0:
 		return o, errors.New("event log: an option is negative")
 	}
@@ -84,11 +84,10 @@ type Log struct {
 	queue    *queue
 	contents *contents
 	calls    callLog
-	tables   *journal.RecordTables
 	life     *storing.Lifetime
 
-	// suspected is damage that a reader has found. The writer then replaces the file. It is nil if
-	// no damage was found.
+	// suspected is damage that a reader has found. The writer then sets the file
+	// aside. It is nil if no damage was found.
 	suspected atomic.Pointer[suspicion]
 
 	writing sync.WaitGroup // waits for writer.run and its ticker
@@ -148,10 +147,6 @@ func (l *Log) start(ctx context.Context) error {
 			return err
 		}
 		l.view.replace(f, row)
-		if err := l.loadRecords(ctx); err != nil {
-			f.readers.close()
-			return err
-		}
 		return nil
 	}
 	w, err := newWriter(l)
@@ -159,11 +154,6 @@ func (l *Log) start(ctx context.Context) error {
 		return err
 	}
 	l.writing.Go(func() { w.run(l.life.Context()) })
-	if err := l.loadRecords(ctx); err != nil {
-		l.queue.Close()
-		l.writing.Wait()
-		return err
-	}
 	return nil
 }
 
@@ -234,6 +224,10 @@ func (l *Log) Resume(ctx context.Context, id string) (journal.Resumption, error)
 	return journal.ResumeAt(b, id), err
 }
 
+// RecordsFile returns the path of a file in the data directory, for records that belong to the log; see
+// package records. Records that a log of an older mcptrack contains are moved to it by Open.
+func (l *Log) RecordsFile() string { return l.dir.recordsFile() }
+
 func (l *Log) Contents() journal.Contents { return l.contents }
 
 func (l *Log) Stats() journal.StoreStats {
@@ -257,7 +251,6 @@ func (l *Log) Close() error {
 		drain.Stop()
 		l.life.End()
 		l.life.Wait()
-		l.tables.Close()
 		if l.opts.Existing {
 			f, _ := l.view.now()
 			f.readers.close()

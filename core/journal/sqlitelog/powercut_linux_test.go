@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/event"
-	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/journal/journaltest"
 	"github.com/mcptrack/mcptrack/core/peertest"
 )
@@ -27,8 +26,8 @@ import (
 // repeated, so that it is the state of one moment. Mounting the copy is what the next boot does.
 //
 // Not simulated: a device that forgets what it acknowledged as flushed, or that keeps later writes
-// and loses earlier ones. A run whose durability leaves syncing to the operating system shows that
-// the cut really loses something.
+// and loses earlier ones. A file that was written without a sync shows that the cut really loses
+// something.
 
 // device is a mounted image.
 type device struct {
@@ -151,63 +150,56 @@ func (a *acknowledged) missing(t *testing.T, dir string) (missing, total int) {
 }
 
 func TestRealPowerCut(t *testing.T) {
+	t.Parallel()
 	if os.Geteuid() != 0 {
 		t.Skip("only root may mount the image that is cut off; see the comment above device")
 	}
 	mkfs := peertest.Program(t, "mkfs.ext4")
-	for _, tt := range []struct {
-		durability journal.Durability
-		cuts       []int // after how many acknowledgements
-	}{
-		{journal.Always, []int{1, 400, 1500, 4000}},
-		{journal.OS, []int{2000}},
-	} {
-		if testing.Short() {
-			tt.cuts = tt.cuts[:min(2, len(tt.cuts))]
+	cuts := []int{1, 400, 1500, 4000} // after how many acknowledgements
+	if testing.Short() {
+		cuts = cuts[:2]
+	}
+	tmp := t.TempDir()
+	image := filepath.Join(tmp, "disk")
+	if err := errors.Join(os.WriteFile(image, nil, 0o600), os.Truncate(image, 128<<20)); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command(mkfs, "-q", image).CombinedOutput(); err != nil {
+		t.Skipf("mkfs.ext4: %v, %s", err, out)
+	}
+	disk := attach(t, image)
+	cmd, out := startChild(t, "append", filepath.Join(disk.mount, "data"))
+	acked := &acknowledged{bus: map[string]string{}}
+	var reading sync.WaitGroup
+	reading.Go(func() { acked.collect(out) })
+	defer func() { // before the image is unmounted
+		_ = cmd.Process.Kill()
+		reading.Wait()
+		_ = cmd.Wait() // killed
+	}()
+	for i, n := range cuts {
+		journaltest.Eventually(t, time.Minute, fmt.Sprint(n, " events are acknowledged"), func() bool { return acked.count() >= n })
+		if err := cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+			t.Fatal(err)
 		}
-		t.Run(string(tt.durability), func(t *testing.T) {
-			t.Parallel()
-			tmp := t.TempDir()
-			image := filepath.Join(tmp, "disk")
-			if err := errors.Join(os.WriteFile(image, nil, 0o600), os.Truncate(image, 128<<20)); err != nil {
-				t.Fatal(err)
-			}
-			if out, err := exec.Command(mkfs, "-q", image).CombinedOutput(); err != nil {
-				t.Skipf("mkfs.ext4: %v, %s", err, out)
-			}
-			disk := attach(t, image)
-			cmd, out := startChild(t, "append", filepath.Join(disk.mount, "data"), childDurability+"="+string(tt.durability))
-			acked := &acknowledged{bus: map[string]string{}}
-			var reading sync.WaitGroup
-			reading.Go(func() { acked.collect(out) })
-			defer func() { // before the image is unmounted
-				_ = cmd.Process.Kill()
-				reading.Wait()
-				_ = cmd.Wait() // killed
-			}()
-			for i, n := range tt.cuts {
-				journaltest.Eventually(t, time.Minute, fmt.Sprint(n, " events are acknowledged"), func() bool { return acked.count() >= n })
-				if err := cmd.Process.Signal(syscall.SIGSTOP); err != nil {
-					t.Fatal(err)
-				}
-				acked := acked.copy()
-				again := filepath.Join(tmp, fmt.Sprint("cut", i))
-				disk.cut(t, again)
-				if err := cmd.Process.Signal(syscall.SIGCONT); err != nil {
-					t.Fatal(err)
-				}
-				next := attach(t, again)
-				missing, total := acked.missing(t, filepath.Join(next.mount, "data"))
-				next.detach(t)
-				t.Logf("%d of %d acknowledged events are lost", missing, total)
-				switch {
-				case tt.durability == journal.Always && missing > 0:
-					t.Errorf("cut %d: %d of %d acknowledged events are lost", i, missing, total)
-				case tt.durability == journal.OS && missing == 0:
-					t.Error("nothing was lost without syncs: this is no power cut")
-				}
-			}
-		})
+		acked := acked.copy()
+		again, unsynced := filepath.Join(tmp, fmt.Sprint("cut", i)), fmt.Sprint("unsynced", i)
+		if err := os.WriteFile(filepath.Join(disk.mount, unsynced), []byte("x"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		disk.cut(t, again)
+		if err := cmd.Process.Signal(syscall.SIGCONT); err != nil {
+			t.Fatal(err)
+		}
+		next := attach(t, again)
+		if text, _ := os.ReadFile(filepath.Join(next.mount, unsynced)); len(text) > 0 {
+			t.Error("what was not synced is not lost: this is no power cut")
+		}
+		missing, total := acked.missing(t, filepath.Join(next.mount, "data"))
+		next.detach(t)
+		if missing > 0 {
+			t.Errorf("cut %d: %d of %d acknowledged events are lost", i, missing, total)
+		}
 	}
 }
 

@@ -242,8 +242,8 @@ func (r *reader) missing(ctx context.Context, first, last uint64, more bool) err
 	return nil
 }
 
-// page is the result of reading a range of the log from the file: all undamaged entries of the
-// range, which ends with number to. first is the number of the first entry that retention has kept.
+// page is the result of reading a range of the log from the file: all entries of the range that
+// are there, which ends with number to. first is the number of the first entry that retention has kept.
 type page struct {
 	entries   []journal.Entry
 	first, to uint64
@@ -265,32 +265,25 @@ func (l *Log) page(ctx context.Context, f *file, from, to uint64) (p page, err e
 		}
 		p = page{first: uint64(row.first), to: to, entries: make([]journal.Entry, 0, min(pageEntries, to-from+1))}
 		bind(s, number64(from), number64(to))
-		sc := newScanner(f)
-		next := number64(from)
+		sc, next := newScanner(f), number64(from)
 		for n, bytes := 0, 0; ; n++ {
 			row, err := s.Step()
 			full := n >= pageEntries || bytes >= pageBytes
-			if row && full && s.ColumnInt64(0) < next {
-				err = errors.Join(errDamaged, s.Reset()) // its number is wrong, so the following numbers may be wrong too
-			}
-			if damaged(err) && l.opts.Existing { // this process cannot replace the damaged file
-				if p.to = uint64(next) - 1; len(p.entries) == 0 {
-					p.to = uint64(readable(s, next, number64(to))) - 1
-				}
-				return nil
-			}
 			if err != nil || !row {
 				return err
 			}
-			if full {
-				p.to = uint64(s.ColumnInt64(0)) - 1
+			seq := s.ColumnInt64(0)
+			if seq < next {
+				return errors.Join(fmt.Errorf("%w: an event has a wrong number", errDamaged), s.Reset())
+			}
+			if next = seq + 1; full {
+				p.to = uint64(seq) - 1
 				return s.Reset()
 			}
 			e, ok := sc.scan(s)
 			bytes += sc.size
-			if ok && sc.row.seq >= next {
+			if ok {
 				p.entries = append(p.entries, e)
-				next = sc.row.seq + 1
 			}
 		}
 	})
@@ -301,12 +294,11 @@ func (l *Log) page(ctx context.Context, f *file, from, to uint64) (p page, err e
 func number64(n uint64) int64 { return int64(min(n, math.MaxInt64)) }
 
 // eventColumns lists the columns that a scanner reads.
-const eventColumns = "seq, stored, server, uri, type, sum, event"
+const eventColumns = "seq, stored, server, uri, type, event"
 
 // scanner converts rows of the table events to entries.
 type scanner struct {
 	epoch string
-	sums  *checksum
 	row   eventRow
 	buf   []byte
 	size  int // size of the last row that was scanned
@@ -320,9 +312,9 @@ type eventRow struct {
 	data              []byte
 }
 
-func newScanner(f *file) *scanner { return &scanner{epoch: f.epoch, sums: newChecksum(f.origin)} }
+func newScanner(f *file) *scanner { return &scanner{epoch: f.epoch} }
 
-// scan returns the entry in a row. ok is false if the row is damaged.
+// scan returns the entry in a row. ok is false if the row is not an event.
 func (sc *scanner) scan(s *sqlite.Stmt) (e journal.Entry, ok bool) {
 	if ok = sc.read(s); !ok {
 		return e, false
@@ -330,15 +322,15 @@ func (sc *scanner) scan(s *sqlite.Stmt) (e journal.Entry, ok bool) {
 	return journal.NewEntry(sc.epoch, uint64(sc.row.seq), time.UnixMicro(sc.row.stored).UTC(), sc.row.data), true
 }
 
-// read reads a row into sc.row and reports whether its checksum is correct. Reading the next row
-// overwrites the data.
+// read reads a row into sc.row and reports whether it is an event. Reading the next row overwrites the
+// data.
 func (sc *scanner) read(s *sqlite.Stmt) bool {
 	r := &sc.row
 	r.seq, r.stored = s.ColumnInt64(0), s.ColumnInt64(1)
 	sc.buf = sc.buf[:0]
-	r.server, r.uri, r.kind, r.data = sc.column(s, 2), sc.column(s, 3), sc.column(s, 4), sc.column(s, 6)
+	r.server, r.uri, r.kind, r.data = sc.column(s, 2), sc.column(s, 3), sc.column(s, 4), sc.column(s, 5)
 	sc.size = len(sc.buf)
-	return sc.sums.event(r) == s.ColumnInt64(5) && r.seq > 0 && journal.Keepable(r.data)
+	return r.seq > 0 && journal.Keepable(r.data)
 }
 
 // column appends the text in column n to the buffer and returns it. Slices of earlier columns stay
@@ -350,14 +342,6 @@ func (sc *scanner) column(s *sqlite.Stmt, n int) []byte {
 	}
 	sc.buf = sc.buf[:begin+size]
 	return sc.buf[begin : begin+s.ColumnBytes(n, sc.buf[begin:])]
-}
-
-func (c *checksum) event(r *eventRow) int64 {
-	c.begin(r.seq, r.stored)
-	c.bytes(r.server)
-	c.bytes(r.uri)
-	c.bytes(r.kind)
-	return c.end(r.data)
 }
 
 // read calls f with the current file and with a connection to it, in a read transaction.
@@ -387,7 +371,7 @@ type suspicion struct {
 }
 
 // readFile calls f with a connection to the file. If the file is damaged, readFile makes the writer
-// replace it, waits until that is done, and returns [journal.ErrEpoch].
+// set it aside, waits until that is done, and returns [journal.ErrEpoch].
 func (l *Log) readFile(ctx context.Context, file *file, f func(c *sqlite.Conn) error) error {
 	err := file.readers.use(ctx, f)
 	switch {

@@ -128,8 +128,6 @@ func numbersOf(c *sqlite.Conn, sel journal.Selection, first, last uint64) (numbe
 // that is reliable because quotation marks within JSON strings are escaped.
 func (r *eventRow) isSelected(sel journal.Selection) bool {
 	switch {
-	case !sel.After.IsZero() && time.UnixMicro(r.stored).Before(sel.After): // possible if the clock was set back
-		return false
 	case sel.ServerID == "":
 		return true
 	case string(r.server) != sel.ServerID:
@@ -148,45 +146,15 @@ func (l *Log) Since(ctx context.Context, t time.Time) (seq uint64, err error) {
 		if err != nil {
 			return err
 		}
-		n, err := sinceTime(c, row.first, row.last, t)
+		at := t.UnixMicro()
+		if t.After(time.UnixMicro(at)) {
+			at++
+		}
+		n, err := firstSince(c, row.first, row.last, at)
 		seq = uint64(n)
 		return err
 	})
 	return seq, err
-}
-
-// sinceTime returns the number of the first event in the range from first to last that was stored
-// at time t or later, or last+1 if there is none.
-func sinceTime(c *sqlite.Conn, first, last int64, t time.Time) (int64, error) {
-	at := t.UnixMicro()
-	if t.After(time.UnixMicro(at)) {
-		at++
-	}
-	turns, err := turnsOf(c, first, last)
-	if err != nil {
-		return 0, err
-	}
-	for i, begin := range turns {
-		end := last
-		if i < len(turns)-1 {
-			end = turns[i+1] - 1
-		}
-		if n, err := firstSince(c, begin, end, at); err != nil || n <= end {
-			return n, err
-		}
-	}
-	return last + 1, nil
-}
-
-// turnsOf returns first, followed by the numbers in the range up to last at which the clock was set
-// back.
-func turnsOf(c *sqlite.Conn, first, last int64) ([]int64, error) {
-	turns := []int64{first}
-	err := query(c, "SELECT seq FROM turns WHERE seq > ? AND seq <= ? ORDER BY seq", func(s *sqlite.Stmt) error {
-		turns = append(turns, s.ColumnInt64(0))
-		return nil
-	}, first, last)
-	return turns, err
 }
 
 // firstSince returns the number of the first event in the range from first to last that was stored

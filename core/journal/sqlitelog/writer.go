@@ -39,7 +39,6 @@ type writer struct {
 	file  *file
 	conn  *sqlite.Conn // nil after a failed attempt to reopen the file
 	stmts *statements
-	sums  *checksum
 	wal   fs.FileInfo // events.db-wal; nil if unknown
 	shm   fs.FileInfo // events.db-shm; nil if unknown
 	row   logRow      // row of the table log as of the last commit
@@ -48,9 +47,6 @@ type writer struct {
 
 	clock   int64 // stored time of the last event, in microseconds
 	full    bool  // PRAGMA synchronous is set to full
-	erases  bool  // PRAGMA secure_delete is on
-	removed bool  // a record was removed, and copies of it may remain in events.db
-	stale   bool  // copies of removed records may remain in events.db-wal
 	synced  time.Time
 	dirty   bool        // a transaction was committed after the last sync
 	late    *time.Timer // rouses the queue when the next sync is due
@@ -67,7 +63,7 @@ func newWriter(l *Log) (*writer, error) {
 	return w, w.open(nil)
 }
 
-// open opens events.db, creating or replacing it if necessary, and makes it available to readers.
+// open opens events.db, or a new file if it is missing or damaged, and makes it available to readers.
 // known is the last state of the log that this process has seen, or nil.
 func (w *writer) open(known *logRow) error {
 	c, f, row, err := w.l.openFile(known)
@@ -84,9 +80,8 @@ func (w *writer) open(known *logRow) error {
 	if err != nil {
 		return errors.Join(fmt.Errorf("event log: %w", err), c.Close())
 	}
-	w.conn, w.file, w.row, w.stmts, w.sums, w.doubt = c, f, row, stmts, newChecksum(row.origin), false
-	w.full, w.erases, w.synced, w.dirty = true, false, time.Now(), false
-	w.removed, w.stale, w.row.clean = !row.clean, false, false
+	w.conn, w.file, w.row, w.stmts, w.doubt = c, f, row, stmts, false
+	w.full, w.synced, w.dirty, w.row.clean = true, time.Now(), false, false
 	w.wal, _ = os.Lstat(f.path + "-wal")
 	w.shm, _ = os.Lstat(f.path + "-shm")
 	w.l.dir.mark(mark{row.epoch, row.last})
@@ -144,9 +139,6 @@ func (w *writer) finish() {
 	w.file.readers.close()
 	err := w.synchronous(true)
 	if err == nil && w.file.inPlace() {
-		err = w.eraseRemoved()
-	}
-	if err == nil && w.file.inPlace() {
 		row := w.row
 		row.clean = true
 		err = transaction(w.conn, func() error { return writeLog(w.conn, row) })
@@ -199,16 +191,15 @@ func (w *writer) flushed() {
 	}
 }
 
-// batch contains the events, states, lists, texts and records that one transaction stores.
+// batch contains the events, states, lists and texts that one transaction stores.
 type batch struct {
-	items   []*item
-	rows    []row
-	bytes   int
-	states  map[journal.ResourceID]stateRow
-	lists   map[journal.ListName]listRow
-	records []namedRecord
-	texts   []text
-	calls   []calls.Call
+	items  []*item
+	rows   []row
+	bytes  int
+	states map[journal.ResourceID]journal.State
+	lists  map[journal.ListName]string // JSON
+	texts  []text
+	calls  []calls.Call
 	// callTotal is the total of the last row of the table calls as it will be after the transaction.
 	callTotal int64
 	next      logRow // row of the table log as it will be after the transaction
@@ -352,22 +343,16 @@ func (w *writer) landed(b *batch) (bool, error) {
 }
 
 // ready makes sure that the file is open, undamaged and still the file at its path. Otherwise it
-// opens or replaces the file.
+// opens another.
 func (w *writer) ready() error {
 	if w.conn == nil {
 		return w.open(&w.row)
 	}
-	switch {
-	case !w.file.inPlace():
-		return w.restore()
-	case w.file.emptied():
+	if w.file.emptied() {
 		return w.reopen(errEmptied(w.file.path))
-	case !w.l.dir.locked():
-		return w.relock()
-	case !inPlace(w.file.path+"-wal", w.wal):
-		return w.rejoin("events.db-wal")
-	case !inPlace(w.file.path+"-shm", w.shm):
-		return w.rejoin("events.db-shm")
+	}
+	if name := w.missing(); name != "" {
+		return w.restore(name)
 	}
 	if s := w.l.suspected.Swap(nil); s != nil && s.file == w.file {
 		return w.reopen(s.err)
@@ -375,92 +360,65 @@ func (w *writer) ready() error {
 	return nil
 }
 
-// reopen replaces a damaged file and opens the new one. cause is the damage.
+// reopen sets a damaged file aside and opens a new one. cause is the damage.
 func (w *writer) reopen(cause error) error {
 	w.close()
-	known, err := w.l.rescue(cause, &w.row)
+	last, err := w.l.setAside(cause, &w.row)
 	if err != nil {
 		return err
 	}
-	return w.open(known)
+	return w.open(last)
 }
 
-// lost logs and counts, once, that a file of the log was deleted or replaced while in use. Until
-// storing works again, Err returns the reason.
-func (w *writer) lost(name, what string, so string) {
+// missing returns the name of a file in the directory that was deleted or replaced, or an empty string.
+func (w *writer) missing() string {
+	switch {
+	case !w.file.inPlace():
+		return "events.db"
+	case !w.l.dir.locked():
+		return "lock"
+	case !inPlace(w.file.path+"-wal", w.wal):
+		return "events.db-wal"
+	case !inPlace(w.file.path+"-shm", w.shm):
+		return "events.db-shm"
+	}
+	return ""
+}
+
+// restore opens the log again after a file was deleted or replaced. Until that succeeds, Err returns
+// the reason. If events.db is missing, a new log begins; the open connection still has the content of
+// any other file.
+func (w *writer) restore(name string) error {
 	if w.l.health.Err() == nil {
 		w.l.health.Damages.Add(1)
 	}
-	w.l.health.Fails(fmt.Errorf("%s was %s while mcptrack was using it; %s", filepath.Join(w.l.dir.path, name), what, so))
-}
-
-// relock acquires the lock again after the lock file was deleted.
-func (w *writer) relock() error {
-	w.lost("lock", "deleted", "mcptrack will create it again; no event is lost")
+	so := "mcptrack will create it again; no event is lost"
+	if name == "events.db" {
+		so = "mcptrack continues with the file that is there now, or a new one, and readers receive a gap. To recover the old events, stop mcptrack, restore the directory from a backup, and start mcptrack again"
+	}
+	w.l.health.Fails(fmt.Errorf("%s was deleted or replaced while mcptrack was using it; %s", filepath.Join(w.l.dir.path, name), so))
 	if err := w.l.dir.reacquire(); err != nil {
 		return err
 	}
-	w.l.dir.mark(mark{w.row.epoch, w.row.last})
-	return nil
-}
-
-// rejoin handles the deletion of events.db-wal or events.db-shm. The open connection can still read
-// the deleted file. rejoin moves its content to events.db, where other processes can find it, and
-// opens events.db with new -wal and -shm files.
-func (w *writer) rejoin(name string) error {
-	w.lost(name, "deleted", "mcptrack will create it again; no event is lost")
 	w.file.readers.close()
-	if err := w.synchronous(true); err != nil {
-		return err
-	}
-	busy, err := number(w.conn, "PRAGMA wal_checkpoint(TRUNCATE)")
-	if err == nil && busy != 0 {
-		err = errors.New("another process is reading the event log")
-	}
-	if err != nil {
-		return fmt.Errorf("event log: move %s to events.db: %w", name, err)
-	}
-	w.close()
-	return w.open(&w.row)
-}
-
-// restore handles the deletion or replacement of events.db while it is open. A replacement becomes
-// the log. If the file was deleted, restore creates a new one with the states, lists and records of
-// the old file, but without its events.
-func (w *writer) restore() error {
-	w.file.readers.close()
-	_, err := os.Lstat(w.file.path)
-	deleted := gone(err)
-	if deleted {
-		name := "events.db"
-		if _, err := os.Lstat(w.l.dir.path); gone(err) {
-			name = ""
+	if name != "events.db" { // move what other processes cannot find to events.db
+		if err := w.synchronous(true); err != nil {
+			return err
 		}
-		w.lost(name, "deleted", "mcptrack continues with a new log as soon as it can create one, and readers receive a gap. To recover the old events, stop mcptrack, restore the directory from a backup, and start mcptrack again")
-	} else {
-		w.lost("events.db", "replaced", "mcptrack continues with the current file, and readers receive a gap")
-	}
-	// Remove the -wal and -shm files unless they were replaced too. They belong to the old file,
-	// but SQLite would apply them to the new one.
-	if wal, err := os.Lstat(w.file.path + "-wal"); deleted || w.wal != nil && err == nil && os.SameFile(wal, w.wal) {
+		busy, err := number(w.conn, "PRAGMA wal_checkpoint(TRUNCATE)")
+		if err == nil && busy != 0 {
+			err = errors.New("another process is reading the event log")
+		}
+		if err != nil {
+			return fmt.Errorf("event log: restore %s: %w", name, err)
+		}
+	} else if wal, err := os.Lstat(w.file.path + "-wal"); w.wal != nil && err == nil && os.SameFile(wal, w.wal) {
+		// They belong to the old file, but SQLite would apply them to the new one.
 		_ = os.Remove(w.file.path + "-wal")
 		_ = os.Remove(w.file.path + "-shm")
 	}
-	if err := w.l.dir.reacquire(); err != nil {
-		return err
-	}
-	old, origin := w.conn, w.file.origin
-	w.conn = nil
-	defer old.Close() // writes nothing to the path, where another file is now
-	if err := w.open(&w.row); err != nil {
-		return err
-	}
-	if deleted {
-		return transaction(w.conn, func() error {
-			return newCopier(old, w.conn, origin, w.file.origin).remembered()
-		})
-	}
-	return nil
+	w.close()
+	return w.open(&w.row)
 }
 
 // stored makes a committed batch visible to readers, and then wakes the callers that wait for its
@@ -507,14 +465,6 @@ func (w *writer) keep(ctx context.Context) {
 	}
 	if due {
 		w.ticked, w.looked = time.Now(), time.Time{}
-		err := w.eraseRemoved()
-		if damaged(err) {
-			err = w.reopen(err)
-		}
-		if err != nil {
-			w.l.health.Fails(err)
-			return
-		}
 	}
 	switch {
 	case !late && !(due && w.overdue()):
