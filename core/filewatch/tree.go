@@ -49,12 +49,8 @@ func (o TreeOptions) withDefaults() TreeOptions {
 	positive(&o.MaxWait, 2*time.Second)
 	positive(&o.Poll, 5*time.Minute)
 	positive(&o.PollOnly, 5*time.Second)
-	if o.MaxPaths <= 0 {
-		o.MaxPaths = 500
-	}
-	if o.MaxDirs <= 0 {
-		o.MaxDirs = 100_000
-	}
+	positive(&o.MaxPaths, 500)
+	positive(&o.MaxDirs, 100_000)
 	if o.Ignore == nil {
 		o.Ignore = func(string, bool) bool { return false }
 	}
@@ -93,7 +89,6 @@ type Tree struct {
 	kicks chan struct{}
 
 	started atomic.Bool
-	mode    atomic.Pointer[Mode]
 }
 
 // NewTree returns a Tree for a directory, which need not exist. The path of the directory may
@@ -104,9 +99,7 @@ func NewTree(dir string, opts TreeOptions) *Tree {
 	if err != nil {
 		root = dir // working directory unknown: polled until it exists
 	}
-	t := &Tree{name: dir, root: root, opts: opts.withDefaults(), batches: make(chan Batch), kicks: make(chan struct{}, 1)}
-	t.mode.Store(&Mode{Kind: ModePoll, Reason: "not started"})
-	return t
+	return &Tree{name: dir, root: root, opts: opts.withDefaults(), batches: make(chan Batch), kicks: make(chan struct{}, 1)}
 }
 
 // Batches returns the channel on which Run delivers batches. The first batch has All set and is
@@ -121,9 +114,6 @@ func (t *Tree) Kick() {
 	default:
 	}
 }
-
-// Mode returns how changes are currently detected.
-func (t *Tree) Mode() Mode { return *t.mode.Load() }
 
 // Run follows the tree until ctx ends. It then releases every watch, closes the channel returned by
 // Batches, and returns context.Cause(ctx). No error with the tree or its watches makes it return
@@ -163,6 +153,7 @@ type treeRun struct {
 	poll    time.Duration // delay after polled until the next batch with All set
 	rebuilt time.Time     // when the event source was last replaced
 	rooted  time.Time     // time of the last check of the root
+	reason  string        // the reason of dirs when updateMode was last called
 }
 
 func (r *treeRun) run(ctx context.Context) error {
@@ -179,6 +170,7 @@ func (r *treeRun) run(ctx context.Context) error {
 		if r.ready != nil {
 			out, batch = r.batches, *r.ready
 		}
+		events, failed := r.dirs.n.channels()
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
@@ -190,13 +182,13 @@ func (r *treeRun) run(ctx context.Context) error {
 			now := time.Now()
 			r.dirty.kickAll(now)
 			r.flush(now.Add(r.opts.MaxWait))
-		case ev, ok := <-r.dirs.events():
+		case ev, ok := <-events:
 			if !ok {
 				r.fail()
 			} else {
 				r.event(ev)
 			}
-		case <-r.dirs.errors():
+		case <-failed:
 			r.fail() // an overflow or a closed source: events were or will be lost
 		}
 	}
@@ -229,7 +221,7 @@ func (r *treeRun) tick(now time.Time) {
 		}
 	}
 	if now.Sub(r.polled) >= r.poll {
-		if r.Mode().Kind == ModePoll && now.Sub(r.rebuilt) >= eventsRetry {
+		if r.reason != "" && now.Sub(r.rebuilt) >= eventsRetry {
 			r.rebuild = true
 		}
 		r.dirty.kickAll(now)
@@ -271,7 +263,7 @@ func (r *treeRun) flush(at time.Time) {
 // settled restarts the interval until the next poll.
 func (r *treeRun) settled(now time.Time) {
 	r.polled, r.poll = now, r.opts.Poll+time.Duration((rand.Float64()-0.5)*0.4*float64(r.opts.Poll))
-	if r.Mode().Kind == ModePoll {
+	if r.reason != "" {
 		r.poll = r.opts.PollOnly
 	}
 }
@@ -283,23 +275,10 @@ func (r *treeRun) renew(now time.Time) {
 	r.updateMode()
 }
 
-// updateMode sets the mode according to whether events are reliable, and logs every change of the
-// mode.
+// updateMode polls more often if events have become unreliable, and logs every change of that.
 func (r *treeRun) updateMode() {
-	mode := Mode{Kind: ModeInotify}
-	if r.dirs.reason != "" {
-		mode = Mode{Kind: ModePoll, Reason: r.dirs.reason}
-	}
-	before := r.mode.Swap(&mode)
-	first := r.polled.IsZero()
-	switch {
-	case mode.Kind == ModePoll && (first || before.Kind != ModePoll):
-		r.opts.Logger.Info("file change events are unreliable for this path; polling instead",
-			slog.String("path", r.name), slog.Duration("interval", r.opts.PollOnly), slog.String("reason", mode.Reason))
-	case mode.Kind == ModeInotify && !first && before.Kind != ModeInotify:
-		r.opts.Logger.Info("file change events are reliable again", slog.String("path", r.name))
-	}
-	if mode.Kind == ModePoll && before.Kind != ModePoll {
+	logReason(r.opts.Logger, r.name, r.reason, r.dirs.reason, r.opts.PollOnly)
+	if r.reason = r.dirs.reason; r.reason != "" {
 		r.poll = min(r.poll, r.opts.PollOnly)
 	}
 }

@@ -125,7 +125,7 @@ func (m *mirror) wantDisk(t testing.TB) {
 					t.Errorf("%s was removed, but not in the mirror", path)
 				}
 			}
-			t.Fatalf("%d files, %d in the mirror (mode %v)", len(want), len(have), m.Mode())
+			t.Fatalf("%d files, %d in the mirror", len(want), len(have))
 		}
 	}
 }
