@@ -47,11 +47,12 @@ func isolate(t *testing.T, script string) bool {
 }
 
 // followsByPolls checks a File whose events do not work: two changes, each found.
-func followsByPolls(t *testing.T, path, reason string) {
+func followsByPolls(t *testing.T, reason string, notify func() (*notifier, error)) {
 	t.Helper()
+	path := filepath.Join(t.TempDir(), "c.json")
 	put(t, path, "first")
 	var log logged
-	f := start(t, path, FileOptions{PollOnly: 300 * time.Millisecond, Logger: log.logger()})
+	f := start(t, path, FileOptions{PollOnly: 300 * time.Millisecond, Logger: log.logger(), notify: notify})
 	wantContent(t, f, "first")
 	log.want(t, 1, reason)
 	put(t, path, "second")
@@ -63,14 +64,14 @@ func followsByPolls(t *testing.T, path, reason string) {
 func TestRealNoInotifyInstances(t *testing.T) {
 	t.Parallel()
 	if isolate(t, "echo 0 > /proc/sys/user/max_inotify_instances") {
-		followsByPolls(t, filepath.Join(t.TempDir(), "c.json"), syscall.EMFILE.Error())
+		followsByPolls(t, syscall.EMFILE.Error(), newNotifier)
 	}
 }
 
 func TestRealNoInotifyWatches(t *testing.T) {
 	t.Parallel()
 	if isolate(t, "echo 1 > /proc/sys/user/max_inotify_watches") {
-		followsByPolls(t, filepath.Join(t.TempDir(), "c.json"), syscall.ENOSPC.Error())
+		followsByPolls(t, syscall.ENOSPC.Error(), patientNotifier)
 	}
 }
 

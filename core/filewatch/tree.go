@@ -17,17 +17,6 @@ import (
 type TreeOptions struct {
 	// Quiet is how long a path must remain unchanged before it is delivered; default 200 ms.
 	Quiet time.Duration
-	// MaxWait is the maximum time for which a path that keeps changing is delayed; default 2 s.
-	MaxWait time.Duration
-	// Poll is the interval between batches with All set while events are reliable; default 5 min,
-	// with a jitter of 20 %.
-	Poll time.Duration
-	// PollOnly is the interval between batches with All set while events are unreliable; default 5
-	// s.
-	PollOnly time.Duration
-	// MaxPaths is the maximum number of paths in a batch; default 500. If there are more, the batch
-	// has All set instead.
-	MaxPaths int
 	// MaxDirs is the maximum number of watched directories; default 100,000. If there are more, the
 	// whole tree is also polled.
 	MaxDirs int
@@ -39,17 +28,20 @@ type TreeOptions struct {
 	// them.
 	Logger *slog.Logger
 
-	// notify creates the source of file events. If nil, the operating system's is used; tests
-	// replace it.
-	notify func() (*notifier, error)
+	// Only tests set these.
+	maxWait  time.Duration             // how long a path that keeps changing is delayed; default 2 s
+	poll     time.Duration             // between batches with All set while events are reliable; default 5 min, with a jitter of 20 %
+	pollOnly time.Duration             // the same while events are unreliable; default 5 s
+	maxPaths int                       // of a batch; default 500; if there are more, it has All set instead
+	notify   func() (*notifier, error) // creates the source of file events; default the operating system's
 }
 
 func (o TreeOptions) withDefaults() TreeOptions {
 	positive(&o.Quiet, 200*time.Millisecond)
-	positive(&o.MaxWait, 2*time.Second)
-	positive(&o.Poll, 5*time.Minute)
-	positive(&o.PollOnly, 5*time.Second)
-	positive(&o.MaxPaths, 500)
+	positive(&o.maxWait, 2*time.Second)
+	positive(&o.poll, 5*time.Minute)
+	positive(&o.pollOnly, 5*time.Second)
+	positive(&o.maxPaths, 500)
 	positive(&o.MaxDirs, 100_000)
 	if o.Ignore == nil {
 		o.Ignore = func(string, bool) bool { return false }
@@ -124,7 +116,7 @@ func (t *Tree) Run(ctx context.Context) error {
 	}
 	defer close(t.batches)
 	r := &treeRun{Tree: t, dirs: watchedDirs{root: t.root, notify: t.opts.notify, ignore: t.opts.Ignore, most: t.opts.MaxDirs}}
-	r.dirty = dirtyPaths{quiet: t.opts.Quiet, most: t.opts.MaxWait, limit: t.opts.MaxPaths}
+	r.dirty = dirtyPaths{quiet: t.opts.Quiet, most: t.opts.maxWait, limit: t.opts.maxPaths}
 	defer r.dirs.drop()
 	return r.run(ctx)
 }
@@ -181,7 +173,7 @@ func (r *treeRun) run(ctx context.Context) error {
 		case <-r.kicks:
 			now := time.Now()
 			r.dirty.kickAll(now)
-			r.flush(now.Add(r.opts.MaxWait))
+			r.flush(now.Add(r.opts.maxWait))
 		case ev, ok := <-events:
 			if !ok {
 				r.fail()
@@ -225,7 +217,7 @@ func (r *treeRun) tick(now time.Time) {
 			r.rebuild = true
 		}
 		r.dirty.kickAll(now)
-		r.flush(now.Add(r.opts.MaxWait))
+		r.flush(now.Add(r.opts.maxWait))
 		return
 	}
 	if now.Sub(r.flushed) >= r.dirty.gap() {
@@ -257,14 +249,14 @@ func (r *treeRun) flush(at time.Time) {
 		r.settled(now)
 	}
 	r.flushed = now
-	r.ready = merge(r.ready, b, r.opts.MaxPaths)
+	r.ready = merge(r.ready, b, r.opts.maxPaths)
 }
 
 // settled restarts the interval until the next poll.
 func (r *treeRun) settled(now time.Time) {
-	r.polled, r.poll = now, r.opts.Poll+time.Duration((rand.Float64()-0.5)*0.4*float64(r.opts.Poll))
+	r.polled, r.poll = now, r.opts.poll+time.Duration((rand.Float64()-0.5)*0.4*float64(r.opts.poll))
 	if r.reason != "" {
-		r.poll = r.opts.PollOnly
+		r.poll = r.opts.pollOnly
 	}
 }
 
@@ -277,9 +269,9 @@ func (r *treeRun) renew(now time.Time) {
 
 // updateMode polls more often if events have become unreliable, and logs every change of that.
 func (r *treeRun) updateMode() {
-	logReason(r.opts.Logger, r.name, r.reason, r.dirs.reason, r.opts.PollOnly)
+	logReason(r.opts.Logger, r.name, r.reason, r.dirs.reason, r.opts.pollOnly)
 	if r.reason = r.dirs.reason; r.reason != "" {
-		r.poll = min(r.poll, r.opts.PollOnly)
+		r.poll = min(r.poll, r.opts.pollOnly)
 	}
 }
 

@@ -224,7 +224,7 @@ func (d *dirtyPaths) kick(path string, now time.Time) {
 }
 
 // kickAll records that anything may have changed. The resulting burst replaces the bursts of single
-// paths and keeps the earliest start time, so that MaxWait is still met.
+// paths and keeps the earliest start time, so that the maximum duration is still met.
 func (d *dirtyPaths) kickAll(now time.Time) {
 	if !d.all.pending() {
 		d.all = debounce{quiet: d.quiet, most: d.most}

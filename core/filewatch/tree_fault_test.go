@@ -22,7 +22,7 @@ func TestTreeEventsLost(t *testing.T) {
 				path := filepath.Join(dir, "a", "b", "1")
 				put(t, path, "first")
 				var s source
-				m := follow(t, dir, TreeOptions{Poll: time.Hour, PollOnly: time.Hour, notify: s.notify})
+				m := follow(t, dir, TreeOptions{poll: time.Hour, pollOnly: time.Hour, notify: s.notify})
 				for round := range 2 {
 					put(t, path, fmt.Sprint("unseen ", round))
 					s.fails(fault)
@@ -70,7 +70,7 @@ func TestTreeWatchLimit(t *testing.T) {
 		var log logged
 		var s source
 		put(t, filepath.Join(dir, "a", "1"), "x")
-		m := follow(t, dir, TreeOptions{Poll: time.Hour, notify: s.notify, Logger: log.logger()})
+		m := follow(t, dir, TreeOptions{poll: time.Hour, notify: s.notify, Logger: log.logger()})
 		log.want(t, 0, "")
 		s.limit(syscall.ENOSPC)
 		for i := range 3 {

@@ -28,7 +28,7 @@ type mirror struct {
 
 // onlyTreeEvents disables polling.
 func onlyTreeEvents() TreeOptions {
-	return TreeOptions{Quiet: 50 * time.Millisecond, Poll: time.Hour, PollOnly: time.Hour, notify: patientNotifier}
+	return TreeOptions{Quiet: 50 * time.Millisecond, poll: time.Hour, pollOnly: time.Hour, notify: patientNotifier}
 }
 
 // follow runs a Tree until the test ends, with a receiver, and waits for the first
