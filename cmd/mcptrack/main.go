@@ -11,7 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"runtime/debug"
 	"sync"
@@ -97,21 +96,15 @@ func (t terminal) Fd() uintptr                { return t.file.Fd() }
 func (t terminal) Read(b []byte) (int, error) { return t.file.Read(b) }
 func (t terminal) Close() error               { return t.file.Close() }
 
-// tend looks after child processes: it ends those that a killed mcptrack left behind, and adopts the
-// orphans of its own children. A child of mcptrack (the demo server) does neither.
+// tend does what is not needed for a short command: it collects garbage as usual, and ends the
+// processes that a killed mcptrack left behind.
 func tend(ctx context.Context, background *sync.WaitGroup) {
-	if _, child := os.LookupEnv(process.NonceKey); child {
-		return
-	}
-	if process.Subreaper() == nil {
-		background.Go(func() { process.ReapOrphans(ctx) })
-	}
 	collect := debug.SetGCPercent(startGC)
 	background.Go(func() {
 		select { // a short command leaves this to the next command
 		case <-time.After(startsFor):
 			debug.SetGCPercent(collect)
-			_, _ = process.Sweep(ctx, slog.New(slog.DiscardHandler))
+			process.Sweep(ctx)
 		case <-ctx.Done():
 		}
 	})

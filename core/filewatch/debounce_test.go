@@ -60,17 +60,3 @@ func TestDebounceFires(t *testing.T) {
 		})
 	}
 }
-
-func TestDebounceStarved(t *testing.T) {
-	at := func(ms int) time.Time { return time.UnixMilli(int64(ms)) }
-	d := debounce{quiet: 100 * time.Millisecond, most: time.Second}
-	d.kick(at(1))
-	d.kick(at(850))
-	if d.starved() || !d.due().Equal(at(950)) {
-		t.Errorf("due %v, starved %v: quiet at 950 ms is in time", d.due(), d.starved())
-	}
-	d.kick(at(950))
-	if !d.starved() || !d.due().Equal(at(1001)) {
-		t.Errorf("due %v, starved %v: must not wait for quiet at 1050 ms", d.due(), d.starved())
-	}
-}

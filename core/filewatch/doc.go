@@ -4,29 +4,23 @@
 // A [File] follows one path. Programs replace files in many ways (write in place,
 // rename over, remove and create, swap a symbolic link, swap a whole directory), and
 // a watch on the file itself receives no events after most of them. A File therefore
-// watches every directory in which an element of the path is looked up, through all
-// symbolic links. It adds each watch before it performs the lookup, and resolves the
-// path again whenever a directory entry on it changes. An event only triggers a check:
-// what is delivered depends on the bytes that are read after a quiet period.
-//
-// # Promises
+// watches the folders of the path, of the links that it leads to and of what it
+// resolves to, and sets all watches anew when an entry on these paths is replaced. An
+// event only causes a look at the file, as does a slow timer.
 //
 //   - Loss: the newest settled content is always delivered eventually. States
-//     between two deliveries may be skipped. Polling finds saves that cause no events
-//     (network file systems, a hard link in another directory, a lower layer of an
-//     overlay).
+//     between two deliveries may be skipped. The timer finds saves that cause no events
+//     (network file systems, a hard link in another directory, a link to a directory
+//     within the path of a link).
 //   - Repetition: content equal to the last delivery is not delivered again, for
 //     example after touch or chmod. [File.Retry] overrides this once.
 //   - Order: states are delivered in the order in which they were read.
-//   - Content is settled if there was no event for Quiet or, where events are
-//     unreliable, if two reads Quiet apart returned the same bytes. In both cases, size
-//     and modification time did not change during the read. A program that pauses
-//     for longer than Quiet while writing, or writes for longer than MaxWait, may
-//     therefore cause partial content to be delivered; renaming a complete file into
-//     place never does. Content is not validated.
+//   - Content is settled if all looks within 100 ms found the same, or 1 s after the
+//     first look that found something new. A program that pauses for longer while
+//     writing may therefore cause partial content to be delivered; renaming a complete
+//     file into place never does. Content is not validated.
 //   - Absence: a file that is absent, empty or unreadable may be in the middle of a
-//     save. That state is delivered, once, only after retries at delays of 50, 100, 200,
-//     400 and 800 ms (1.55 s in total). Watching continues.
+//     save. That state is delivered, once, only after 1.5 s. Watching continues.
 //   - Ownership: Run owns all watches and goroutines and has released them when it
 //     returns.
 //
@@ -42,9 +36,9 @@
 //     under its watch), new watches are set and a batch with All set follows;
 //     directories that cannot be watched are polled.
 //   - Repetition: a path in a batch has not necessarily changed.
-//   - Order: a path is delivered once it has been unchanged for Quiet, or after MaxWait,
-//     independently of other paths. If more than MaxPaths paths change within a second,
-//     one batch with All set replaces them, once they are quiet or after MaxWait.
+//   - Order: a path is delivered once it has been unchanged for Quiet, or after 2 s,
+//     independently of other paths. If more than 500 paths change within a second,
+//     one batch with All set replaces them, once they are quiet or after 2 s.
 //   - Symbolic links inside the directory are not followed; ignored directories are not
 //     watched.
 //   - Ownership: Run owns all watches and goroutines and has released them when it

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -19,51 +20,32 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// FileOptions configures a [File]. The zero value is usable; a zero field means the default
-// documented for it.
+// FileOptions configures a [File]. The zero value is usable.
 type FileOptions struct {
-	// Quiet is how long the file must remain unchanged before it is read; default 100 ms. With a
-	// shorter period, partial saves by many editors become visible.
-	Quiet time.Duration
-	// MaxWait is the maximum time for which further events may delay a read; default 1 s.
-	MaxWait time.Duration
-	// Poll is the polling interval while events are reliable; default 10 s.
-	Poll time.Duration
-	// PollOnly is the polling interval while events are unreliable; default 2 s.
+	// PollOnly is the interval between looks at the file while events are unreliable; default 2 s.
 	PollOnly time.Duration
 	// MaxBytes is the maximum size of the file; default 1 MiB. A larger file is not read and is
 	// reported as an error.
 	MaxBytes int64
-	// Baseline is the SHA-256 digest of the content that the consumer has already loaded. Run
-	// treats that content as delivered: it does not deliver it again at the start, and a change
-	// between loading and watching is not lost. If Baseline is zero, Run always delivers the first
-	// state.
-	Baseline [sha256.Size]byte
 	// Logger receives a message when file events become unreliable or reliable again; nil discards
 	// them.
 	Logger *slog.Logger
 
-	// notify creates the source of file events. If nil, the operating system's is used; tests
-	// replace it.
-	notify func() (*notifier, error)
+	poll   time.Duration             // interval between looks while events are reliable; 0 means 10 s
+	notify func() (*notifier, error) // creates the source of file events; nil means the operating system's
 }
 
-func (o FileOptions) withDefaults() FileOptions {
-	positive(&o.Quiet, 100*time.Millisecond)
-	positive(&o.MaxWait, time.Second)
-	positive(&o.Poll, 10*time.Second)
-	positive(&o.PollOnly, 2*time.Second)
-	positive(&o.MaxBytes, 1<<20)
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
-	if o.notify == nil {
-		o.notify = newNotifier
-	}
-	return o
-}
+const (
+	// quiet is how long content must remain unchanged before it is delivered.
+	quiet = 100 * time.Millisecond
+	// maxWait is the maximum time for which further changes may delay the delivery of content.
+	maxWait = time.Second
+	// absence is how long a file must be absent, empty or unreadable before that is delivered: it may
+	// be in the middle of a save.
+	absence = 1500 * time.Millisecond
+)
 
-func positive[T ~int64](v *T, fallback T) {
+func positive[T ~int | ~int64](v *T, fallback T) {
 	if *v <= 0 {
 		*v = fallback
 	}
@@ -72,12 +54,10 @@ func positive[T ~int64](v *T, fallback T) {
 // A Change is one settled state of the file: exactly one of Data (its content), Missing and Err is
 // set. The receiver owns Data.
 type Change struct {
-	Path    string            // as passed to NewFile
-	Data    []byte            // content; nil if Missing or Err is set
-	Digest  [sha256.Size]byte // SHA-256 digest of Data
-	Missing bool              // still absent or empty after all retries
-	Err     error             // the file is unreadable, not a regular file, or larger than MaxBytes
-	SeenAt  time.Time         // first event or poll that detected this change; used to measure latency
+	Data    []byte    // content; nil if Missing or Err is set
+	Missing bool      // absent or empty
+	Err     error     // the file is unreadable, not a regular file, or larger than MaxBytes
+	SeenAt  time.Time // first event or look that detected this change; used to measure latency
 }
 
 // A File follows one path and delivers the file's content whenever it differs from the last
@@ -91,25 +71,27 @@ type File struct {
 	// changes delivers states to the consumer. Only Run sends to it and closes it. Capacity 1,
 	// because only the newest state matters: Run replaces a state that has not been received yet.
 	changes chan Change
-	// kicks asks Run for an immediate check. Kick sends, Run receives; it is never closed. Capacity
-	// 1, because one check serves any number of requests.
+	// kicks asks Run to look now. Kick sends, Run receives; it is never closed. Capacity 1, because
+	// one look serves any number of requests.
 	kicks chan struct{}
 
 	started atomic.Bool
 	again   atomic.Bool // set by Retry, cleared by the next delivery
-	mode    atomic.Pointer[Mode]
 }
 
 // NewFile returns a File for path, which need not exist. A relative path is resolved against the
 // current working directory at the time of the call.
 func NewFile(path string, opts FileOptions) *File {
-	f := &File{
-		name:    path,
-		path:    path,
-		opts:    opts.withDefaults(),
-		changes: make(chan Change, 1),
-		kicks:   make(chan struct{}, 1),
+	positive(&opts.PollOnly, 2*time.Second)
+	positive(&opts.MaxBytes, 1<<20)
+	positive(&opts.poll, 10*time.Second)
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.DiscardHandler)
 	}
+	if opts.notify == nil {
+		opts.notify = newNotifier
+	}
+	f := &File{name: path, path: path, opts: opts, changes: make(chan Change, 1), kicks: make(chan struct{}, 1)}
 	if !filepath.IsAbs(path) {
 		// If the working directory is unknown, the path stays relative, and Run delivers the error
 		// from opening it until it exists.
@@ -117,7 +99,6 @@ func NewFile(path string, opts FileOptions) *File {
 			f.path = dir + string(filepath.Separator) + path
 		}
 	}
-	f.mode.Store(&Mode{Kind: ModePoll, Reason: "not started"})
 	return f
 }
 
@@ -127,9 +108,9 @@ func NewFile(path string, opts FileOptions) *File {
 // Run closes the channel when it returns.
 func (f *File) Changes() <-chan Change { return f.changes }
 
-// Kick requests an immediate check without a quiet period: the current content is considered
-// settled, for example after an operator sends SIGHUP. It never blocks. Content equal to the last
-// delivery is not delivered again, unless Retry was called first.
+// Kick requests an immediate look: the current state is considered settled, for example after an
+// operator sends SIGHUP. It never blocks. A state equal to the last delivery is not delivered again,
+// unless Retry was called first.
 func (f *File) Kick() {
 	select {
 	case f.kicks <- struct{}{}:
@@ -137,330 +118,249 @@ func (f *File) Kick() {
 	}
 }
 
-// Retry makes the next check deliver its state even if that state was already delivered. The next
-// check happens at the next poll at the latest. Call Retry if a Change could not be applied for a
-// temporary reason. It never blocks; each call causes at most one delivery.
+// Retry makes the next look deliver its state even if that state was already delivered. Call Retry
+// if a Change could not be applied for a temporary reason. It never blocks; each call causes at most
+// one delivery.
 func (f *File) Retry() { f.again.Store(true) }
-
-// Mode returns how changes are currently detected.
-func (f *File) Mode() Mode { return *f.mode.Load() }
 
 // Run follows the file until ctx ends. It then releases every watch, closes the channel returned by
 // Changes, and returns context.Cause(ctx). No error with the file or its watches makes it return
 // earlier. It must be called only once; a second call returns an error immediately.
 func (f *File) Run(ctx context.Context) error {
 	if f.started.Swap(true) {
-		return errors.New("filewatch: Run called twice")
+		return errRunTwice
 	}
 	defer close(f.changes)
-	r := &run{
-		File:      f,
-		pathWatch: pathWatch{target: f.path, notify: f.opts.notify},
-		burst:     debounce{quiet: f.opts.Quiet, most: f.opts.MaxWait},
-	}
-	defer r.drop()
-	if f.opts.Baseline != [sha256.Size]byte{} {
-		r.delivered = &result{digest: f.opts.Baseline}
-	}
-	r.check(byPoll)
+	r := &run{File: f}
+	defer func() { r.n.stop() }()
+	r.look(false)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
-		at, why := r.next()
-		timer.Reset(time.Until(at))
+		timer.Reset(time.Until(r.due))
+		events, failed := r.n.channels()
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-timer.C:
-			r.check(why)
+			r.look(false)
 		case <-f.kicks:
-			r.check(byKick)
-		case ev, ok := <-r.events():
+			r.look(true)
+		case ev, ok := <-events:
 			if !ok {
-				r.fail()
-			} else if r.relevant(ev) {
-				r.event(ev)
+				r.failed()
+			} else if r.paths[pathKey(ev.Name)] {
+				r.changed(ev.Op&^(fsnotify.Write|fsnotify.Chmod) != 0)
 			}
-		case <-r.errors():
-			r.fail() // an overflow or a closed source: events were or will be lost
+		case <-failed:
+			r.failed() // an overflow or a closed source: events were or will be lost
 		}
 	}
 }
 
-// A cause is the reason for a check. It determines whether the content is considered settled.
-type cause int
-
-const (
-	byPoll  cause = iota // a poll: the file may be being written
-	byRetry              // a retry after a problem: the file may be being written
-	byQuiet              // the burst of events has ended
-	byKick               // the caller of Kick guarantees that the content is complete
-)
-
-// A result is the outcome of one check of the file.
-type result struct {
-	digest  [sha256.Size]byte
-	missing bool
-	problem string // error text; empty if there is no error
+// A state is what one look at the file found.
+type state struct {
+	digest  [sha256.Size]byte // of the content; zero if there is none
+	problem string            // why there is none
 }
 
 // A run holds the state of one call to Run. Only the goroutine of Run uses it.
 type run struct {
 	*File
-	pathWatch
+	n      *notifier       // nil if it could not be created
+	paths  map[string]bool // keys of the paths whose events matter; see watch
+	reason string          // why events are unreliable; empty if they are reliable
+	stale  bool            // the watches must be set anew before the next look
 
-	burst  debounce
-	seenAt time.Time // when a change that is not settled yet was first detected
-	polled time.Time // time of the last check, whatever its cause
+	looked time.Time // time of the last look
+	due    time.Time // time of the next look
+	seenAt time.Time // when a change that is not settled yet was first detected; zero if there is none
 
-	delivered *result // last delivered state; nil if none yet
-
-	// unconfirmed is the digest of content that may still be being written. The content is
-	// considered settled if it is unchanged after Quiet, or at the latest when MaxWait has passed
-	// since unconfirmedSince.
-	unconfirmed      *[sha256.Size]byte
-	unconfirmedSince time.Time
-
-	attempt int       // number of retries for the current problem
-	retry   time.Time // time of the next retry; zero if none is scheduled
+	delivered *state    // last delivered state; nil if none yet
+	last      state     // found by the last look
+	since     time.Time // time of the first look that found last
+	content   time.Time // time of the first look that found content that is not settled; zero if there is none
 }
 
-// retryDelay returns the delay before retry n (counted from 0) of a file that is absent, empty or
-// unreadable. ok is false if there are no more retries.
-func retryDelay(n int) (d time.Duration, ok bool) {
-	return 50 * time.Millisecond << n, n < 5
+// failed discards a source that lost events.
+func (r *run) failed() {
+	r.n.stop()
+	r.n = nil
+	r.changed(true)
 }
 
-// next returns the time of the next scheduled check, and its cause.
-func (r *run) next() (time.Time, cause) {
-	if r.burst.pending() {
-		// A retry or poll must not read during a write; the check at the end of the burst replaces
-		// it.
-		return r.burst.due(), byQuiet
-	}
-	interval := r.opts.Poll
-	if r.Mode().Kind == ModePoll {
-		interval = r.opts.PollOnly
-	}
-	poll := r.polled.Add(interval)
-	if !r.retry.IsZero() && r.retry.Before(poll) {
-		return r.retry, byRetry
-	}
-	return poll, byPoll
-}
-
-func (r *run) sign(now time.Time) {
+// changed schedules a look after an event. stale means that the path may now lead elsewhere.
+func (r *run) changed(stale bool) {
+	r.stale = r.stale || stale
 	if r.seenAt.IsZero() {
-		r.seenAt = now
+		r.seenAt = time.Now()
+	}
+	if next := r.looked.Add(quiet); next.Before(r.due) {
+		r.due = next
 	}
 }
 
-// event handles a relevant file event.
-func (r *run) event(ev fsnotify.Event) {
-	now := time.Now()
-	r.sign(now)
-	r.burst.kick(now)
-	if ev.Op&^(fsnotify.Write|fsnotify.Chmod) != 0 {
-		// The path may now resolve to another file. Watch it immediately, so that writes to it
-		// extend this burst.
-		r.adjust()
+// look reads the file and delivers its state if the state is new and settled; kicked means that it is
+// settled.
+func (r *run) look(kicked bool) {
+	r.looked = time.Now()
+	anew := r.n == nil || r.stale || r.reason != ""
+	if anew {
+		r.watch()
 	}
-}
-
-// fail discards an event source that lost events or was closed.
-func (r *run) fail() {
-	now := time.Now()
-	r.sign(now)
-	r.burst.kick(now)
-	r.drop()
-}
-
-// adjust updates the watches and the mode. It reports whether any write before this call would have
-// caused an event.
-func (r *run) adjust() (observed bool) {
-	fresh, reason := r.follow()
-	mode := Mode{Kind: ModeInotify}
-	if reason != "" {
-		mode = Mode{Kind: ModePoll, Reason: reason}
-	}
-	before := r.mode.Swap(&mode)
-	first := r.polled.IsZero()
-	switch {
-	case mode.Kind == ModePoll && (first || before.Kind != ModePoll):
-		r.opts.Logger.Info("file change events are unreliable for this path; polling instead",
-			slog.String("path", r.name), slog.Duration("interval", r.opts.PollOnly), slog.String("reason", reason))
-	case mode.Kind == ModeInotify && !first && before.Kind != ModeInotify:
-		r.opts.Logger.Info("file change events are reliable again", slog.String("path", r.name))
-	}
-	return !fresh && mode.Kind == ModeInotify
-}
-
-// check reads the file and delivers its state if the state is settled and new.
-func (r *run) check(why cause) {
-	starved := r.burst.starved()
-	if why == byQuiet {
-		r.burst.reset()
-	}
-	observed := r.adjust()
-	data, modified, err := read(r.path, r.opts.MaxBytes)
-	now := time.Now()
-	r.polled = now
-	if errors.Is(err, errUnstable) {
-		r.sign(now)
-		r.burst.kick(now) // the file is being written, even if no event has arrived yet
-		return
-	}
-	if err != nil {
-		r.checkFailed(now, err)
-		return
-	}
-	r.attempt, r.retry = 0, time.Time{}
-	v := result{digest: sha256.Sum256(data)}
-	same := r.delivered != nil && *r.delivered == v
-	if same && !r.again.Load() {
-		r.settle()
-		return
-	}
-	r.sign(now)
-	// On a loaded machine, events arrive late. The modification time reveals a recent write,
-	// provided that the clocks of the file system and the system agree.
-	age := now.Sub(modified)
-	young := 0 <= age && age < r.opts.Quiet
-	quiet := why == byQuiet && observed && (starved || !young)
-	if same || why == byKick || quiet || r.confirmed(now, v.digest) {
-		r.deliver(v, Change{Data: data, Digest: v.digest})
-		return
-	}
-	r.burst.kick(now)
-}
-
-// confirmed reports whether content with this digest is considered settled, because the previous
-// check read the same content or MaxWait has passed. Otherwise it stores the digest for the next
-// check.
-func (r *run) confirmed(now time.Time, digest [sha256.Size]byte) bool {
-	if r.unconfirmed == nil {
-		r.unconfirmedSince = now
-	} else if *r.unconfirmed == digest || now.Sub(r.unconfirmedSince) >= r.opts.MaxWait {
-		return true
-	}
-	r.unconfirmed = &digest
-	return false
-}
-
-// checkFailed handles a check that read no content. Usually a save is in progress, so the problem
-// is delivered only after several retries.
-func (r *run) checkFailed(now time.Time, err error) {
-	r.unconfirmed = nil
-	missing := errors.Is(err, errMissing)
-	v := result{missing: missing}
-	if !missing {
-		v.problem = printable.Reason(err, 300)
-	}
-	if r.delivered != nil && *r.delivered == v && !r.again.Load() {
-		r.attempt, r.retry = 0, time.Time{}
-		r.settle()
-		return
-	}
-	r.sign(now)
-	if now.Before(r.retry) {
-		return // this check was caused by an event; the retry is still scheduled
-	}
-	if d, ok := retryDelay(r.attempt); ok {
-		r.attempt++
-		r.retry = now.Add(d)
-		return
-	}
-	r.attempt, r.retry = 0, time.Time{}
-	if missing {
-		r.deliver(v, Change{Missing: true})
+	data, err := read(r.path, r.opts.MaxBytes)
+	now := state{}
+	if err == nil {
+		now.digest = sha256.Sum256(data)
 	} else {
-		r.deliver(v, Change{Err: err})
+		now.problem = printable.Reason(err, 300)
 	}
-}
-
-// deliver sends a settled state. It replaces a state that has not been received yet.
-func (r *run) deliver(v result, c Change) {
-	c.Path, c.SeenAt = r.name, r.seenAt
+	if now != r.last || r.since.IsZero() {
+		r.last, r.since = now, r.looked
+	}
+	same := r.delivered != nil && *r.delivered == now
+	if same && !r.again.Load() {
+		r.settled()
+		return
+	}
+	if r.seenAt.IsZero() { // no event told of this change
+		r.seenAt, r.stale = r.looked, !anew
+	}
+	wait := quiet
+	if err != nil {
+		wait, r.content = absence, time.Time{}
+	} else if r.content.IsZero() {
+		r.content = r.looked
+	}
+	if !same && !kicked && r.looked.Sub(r.since) < wait && (err != nil || r.looked.Sub(r.content) < maxWait) {
+		r.due = r.looked.Add(quiet)
+		return
+	}
+	c := Change{Data: data, SeenAt: r.seenAt}
+	if errors.Is(err, errMissing) {
+		c.Missing = true
+	} else {
+		c.Err = err
+	}
 	r.again.Store(false)
-	r.delivered = &v
-	r.settle()
+	r.delivered = &now
+	r.settled()
 	select {
-	case <-r.changes:
+	case <-r.changes: // it was not received
 	default:
 	}
 	r.changes <- c // never blocks: this is the only sender
 }
 
-// settle marks the current change as processed: no content is unconfirmed any longer.
-func (r *run) settle() {
-	r.unconfirmed = nil
-	if !r.burst.pending() { // otherwise a Kick was handled during a burst that is still in progress
-		r.seenAt = time.Time{}
+// settled schedules the next look for when there is no event.
+func (r *run) settled() {
+	r.seenAt, r.content = time.Time{}, time.Time{}
+	r.due = r.looked.Add(r.opts.poll)
+	if r.reason != "" {
+		r.due = r.looked.Add(r.opts.PollOnly)
 	}
 }
 
-var (
-	// errMissing means that the file is absent or empty; during a save, the two are equivalent.
-	errMissing = errors.New("absent or empty")
-	// errUnstable means that the file changed while it was being read.
-	errUnstable = errors.New("changed while it was read")
-)
+// watch sets all watches anew: on the folders of the path, of the links that it leads to, and of what
+// it resolves to. Each is watched before it is looked at, so that a later change causes an event.
+func (r *run) watch() {
+	r.n.stop()
+	before := r.reason
+	r.paths, r.stale, r.reason = make(map[string]bool), false, ""
+	var err error
+	if r.n, err = r.opts.notify(); err != nil {
+		r.n, r.reason = nil, printable.Reason(err, 300)
+	} else {
+		at := r.path
+		for range maxLinks {
+			r.watchFolder(at, true)
+			target, err := os.Readlink(at)
+			if err != nil {
+				break
+			}
+			if !filepath.IsAbs(target) {
+				target = filepath.Join(filepath.Dir(at), target)
+			}
+			at = target
+		}
+		if real, err := filepath.EvalSymlinks(r.path); err == nil {
+			r.watchFolder(real, true)
+		}
+	}
+	logReason(r.opts.Logger, r.name, before, r.reason, r.opts.PollOnly)
+}
 
-// read returns the content of a regular file of at most limit bytes, and its modification time. It
-// fails if the file's metadata changed during the read. It never blocks on a FIFO or device. The
-// same problem always has the same error text, so that it is delivered only once.
-func read(path string, limit int64) (data []byte, modified time.Time, err error) {
-	data, modified, err = readStable(path, limit)
+// maxLinks is the maximum number of symbolic links that are followed, as in Linux.
+const maxLinks = 40
+
+// watchFolder watches the folder of a path, after those above it, which report that it appears or is
+// replaced. needed means that looks at long intervals do not make up for a folder that may be passed
+// but not watched, as /home often is.
+func (r *run) watchFolder(path string, needed bool) {
+	dir := filepath.Dir(path)
+	if r.paths[pathKey(path)] || dir == path {
+		return
+	}
+	r.paths[pathKey(path)] = true
+	r.watchFolder(dir, false)
+	switch err := r.n.add(dir); {
+	case err == nil && needed && silentFS(dir) != "":
+		r.reason = silent(dir)
+	case err == nil, isMissing(err), !needed && errors.Is(err, fs.ErrPermission):
+	default:
+		r.reason = watchError(dir, err)
+	}
+}
+
+// pathKey returns what a path has in common with other spellings of it. Some file systems report an
+// entry in another case than the one used for the lookup.
+func pathKey(path string) string { return strings.ToLower(filepath.Clean(path)) }
+
+// errMissing means that the file is absent or empty; during a save, the two are equivalent.
+var errMissing = errors.New("absent or empty")
+
+// read returns the content of a regular file of at most limit bytes. It never blocks on a FIFO or
+// device. The same problem always has the same error text, so that it is delivered only once.
+func read(path string, limit int64) ([]byte, error) {
+	data, err := readRegular(path, limit)
 	switch {
-	case err == nil, errors.Is(err, errUnstable):
-		return data, modified, err
-	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
-		return nil, modified, errMissing
+	case err == nil && len(data) == 0, isMissing(err):
+		return nil, errMissing
+	case err != nil:
+		return nil, fmt.Errorf("read %q: %w", path, printable.Unnamed(err)) // Unnamed omits the unescaped path
 	}
-	return nil, modified, fmt.Errorf("read %q: %w", path, printable.Unnamed(err)) // Unnamed omits the unescaped path
+	return data, nil
 }
 
-func readStable(path string, limit int64) (data []byte, modified time.Time, err error) {
+func isMissing(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
+}
+
+func readRegular(path string, limit int64) ([]byte, error) {
 	// Call Stat before opening, because merely opening some devices has side effects.
 	info, err := os.Stat(path)
-	if err != nil {
-		return nil, modified, err
+	if err == nil {
+		err = regular(info)
 	}
-	if err := regular(info); err != nil {
-		return nil, modified, err
+	if err != nil {
+		return nil, err
 	}
 	file, err := open(path)
 	if err != nil {
-		return nil, modified, err
+		return nil, err
 	}
 	defer file.Close()
-	before, err := file.Stat()
+	if info, err = file.Stat(); err == nil {
+		err = regular(info) // the file may have been replaced after Stat
+	}
 	if err != nil {
-		return nil, modified, err
+		return nil, err
 	}
-	if err := regular(before); err != nil {
-		return nil, modified, err // the file was replaced after Stat
+	data, err := io.ReadAll(io.LimitReader(file, limit+1))
+	if err == nil && int64(len(data)) > limit {
+		err = fmt.Errorf("larger than %d bytes", limit)
 	}
-	if before.Size() > limit {
-		return nil, modified, tooLarge(limit)
-	}
-	data, err = io.ReadAll(io.LimitReader(file, limit+1))
-	if err != nil {
-		return nil, modified, err
-	}
-	after, err := file.Stat()
-	if err != nil {
-		return nil, modified, err
-	}
-	switch {
-	case int64(len(data)) > limit:
-		return nil, modified, tooLarge(limit)
-	case before.Size() != after.Size() || !before.ModTime().Equal(after.ModTime()):
-		return nil, modified, errUnstable
-	case len(data) == 0:
-		return nil, modified, fs.ErrNotExist
-	}
-	return data, after.ModTime(), nil
+	return data, err
 }
 
 func regular(info fs.FileInfo) error {
@@ -469,5 +369,3 @@ func regular(info fs.FileInfo) error {
 	}
 	return nil
 }
-
-func tooLarge(limit int64) error { return fmt.Errorf("larger than %d bytes", limit) }

@@ -2,6 +2,7 @@ package filewatch
 
 import (
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
@@ -54,29 +55,38 @@ func newNotifier() (*notifier, error) {
 	return &notifier{events: w.Events, errors: errs, add: w.Add, remove: w.Remove, close: end}, nil
 }
 
-// Values of [Mode.Kind].
-const (
-	// ModeInotify means that changes are detected by events from the operating system, with slow
-	// polling as a fallback. (Inotify is the Linux API; on other systems, kqueue and similar APIs
-	// are used.)
-	ModeInotify = "inotify"
-	// ModePoll means that events are unreliable. They are still used, but only the next poll is
-	// guaranteed to detect a change.
-	ModePoll = "poll"
-)
-
-// A Mode describes how changes are detected.
-type Mode struct {
-	Kind   string // ModeInotify or ModePoll
-	Reason string // why Kind is ModePoll; empty otherwise
+// channels returns the channels of a source, or nil if there is none.
+func (n *notifier) channels() (<-chan fsnotify.Event, <-chan error) {
+	if n == nil {
+		return nil, nil
+	}
+	return n.events, n.errors
 }
 
-// String returns the kind, followed by the reason if it is set.
-func (m Mode) String() string {
-	if m.Reason == "" {
-		return m.Kind
+// stop closes the source if there is one. No change is lost: the caller looks again.
+func (n *notifier) stop() {
+	if n != nil {
+		_ = n.close()
 	}
-	return m.Kind + ": " + m.Reason
+}
+
+// logReason logs that events have become unreliable or reliable again. A reason is empty if they are
+// reliable.
+func logReason(log *slog.Logger, path, before, now string, interval time.Duration) {
+	switch {
+	case before == "" && now != "":
+		log.Info("file change events are unreliable for this path; polling instead",
+			slog.String("path", path), slog.Duration("interval", interval), slog.String("reason", now))
+	case before != "" && now == "":
+		log.Info("file change events are reliable again", slog.String("path", path))
+	}
+}
+
+func watchError(dir string, err error) string { return fmt.Sprintf("watch %q: %v", dir, err) }
+
+// silent returns the reason for a folder of which [silentFS] says that events are unreliable.
+func silent(dir string) string {
+	return fmt.Sprintf("%q is on a file system without reliable events (%s)", dir, silentFS(dir))
 }
 
 // A debounce determines when a burst of events has ended, so that the burst is reported only once.
@@ -108,10 +118,6 @@ func (d *debounce) due() time.Time {
 	}
 	return most
 }
-
-// starved reports whether the burst is due because it reached the maximum duration, not because
-// events have stopped.
-func (d *debounce) starved() bool { return d.first.Add(d.most).Before(d.last.Add(d.quiet)) }
 
 // reset ends the burst.
 func (d *debounce) reset() { d.first, d.last = time.Time{}, time.Time{} }

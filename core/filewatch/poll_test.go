@@ -1,11 +1,7 @@
 package filewatch
 
 import (
-	"bytes"
-	"crypto/sha256"
 	"errors"
-	"log/slog"
-	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -43,12 +39,8 @@ func wantAfter(t *testing.T, began time.Time, want time.Duration) {
 }
 
 func TestPoll(t *testing.T) {
-	var log bytes.Buffer
-	opts := FileOptions{Logger: slog.New(slog.NewTextHandler(&log, nil))}
-	polled(t, opts, func(t *testing.T, f *File, path string) {
-		if m := f.Mode(); m.Kind != ModePoll || !strings.Contains(m.Reason, syscall.EMFILE.Error()) {
-			t.Errorf("mode %v", m)
-		}
+	var log logged
+	polled(t, FileOptions{Logger: log.logger()}, func(t *testing.T, f *File, path string) {
 		for _, content := range []string{"second", "third"} {
 			began := time.Now()
 			put(t, path, content)
@@ -59,96 +51,7 @@ func TestPoll(t *testing.T) {
 			}
 		}
 		wantSilence(t, f, time.Hour)
-		if n := strings.Count(log.String(), "\n"); n != 1 || !strings.Contains(log.String(), "polling") {
-			t.Errorf("%d log lines, want one:\n%s", n, log.String())
-		}
-	})
-}
-
-func TestPollMissing(t *testing.T) {
-	polled(t, FileOptions{}, func(t *testing.T, f *File, path string) {
-		began := time.Now()
-		must(t, os.Remove(path))
-		wantMissing(t, f)
-		wantAfter(t, began, 2*time.Second+1550*time.Millisecond)
-		wantSilence(t, f, time.Minute)
-		put(t, path, "first")
-		wantContent(t, f, "first")
-
-		began = time.Now()
-		must(t, os.Truncate(path, 0))
-		wantMissing(t, f)
-		if took := time.Since(began); took > 2*time.Second+1550*time.Millisecond {
-			t.Errorf("emptied: delivered after %v", took)
-		}
-		wantSilence(t, f, time.Minute)
-		put(t, path, "first")
-		wantContent(t, f, "first")
-
-		must(t, os.Remove(path))
-		time.Sleep(2 * time.Second) // the poll sees it
-		for _, again := range []time.Duration{40, 90, 190, 390, 790} {
-			time.Sleep(again * time.Millisecond)
-		}
-		put(t, path, "first") // 50 ms before the last retry
-		wantSilence(t, f, time.Minute)
-	})
-}
-
-// TestPollDuringSave: a poll in the middle of a save does not deliver it.
-func TestPollDuringSave(t *testing.T) {
-	polled(t, FileOptions{}, func(t *testing.T, f *File, path string) {
-		const content = "0123456789"
-		time.Sleep(1800 * time.Millisecond) // polls come at 2100 ms, counted from the start
-		for i := range content {
-			put(t, path, content[:i+1])
-			time.Sleep(60 * time.Millisecond)
-		}
-		wantContent(t, f, content)
-		wantSilence(t, f, time.Minute)
-	})
-}
-
-// TestPollMaxWait: content that differs at every poll is delivered eventually.
-func TestPollMaxWait(t *testing.T) {
-	polled(t, FileOptions{}, func(t *testing.T, f *File, path string) {
-		file, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
-		must(t, err)
-		defer file.Close()
-		stop := make(chan struct{})
-		defer close(stop)
-		go func() {
-			time.Sleep(time.Millisecond) // never at the moment of a poll
-			for tick := time.Tick(20 * time.Millisecond); ; {
-				_, _ = file.WriteString("x")
-				select {
-				case <-stop:
-					return
-				case <-tick:
-				}
-			}
-		}()
-		c := receive(t, f)
-		if got := time.Since(c.SeenAt); got != time.Second {
-			t.Errorf("delivered %v after it was seen, want MaxWait", got)
-		}
-	})
-}
-
-func TestBaseline(t *testing.T) {
-	polled(t, FileOptions{Baseline: sha256.Sum256([]byte("loaded"))}, func(t *testing.T, f *File, path string) {
-		// "first" was delivered: it is not what the consumer had.
-		put(t, path, "loaded")
-		wantContent(t, f, "loaded")
-	})
-	dir := t.TempDir()
-	synctest.Test(t, func(t *testing.T) {
-		path := filepath.Join(dir, "c.json")
-		put(t, path, "loaded")
-		f := start(t, path, FileOptions{Baseline: sha256.Sum256([]byte("loaded")), notify: noEvents})
-		wantSilence(t, f, time.Minute)
-		put(t, path, "second")
-		wantContent(t, f, "second")
+		log.want(t, 1, syscall.EMFILE.Error())
 	})
 }
 

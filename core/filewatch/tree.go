@@ -17,17 +17,6 @@ import (
 type TreeOptions struct {
 	// Quiet is how long a path must remain unchanged before it is delivered; default 200 ms.
 	Quiet time.Duration
-	// MaxWait is the maximum time for which a path that keeps changing is delayed; default 2 s.
-	MaxWait time.Duration
-	// Poll is the interval between batches with All set while events are reliable; default 5 min,
-	// with a jitter of 20 %.
-	Poll time.Duration
-	// PollOnly is the interval between batches with All set while events are unreliable; default 5
-	// s.
-	PollOnly time.Duration
-	// MaxPaths is the maximum number of paths in a batch; default 500. If there are more, the batch
-	// has All set instead.
-	MaxPaths int
 	// MaxDirs is the maximum number of watched directories; default 100,000. If there are more, the
 	// whole tree is also polled.
 	MaxDirs int
@@ -39,22 +28,21 @@ type TreeOptions struct {
 	// them.
 	Logger *slog.Logger
 
-	// notify creates the source of file events. If nil, the operating system's is used; tests
-	// replace it.
-	notify func() (*notifier, error)
+	// Only tests set these.
+	maxWait  time.Duration             // how long a path that keeps changing is delayed; default 2 s
+	poll     time.Duration             // between batches with All set while events are reliable; default 5 min, with a jitter of 20 %
+	pollOnly time.Duration             // the same while events are unreliable; default 5 s
+	maxPaths int                       // of a batch; default 500; if there are more, it has All set instead
+	notify   func() (*notifier, error) // creates the source of file events; default the operating system's
 }
 
 func (o TreeOptions) withDefaults() TreeOptions {
 	positive(&o.Quiet, 200*time.Millisecond)
-	positive(&o.MaxWait, 2*time.Second)
-	positive(&o.Poll, 5*time.Minute)
-	positive(&o.PollOnly, 5*time.Second)
-	if o.MaxPaths <= 0 {
-		o.MaxPaths = 500
-	}
-	if o.MaxDirs <= 0 {
-		o.MaxDirs = 100_000
-	}
+	positive(&o.maxWait, 2*time.Second)
+	positive(&o.poll, 5*time.Minute)
+	positive(&o.pollOnly, 5*time.Second)
+	positive(&o.maxPaths, 500)
+	positive(&o.MaxDirs, 100_000)
 	if o.Ignore == nil {
 		o.Ignore = func(string, bool) bool { return false }
 	}
@@ -93,7 +81,6 @@ type Tree struct {
 	kicks chan struct{}
 
 	started atomic.Bool
-	mode    atomic.Pointer[Mode]
 }
 
 // NewTree returns a Tree for a directory, which need not exist. The path of the directory may
@@ -104,9 +91,7 @@ func NewTree(dir string, opts TreeOptions) *Tree {
 	if err != nil {
 		root = dir // working directory unknown: polled until it exists
 	}
-	t := &Tree{name: dir, root: root, opts: opts.withDefaults(), batches: make(chan Batch), kicks: make(chan struct{}, 1)}
-	t.mode.Store(&Mode{Kind: ModePoll, Reason: "not started"})
-	return t
+	return &Tree{name: dir, root: root, opts: opts.withDefaults(), batches: make(chan Batch), kicks: make(chan struct{}, 1)}
 }
 
 // Batches returns the channel on which Run delivers batches. The first batch has All set and is
@@ -122,9 +107,6 @@ func (t *Tree) Kick() {
 	}
 }
 
-// Mode returns how changes are currently detected.
-func (t *Tree) Mode() Mode { return *t.mode.Load() }
-
 // Run follows the tree until ctx ends. It then releases every watch, closes the channel returned by
 // Batches, and returns context.Cause(ctx). No error with the tree or its watches makes it return
 // earlier. It must be called only once; a second call returns an error immediately.
@@ -134,7 +116,7 @@ func (t *Tree) Run(ctx context.Context) error {
 	}
 	defer close(t.batches)
 	r := &treeRun{Tree: t, dirs: watchedDirs{root: t.root, notify: t.opts.notify, ignore: t.opts.Ignore, most: t.opts.MaxDirs}}
-	r.dirty = dirtyPaths{quiet: t.opts.Quiet, most: t.opts.MaxWait, limit: t.opts.MaxPaths}
+	r.dirty = dirtyPaths{quiet: t.opts.Quiet, most: t.opts.maxWait, limit: t.opts.maxPaths}
 	defer r.dirs.drop()
 	return r.run(ctx)
 }
@@ -163,6 +145,7 @@ type treeRun struct {
 	poll    time.Duration // delay after polled until the next batch with All set
 	rebuilt time.Time     // when the event source was last replaced
 	rooted  time.Time     // time of the last check of the root
+	reason  string        // the reason of dirs when updateMode was last called
 }
 
 func (r *treeRun) run(ctx context.Context) error {
@@ -179,6 +162,7 @@ func (r *treeRun) run(ctx context.Context) error {
 		if r.ready != nil {
 			out, batch = r.batches, *r.ready
 		}
+		events, failed := r.dirs.n.channels()
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
@@ -189,14 +173,14 @@ func (r *treeRun) run(ctx context.Context) error {
 		case <-r.kicks:
 			now := time.Now()
 			r.dirty.kickAll(now)
-			r.flush(now.Add(r.opts.MaxWait))
-		case ev, ok := <-r.dirs.events():
+			r.flush(now.Add(r.opts.maxWait))
+		case ev, ok := <-events:
 			if !ok {
 				r.fail()
 			} else {
 				r.event(ev)
 			}
-		case <-r.dirs.errors():
+		case <-failed:
 			r.fail() // an overflow or a closed source: events were or will be lost
 		}
 	}
@@ -229,11 +213,11 @@ func (r *treeRun) tick(now time.Time) {
 		}
 	}
 	if now.Sub(r.polled) >= r.poll {
-		if r.Mode().Kind == ModePoll && now.Sub(r.rebuilt) >= eventsRetry {
+		if r.reason != "" && now.Sub(r.rebuilt) >= eventsRetry {
 			r.rebuild = true
 		}
 		r.dirty.kickAll(now)
-		r.flush(now.Add(r.opts.MaxWait))
+		r.flush(now.Add(r.opts.maxWait))
 		return
 	}
 	if now.Sub(r.flushed) >= r.dirty.gap() {
@@ -265,14 +249,14 @@ func (r *treeRun) flush(at time.Time) {
 		r.settled(now)
 	}
 	r.flushed = now
-	r.ready = merge(r.ready, b, r.opts.MaxPaths)
+	r.ready = merge(r.ready, b, r.opts.maxPaths)
 }
 
 // settled restarts the interval until the next poll.
 func (r *treeRun) settled(now time.Time) {
-	r.polled, r.poll = now, r.opts.Poll+time.Duration((rand.Float64()-0.5)*0.4*float64(r.opts.Poll))
-	if r.Mode().Kind == ModePoll {
-		r.poll = r.opts.PollOnly
+	r.polled, r.poll = now, r.opts.poll+time.Duration((rand.Float64()-0.5)*0.4*float64(r.opts.poll))
+	if r.reason != "" {
+		r.poll = r.opts.pollOnly
 	}
 }
 
@@ -283,24 +267,11 @@ func (r *treeRun) renew(now time.Time) {
 	r.updateMode()
 }
 
-// updateMode sets the mode according to whether events are reliable, and logs every change of the
-// mode.
+// updateMode polls more often if events have become unreliable, and logs every change of that.
 func (r *treeRun) updateMode() {
-	mode := Mode{Kind: ModeInotify}
-	if r.dirs.reason != "" {
-		mode = Mode{Kind: ModePoll, Reason: r.dirs.reason}
-	}
-	before := r.mode.Swap(&mode)
-	first := r.polled.IsZero()
-	switch {
-	case mode.Kind == ModePoll && (first || before.Kind != ModePoll):
-		r.opts.Logger.Info("file change events are unreliable for this path; polling instead",
-			slog.String("path", r.name), slog.Duration("interval", r.opts.PollOnly), slog.String("reason", mode.Reason))
-	case mode.Kind == ModeInotify && !first && before.Kind != ModeInotify:
-		r.opts.Logger.Info("file change events are reliable again", slog.String("path", r.name))
-	}
-	if mode.Kind == ModePoll && before.Kind != ModePoll {
-		r.poll = min(r.poll, r.opts.PollOnly)
+	logReason(r.opts.Logger, r.name, r.reason, r.dirs.reason, r.opts.pollOnly)
+	if r.reason = r.dirs.reason; r.reason != "" {
+		r.poll = min(r.poll, r.opts.pollOnly)
 	}
 }
 

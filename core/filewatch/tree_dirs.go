@@ -10,10 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
-
-	"github.com/fsnotify/fsnotify"
 
 	"github.com/mcptrack/mcptrack/core/printable"
 )
@@ -32,20 +29,6 @@ type watchedDirs struct {
 	n       *notifier              // nil if it could not be created or has failed
 	watched map[string]fs.FileInfo // keyed by path; identifies the directory, to detect a replacement
 	reason  string                 // why events are unreliable; empty if they are reliable
-}
-
-func (w *watchedDirs) events() <-chan fsnotify.Event {
-	if w.n == nil {
-		return nil
-	}
-	return w.n.events
-}
-
-func (w *watchedDirs) errors() <-chan error {
-	if w.n == nil {
-		return nil
-	}
-	return w.n.errors
 }
 
 // relative converts the file name of an event to a path relative to the root. ok is false if the
@@ -140,7 +123,7 @@ func (w *watchedDirs) enter(rel string) bool {
 	switch err := w.n.add(w.abs(rel)); {
 	case err == nil:
 		w.watched[rel] = info
-	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
+	case isMissing(err):
 		return false // removed in the meantime; its parent reports an event
 	case errors.Is(err, fs.ErrPermission):
 		return true // listing the directory will fail, too
@@ -148,8 +131,8 @@ func (w *watchedDirs) enter(rel string) bool {
 		w.reason = watchError(w.abs(rel), err)
 		return false
 	}
-	if kind := silentFS(w.abs(rel)); kind != "" {
-		w.reason = fmt.Sprintf("%q is on a file system without reliable events (%s)", w.abs(rel), kind)
+	if silentFS(w.abs(rel)) != "" {
+		w.reason = silent(w.abs(rel))
 	}
 	return true
 }
@@ -191,9 +174,7 @@ func (w *watchedDirs) forget(rel string) bool {
 
 // drop closes the event source.
 func (w *watchedDirs) drop() {
-	if w.n != nil {
-		_ = w.n.close() // no change is lost: a batch with All set follows
-	}
+	w.n.stop()
 	w.n, w.watched = nil, nil
 }
 
@@ -243,7 +224,7 @@ func (d *dirtyPaths) kick(path string, now time.Time) {
 }
 
 // kickAll records that anything may have changed. The resulting burst replaces the bursts of single
-// paths and keeps the earliest start time, so that MaxWait is still met.
+// paths and keeps the earliest start time, so that the maximum duration is still met.
 func (d *dirtyPaths) kickAll(now time.Time) {
 	if !d.all.pending() {
 		d.all = debounce{quiet: d.quiet, most: d.most}
@@ -313,14 +294,11 @@ func (d *dirtyPaths) take(now time.Time) *Batch {
 	return b
 }
 
-// merge combines a batch that has not been received yet with a newer one; either may be nil. If the
+// merge combines a batch that has not been received yet, or nil, with a newer one. If the
 // result has more paths than limit, All is set instead.
 func merge(old, now *Batch, limit int) *Batch {
-	if old == nil || now == nil {
-		if old == nil {
-			return now
-		}
-		return old
+	if old == nil {
+		return now
 	}
 	m := &Batch{All: old.All || now.All, SeenAt: old.SeenAt}
 	if now.SeenAt.Before(m.SeenAt) {

@@ -11,12 +11,12 @@ import (
 	"time"
 )
 
-// TestTreeBusyFile: a file that is written continuously is delivered after MaxWait, and delays no other.
+// TestTreeBusyFile: a file that is written continuously is delivered in time, and delays no other.
 func TestTreeBusyFile(t *testing.T) {
 	dir := realDir(t)
 	synctest.Test(t, func(t *testing.T) {
 		var s source
-		m := follow(t, dir, TreeOptions{Quiet: 200 * time.Millisecond, MaxWait: 600 * time.Millisecond, Poll: time.Hour, notify: s.notify})
+		m := follow(t, dir, TreeOptions{Quiet: 200 * time.Millisecond, maxWait: 600 * time.Millisecond, poll: time.Hour, notify: s.notify})
 		m.taken()
 		began := time.Now()
 		s.event(filepath.Join(dir, "calm"))
@@ -66,7 +66,7 @@ func TestTreeSlowReceiver(t *testing.T) {
 	dir := realDir(t)
 	synctest.Test(t, func(t *testing.T) {
 		var s source
-		tree := NewTree(dir, TreeOptions{Poll: time.Hour, notify: s.notify})
+		tree := NewTree(dir, TreeOptions{poll: time.Hour, notify: s.notify})
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1) // receives the result of Run
 		go func() { done <- tree.Run(ctx) }()

@@ -28,7 +28,7 @@ type mirror struct {
 
 // onlyTreeEvents disables polling.
 func onlyTreeEvents() TreeOptions {
-	return TreeOptions{Quiet: 50 * time.Millisecond, Poll: time.Hour, PollOnly: time.Hour, notify: patientNotifier}
+	return TreeOptions{Quiet: 50 * time.Millisecond, poll: time.Hour, pollOnly: time.Hour, notify: patientNotifier}
 }
 
 // follow runs a Tree until the test ends, with a receiver, and waits for the first
@@ -125,7 +125,7 @@ func (m *mirror) wantDisk(t testing.TB) {
 					t.Errorf("%s was removed, but not in the mirror", path)
 				}
 			}
-			t.Fatalf("%d files, %d in the mirror (mode %v)", len(want), len(have), m.Mode())
+			t.Fatalf("%d files, %d in the mirror", len(want), len(have))
 		}
 	}
 }

@@ -48,11 +48,12 @@ func TestPauses(t *testing.T) {
 func TestEndlessWriter(t *testing.T) {
 	followed(t, onlyEvents(), func(t *testing.T, f *File, s *source, path string) {
 		began, content := time.Now(), "first"
-		for range 120 { // never at the moment of a read, 1 s after the first event
+		time.Sleep(time.Millisecond) // no write at the moment of a read, every 100 ms
+		for range 135 {
 			content += "."
 			put(t, path, content)
 			s.event(path)
-			time.Sleep(9 * time.Millisecond)
+			time.Sleep(10 * time.Millisecond)
 		}
 		synctest.Wait()
 		if c := receive(t, f); len(c.Data) <= len("first") || len(c.Data) >= len(content) {
@@ -93,7 +94,7 @@ func TestMissing(t *testing.T) {
 			must(t, os.RemoveAll(removed))
 			s.event(removed)
 			wantMissing(t, f)
-			wantAfter(t, began, 1650*time.Millisecond)
+			wantAfter(t, began, 1600*time.Millisecond)
 			wantSilence(t, f, time.Minute)
 			put(t, path, "first")
 			s.event(removed)

@@ -1,4 +1,4 @@
-// Package process runs one child process together with all its descendants. It starts the child,
+// Package process runs one child process together with its descendants. It starts the child,
 // reads its stdout tolerantly, keeps the newest lines of stderr, and stops the child in an orderly
 // way without leaving processes behind.
 //
@@ -7,7 +7,8 @@
 // MCP clients start servers through wrappers (npx, uvx, sh -c). Killing only the wrapper leaves the
 // server running. Waiting for EOF on the pipes misses the death of the process while a grandchild
 // holds them open. A banner on stdout breaks the session. In this package, the child leads its own
-// process group (Unix), is reaped as soon as it exits, and Stop terminates its whole group.
+// process group (Unix) or has its own job object (Windows), is reaped as soon as it exits, and Stop
+// terminates the whole group or job.
 //
 // # Ownership
 //
@@ -23,21 +24,13 @@
 // output of a dead child, read until io.EOF before calling Stop. Stderr keeps only the newest lines
 // and never blocks the child.
 //
-// # Descendants outside the group
+// # What Stop does not find
 //
-// Every child carries a mark, the environment variable [NonceKey], which identifies the Process and
-// the tracker that owns it. On Linux, Stop uses the mark to find descendants that left the group
-// (setsid, daemons), and [Sweep] uses it to remove processes that a killed tracker left behind.
-// Neither can find a process that has left its group and has cleared its environment, or whose
-// environment is not readable. With [Subreaper], orphans become children of this process. Then
-// [ReapOrphans] must run, and Stop searches for marked descendants only if this process has a child
-// left.
+// A descendant that left the group (setsid, daemons) survives Stop, as does what a tracker that is
+// killed has started, unless it exits when its stdin ends. On Windows, the system kills both. On
+// Linux, [Sweep] ends them at the start of the next tracker: every child carries a mark in its
+// environment that names the tracker, and its descendants inherit it. A process that has cleared its
+// environment is not found. Other Unix systems have nothing of the kind.
 //
-// # Other systems
-//
-// Other Unix systems have process groups, but marks are not searched for and [Sweep] does nothing.
-// Windows has neither such groups nor SIGTERM: Stop closes stdin and then kills the direct child;
-// grandchildren that do not exit when their stdin is closed survive.
-//
-// golang.org/x/sys provides the pidfd, waitid and prctl calls that package syscall lacks.
+// golang.org/x/sys provides the pidfd, waitid and job object calls that package syscall lacks.
 package process

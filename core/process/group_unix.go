@@ -62,14 +62,18 @@ func (g *group) signal(s syscall.Signal) {
 }
 
 // alive reports whether the group still has members after the child was reaped. Once it has
-// returned false, it never returns true again, because the id may then belong to another process.
+// returned false, it never returns true again, because the id may then belong to another process. It
+// reaps orphans of the group whose parent is this process, as process 1 of a container is.
 func (g *group) alive() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if !g.reaped {
 		return true
 	}
-	g.left = g.left && g.exists() && membersRun(g.id)
+	for n := 1; g.left && n > 0; {
+		n, _ = unix.Wait4(-g.id, nil, unix.WNOHANG, nil)
+	}
+	g.left = g.left && g.exists() && memberRuns(g.id)
 	return g.left
 }
 

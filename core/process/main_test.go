@@ -30,10 +30,6 @@ func TestMain(m *testing.M) {
 		play(role)
 		return
 	}
-	if err := process.Subreaper(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
 	goleak.VerifyTestMain(m)
 }
 
@@ -51,22 +47,9 @@ func play(role string) {
 		ready()
 		idle()
 	case "wrapper": // leaves a grandchild that holds the pipes
-		child("stubborn", nil)
+		child("stubborn", false)
 	case "wrapper-stays":
-		child("stubborn", nil)
-		io.Copy(io.Discard, os.Stdin)
-	case "setsid": // a grandchild that left the group
-		child("stubborn", &syscall.SysProcAttr{Setsid: true})
-		io.Copy(io.Discard, os.Stdin)
-	case "daemon": // double fork: its parent is also gone
-		child("setsid-once", &syscall.SysProcAttr{Setsid: true})
-		io.Copy(io.Discard, os.Stdin)
-	case "setsid-once":
-		child("stubborn", &syscall.SysProcAttr{Setsid: true})
-	case "setsid-dies": // escapes, loses its parent and dies by itself
-		child("briefly", &syscall.SysProcAttr{Setsid: true})
-	case "briefly":
-		ready()
+		child("wrapper", false) // double fork: the grandchild's parent is gone
 		io.Copy(io.Discard, os.Stdin)
 	case "stderr-flood":
 		line := bytes.Repeat([]byte("x"), 1000)
@@ -92,8 +75,11 @@ func play(role string) {
 		for _, kv := range os.Environ() {
 			fmt.Printf("[%q]\n", kv)
 		}
+	case "leaver": // its child leaves the group
+		child("stubborn", true)
+		idle()
 	case "owner": // a tracker that will be killed
-		p := must(process.Start(spec("stubborn")))
+		p := must(process.Start(spec("leaver")))
 		fmt.Printf("[%d]\n", pidOf(p))
 		idle()
 	default:
@@ -109,17 +95,14 @@ func idle() { time.Sleep(time.Hour) }
 // ready prints the pid as a line that is valid JSON.
 func ready() { fmt.Printf("[%d]\n", os.Getpid()) }
 
-// child starts this binary in a role. It inherits all three pipes.
-func child(role string, attr *syscall.SysProcAttr) {
+// child starts this binary in a role, in a session of its own or not. It inherits all three pipes.
+func child(role string, setsid bool) {
 	cmd := exec.Command(must(os.Executable()))
 	cmd.Env = append(os.Environ(), roleKey+"="+role)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	cmd.SysProcAttr = attr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: setsid}
 	if err := cmd.Start(); err != nil {
 		panic(err)
-	}
-	if role == "setsid-once" {
-		cmd.Wait()
 	}
 }
 
@@ -180,8 +163,14 @@ func wait(t testing.TB, p *process.Process) {
 	}
 }
 
-// exists is true for living processes and for zombies.
-func exists(pid int) bool { return syscall.Kill(pid, 0) == nil }
+// runs is false for zombies, which process 1 may leave.
+func runs(pid int) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err == nil {
+		return !bytes.Contains(stat, []byte(") Z "))
+	}
+	return syscall.Kill(pid, 0) == nil
+}
 
 // linesReader reads lines as a stream of bytes.
 type linesReader struct {

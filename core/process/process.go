@@ -29,8 +29,8 @@ type Spec struct {
 	// path is relative to Dir.
 	Command string
 	Args    []string
-	// Env is the complete environment of the child, as K=V; see [Environ]. Start adds [NonceKey].
-	// If Env is nil, the child does not inherit the environment of this process.
+	// Env is the complete environment of the child, as K=V; see [Environ]. Start adds a mark. If Env
+	// is nil, the child does not inherit the environment of this process.
 	Env []string
 	// Dir is the working directory of the child; empty means the working directory of this process.
 	Dir string
@@ -56,10 +56,7 @@ type Spec struct {
 type Process struct {
 	spec    Spec
 	cmd     *exec.Cmd
-	nonce   string
 	started time.Time
-
-	memoryKills int // value of memoryKills before the child started
 
 	stdin      stdinPipe
 	stdout     *Lines
@@ -90,9 +87,6 @@ func Start(spec Spec) (*Process, error) {
 	if spec.Logger == nil {
 		spec.Logger = slog.New(slog.DiscardHandler)
 	}
-	if err := roomForTasks(); err != nil {
-		return nil, spec.startError(err)
-	}
 	pipes, err := newPipes()
 	if err == nil {
 		err = RoomForFiles()
@@ -101,16 +95,11 @@ func Start(spec Spec) (*Process, error) {
 		pipes.close()
 		return nil, spec.startError(Explain(err))
 	}
-	p := &Process{
-		spec:        spec,
-		nonce:       newNonce(),
-		memoryKills: memoryKills(),
-		done:        make(chan struct{}),
-	}
+	p := &Process{spec: spec, done: make(chan struct{})}
 	p.cmd = &exec.Cmd{
 		Path:        path,
 		Args:        append([]string{spec.Command}, spec.Args...),
-		Env:         marked(spec.Env, p.nonce),
+		Env:         marked(spec.Env),
 		Dir:         spec.Dir,
 		Stdin:       pipes.stdin.r,
 		Stdout:      pipes.stdout.w,
@@ -119,7 +108,7 @@ func Start(spec Spec) (*Process, error) {
 	}
 	if err := p.cmd.Start(); err != nil {
 		pipes.close()
-		return nil, spec.startError(explainFork(err))
+		return nil, spec.startError(Explain(err))
 	}
 	sacrifice(p.cmd.Process.Pid)
 	pipes.closeChildEnds()
@@ -193,7 +182,6 @@ const lastWords = 100 * time.Millisecond
 func (p *Process) wait() {
 	p.group.reap(p.cmd)
 	p.exit = exitOf(p.cmd.ProcessState, time.Since(p.started))
-	p.exit.OutOfMemory = p.exit.Signal == "SIGKILL" && memoryKills() > p.memoryKills
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.killer != nil {
@@ -269,9 +257,6 @@ type Exit struct {
 	Code int
 	// Signal is the name of the signal that killed the child, such as SIGTERM; empty if none did.
 	Signal string
-	// OutOfMemory reports that the kernel probably killed the child because its control group ran
-	// out of memory.
-	OutOfMemory bool
 	// Uptime is the time from the start of the child to its exit.
 	Uptime time.Duration
 	// Lingered reports that the child still ran when Stop had waited for [Grace.Stdin].
@@ -284,9 +269,6 @@ func (e Exit) String() string {
 	after := ""
 	if up := e.Uptime.Round(time.Second); e.Uptime >= time.Second {
 		after = " after " + up.String()
-	}
-	if e.OutOfMemory {
-		return "killed by the system" + after + ": out of memory"
 	}
 	if e.Signal != "" {
 		return "ended by " + e.Signal + after
@@ -327,11 +309,10 @@ type Grace struct {
 	Term time.Duration
 }
 
-// Stop terminates the child and all its descendants: it closes stdin, waits, sends SIGTERM to the
-// group, waits, and sends SIGKILL. A child that exits within g.Stdin is not signalled; processes
-// that it leaves behind are. Stop returns once the child has been reaped, all members of its group
-// and, on Linux, its marked descendants outside the group are gone, and the goroutines of the
-// Process have exited. Blocked readers and writers are released.
+// Stop terminates the child and its group: it closes stdin, waits, sends SIGTERM to the group,
+// waits, and sends SIGKILL. A child that exits within g.Stdin is not signalled; processes that it
+// leaves behind are. Stop returns once the child has been reaped, all members of its group are gone,
+// and the goroutines of the Process have exited. Blocked readers and writers are released.
 //
 // Stop may be called repeatedly and concurrently: the first call determines the grace periods, and
 // all calls block until the child is stopped and return the same Exit.
@@ -342,21 +323,17 @@ func (p *Process) Stop(g Grace) Exit {
 
 func (p *Process) shutdown(g Grace) {
 	p.stdin.Close()
-	t := tree{group: &p.group, nonce: p.nonce}
 	p.lingered.Store(!awaitClosed(p.done, cmp.Or(g.Stdin, defaultStdin)))
-	alive := t.alive() // store the result: each call scans /proc
+	alive := p.group.alive()
 	if alive {
-		t.signal(terminate)
-		alive = p.remains(&t, cmp.Or(g.Term, defaultTerm))
+		p.group.signal(terminate)
+		alive = p.remains(cmp.Or(g.Term, defaultTerm))
 	}
-	// Repeat the signal, because processes may fork while the tree is being scanned.
-	for deadline := time.Now().Add(killWait); alive; {
-		t.signal(kill)
+	if alive {
+		p.group.signal(kill)
 		<-p.done
-		alive = p.remains(&t, 100*time.Millisecond)
-		if time.Now().After(deadline) {
+		if p.remains(killWait) {
 			p.spec.Logger.Warn("some processes of a server survived SIGKILL", "command", visible([]byte(p.spec.Command), p.spec.Redact))
-			break
 		}
 	}
 	p.mu.Lock()
@@ -365,8 +342,8 @@ func (p *Process) shutdown(g Grace) {
 	}
 	p.mu.Unlock()
 	p.stdoutPipe.Close()
-	// Stderr reaches EOF once every process that holds it open has exited. A descendant that Stop
-	// cannot find may keep it open, so the wait is limited.
+	// Stderr reaches EOF once every process that holds it open has exited. A descendant that left the
+	// group may keep it open, so the wait is limited.
 	if p.stderr.src.SetReadDeadline(time.Now().Add(drainWait)) != nil {
 		p.stderr.src.Close()
 	}
@@ -386,13 +363,13 @@ func awaitClosed(ch <-chan struct{}, d time.Duration) bool {
 	}
 }
 
-// remains waits up to d for the whole process tree to exit and reports whether any process is left.
-// Only the exit of the direct child can be awaited; the other processes are polled.
-func (p *Process) remains(t *tree, d time.Duration) bool {
+// remains waits up to d for the whole group to exit and reports whether any process is left. Only
+// the exit of the direct child can be awaited; the other processes are polled.
+func (p *Process) remains(d time.Duration) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), max(d, 0))
 	defer cancel()
 	if !awaitClosed(p.done, d) {
 		return true
 	}
-	return !backoff.Poll(ctx, lookAgain, func() bool { return !t.alive() })
+	return !backoff.Poll(ctx, lookAgain, func() bool { return !p.group.alive() })
 }

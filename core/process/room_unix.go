@@ -48,14 +48,6 @@ func Explain(err error) error {
 	return err
 }
 
-// explainFork is like Explain, for an error returned when a process is started.
-func explainFork(err error) error {
-	if errors.Is(err, syscall.EAGAIN) {
-		return &LimitError{What: "too many processes", Limit: taskLimit(), Err: err}
-	}
-	return Explain(err)
-}
-
 // softLimit returns the soft limit for a resource in this process, or 0 if there is none.
 func softLimit(resource int) int {
 	var l unix.Rlimit

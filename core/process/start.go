@@ -2,7 +2,6 @@ package process
 
 import (
 	"cmp"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -177,6 +176,8 @@ func (spec Spec) startError(err error) error {
 		reason = "the file exists, but the interpreter in its first line (#!) or its loader does not"
 	case errors.Is(err, syscall.ENOEXEC):
 		reason = "is neither a program for this machine nor a script with a #! line"
+	case errors.Is(err, syscall.EAGAIN):
+		reason = "too many processes"
 	case errors.Is(err, fs.ErrPermission):
 		reason = "permission denied"
 	}
@@ -229,26 +230,4 @@ func Environ(lookup func(string) (string, bool), own map[string]string) []string
 		out = append(out, key+"="+env[key])
 	}
 	return out
-}
-
-// NonceKey is the name of the environment variable that marks every child. Its value is
-// PID-START-RANDOM, with the tracker's process id and start time. The start time is in clock ticks
-// since boot on Linux, and 0 on other systems.
-const NonceKey = "MCPTRACK_CHILD"
-
-func newNonce() string { return ownMark() + "-" + rand.Text() }
-
-// ownMark returns the prefix that the marks of all children of this process share.
-func ownMark() string { return fmt.Sprintf("%d-%d", os.Getpid(), ownStart()) }
-
-// marked returns env with the mark added. It replaces an existing mark, because a tracker may
-// itself be a tracked server.
-func marked(env []string, nonce string) []string {
-	out := make([]string, 0, len(env)+1)
-	for _, kv := range env {
-		if !strings.HasPrefix(kv, NonceKey+"=") {
-			out = append(out, kv)
-		}
-	}
-	return append(out, NonceKey+"="+nonce)
 }

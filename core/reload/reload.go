@@ -49,9 +49,6 @@ type Options struct {
 	Kick <-chan struct{}
 	// Hold, if not nil, holds back entries that the user has not approved.
 	Hold *Hold
-	// Watch configures the file watch. Run overwrites MaxBytes. Baseline should be zero, so that
-	// the initial content is delivered and compared with Current.
-	Watch filewatch.FileOptions
 	// Logger receives one record per reload at level info, and problems at level warn; nil discards
 	// them.
 	Logger *slog.Logger
@@ -78,11 +75,7 @@ func Run(ctx context.Context, opts Options) error {
 	if r.file == nil {
 		r.file, r.applied = &config.Config{Path: opts.Path}, &config.Config{Path: opts.Path}
 	}
-	if opts.Watch.Logger == nil {
-		opts.Watch.Logger = r.log
-	}
-	opts.Watch.MaxBytes = config.SizeLimit(opts.Path)
-	file := filewatch.NewFile(opts.Path, opts.Watch)
+	file := filewatch.NewFile(opts.Path, filewatch.FileOptions{MaxBytes: config.SizeLimit(opts.Path), Logger: r.log})
 	var watching sync.WaitGroup
 	defer watching.Wait()
 	watching.Go(func() { _ = file.Run(ctx) })

@@ -154,7 +154,7 @@ func (e *recorder) until(what string, ok func() bool) {
 		case <-e.news:
 		case <-tick:
 		case <-deadline:
-			e.t.Fatalf("not %s (updates %v, mode %v)", what, e.updateCounts(), e.Mode())
+			e.t.Fatalf("not %s (updates %v)", what, e.updateCounts())
 		}
 	}
 }

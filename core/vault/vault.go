@@ -79,9 +79,6 @@ func (v *Vault) Close() error { return v.disk.close() }
 // Ready returns a channel that is closed after the first complete scan of the folder.
 func (v *Vault) Ready() <-chan struct{} { return v.ready }
 
-// Mode returns how changes to the folder are currently detected.
-func (v *Vault) Mode() filewatch.Mode { return v.tree.Mode() }
-
 // Run keeps the index in sync with the disk until ctx ends, and then returns the cause of ctx. No
 // error with the folder makes it return earlier. Call it only once.
 func (v *Vault) Run(ctx context.Context, l Listener) error {

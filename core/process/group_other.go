@@ -2,9 +2,9 @@
 
 package process
 
-// membersRun returns true: zombies cannot be distinguished on this platform, but init reaps them
+// memberRuns returns true: zombies cannot be distinguished on this platform, but init reaps them
 // soon.
-func membersRun(int) bool { return true }
+func memberRuns(int) bool { return true }
 
 // awaitExit returns false: this platform cannot detect the death of a child without reaping it.
 func awaitExit(int) bool { return false }
