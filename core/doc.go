@@ -87,6 +87,7 @@
 //	suggest      finds the likely correction of a misspelled word
 //	atomicfile   replaces a file atomically
 //	records      small values by key, such as the subscriptions of webhooks, in a file or on a cluster
+//	nowait       reads and writes pipes and sockets without telling the scheduler, which is faster
 //	secretfile   reads or creates a file with a token or key that only its owner can read
 //	hook         receives the incoming webhooks of a config: verifies, limits and counts their messages
 //	keyring      reads secrets from the user's keyring within a time limit

@@ -11,6 +11,8 @@ import (
 	"math/bits"
 	"os"
 	"sync/atomic"
+
+	"github.com/mcptrack/mcptrack/core/nowait"
 )
 
 const (
@@ -81,7 +83,7 @@ func NewLines(r io.Reader, spec Spec) *Lines {
 		spec.Logger = slog.New(slog.DiscardHandler)
 	}
 	return &Lines{
-		src: r,
+		src: nowait.NewReader(r),
 		limits: lineLimits{
 			line:       cmp.Or(spec.MaxLine, DefaultMaxLine),
 			noiseLines: cmp.Or(spec.MaxNoiseLines, DefaultMaxNoiseLines),

@@ -88,8 +88,11 @@ func flood(in io.ReadCloser, out io.WriteCloser) {
 	}
 	lines := bufio.NewScanner(in)
 	for lines.Scan() {
-		var m struct{ ID, Method string }
-		if json.Unmarshal(lines.Bytes(), &m) != nil || m.ID == "" {
+		var m struct {
+			ID     json.RawMessage
+			Method string
+		}
+		if json.Unmarshal(lines.Bytes(), &m) != nil || m.ID == nil {
 			continue
 		}
 		result := "{}"
@@ -99,7 +102,7 @@ func flood(in io.ReadCloser, out io.WriteCloser) {
 		case "tools/call":
 			_, _ = out.Write(updates)
 		}
-		fmt.Fprintf(out, `{"jsonrpc":"2.0","id":%q,"result":%s}`+"\n", m.ID, result)
+		fmt.Fprintf(out, `{"jsonrpc":"2.0","id":%s,"result":%s}`+"\n", m.ID, result)
 	}
 }
 

@@ -249,8 +249,7 @@ func startStdio(ctx context.Context, srv config.Server, opts Options) (*Session,
 func OverIO(ctx context.Context, r io.Reader, w io.WriteCloser, srv config.Server, opts Options) (*Session, error) {
 	srv.Transport = config.TransportStdio
 	s := newSession(srv, opts.withDefaults())
-	conn, err := wire.OverIO(r, w, s.wireConfig())
-	return s.dialIO(ctx, conn, err, srv.Protocol)
+	return s.dialIO(ctx, wire.OverIO(r, w, s.wireConfig()), nil, srv.Protocol)
 }
 
 // dialIO performs the handshake over pipes. If err is not nil, the pipes could not be connected. It

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/ipscope"
+	"github.com/mcptrack/mcptrack/core/nowait"
 )
 
 // Limits of untrusted connections, on which no request has passed the checks.
@@ -340,7 +341,7 @@ func (l *limitedListener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		c := l.set.newConn(nc)
+		c := l.set.newConn(nowait.Conn(nc))
 		for {
 			admitted, evict, wait := l.set.add(c)
 			if evict != nil {

@@ -41,6 +41,7 @@ import (
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/backoff"
+	"github.com/mcptrack/mcptrack/core/nowait"
 )
 
 // A Connect connects to the daemon, starting one if necessary, and completes the handshake. From then
@@ -234,12 +235,13 @@ func paramsOf(line []byte) (p params) {
 
 // write writes to the client.
 func (r *relay) write() {
+	out := nowait.NewWriter(r.opts.Out)
 	for {
 		select {
 		case <-r.ctx.Done():
 			return
 		case line := <-r.outs:
-			if _, err := r.opts.Out.Write(line); err != nil {
+			if _, err := out.Write(line); err != nil {
 				r.cancel(fmt.Errorf("write to the client: %w", err))
 				return
 			}
@@ -259,7 +261,7 @@ func (r *relay) toClient(line []byte) bool {
 
 // fromClient forwards the client's messages.
 func (r *relay) fromClient() {
-	lines := newLineReader(r.opts.In)
+	lines := newLineReader(nowait.NewReader(r.opts.In))
 	for {
 		line, err := lines.next()
 		if err != nil && len(line) > 0 {

@@ -11,6 +11,8 @@ import (
 	"os"
 	"strings"
 	"time"
+
+	"github.com/mcptrack/mcptrack/core/nowait"
 )
 
 const (
@@ -34,11 +36,16 @@ var errHandshake = errors.New("the handshake is invalid")
 type lines struct {
 	net.Conn
 	r *bufio.Reader
+	w io.Writer
 }
 
-func newLines(conn net.Conn) lines { return lines{conn, bufio.NewReaderSize(conn, 4<<10)} }
+func newLines(conn net.Conn) lines {
+	return lines{conn, bufio.NewReaderSize(nowait.NewReader(conn), 4<<10), nowait.NewWriter(conn)}
+}
 
 func (l lines) Read(p []byte) (int, error) { return l.r.Read(p) }
+
+func (l lines) Write(p []byte) (int, error) { return l.w.Write(p) }
 
 // CloseWrite tells the other end that nothing follows.
 func (l lines) CloseWrite() error {

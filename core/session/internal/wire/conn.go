@@ -71,9 +71,9 @@ type Handler struct {
 // Conn is a connection to one server. Its methods are safe for concurrent use.
 type Conn struct {
 	cfg   Config
-	tr    transport.Interface
-	stdio *stdioConn // nil over HTTP
-	http  *httpConn  // nil over pipes
+	stdio *stdioConn          // nil over HTTP
+	tr    transport.Interface // nil over pipes
+	http  *httpConn           // nil over pipes
 	// interrupted is set once a request has been cancelled, because the server may then have to
 	// clean up.
 	interrupted atomic.Bool
@@ -125,8 +125,14 @@ func (c *Conn) HTTP() bool { return c.http != nil && !c.http.sse }
 // Notify sends a notification.
 func (c *Conn) Notify(ctx context.Context, method string, params map[string]any) error {
 	x := new(exchange)
-	err := c.tr.SendNotification(withExchange(ctx, x), sdk.JSONRPCNotification{JSONRPC: sdk.JSONRPC_VERSION,
-		Notification: sdk.Notification{Method: method, Params: sdk.NotificationParams{AdditionalFields: params}}})
+	n := sdk.JSONRPCNotification{JSONRPC: sdk.JSONRPC_VERSION,
+		Notification: sdk.Notification{Method: method, Params: sdk.NotificationParams{AdditionalFields: params}}}
+	var err error
+	if c.stdio != nil {
+		err = c.stdio.send(n)
+	} else {
+		err = c.tr.SendNotification(withExchange(ctx, x), n)
+	}
 	if err != nil {
 		return c.requestError(ctx, x, err)
 	}
@@ -210,11 +216,11 @@ func (c *Conn) Close(err error) {
 		c.end(err)
 		c.pending.failAll(err)
 		c.cancel()
-		_ = c.tr.Close()
 		if c.http != nil {
+			_ = c.tr.Close()
 			c.http.dialer.Close()
-		}
-		if c.stdio != nil {
+		} else {
+			_ = c.stdio.stdin.Close()
 			c.stdio.release(c.interrupted.Load())
 		}
 	})
@@ -248,7 +254,11 @@ func (c *Conn) Do(ctx context.Context, q Request) (json.RawMessage, error) {
 func (c *Conn) do(ctx context.Context, q Request, x *exchange) (json.RawMessage, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	defer c.pending.add(q.ID, cancel)()
+	f := flight{cancel: cancel}
+	if c.stdio != nil {
+		f.answer = make(chan *transport.JSONRPCResponse, 1)
+	}
+	defer c.pending.add(q.ID, f)()
 	if err := c.Err(); err != nil {
 		return nil, &InterruptedError{Err: err}
 	}
@@ -263,7 +273,13 @@ func (c *Conn) do(ctx context.Context, q Request, x *exchange) (json.RawMessage,
 			return nil, err
 		}
 	}
-	resp, err := c.tr.SendRequest(withExchange(ctx, x), out)
+	var resp *transport.JSONRPCResponse
+	var err error
+	if c.stdio != nil {
+		resp, err = c.stdio.request(ctx, out, f.answer)
+	} else {
+		resp, err = c.tr.SendRequest(withExchange(ctx, x), out)
+	}
 	switch {
 	case err != nil || resp == nil: // the SSE transport can return neither if its stream breaks
 		if q.Announce && ctx.Err() != nil && c.Err() == nil && !IsAnswer(context.Cause(ctx)) {
@@ -386,40 +402,48 @@ func IsAnswer(err error) bool {
 	return ok || tooLarge
 }
 
-// pending tracks the requests in flight, each with a function that makes it fail. The zero value is
-// ready to use.
+// pending tracks the requests in flight. The zero value is ready to use.
 type pending struct {
-	mu     sync.Mutex                     // guards the fields below
-	cancel map[ID]context.CancelCauseFunc // by request id
-	err    error                          // error for all later requests; nil if they may start
+	mu      sync.Mutex // guards the fields below
+	flights map[ID]flight
+	err     error // error for all later requests; nil if they may start
+}
+
+// flight is a request in flight.
+type flight struct {
+	cancel context.CancelCauseFunc // makes it fail
+	// answer receives the response over pipes. Capacity 1; never closed.
+	answer chan *transport.JSONRPCResponse
 }
 
 // add registers a request. The caller must call remove when the request ends.
-func (p *pending) add(id ID, cancel context.CancelCauseFunc) (remove func()) {
+func (p *pending) add(id ID, f flight) (remove func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.err != nil {
-		cancel(p.err)
+		f.cancel(p.err)
 		return func() {}
 	}
-	if p.cancel == nil {
-		p.cancel = map[ID]context.CancelCauseFunc{}
+	if p.flights == nil {
+		p.flights = map[ID]flight{}
 	}
-	p.cancel[id] = cancel
-	return func() {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		delete(p.cancel, id)
-	}
+	p.flights[id] = f
+	return func() { p.take(id) }
+}
+
+// take removes a request, and returns it if it is in flight.
+func (p *pending) take(id ID) (f flight, ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	f, ok = p.flights[id]
+	delete(p.flights, id)
+	return f, ok
 }
 
 // fail makes a request fail if it is in flight.
 func (p *pending) fail(id ID, err error) {
-	p.mu.Lock()
-	cancel := p.cancel[id]
-	p.mu.Unlock()
-	if cancel != nil {
-		cancel(err)
+	if f, ok := p.take(id); ok {
+		f.cancel(err)
 	}
 }
 
@@ -430,8 +454,8 @@ func (p *pending) failAll(err error) {
 	if p.err == nil {
 		p.err = err
 	}
-	for _, cancel := range p.cancel {
-		cancel(p.err)
+	for _, f := range p.flights {
+		f.cancel(p.err)
 	}
 }
 
@@ -443,7 +467,7 @@ func (p *pending) waitEmpty(ctx context.Context, atMost time.Duration) error {
 	backoff.Poll(limited, 5*time.Millisecond, func() bool {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		return len(p.cancel) == 0
+		return len(p.flights) == 0
 	})
 	return context.Cause(ctx)
 }

@@ -11,7 +11,8 @@
 // broken stream may have lost messages, which are never sent again.
 //
 // Each message is scanned once to find its end and decoded once. This package handles notifications
-// and requests from the server; only responses are passed to the library.
+// and requests from the server, and responses over pipes; only responses over HTTP are passed to the
+// library.
 //
 // # Limits
 //
@@ -25,6 +26,5 @@
 // must not block or call the Conn.
 //
 // Library: mark3labs/mcp-go makes requests over HTTP (sessions, responses in an event stream,
-// resumption), implements the SSE transport and matches responses on stdio. Its notification stream
-// is not used, because it can be neither resumed nor replaced and does not report that it broke.
+// resumption) and implements the SSE transport. Its notification stream is not used, because it can be neither resumed nor replaced and does not report that it broke.
 package wire

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"regexp"
 	"slices"
 	"strconv"
@@ -47,8 +48,8 @@ func (id *ID) UnmarshalJSON(raw []byte) error {
 }
 
 func parseID(raw []byte) ID {
-	n, err := strconv.ParseInt(string(unquoted(raw)), 10, 64)
-	if err != nil {
+	n, err := strconv.ParseFloat(string(unquoted(raw)), 64) // some servers answer 5 as 5.0
+	if err != nil || n != math.Trunc(n) {
 		return 0
 	}
 	return ID(n)
@@ -127,6 +128,11 @@ func (c *Conn) receive(m *scratch, data []byte) (handled bool) {
 	if !bytes.Contains(data, []byte(`"method"`)) {
 		return c.rejectMalformed(data)
 	}
+	return c.decode(m, data)
+}
+
+// decode is receive for a message that may be a notification or request.
+func (c *Conn) decode(m *scratch, data []byte) (handled bool) {
 	m.message = message{ID: m.ID[:0]}
 	if err := json.Unmarshal(data, &m.message); err != nil {
 		if _, m.Params.Malformed = errors.AsType[*json.UnmarshalTypeError](err); !m.Params.Malformed {

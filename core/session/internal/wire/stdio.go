@@ -2,6 +2,8 @@ package wire
 
 import (
 	"bytes"
+	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -12,6 +14,7 @@ import (
 
 	"github.com/mark3labs/mcp-go/client/transport"
 
+	"github.com/mcptrack/mcptrack/core/nowait"
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/process"
 )
@@ -27,6 +30,7 @@ type stdioConn struct {
 	process *process.Process // nil if the server was already running
 	grace   process.Grace    // passed to process.Stop
 	stdout  io.Reader        // closed by release if it is an io.Closer; nil if process is set
+	ended   chan struct{}    // closed by read when stdout has ended
 }
 
 // StartProcess starts a server as a child process and connects to its pipes. grace is how long
@@ -37,7 +41,7 @@ func StartProcess(spec process.Spec, grace process.Grace, cfg Config) (*Conn, er
 	if err != nil {
 		return nil, &transportError{cfg.Redact(printable.Reason(err, 0)), err}
 	}
-	return newConn(cfg).startStdio(&stdioConn{lines: p.Stdout(), process: p, grace: grace}, p.Stdin())
+	return newConn(cfg).startStdio(&stdioConn{lines: p.Stdout(), ended: make(chan struct{}), process: p, grace: grace}, p.Stdin()), nil
 }
 
 // PID returns the id of the process that StartProcess started, or 0.
@@ -50,9 +54,9 @@ func (c *Conn) PID() int {
 
 // OverIO connects to a running server: it reads from r and writes to w, one message per line. Close
 // closes w, and also r if it is an io.Closer.
-func OverIO(r io.Reader, w io.WriteCloser, cfg Config) (*Conn, error) {
+func OverIO(r io.Reader, w io.WriteCloser, cfg Config) *Conn {
 	lines := process.NewLines(r, process.Spec{MaxLine: cfg.MaxLine, Redact: cfg.Redact, Logger: cfg.Logger})
-	return newConn(cfg).startStdio(&stdioConn{lines: lines, stdout: r}, w)
+	return newConn(cfg).startStdio(&stdioConn{lines: lines, ended: make(chan struct{}), stdout: r}, w)
 }
 
 // FirstNoise returns the first line of the server's stdout that is not a message, printable and without
@@ -69,20 +73,14 @@ func (c *Conn) Lingered() bool {
 	return c.stdio != nil && c.stdio.process != nil && c.stdio.process.Exit().Lingered
 }
 
-func (c *Conn) startStdio(s *stdioConn, w io.WriteCloser) (*Conn, error) {
+func (c *Conn) startStdio(s *stdioConn, w io.WriteCloser) *Conn {
 	c.stdio = s
 	s.stdin = newLineQueue(w, c.cfg.WriteTimeout, func(err error) { c.fail(&EndError{Reason: printable.Reason(err, 0), ExitCode: -1}) })
-	ended := make(chan error, 1) // receives from lineFilter the one error that ends stdout; never closed
+	ended := make(chan error, 1) // receives from read the one error that ends stdout; never closed
 	c.group.Go(s.stdin.run)
 	c.group.Go(func() { c.watchStdio(ended) })
-	tr := transport.NewIO(&lineFilter{conn: c, ended: ended}, s.stdin, nil)
-	transport.WithCommandLogger(c.cfg.Logger)(tr)
-	c.attach(tr)
-	if err := tr.Start(c.ctx); err != nil {
-		c.Close(ErrClosed)
-		return nil, err
-	}
-	return c, nil
+	go c.read(ended) // ends with stdout, which may outlive the connection
+	return c
 }
 
 // release stops the child process, or closes the pipe from a server that was already running.
@@ -98,39 +96,75 @@ func (s *stdioConn) release(interrupted bool) {
 	}
 }
 
-// lineFilter is the server's stdout without the messages that Conn.receive has handled. The library
-// reads from it.
-type lineFilter struct {
-	conn  *Conn
-	ended chan<- error
-
-	scratch scratch
-	queue   [][]byte // what the library still has to read, each message with its line break
-	err     error    // error from lines; returned by every later Read
-}
-
-func (f *lineFilter) Read(p []byte) (int, error) {
-	for len(f.queue) == 0 && f.err == nil {
-		line, err := f.conn.stdio.lines.Next()
+// read handles the server's stdout, and passes responses to the requests that wait for them. It sends the error that
+// ends stdout to ended.
+func (c *Conn) read(ended chan<- error) {
+	var m scratch
+	for {
+		line, err := c.stdio.lines.Next()
 		long, tooLong := errors.AsType[*process.LongLineError](err)
 		switch {
 		case tooLong:
-			f.conn.tooLong(long)
+			c.tooLong(long)
 		case err != nil:
-			f.err = err
-			f.ended <- err
+			ended <- err
+			close(c.stdio.ended)
+			return
 		default:
-			f.queue = f.conn.unhandled(&f.scratch, line)
+			for _, data := range c.unhandled(&m, line) {
+				c.answer(data)
+			}
 		}
 	}
-	if len(f.queue) == 0 {
-		return 0, f.err
+}
+
+// answer passes a response to the request that waits for it.
+func (c *Conn) answer(data []byte) {
+	var m struct {
+		transport.JSONRPCResponse
+		ID     ID     `json:"id"`
+		Method string `json:"method"`
 	}
-	n := copy(p, f.queue[0])
-	if f.queue[0] = f.queue[0][n:]; len(f.queue[0]) == 0 {
-		f.queue = f.queue[1:]
+	if json.Unmarshal(data, &m) != nil {
+		return
 	}
-	return n, nil
+	if m.Method != "" { // receive did not see it, because the name of the member has escape sequences
+		c.decode(new(scratch), data)
+	} else if f, ok := c.pending.take(m.ID); ok {
+		f.answer <- &m.JSONRPCResponse
+	}
+}
+
+// request sends a request and waits for the answer.
+func (s *stdioConn) request(ctx context.Context, q transport.JSONRPCRequest, answer <-chan *transport.JSONRPCResponse) (*transport.JSONRPCResponse, error) {
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	if err := s.send(q); err != nil {
+		return nil, err
+	}
+	select {
+	case r := <-answer:
+		return r, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-s.ended:
+		select {
+		case r := <-answer: // it came before the end
+			return r, nil
+		default:
+			return nil, io.ErrUnexpectedEOF
+		}
+	}
+}
+
+// send sends a message. It does not wait until the server has read it.
+func (s *stdioConn) send(message any) error {
+	line, err := json.Marshal(message)
+	if err == nil {
+		_, err = s.stdin.Write(append(line, '\n'))
+	}
+	return err
 }
 
 // watchStdio ends the connection when the child process exits or closes its output.
@@ -175,7 +209,7 @@ func (c *Conn) watchStdio(ended <-chan error) {
 }
 
 // endStdio ends the connection. drained reports that all output was read: its responses were then
-// delivered, and the library fails the requests that are still waiting.
+// delivered, and the requests that are still waiting fail.
 func (c *Conn) endStdio(err error, drained bool) {
 	if !drained {
 		c.fail(err)
@@ -212,11 +246,11 @@ const inputPatience = 2 * time.Second
 
 var errNotReading = errors.New("the server does not read its input")
 
-// lineQueue queues messages for the server's stdin. The library writes to it. Write never blocks,
-// so no request can miss its deadline while writing to a full pipe. A single goroutine, run,
-// performs the actual writes.
+// lineQueue queues messages that the server's stdin does not take without waiting. Write never blocks, so no
+// request can miss its deadline while writing to a full pipe. A single goroutine, run, writes what is queued.
 type lineQueue struct {
-	w io.WriteCloser
+	w  io.WriteCloser
+	to *nowait.Writer // to w
 	// patience returns how long a single write may take. If a write takes longer, or inputPatience
 	// after a failed write, stalled is called.
 	patience func() time.Duration
@@ -237,7 +271,7 @@ type lineQueue struct {
 }
 
 func newLineQueue(w io.WriteCloser, patience func() time.Duration, stalled func(error)) *lineQueue {
-	return &lineQueue{w: w, patience: patience, stalled: stalled,
+	return &lineQueue{w: w, to: nowait.NewWriter(w), patience: patience, stalled: stalled,
 		wake: make(chan struct{}, 1), written: make(chan struct{}, 1)}
 }
 
@@ -251,9 +285,15 @@ func (q *lineQueue) Write(p []byte) (int, error) {
 	case q.size > 0 && q.size+len(p) > maxQueued:
 		return 0, errNotReading
 	}
-	q.lines = append(q.lines, bytes.Clone(p))
-	q.size += len(p)
-	q.ring()
+	n := 0
+	if q.size == 0 {
+		n = q.to.Try(p)
+	}
+	if n < len(p) {
+		q.lines = append(q.lines, bytes.Clone(p[n:]))
+		q.size += len(p) - n
+		q.ring()
+	}
 	return len(p), nil
 }
 
@@ -339,7 +379,7 @@ func (q *lineQueue) run() {
 		}
 		for _, line := range lines {
 			t := time.AfterFunc(q.patience(), func() { q.stalled(errNotReading) })
-			_, err := q.w.Write(line)
+			_, err := q.to.Write(line)
 			t.Stop()
 			q.mu.Lock()
 			q.size -= len(line)

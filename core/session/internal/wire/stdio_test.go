@@ -1,9 +1,12 @@
 package wire
 
 import (
+	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -26,18 +29,41 @@ func TestClosedInputEndsTheConnection(t *testing.T) {
 		cfg.Handler.Lost = func(error) { lost++ }
 		r, w := io.Pipe()
 		defer w.Close()
-		c, err := OverIO(r, closedInput{}, cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := OverIO(r, closedInput{}, cfg)
 		defer c.Close(ErrClosed)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		_, err = c.Do(ctx, Request{ID: 1, Method: "tools/list"})
+		_, err := c.Do(ctx, Request{ID: 1, Method: "tools/list"})
 		if end, ok := errors.AsType[*EndError](err); !ok || ctx.Err() != nil || lost != 1 {
 			t.Errorf("%v, lost %d times: %v", err, lost, end)
 		}
 	})
+}
+
+// A response belongs to a request however its id is written, and what precedes it is handled before.
+func TestResponsesAreMatched(t *testing.T) {
+	t.Parallel()
+	for _, id := range []string{"1", `"1"`, "1.0"} {
+		var got []string
+		cfg := testConfig()
+		cfg.WriteTimeout = func() time.Duration { return time.Minute }
+		cfg.Handler.Notification = func(n *Notification) { got = append(got, n.Method) }
+		fromServer, out := io.Pipe()
+		in, toServer := io.Pipe()
+		go func() {
+			if _, err := bufio.NewReader(in).ReadString('\n'); err == nil {
+				fmt.Fprintf(out, `{"jsonrpc":"2.0","\u006dethod":"notifications/a"}`+"\n"+`{"jsonrpc":"2.0","id":9,"result":{}}`+"\n"+`{"jsonrpc":"2.0","id":%s,"result":{"ok":true}}`+"\n", id)
+			}
+		}()
+		c := OverIO(fromServer, toServer, cfg)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		raw, err := c.Do(ctx, Request{ID: 1, Method: "tools/list"})
+		if err != nil || string(raw) != `{"ok":true}` || !slices.Equal(got, []string{"notifications/a"}) {
+			t.Errorf("%s: %s, %v after %q", id, raw, err, got)
+		}
+		cancel()
+		c.Close(ErrClosed)
+	}
 }
 
 func TestStderrCause(t *testing.T) {
