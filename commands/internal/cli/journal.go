@@ -192,6 +192,9 @@ func (o *RetentionFlags) Add(cmd *cobra.Command) {
 }
 
 func (o *RetentionFlags) Parse() (err error) {
+	if o.durability == "os" { // a level that promised less than interval
+		o.durability = string(journal.Interval)
+	}
 	o.Keep.durability = journal.Durability(o.durability)
 	if err = OneOf("durability", o.durability, string(journal.Always), string(journal.Interval)); err != nil {
 		return err
