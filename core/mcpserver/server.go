@@ -90,9 +90,9 @@ type Options struct {
 	// is 5 minutes.
 	SessionIdle time.Duration
 	// SessionDir is a directory that is used only to store legacy HTTP sessions. Stored sessions
-	// survive restarts, and a week without use. By default sessions are not stored. Servers with
-	// the same Principal may share a directory, but while a server runs, its clients must not
-	// switch to another.
+	// survive restarts, and a week without use; of each principal, at least the 2*MaxSessions that
+	// were used last. By default sessions are not stored. Servers with the same Principal may share a
+	// directory, but while a server runs, its clients must not switch to another.
 	SessionDir string
 	// Heartbeat is the interval between comments on an idle HTTP stream. The default is 15 seconds.
 	Heartbeat time.Duration

@@ -82,7 +82,7 @@ func (s *Server) newSession(id, version, principal, name string, capabilities js
 	ss.client = newClient(ss.ctx, ss.ctx, name, nameDigest(id)[:8], capabilities, ss.queue)
 	ss.client.drop = ss.messages.drop
 	s.connected(ss.client)
-	ss.client.remember = func() { ss.file.add(sessionRecord{Memory: ss.client.Remembered()}, ss.records) }
+	ss.client.remember = func() { ss.file.add(ss, sessionRecord{Memory: ss.client.Remembered()}) }
 	return ss, nil
 }
 
@@ -90,20 +90,9 @@ func (s *Server) newSession(id, version, principal, name string, capabilities js
 // session with the same id, it returns that session instead. The caller must call releaseSession.
 func (s *Server) addSession(ss *session) (*session, error) {
 	s.sessions.mu.Lock()
-	var gone []*session
-	added, err := s.addSessionLocked(ss, &gone)
-	s.sessions.mu.Unlock()
-	for _, ss := range gone {
-		s.stored.park(ss.file)
-	}
-	if added != ss {
-		ss.close()
-	}
-	return added, err
-}
-
-func (s *Server) addSessionLocked(ss *session, gone *[]*session) (*session, error) {
+	defer s.sessions.mu.Unlock()
 	if known := s.sessions.byID[ss.id]; known != nil {
+		ss.close()
 		known.users++
 		known.idle.Stop()
 		return known, nil
@@ -111,10 +100,10 @@ func (s *Server) addSessionLocked(ss *session, gone *[]*session) (*session, erro
 	for !s.sessions.room.Take(ss.principal) {
 		oldest := s.idleLongest(ss.principal)
 		if oldest == nil {
+			ss.close()
 			return nil, errors.New("too many sessions with these credentials are in use")
 		}
 		s.dropSession(oldest)
-		*gone = append(*gone, oldest)
 	}
 	ss.idle = time.AfterFunc(s.opts.SessionIdle, func() { s.expireSession(ss) })
 	s.sessions.byID[ss.id] = ss
@@ -143,25 +132,22 @@ func (s *Server) useSession(id, principal string) (*session, error) {
 // of each list that differs from the one that the client saw last, and of all resources to which
 // the client subscribes, because they may have changed.
 func (s *Server) restoreSession(id, principal string) (*session, error) {
-	file, was := s.stored.take(id, principal)
+	file, was, uris := s.stored.take(id, principal)
 	if file == nil {
 		return nil, nil
 	}
-	ss, err := s.newSession(id, was.version, principal, was.client, was.capabilities)
+	ss, err := s.newSession(id, was.Version, principal, was.Client, was.Capabilities)
 	if err != nil {
-		s.stored.park(file)
 		return nil, err
 	}
-	ss.file, ss.seen, ss.waiting = file, was.seen, was.uris
-	ss.client.memory = was.memory
-	ss.sub.Restore(subscriptions.Batch{Lists: s.lists.changedSince(was.seen)})
+	ss.file, ss.seen, ss.waiting = file, was.Seen, uris
+	ss.client.memory = was.Memory
+	ss.sub.Restore(subscriptions.Batch{Lists: s.lists.changedSince(was.Seen)})
 	added, err := s.addSession(ss)
-	if err != nil {
-		s.stored.park(file)
-		return nil, err
+	if err == nil {
+		added.subscribeAgain()
 	}
-	added.subscribeAgain()
-	return added, nil
+	return added, err
 }
 
 func (s *Server) releaseSession(ss *session) {
@@ -176,10 +162,10 @@ func (s *Server) releaseSession(ss *session) {
 
 // endSession ends a session permanently.
 func (s *Server) endSession(ss *session) {
-	s.sessions.mu.Lock()
-	s.dropSession(ss)
-	s.sessions.mu.Unlock()
 	ss.file.remove()
+	s.sessions.mu.Lock()
+	defer s.sessions.mu.Unlock()
+	s.dropSession(ss)
 }
 
 // dropSession removes a session from memory. The caller must hold s.sessions.mu.
@@ -197,13 +183,9 @@ func (s *Server) dropSession(ss *session) {
 // when the timer fired.
 func (s *Server) expireSession(ss *session) {
 	s.sessions.mu.Lock()
-	over := ss.users == 0 && s.sessions.byID[ss.id] == ss && time.Since(ss.used) >= s.opts.SessionIdle
-	if over {
+	defer s.sessions.mu.Unlock()
+	if ss.users == 0 && s.sessions.byID[ss.id] == ss && time.Since(ss.used) >= s.opts.SessionIdle {
 		s.dropSession(ss)
-	}
-	s.sessions.mu.Unlock()
-	if over {
-		s.stored.park(ss.file)
 	}
 }
 
@@ -247,13 +229,9 @@ func (s *Server) EndSessions(holds func(principal string) bool) {
 
 func (s *Server) closeSessions() {
 	s.sessions.mu.Lock()
-	all := slices.Collect(maps.Values(s.sessions.byID))
-	for _, ss := range all {
+	defer s.sessions.mu.Unlock()
+	for _, ss := range s.sessions.byID {
 		s.dropSession(ss)
-	}
-	s.sessions.mu.Unlock()
-	for _, ss := range all {
-		ss.file.used()
 	}
 }
 
@@ -285,9 +263,9 @@ func (ss *session) subscribe(m *message) []byte {
 	}
 	ss.subscribing.Unlock()
 	if m.method == mcp.MethodUnsubscribe {
-		ss.file.add(sessionRecord{Remove: uri}, ss.records)
+		ss.file.add(ss, sessionRecord{Remove: uri})
 	} else if there {
-		ss.file.add(sessionRecord{Add: uri}, ss.records)
+		ss.file.add(ss, sessionRecord{Add: uri})
 	}
 	return reply
 }
@@ -317,7 +295,7 @@ func (ss *session) saw(method, digest string) {
 	ss.seen[method] = digest
 	ss.mu.Unlock()
 	if known != digest {
-		ss.file.add(sessionRecord{Seen: map[string]string{method: digest}}, ss.records)
+		ss.file.add(ss, sessionRecord{Seen: map[string]string{method: digest}})
 	}
 }
 

@@ -217,30 +217,30 @@ func TestIdleSessionsAreStored(t *testing.T) {
 	})
 }
 
-// A file is rewritten if most of it is outdated. A session with a damaged file is lost, rather
-// than continued without its state.
+// A file that has become too large is rewritten. A session with a damaged file is lost, rather than
+// continued without its state.
 func TestSessionFiles(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	s := restarted(t, dir, mcpserver.Options{})
+	s := restarted(t, dir, mcpserver.Options{Subscriptions: subscriptions.Options{MaxURIBytes: 1 << 20}})
 	h := s.open(`{"protocolVersion":"2025-06-18","capabilities":{}}`, nil)
-	for i := range 400 {
+	s.post(h, `{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"uri":"note:///a"}}`)
+	for i := range 5 {
 		for _, method := range []string{"subscribe", "unsubscribe"} {
-			s.post(h, `{"jsonrpc":"2.0","id":1,"method":"resources/%s","params":{"uri":"note:///%0100d"}}`, method, i)
+			s.post(h, `{"jsonrpc":"2.0","id":1,"method":"resources/%s","params":{"uri":"note:///%0500000d"}}`, method, i)
 		}
 	}
-	s.post(h, `{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"uri":"note:///a"}}`)
+	s.end()
 	files, err := filepath.Glob(filepath.Join(dir, "*"))
 	if err != nil || len(files) != 1 {
 		t.Fatalf("%q, %v", files, err)
 	}
 	data, err := os.ReadFile(files[0])
-	if err != nil || len(data) > 70_000 {
+	if err != nil || len(data) > 2_000_000 {
 		t.Errorf("%d bytes, %v", len(data), err)
 	}
-	s.end()
 	for text, want := range map[string]int{
-		string(data): 200, string(data[:len(data)-1]): 404, string(data) + "{}\n": 200, string(data) + "x\n": 404, "": 404, "{}\n": 404,
+		string(data): 200, string(data[:len(data)-2]): 404, string(data) + "{}\n": 200, string(data) + "x\n": 404, "": 404, "{}\n": 404,
 		`{"version":"2026-07-28"}` + "\n": 404,
 	} {
 		if err := os.WriteFile(files[0], []byte(text), 0o600); err != nil {
@@ -265,7 +265,7 @@ func TestSessionFileThatCannotBeWritten(t *testing.T) {
 	dir := t.TempDir()
 	s := restarted(t, dir, mcpserver.Options{Subscriptions: subscriptions.Options{MaxURIBytes: 1 << 20}})
 	h := s.open(`{"protocolVersion":"2025-06-18","capabilities":{}}`, nil)
-	for i := range 20 { // too large in total
+	for i := range 9 { // too large in total
 		uri := fmt.Sprintf("note:///%d%s", i, strings.Repeat("x", 500_000))
 		if status, body := s.post(h, `{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"uri":"%s"}}`, uri); status != http.StatusOK || code(body) != 0 {
 			t.Fatal(status)
@@ -291,7 +291,9 @@ func TestSessionIsRestoredOnce(t *testing.T) {
 	dir := t.TempDir()
 	s := restarted(t, dir, mcpserver.Options{}, "a")
 	h := s.open(`{"protocolVersion":"2025-06-18","capabilities":{}}`, nil)
-	s.post(h, `{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"uri":"note:///a"}}`)
+	for _, params := range []string{`subscribe","params":{"uri":"note:///a"}`, `subscribe","params":{"uri":"note:///b"}`, `unsubscribe","params":{"uri":"note:///b"}`} {
+		s.post(h, `{"jsonrpc":"2.0","id":1,"method":"resources/%s}`, params)
+	}
 	s.end()
 	for range 5 {
 		s = restarted(t, dir, mcpserver.Options{}, "a")

@@ -28,6 +28,7 @@ type Catalog struct {
 	Tools []catalog.Item
 
 	routes map[string]*apiTool
+	digest catalog.Digest // see candidate; zero before the first catalog
 }
 
 // List returns the tools as a list that can be compared with other lists.
@@ -147,7 +148,7 @@ func (u *Upstream) warn(before, now *candidate) {
 // swap makes a candidate the current catalog. If the list of tools differs, it calls OnChange.
 func (u *Upstream) swap(build string, c *candidate) {
 	now := u.Catalog()
-	next := &Catalog{Build: build, routes: c.routes}
+	next := &Catalog{Build: build, routes: c.routes, digest: c.digest}
 	next.Tools = append(slices.Clone(c.tools), versionTool())
 	delta := catalog.Diff(now.List(), next.List())
 	if delta.Empty() {

@@ -7,22 +7,21 @@
 //	GET /api/mcp/tools  [{"name", "description", "method", "path": "/api/…",
 //	                      "params": [{"name", "type", "description", "required", "in"}]}, …]
 //
-// The version is polled once per Interval. When the build changes, the catalog is read again,
-// validated entry by entry, and swapped in one step. If the API does not report a build, the
-// catalog is read at every poll (conditionally if it has an ETag) and compared.
+// The version is polled once per Interval. When the build changes, in the following polls and now
+// and then the catalog is read again (conditionally if it has an ETag), validated entry by entry,
+// and swapped in one step if it differs. If the API does not report a build, every poll reads it.
 //
 // # Promises
 //
 //   - Readers of [Upstream.Catalog] see either the old or the new catalog: the list and
 //     the routes that implement it are one immutable value.
-//   - A build is accepted only once its catalog was read between two version responses
-//     with that build. After a failure, the next poll retries, without limit, and the last
-//     catalog remains in use in the meantime.
+//   - After a failure, the next poll retries, without limit, and the last catalog remains in
+//     use in the meantime.
 //   - OnChange is called only if the list of tools differs, not for a new build with
 //     the same tools, nor if only their order has changed.
-//   - Behind a load balancer with two builds, the list switches to the new catalog once.
-//     It switches back only if several consecutive responses agree on the old catalog, and
-//     the required number of responses grows with every switch.
+//   - Behind a load balancer, the catalog of the backend that responds is served. A catalog
+//     that was replaced before is served again only when two polls in a row read it. Once all
+//     backends have the same build, its catalog is served within two polls.
 //   - An invalid entry is skipped and reported; it affects neither other entries nor the
 //     process. get_version is always present, as the last tool.
 //   - Calls send only what the entry describes, and only to the API's own origin: no

@@ -104,7 +104,7 @@ func TestCatalogsAreConsistent(t *testing.T) {
 		}
 		for range builds {
 			build.Add(1)
-			pass(350 * time.Millisecond) // a poll that is in progress delays the next by its agreement
+			pass(150 * time.Millisecond)
 			if got, want := f.Catalog().Build, fmt.Sprint(build.Load()); got != want {
 				t.Errorf("build %s, want %s", got, want)
 			}
