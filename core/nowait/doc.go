@@ -5,5 +5,6 @@
 // computes for long without system calls or garbage is not interrupted.
 //
 // The system calls do not wait even if the stream is in blocking mode. Before Linux 6.4, on other systems
-// and for other streams, the streams are used as they are.
+// and for other streams, the streams are used as they are; also with the race detector, which takes what one
+// test writes to a pipe and reads from it for an order only if package syscall does both.
 package nowait
