@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
@@ -225,6 +226,30 @@ func TestOneShotCallAnswersRequestsOfTheServer(t *testing.T) {
 	s := dial(t, entry, session.Options{OneShot: true})
 	if _, err := s.CallTool(t.Context(), "x", nil); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// Media types are compared without case (RFC 9110 §8.3.1).
+func TestMediaTypesInOtherCase(t *testing.T) {
+	for _, of := range []string{"Text/Event-Stream; Charset=UTF-8", "Application/JSON; Charset=UTF-8"} {
+		srv := newServer(true, false)
+		ts := listenOn(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			rec := httptest.NewRecorder()
+			srv.ServeHTTP(rec, r)
+			body := bytes.TrimSpace(rec.Body.Bytes())
+			if r.Method == http.MethodPost && len(body) > 0 {
+				w.Header().Set("Mcp-Session-Id", rec.Header().Get("Mcp-Session-Id"))
+				w.Header().Set("Content-Type", of)
+				if strings.HasPrefix(of, "Text") && body[0] == '{' {
+					body = fmt.Appendf(nil, "data: %s\n\n", body)
+				}
+			}
+			w.WriteHeader(rec.Code)
+			_, _ = w.Write(body)
+		}))
+		if _, err := dial(t, httpEntry(ts.URL), session.Options{OneShot: true}).CallTool(t.Context(), "x", nil); err != nil {
+			t.Errorf("%s: %v", of, err)
+		}
 	}
 }
 

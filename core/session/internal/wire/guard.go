@@ -65,6 +65,7 @@ func (g *guard) RoundTrip(q *http.Request) (*http.Response, error) {
 	case err != nil:
 		return nil, err
 	case p.StatusCode == http.StatusOK && eventstream.IsStream(p.Header.Get("Content-Type")):
+		p.Header.Set("Content-Type", eventstream.ContentType) // the library compares with case
 		p.Body = newEventFilter(g, p.Body, x)
 	case p.StatusCode == http.StatusOK && g.conn.http.sse && q.Method == http.MethodGet:
 		_ = p.Body.Close()
