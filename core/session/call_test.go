@@ -229,9 +229,10 @@ func TestOneShotCallAnswersRequestsOfTheServer(t *testing.T) {
 	}
 }
 
-// Media types are compared without case (RFC 9110 §8.3.1).
-func TestMediaTypesInOtherCase(t *testing.T) {
-	for _, of := range []string{"Text/Event-Stream; Charset=UTF-8", "Application/JSON; Charset=UTF-8"} {
+// Media types are compared without case (RFC 9110 §8.3.1), and JSON is read as JSON if it is called an event
+// stream.
+func TestMediaTypes(t *testing.T) {
+	for of, as := range map[string]string{"Text/Event-Stream; Charset=UTF-8": "data: %s\n\n", "Application/JSON; Charset=UTF-8": "%s", "text/event-stream": "[%s\n]\n"} {
 		srv := newServer(true, false)
 		ts := listenOn(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			rec := httptest.NewRecorder()
@@ -240,8 +241,8 @@ func TestMediaTypesInOtherCase(t *testing.T) {
 			if r.Method == http.MethodPost && len(body) > 0 {
 				w.Header().Set("Mcp-Session-Id", rec.Header().Get("Mcp-Session-Id"))
 				w.Header().Set("Content-Type", of)
-				if strings.HasPrefix(of, "Text") && body[0] == '{' {
-					body = fmt.Appendf(nil, "data: %s\n\n", body)
+				if body[0] == '{' {
+					body = fmt.Appendf(nil, as, body)
 				}
 			}
 			w.WriteHeader(rec.Code)

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"bufio"
 	"bytes"
 	"cmp"
 	"context"
@@ -65,7 +66,6 @@ func (g *guard) RoundTrip(q *http.Request) (*http.Response, error) {
 	case err != nil:
 		return nil, err
 	case p.StatusCode == http.StatusOK && eventstream.IsStream(p.Header.Get("Content-Type")):
-		p.Header.Set("Content-Type", eventstream.ContentType) // the library compares with case
 		p.Body = newEventFilter(g, p.Body, x)
 	case p.StatusCode == http.StatusOK && g.conn.http.sse && q.Method == http.MethodGet:
 		_ = p.Body.Close()
@@ -379,7 +379,39 @@ type eventFilter struct {
 }
 
 func newEventFilter(g *guard, body io.ReadCloser, x *exchange) *eventFilter {
-	return &eventFilter{guard: g, body: body, x: x, events: eventstream.NewReader(body, "", g.conn.cfg.MaxLine, x.alive)}
+	return &eventFilter{guard: g, body: body, x: x, events: eventstream.NewReader(&oneEvent{r: bufio.NewReader(body)}, "", g.conn.cfg.MaxLine, x.alive)}
+}
+
+// oneEvent is an event stream. A body that begins with a brace or a bracket, as no field of an event does, is JSON
+// with the wrong media type: it becomes the data of one event.
+type oneEvent struct {
+	r     *bufio.Reader
+	began bool
+	json  bool
+	tail  string // what follows the JSON
+}
+
+func (o *oneEvent) Read(p []byte) (int, error) {
+	if !o.began {
+		o.began = true
+		if first, _ := o.r.Peek(1); len(first) > 0 && (first[0] == '{' || first[0] == '[') {
+			o.json, o.tail = true, "\n\n"
+			o.r = bufio.NewReader(io.MultiReader(strings.NewReader("data:"), o.r))
+		}
+	}
+	n, err := o.r.Read(p)
+	if o.json {
+		for i, c := range p[:n] {
+			if c == '\n' || c == '\r' { // white space of JSON
+				p[i] = ' '
+			}
+		}
+		if n == 0 && err == io.EOF && o.tail != "" {
+			n = copy(p, o.tail)
+			o.tail, err = o.tail[n:], nil
+		}
+	}
+	return n, err
 }
 
 func (b *eventFilter) Close() error { return b.body.Close() }
