@@ -70,9 +70,9 @@ func Open(path string) (*File, error) {
 	return f, nil
 }
 
-// Create creates the file of a File that has these values by key. It returns [fs.ErrExist] if there
-// is a file. Values that are not JSON are left out.
-func Create(path string, values map[string][]byte) error {
+// Write writes the file of a File that has these values by key, in place of the file that is there. No File
+// may be open. Values that are not JSON are left out.
+func Write(path string, values map[string][]byte) error {
 	all := map[string]Record{}
 	for key, value := range values {
 		if json.Valid(value) {
@@ -83,7 +83,7 @@ func Create(path string, values map[string][]byte) error {
 	if err != nil {
 		return err
 	}
-	return atomicfile.Create(path, 0o600, data)
+	return atomicfile.Replace(path, 0o600, data)
 }
 
 func encode(all map[string]Record) ([]byte, error) {

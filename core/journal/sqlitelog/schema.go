@@ -3,7 +3,6 @@ package sqlitelog
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"time"
 
 	"zombiezen.com/go/sqlite"
@@ -133,8 +132,14 @@ func migrate(c *sqlite.Conn, recordsFile string) error {
 		}
 		return fmt.Errorf("%w: unknown version %d", errDamaged, version)
 	}
-	if err := moveRecords(c, recordsFile); err != nil {
+	values, err := storedRecords(c)
+	if err != nil {
 		return ours(err)
+	}
+	if len(values) > 0 {
+		if err := records.Write(recordsFile, values); err != nil {
+			return err // the next start tries again
+		}
 	}
 	if err := run(c, "PRAGMA secure_delete = on"); err != nil { // overwrites the records in events.db
 		return err
@@ -151,23 +156,16 @@ func migrate(c *sqlite.Conn, recordsFile string) error {
 	return ours(errors.Join(err, run(c, "PRAGMA secure_delete = off")))
 }
 
-// moveRecords writes the records in a log of an older format to a file of their own, unless that file
-// exists because an upgrade was interrupted.
-func moveRecords(c *sqlite.Conn, path string) error {
-	values := map[string][]byte{}
-	err := query(c, "SELECT key, value FROM records WHERE key <> ''", func(s *sqlite.Stmt) error {
+// storedRecords returns the records in a log of an older format.
+func storedRecords(c *sqlite.Conn) (values map[string][]byte, err error) {
+	values = map[string][]byte{}
+	err = query(c, "SELECT key, value FROM records WHERE key <> ''", func(s *sqlite.Stmt) error {
 		value := make([]byte, s.ColumnLen(1))
 		s.ColumnBytes(1, value)
 		values[s.ColumnText(0)] = value
 		return nil
 	})
-	if err == nil && len(values) > 0 {
-		err = records.Create(path, values)
-	}
-	if errors.Is(err, fs.ErrExist) {
-		return nil
-	}
-	return err
+	return values, err
 }
 
 // logRow is the only row of the table log.

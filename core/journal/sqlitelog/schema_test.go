@@ -133,3 +133,39 @@ func TestOlderFormats(t *testing.T) {
 		})
 	}
 }
+
+// An upgrade that cannot write the records fails, loses nothing, and is tried again. The records in the log are
+// newer than those that an earlier upgrade left.
+func TestUpgradeWithoutRoomForRecords(t *testing.T) {
+	t.Parallel()
+	dir := older(t, 2)
+	path := filepath.Join(dir, "deliveries.json")
+	if err := os.MkdirAll(filepath.Join(path, "in the way"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if l, err := Open(t.Context(), Options{Dir: dir}); err == nil {
+		closeLog(t, l)
+		t.Error("the records are lost")
+	}
+	if aside, err := filepath.Glob(events(dir) + ".damaged*"); len(aside) > 0 || err != nil {
+		t.Errorf("%q, %v", aside, err)
+	}
+	if err := os.RemoveAll(path); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(`{"version":1,"records":{}}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l := open(t, Options{Dir: dir})
+	defer closeLog(t, l)
+	if n := len(journaltest.ReadAll(t, l, 0)); n != 20 {
+		t.Errorf("%d events", n)
+	}
+	file, err := records.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if rec, err := file.Get(t.Context(), "s.sub_1"); err != nil || rec.Value == nil {
+		t.Errorf("%+v, %v", rec, err)
+	}
+}
