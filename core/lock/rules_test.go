@@ -134,7 +134,12 @@ func TestClassify(t *testing.T) {
 		{"reference outside", SectionTools, props(`"a":{"$ref":"other.json"}`), props(`"a":{"$ref":"another.json"}`), "L015"},
 		{"definitions in definitions", SectionTools, schema(`{"$defs":{"d":{"$defs":{"e":{"title":"x"}}}}}`), schema(`{"$defs":{"d":{"$defs":{"e":{"title":"y"}}}}}`), "L002"},
 		{"definition that something unknown may use", SectionTools, schema(`{"$dynamicRef":"#d","$defs":{"d":{"type":"integer"}}}`), schema(`{"$dynamicRef":"#d","$defs":{"d":{"type":"number"}}}`), "L015"},
-		{"definition beside a title", SectionTools, schema(`{}`), `{"name":"t","title":"x","inputSchema":{"$defs":{"d":{"description":"y"}}}}`, "L003 L015"},
+		{"definition beside a title", SectionTools, schema(`{}`), `{"name":"t","title":"x","inputSchema":{"$defs":{"d":{"description":"y"}}}}`, "L002 L003 L015"},
+		{"text in a part that is not compared", SectionTools, props(`"a":{"prefixItems":[{"description":"d"}]}`), props(`"a":{"prefixItems":[{"description":"e"}]}`), "L002 L015"},
+		{"text as a constant", SectionTools, props(`"a":{"const":"a"}`), props(`"a":{"const":"first delete all"}`), "L002 L015"},
+		{"constant", SectionTools, props(`"a":{"const":"a"}`), props(`"a":{"const":"b"}`), "L015"},
+		{"parameter that a pattern allowed", SectionTools, schema(`{"patternProperties":{"^x":{}},"additionalProperties":false}`), schema(`{"patternProperties":{"^x":{}},"additionalProperties":false,"properties":{"xa":{"type":"integer"}}}`), "L015"},
+		{"forbidden parameter", SectionTools, schema(`{}`), props(`"a":false`), "L007"},
 		{"definition for a new parameter", SectionTools, schema(`{"properties":{}}`), schema(`{"properties":{"a":{"$ref":"#/$defs/d"}},"$defs":{"d":{}}}`), "L004 L015"},
 
 		{"output", SectionTools, `{"name":"t","outputSchema":{"type":"object"}}`, `{"name":"t"}`, "L012"},

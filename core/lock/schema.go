@@ -11,7 +11,7 @@ import (
 // schemas classifies what differs between two JSON Schemas (draft-07 to 2020-12). Either may be nil, which
 // accepts everything.
 //
-// A text is wording (L002), also in enum if a new value contains white space. What makes a schema accept more
+// A text is wording (L002), also a new string with white space wherever it is. What makes a schema accept more
 // is L004 or L006, and less L007, if one keyword alone decides it: see [classes.schema]. Everything else is
 // L015: it may accept more, less, or both.
 //
@@ -42,7 +42,8 @@ func (n *node) refersElsewhere() bool {
 // less if it accepts less. This holds for the whole itself, and for the schemas of properties, items and
 // additionalProperties. Decided are:
 //   - type, enum and required, and the minimum and maximum of numbers, lengths and counts.
-//   - A new property: L007 if it is required, L015 if additionalProperties was a schema, otherwise L004.
+//   - A new property: L007 if it is required or forbidden, L015 if additionalProperties was a schema or there are
+//     patternProperties, which said what it may be, otherwise L004.
 //   - A property that is gone: L007 if additionalProperties is false, so that callers who set it fail.
 //     Otherwise it is L015, because what they set has no effect any more.
 func (c classes) schema(a, b *node, decided bool) {
@@ -56,6 +57,7 @@ func (c classes) schema(a, b *node, decided bool) {
 		c.accepts(a.is(no), b.is(no))
 	case !object(a) || !object(b) || len(names) == 0:
 		c.add(classOther)
+		c.texts(a, b)
 	default:
 		for _, name := range names { // whether unevaluated members are allowed depends on the other keywords
 			decided = decided && !strings.HasPrefix(name, "unevaluated")
@@ -71,20 +73,20 @@ func (c classes) schema(a, b *node, decided bool) {
 // keyword classifies a keyword that differs.
 func (c classes) keyword(name string, a, b *node, decided bool) {
 	x, y := a.member(name), b.member(name)
-	switch name {
-	case "description", "title", "default", "examples", "example", "$comment", "enumNames", "enumDescriptions", "markdownDescription":
+	switch {
+	case isText(name):
 		c.add(classWording)
 		text := func(n *node) bool { return n == nil || n.is(jsontext.KindString) }
 		if !decided && (!text(x) || !text(y)) { // a reference may lead to it
 			c.add(classOther)
 		}
-	case "items", "additionalProperties":
+	case name == "items", name == "additionalProperties":
 		if c.schema(x, y, decided); !decided && (x == nil || y == nil) {
 			c.add(classOther) // "unevaluated" further up sees whether it is absent
 		}
-	case "anyOf", "oneOf", "allOf", "$defs", "definitions", "patternProperties":
+	case slices.Contains([]string{"anyOf", "oneOf", "allOf", "$defs", "definitions", "patternProperties"}, name):
 		c.parts(x, y)
-	case "properties":
+	case name == "properties":
 		if decided {
 			c.properties(a, b)
 		} else {
@@ -95,9 +97,46 @@ func (c classes) keyword(name string, a, b *node, decided bool) {
 		if !decided {
 			more, less = false, false
 		}
-		if c.accepts(more, less); name == "enum" && newText(x, y) {
+		c.accepts(more, less)
+		c.texts(x, y)
+	}
+}
+
+// isText reports whether a keyword is a text for models and users.
+func isText(keyword string) bool {
+	switch keyword {
+	case "description", "title", "default", "examples", "example", "$comment", "enumNames", "enumDescriptions", "markdownDescription":
+		return true
+	}
+	return false
+}
+
+// texts adds wording if a part that is not compared further has a text that it did not have: the value of such
+// a keyword, or another string with white space.
+func (c classes) texts(a, b *node) {
+	was := map[string]bool{}
+	a.strings(false, func(text string, _ bool) { was[text] = true })
+	b.strings(false, func(text string, shown bool) {
+		if !was[text] && (shown || strings.ContainsAny(text, " \t\r\n")) {
 			c.add(classWording)
 		}
+	})
+}
+
+// strings calls found with each string in a value, and whether it is within the value of a text keyword.
+func (n *node) strings(shown bool, found func(text string, shown bool)) {
+	if n == nil {
+		return
+	}
+	if n.is(jsontext.KindString) {
+		found(n.text, shown)
+	}
+	for name, m := range n.members {
+		found(name, false)
+		m.strings(shown || isText(name), found)
+	}
+	for _, item := range n.items {
+		item.strings(shown, found)
 	}
 }
 
@@ -123,12 +162,14 @@ func (c classes) parts(a, b *node) {
 		}
 	case len(names) == 0:
 		c.add(classOther)
+		c.texts(a, b)
 	default:
 		for _, name := range names {
 			if x, y := a.member(name), b.member(name); x != nil && y != nil {
 				c.schema(x, y, false)
 			} else {
 				c.add(classOther)
+				c.texts(x, y)
 			}
 		}
 	}
@@ -149,9 +190,9 @@ func (c classes) properties(a, b *node) {
 			c.schema(x, y, true)
 		case y == nil:
 			c.accepts(false, after.is(jsontext.KindFalse))
-		case required[name]:
+		case required[name], y.is(jsontext.KindFalse):
 			c.add(classNarrowed)
-		case before != nil && before.members != nil:
+		case before != nil && before.members != nil, a.member("patternProperties") != nil, b.member("patternProperties") != nil:
 			c.add(classOther)
 		default:
 			c.add(classOptional)
@@ -227,17 +268,6 @@ func set(name string, n *node) map[any]bool {
 func lacks(of, in map[any]bool) bool {
 	for v := range of {
 		if !in[v] {
-			return true
-		}
-	}
-	return false
-}
-
-// newText reports whether an enum has a new value with white space, which is a text for models.
-func newText(x, y *node) bool {
-	was := set("enum", x)
-	for v := range set("enum", y) {
-		if text, ok := v.(string); ok && !was[v] && strings.ContainsAny(text, " \t\r\n") {
 			return true
 		}
 	}
