@@ -24,13 +24,12 @@
 // output of a dead child, read until io.EOF before calling Stop. Stderr keeps only the newest lines
 // and never blocks the child.
 //
-// # What Stop does not find
+// # What leaves the group
 //
-// A descendant that left the group (setsid, daemons) survives Stop, as does what a tracker that is
-// killed has started, unless it exits when its stdin ends. On Windows, the system kills both. On
-// Linux, [Sweep] ends them at the start of the next tracker: every child carries a mark in its
-// environment that names the tracker, and its descendants inherit it. A process that has cleared its
-// environment is not found. Other Unix systems have nothing of the kind.
+// A descendant can leave the group (setsid, daemons). On Linux, Stop finds it by a mark: every child has one in its
+// environment, which its descendants inherit, so a process that has cleared its environment is not found. What a
+// tracker that is killed has started ends when its stdin ends; on Linux, [Sweep] ends the rest at the start of the
+// next tracker. On Windows, the system kills both. Other Unix systems have nothing of the kind.
 //
 // golang.org/x/sys provides the pidfd, waitid and job object calls that package syscall lacks.
 package process

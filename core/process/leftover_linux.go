@@ -2,6 +2,7 @@ package process
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -27,21 +28,29 @@ func Sweep(ctx context.Context) {
 	}
 }
 
+// killDescendants kills what still has a mark that Start has set for one child.
+func killDescendants(mark string) {
+	signalMarked(kill, func(of string) bool { return of == mark })
+}
+
 // KillMarked immediately kills every process that Start started in this process, and all their
 // descendants. Use it when the program must exit without an orderly Stop.
 func KillMarked() {
-	own := mark()
-	signalMarked(kill, func(mark string) bool { return mark == own })
+	own := owner() + "-"
+	signalMarked(kill, func(mark string) bool { return strings.HasPrefix(mark, own) })
 }
 
 // markKey is the environment variable that marks every child, and so its descendants. Its value
-// names the owner: process id, start time and process id namespace of the tracker.
+// names the owner, by process id, start time and process id namespace of the tracker, and the child.
 const markKey = "MCPTRACK_CHILD"
 
-// marked returns env with the mark of this process. Of equal names, os/exec uses the last.
-func marked(env []string) []string { return append(slices.Clip(env), markKey+"="+mark()) }
+// marked returns env with a mark of its own for a child. Of equal names, os/exec uses the last.
+func marked(env []string) (with []string, mark string) {
+	mark = owner() + "-" + rand.Text()
+	return append(slices.Clip(env), markKey+"="+mark), mark
+}
 
-func mark() string {
+func owner() string {
 	own, _ := readStat(os.Getpid())
 	return fmt.Sprintf("%d-%s-%s", os.Getpid(), own.start, namespace())
 }
@@ -54,7 +63,7 @@ func namespace() string {
 // ownerless reports whether the owner that a mark names has ended. It is false for an owner in
 // another namespace, whose process id means nothing here.
 func ownerless(mark string) bool {
-	owner := strings.SplitN(mark, "-", 3)
+	owner := strings.SplitN(mark, "-", 4)
 	pid, err := strconv.Atoi(owner[0])
 	if err != nil || len(owner) < 3 || owner[2] != namespace() {
 		return false
@@ -67,8 +76,11 @@ func ownerless(mark string) bool {
 // how many there were.
 func signalMarked(s syscall.Signal, condition func(mark string) bool) (n int) {
 	for pid := range pids() {
+		if pid == os.Getpid() {
+			continue
+		}
 		p, err := os.FindProcess(pid) // before its mark is read: the signal reaches no later process with this id
-		if err != nil || pid == os.Getpid() {
+		if err != nil {
 			continue
 		}
 		env, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/environ") // empty for zombies and other users' processes

@@ -32,6 +32,19 @@ func TestNothingIsLeft(t *testing.T) {
 	eventually(t, "no more children than before", func() bool { return len(children(t)) <= kids })
 }
 
+// Stop also ends a descendant that has left the group and ignores SIGTERM, and no other child.
+func TestStopEndsWhatLeftTheGroup(t *testing.T) {
+	other := start(t, "stubborn")
+	pidOf(other)
+	p := start(t, "leaver")
+	victim := pidOf(p)
+	p.Stop(process.Grace{Stdin: -1, Term: -1})
+	eventually(t, "the descendant is gone", func() bool { return !runs(victim) })
+	if !runs(other.PID()) {
+		t.Fatal("another child was killed")
+	}
+}
+
 // What a killed tracker left behind is killed, and nothing of a tracker that runs.
 func TestSweep(t *testing.T) {
 	mine := start(t, "stubborn")

@@ -68,6 +68,7 @@ type Process struct {
 	exit Exit
 
 	group group
+	mark  string         // of the descendants; see killDescendants
 	wg    sync.WaitGroup // waits for wait and the stderr drain
 	stop  sync.Once
 
@@ -96,10 +97,12 @@ func Start(spec Spec) (*Process, error) {
 		return nil, spec.startError(Explain(err))
 	}
 	p := &Process{spec: spec, done: make(chan struct{})}
+	env, mark := marked(spec.Env)
+	p.mark = mark
 	p.cmd = &exec.Cmd{
 		Path:        path,
 		Args:        append([]string{spec.Command}, spec.Args...),
-		Env:         marked(spec.Env),
+		Env:         env,
 		Dir:         spec.Dir,
 		Stdin:       pipes.stdin.r,
 		Stdout:      pipes.stdout.w,
@@ -311,7 +314,8 @@ type Grace struct {
 
 // Stop terminates the child and its group: it closes stdin, waits, sends SIGTERM to the group,
 // waits, and sends SIGKILL. A child that exits within g.Stdin is not signalled; processes that it
-// leaves behind are. Stop returns once the child has been reaped, all members of its group are gone,
+// leaves behind are. On Linux it then kills the descendants that have left the group. Stop returns once the child
+// has been reaped, all members of its group are gone,
 // and the goroutines of the Process have exited. Blocked readers and writers are released.
 //
 // Stop may be called repeatedly and concurrently: the first call determines the grace periods, and
@@ -336,6 +340,7 @@ func (p *Process) shutdown(g Grace) {
 			p.spec.Logger.Warn("some processes of a server survived SIGKILL", "command", visible([]byte(p.spec.Command), p.spec.Redact))
 		}
 	}
+	killDescendants(p.mark)
 	p.mu.Lock()
 	if p.killer != nil {
 		p.killer.Stop()

@@ -10,7 +10,9 @@ func Sweep(context.Context) {}
 // KillMarked does nothing on this platform.
 func KillMarked() {}
 
-func marked(env []string) []string { return env }
+func killDescendants(string) {}
+
+func marked(env []string) (with []string, mark string) { return env, "" }
 
 // unread is unknown on this platform.
 func unread(uintptr) int { return 0 }
