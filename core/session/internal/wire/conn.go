@@ -339,10 +339,10 @@ func (c *Conn) requestError(ctx context.Context, x *exchange, err error) error {
 	return c.cleanError(err)
 }
 
-// waitLost waits up to one second for the reason why a connection over pipes ended. It reports
-// whether the reason is known.
+// waitLost waits for the reason why a connection over pipes ended, which is known inputPatience after a failed
+// write at the latest. It reports whether it is known.
 func (c *Conn) waitLost(ctx context.Context) bool {
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	ctx, cancel := context.WithTimeout(ctx, inputPatience+time.Second)
 	defer cancel()
 	select {
 	case <-c.lost:
