@@ -169,17 +169,15 @@ func (f *sessionFile) add(ss *session, lines ...sessionRecord) {
 		return
 	}
 	data := joined(lines)
+	err := f.append(data)
 	f.size += len(data)
-	var err error
-	if f.size > maxSessionFile {
+	if f.size > maxSessionFile || errors.Is(err, fs.ErrNotExist) { // another server may have removed it
 		data = joined(ss.records()) // they already include the new lines
 		if f.size = len(data); f.size > maxSessionFile/2 {
 			err = fmt.Errorf("the session requires more than %d bytes", maxSessionFile/2)
 		} else {
 			err = atomicfile.Replace(f.path, 0o600, data)
 		}
-	} else {
-		err = f.append(data)
 	}
 	if err != nil {
 		f.gone = true
@@ -190,7 +188,11 @@ func (f *sessionFile) add(ss *session, lines ...sessionRecord) {
 
 // append appends to the file without fsync: it must survive a crash of the process, not of the machine.
 func (f *sessionFile) append(data []byte) error {
-	file, err := os.OpenFile(f.path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
+	flags := os.O_WRONLY | os.O_APPEND
+	if f.size == 0 {
+		flags |= os.O_CREATE
+	}
+	file, err := os.OpenFile(f.path, flags, 0o600)
 	if err != nil {
 		return err
 	}

@@ -54,6 +54,12 @@ func TestSessionsSurviveARestart(t *testing.T) {
 	}
 	for _, uri := range []string{"a", "b", "c"} {
 		do("resources/subscribe", `{"uri":"note:///`+uri+`"}`, `"result":{}`)
+		if uri == "a" { // another server removes the file
+			files, err := filepath.Glob(filepath.Join(dir, "*"))
+			if err != nil || len(files) != 1 || os.Remove(files[0]) != nil {
+				t.Fatalf("%q, %v", files, err)
+			}
+		}
 	}
 	do("resources/unsubscribe", `{"uri":"note:///b"}`, `"result":{}`)
 	do("tools/list", `{}`, `"echo"`)
