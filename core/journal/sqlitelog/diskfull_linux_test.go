@@ -36,8 +36,8 @@ func TestFullDisk(t *testing.T) {
 			if err := syscall.Mount("none", disk, "tmpfs", 0, "size=64m,mode=700"); err != nil {
 				t.Skip(err)
 			}
-			t.Cleanup(func() {
-				if err := syscall.Unmount(disk, 0); err != nil {
+			t.Cleanup(func() { // lazily: a process that another test forks may still have files open
+				if err := syscall.Unmount(disk, syscall.MNT_DETACH); err != nil {
 					t.Error(err)
 				}
 			})
@@ -110,7 +110,7 @@ func TestSmallVolume(t *testing.T) {
 		t.Skip(err)
 	}
 	t.Cleanup(func() {
-		if err := syscall.Unmount(disk, 0); err != nil {
+		if err := syscall.Unmount(disk, syscall.MNT_DETACH); err != nil {
 			t.Error(err)
 		}
 	})
@@ -164,7 +164,7 @@ func TestNoRoomForANewLog(t *testing.T) {
 		t.Error("a log was opened on a full disk")
 	}
 	t.Log(err)
-	if err := syscall.Unmount(disk, 0); err != nil {
+	if err := syscall.Unmount(disk, syscall.MNT_DETACH); err != nil {
 		t.Error(err)
 	}
 }
