@@ -22,7 +22,8 @@ SERVER only that server is served, and its names stay unchanged; otherwise all s
 of the config are. When the daemon ends, attach connects to the next one; a call in
 progress then fails and is not repeated. If it cannot use a daemon, it says so and runs
 mcptrack gateway --stdio instead. If SERVER has never been reached and cannot be reached
-now, the client gets the reason as the answer to initialize, within 10 seconds.
+now, the client gets the reason as the answer to initialize: immediately if there is one,
+and otherwise after 10 seconds over HTTP, or when a program has used up its connectTimeout.
 
 The program mcptrack-attach does the same with less memory. The daemon learns the working
 directory, PATH, and the environment variables that the config names.

@@ -252,7 +252,7 @@ func (r *run) look(kicked bool) {
 	r.changes <- c // never blocks: this is the only sender
 }
 
-// settled schedules the next look for when there is no event.
+// settled schedules the next look, which comes earlier after an event.
 func (r *run) settled() {
 	r.seenAt, r.content = time.Time{}, time.Time{}
 	r.due = r.looked.Add(r.opts.poll)

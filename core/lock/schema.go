@@ -237,7 +237,7 @@ func bound(n *node, sign int) float64 {
 	return math.NaN()
 }
 
-// set returns the elements of the value of a keyword, strings as their text, or nil if it is no list. A single
+// set returns the elements of the value of a keyword, strings as their text, or nil if it is not a list. A single
 // type is a list of one, and an integer is a number.
 func set(name string, n *node) map[any]bool {
 	var items []*node

@@ -88,7 +88,7 @@ func TestPrefix(t *testing.T) {
 }
 
 // After any puts and removals, a search finds what a scan of the documents finds, and scores equal
-// those of an index of only the remaining documents.
+// the scores of an index of only the remaining documents.
 func TestModel(t *testing.T) {
 	t.Parallel()
 	words := rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"no", "note", "notes", "notebook", "read", "reading", "字", "42"}), 0, 6, rapid.ID)

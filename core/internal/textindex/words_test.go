@@ -57,7 +57,7 @@ func FuzzWords(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string, identifiers bool) {
 		for word := range Words(text, identifiers) {
 			if word == "" || len(word) > 2*maxWord || strings.ToLower(word) != word || !utf8.ValidString(word) || strings.ContainsAny(word, " -./\x00") {
-				t.Errorf("%q is no word of %q", word, text)
+				t.Errorf("%q is not a word of %q", word, text)
 			}
 		}
 	})

@@ -278,7 +278,7 @@ func rootOf(t *testing.T, dir, table string) int {
 	return int(root-1) * 4096
 }
 
-// Damage that a reader found in a replaced file is no reason to set the current one aside.
+// Damage that a reader found in a replaced file does not set the current one aside.
 func TestLateSuspicion(t *testing.T) {
 	t.Parallel()
 	dir, epoch := filled(t, 10)

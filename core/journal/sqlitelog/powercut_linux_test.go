@@ -193,7 +193,7 @@ func TestRealPowerCut(t *testing.T) {
 		}
 		next := attach(t, again)
 		if text, _ := os.ReadFile(filepath.Join(next.mount, unsynced)); len(text) > 0 {
-			t.Error("what was not synced is not lost: this is no power cut")
+			t.Error("what was not synced is not lost, so nothing was cut")
 		}
 		missing, total := acked.missing(t, filepath.Join(next.mount, "data"))
 		next.detach(t)
