@@ -49,6 +49,6 @@
 // [Subscriptions.Run] and [Hooks.Run] own one goroutine per endpoint, which owns its deliveries.
 // They store the watermarks, and return when all of these goroutines have ended.
 //
-// Library: cloudevents/sdk-go implements the CloudEvents format. core/standardwebhooks signs
-// messages.
+// Library: core/standardwebhooks signs messages. The envelope of CloudEvents is nine members; a test reads
+// it with the reference, cloudevents/sdk-go.
 package webhook

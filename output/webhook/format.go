@@ -9,8 +9,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	cloudevents "github.com/cloudevents/sdk-go/v2/event"
-
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/mcpevents"
@@ -44,28 +42,28 @@ func formatOf(name config.WebhookFormat, dashboard string) format {
 	}}
 }
 
-// newCloudEvent returns a CloudEvent 1.0 that has the cursor as an extension attribute.
-func newCloudEvent(id, source, name, cursor string, data json.RawMessage) cloudevents.Event {
-	e := cloudevents.New()
-	e.SetID(id)
-	e.SetSource(source)
-	e.SetType("mcptrack." + name)
-	e.SetExtension("cursor", cursor)
-	e.SetDataContentType(cloudevents.ApplicationJSON)
-	e.DataEncoded = data // SetData would escape HTML characters in the JSON
-	return e
+// cloudEvent is a CloudEvent 1.0 in structured JSON, as CloudEvents' JSON format defines it. Its cursor is an extension attribute.
+type cloudEvent struct {
+	SpecVersion     string          `json:"specversion"`
+	ID              string          `json:"id"`
+	Source          string          `json:"source"`
+	Type            string          `json:"type"`
+	Subject         string          `json:"subject,omitempty"`
+	DataContentType string          `json:"datacontenttype"`
+	Time            time.Time       `json:"time,omitzero"`
+	Data            json.RawMessage `json:"data"`
+	Cursor          string          `json:"cursor"`
 }
 
 // cloudMessage encodes an event as a CloudEvent. Its ID and data are the same in every delivery.
 func cloudMessage(o *mcpevents.Occurrence, cursor string) ([]byte, error) {
-	e := newCloudEvent(o.ID, "mcptrack://server/"+url.PathEscape(o.Server), o.Name, cursor, o.Data())
-	e.SetSubject(cmp.Or(o.Exported(), o.ListOrState()))
-	e.SetTime(o.Time.UTC().Truncate(time.Millisecond))
-	return printable.Marshal(e)
+	return printable.Marshal(cloudEvent{"1.0", o.ID, "mcptrack://server/" + url.PathEscape(o.Server), "mcptrack." + o.Name,
+		cmp.Or(o.Exported(), o.ListOrState()), "application/json", o.Time.UTC().Truncate(time.Millisecond), o.Data(), cursor})
 }
 
 func cloudGap(id, cursor string) ([]byte, error) {
-	return printable.Marshal(newCloudEvent(id, "mcptrack://log", "gap", cursor, json.RawMessage("{}")))
+	return printable.Marshal(cloudEvent{SpecVersion: "1.0", ID: id, Source: "mcptrack://log", Type: "mcptrack.gap",
+		DataContentType: "application/json", Data: json.RawMessage("{}"), Cursor: cursor})
 }
 
 const (
