@@ -343,7 +343,7 @@ func TestCallersInAFolder(t *testing.T) {
 			w.Errorf("the other session was told %s", got)
 		}
 		ann.wants(mcp.MethodListRoots, uriOf(w.folder))
-		plain.wants(mcp.MethodListRoots, "method not found")
+		plain.wants(mcp.MethodListRoots, "does not support roots")
 		bob.wants(mcp.MethodListRoots, "file:///elsewhere")
 		w.wantSessions(4)
 

@@ -16,6 +16,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/gateway/upstream"
+	"github.com/mcptrack/mcptrack/core/internal/fair"
 	"github.com/mcptrack/mcptrack/core/lock/guard"
 	"github.com/mcptrack/mcptrack/core/mcp"
 	"github.com/mcptrack/mcptrack/core/mcpserver"
@@ -150,7 +151,7 @@ type background struct {
 	life  context.Context // cancelled by stop
 	end   context.CancelFunc
 	runMu sync.Mutex     // serializes run and stop
-	wg    sync.WaitGroup // counts the goroutines and the pooled sessions in use
+	wg    sync.WaitGroup // counts the goroutines
 }
 
 // run starts f in the background; f must return when ending is done. If the gateway is already
@@ -237,10 +238,10 @@ type Gateway struct {
 	view   atomic.Pointer[view]
 	limits limiter
 
-	sessions clientSessions
+	sessions ownSessions
 	demands  clientDemands
 	tasks    taskRegistry
-	notes    messageQueues // queued notifications from shared sessions
+	queues   queues // notifications for clients
 	inputs   inputRounds
 	large    largeResults
 
@@ -278,12 +279,12 @@ func New(opts Options) (*Gateway, error) {
 	g := &Gateway{
 		base:         b,
 		names:        opts.Names,
-		notes:        messageQueues{base: b, byClient: map[*mcpserver.Client]*messageQueue{}},
+		queues:       queues{base: b, byKey: map[any]*queue{}},
 		adhocWake:    make(chan struct{}, 1),
 		httpCatalogs: map[string]*httpCatalog{},
 		stateChange:  make(chan struct{}),
 	}
-	g.sessions.init(b, &g.tasks)
+	g.sessions = ownSessions{base: b, tasks: &g.tasks, queues: &g.queues, total: fair.Limit{Max: maxOwnSessions}, perServer: map[string]*fair.Limit{}, modernOnly: map[string]modernOnly{}}
 	g.demands = clientDemands{base: b, byClient: map[*mcpserver.Client]map[string]func(){}}
 	g.adhoc.limit = cmp.Or(opts.Serve.Subscriptions.MaxTotal, 1_000_000)
 	if g.tracker != nil {
@@ -326,7 +327,9 @@ func (g *Gateway) connected(client *mcpserver.Client) {
 				g.run(func(ending context.Context) { _, _ = g.tracker.Do(ending, server, session.Request{Method: method}) })
 			}
 		}
-		g.sessions.fromClient(client, method, params)
+		if method == mcp.NotificationRootsChanged {
+			g.sessions.forEach(client, func(ctx context.Context, s *ownSession) { _, _ = s.conn.Do(ctx, session.Request{Method: method}) })
+		}
 	})
 	if callers == nil {
 		return

@@ -38,7 +38,6 @@ type item struct {
 	raw       json.RawMessage // the item's JSON after validation, on one line
 	at, end   int             // start and end offset in raw of the value of the key
 	ui        string          // for a tool: URI of its MCP App, as specified by the server
-	asTask    bool            // for a tool: it must be called as a task
 	suspicion string          // a problem that the user should investigate; empty if none
 	pattern   *regexp.Regexp  // for a template: matches the URIs that it can expand to
 	digest    catalog.Digest  // digest of the JSON that the server sent
@@ -99,9 +98,7 @@ func newItem(k catalog.Kind, it catalog.Item) (item, error) {
 		if err := mcpserver.CheckTool(out.raw); err != nil {
 			return item{}, err
 		}
-		is := fields(out.raw)
-		out.ui = appURI(is["_meta"])
-		out.asTask = string(fields(is["execution"])["taskSupport"]) == `"required"`
+		out.ui = appURI(fields(out.raw)["_meta"])
 	}
 	cleaned, hidden, err := clean(k, readMembers(mended))
 	if err != nil {

@@ -33,14 +33,14 @@ type route struct {
 	v            *view
 	r            *mcpserver.Request
 	server       string
-	session      *clientSession // session to use; nil means the client's own or the shared session
-	modernShared bool           // use the session returned by clientSessions.sharedModern
-	round        *inputRound    // the round of a request that a legacy server may ask a modern client for
-	apart        bool           // the client must not use the session that clients share
-	unshareable  error          // why not, if that is so even if it can have no other session
-	used         *clientSession // session of the last request; nil means the shared session
-	sent         bool           // the server may have received a request
-	item         itemID         // what the request is about, for permitted; zero if that is no item of a server
+	session      *ownSession // session to use; nil means the client's own or the shared session
+	modernShared bool        // use the session returned by ownSessions.sharedModern
+	round        *inputRound // the round of a request that a legacy server may ask a modern client for
+	apart        bool        // the client must not use the session that clients share
+	unshareable  error       // why not, if that is so even if it can have no other session
+	used         *ownSession // session of the last request; nil means the shared session
+	sent         bool        // the server may have received a request
+	item         itemID      // what the request is about, for permitted; zero if that is no item of a server
 }
 
 // route returns a route for a client request. The caller must set its server.
@@ -110,7 +110,7 @@ func (rt *route) try(ctx context.Context, q session.Request) (raw json.RawMessag
 		}
 	}
 	if rt.used != nil {
-		return rt.used.do(ctx, rt.r, q)
+		return rt.used.do(ctx, rt.r, rt.round, q)
 	}
 	if !rt.state().modern {
 		rt.g.opts.Callers.tellLevel(ctx, rt.server, rt.g.tracker)
@@ -120,7 +120,7 @@ func (rt *route) try(ctx context.Context, q session.Request) (raw json.RawMessag
 }
 
 // ownSession returns the client's own session with the server, or nil if the client uses the shared one.
-func (rt *route) ownSession(ctx context.Context) (*clientSession, error) {
+func (rt *route) ownSession(ctx context.Context) (*ownSession, error) {
 	return rt.g.sessions.session(ctx, rt.state(), rt.r, rt.server, rt.apart)
 }
 
@@ -192,10 +192,9 @@ func (rt *route) send(ctx context.Context, params map[string]json.RawMessage) (j
 			return raw, rt.g.wireError(rt.server, err)
 		}
 	}
-	if token := rt.r.ProgressToken(); token != nil {
-		p := newProgress(rt.r, token)
-		defer p.end() // all progress must be sent before the response
-		q.Progress = p.put
+	if rt.r.ProgressToken() != nil {
+		defer rt.g.queues.flush(ctx, rt.r) // all progress must be sent before the response
+		q.Progress = func(p session.Progress) { rt.g.queues.progress(rt.r, p) }
 	}
 	raw, err := rt.perform(ctx, q)
 	if errors.Is(err, tracker.ErrUnknownServer) && !rt.sent {
@@ -223,19 +222,11 @@ func (g *Gateway) duringEdit(f mcpserver.Func) mcpserver.Func {
 	}
 }
 
-// perform sends a request, followed by the requests that are needed to return a result that the
-// client understands: it waits for tasks, and asks the client for input.
+// perform sends a request. If a modern server requires input for it from a legacy client, perform asks the
+// client, and repeats the request with the answers.
 func (rt *route) perform(ctx context.Context, q session.Request) (json.RawMessage, error) {
 	modern := rt.modern(ctx)
-	if q.Method == mcp.MethodCallTool && !modern {
-		if _, required := rt.v.asTask[rt.item.target]; required && q.Params["task"] == nil {
-			return rt.runTask(ctx, q)
-		}
-	}
 	raw, err := rt.do(ctx, q)
-	if q.Method == mcp.MethodCallTool && rt.r.Client != nil && needsTasks(err) {
-		return rt.runModernTask(ctx, q)
-	}
 	for n := 0; err == nil && rt.r.Client != nil && modern && n < maxInputRounds; n++ {
 		result := fields(raw)
 		if string(result["resultType"]) != `"input_required"` {
@@ -348,71 +339,6 @@ func (l *limiter) acquire(ctx context.Context, server, principal string) (releas
 	case <-ctx.Done():
 		release()
 		return nil, context.Cause(ctx)
-	}
-}
-
-// maxProgress is the maximum number of progress notifications queued for a slow client. When the
-// queue is full, the oldest are dropped.
-const maxProgress = 64
-
-// progress forwards progress notifications for one request to the client. A queue decouples the
-// client from the goroutine that reads from the server, which must not block.
-type progress struct {
-	r     *mcpserver.Request
-	token json.RawMessage
-
-	// wake wakes run. Capacity 1: put and end send to it, run receives; never closed.
-	wake chan struct{}
-	done chan struct{} // closed by run when it returns
-
-	mu    sync.Mutex
-	queue []session.Progress
-	ended bool
-}
-
-func newProgress(r *mcpserver.Request, token json.RawMessage) *progress {
-	p := &progress{r: r, token: token, wake: make(chan struct{}, 1), done: make(chan struct{})}
-	go p.run() // stopped by end, which waits for it
-	return p
-}
-
-func (p *progress) put(now session.Progress) {
-	p.mu.Lock()
-	if len(p.queue) == maxProgress {
-		p.queue = append(p.queue[:0], p.queue[1:]...)
-	}
-	p.queue = append(p.queue, now)
-	p.mu.Unlock()
-	signal(p.wake)
-}
-
-// end stops run, and returns once all queued notifications have been sent.
-func (p *progress) end() {
-	p.mu.Lock()
-	p.ended = true
-	p.mu.Unlock()
-	signal(p.wake)
-	<-p.done
-}
-
-func (p *progress) run() {
-	defer close(p.done)
-	for range p.wake {
-		p.mu.Lock()
-		queue, ended := p.queue, p.ended
-		p.queue = nil
-		p.mu.Unlock()
-		for _, now := range queue {
-			p.r.Notify(mcp.NotificationProgress, struct {
-				Token    json.RawMessage `json:"progressToken"`
-				Progress float64         `json:"progress"`
-				Total    float64         `json:"total,omitempty"`
-				Message  string          `json:"message,omitempty"`
-			}{p.token, now.Progress, now.Total, now.Message})
-		}
-		if ended {
-			return
-		}
 	}
 }
 

@@ -60,7 +60,6 @@ type view struct {
 	owners    map[string]owner                   // which server lists a resource, or has it in a skill, by URI, whether exported or not
 	qualified map[target]struct{}                // resources exported in qualified form
 	templates []template
-	asTask    map[target]struct{} // tools of legacy servers that must be called as tasks
 
 	listsTasks []string            // ids of the servers that support tasks/list, sorted
 	extensions map[string][]string // sorted ids of the servers that declare each extension
@@ -117,7 +116,7 @@ type owner struct {
 func newView(local contribution, parts []contribution, f filter, refuse func(Refusal)) *view {
 	parts = slices.SortedFunc(slices.Values(parts), func(a, b contribution) int { return f.alias.compare(a.id, b.id) })
 	v := &view{filter: f, servers: map[string]serverView{}, byAlias: map[string]string{}, byKey: map[catalog.Kind]map[string]target{}, qualified: map[target]struct{}{},
-		extensions: map[string][]string{}, asTask: map[target]struct{}{}, held: map[string][]template{}}
+		extensions: map[string][]string{}, held: map[string][]template{}}
 	ids := make([]string, len(parts))
 	for i, c := range parts {
 		ids[i] = c.id
@@ -230,9 +229,6 @@ func (v *view) add(k catalog.Kind, c contribution, it item, exported string, ref
 	}
 	if k == catalog.Templates && exported == it.key {
 		v.addTemplate(t, it.pattern)
-	}
-	if it.asTask && c.info.tasks != nil {
-		v.asTask[t] = struct{}{}
 	}
 	list := map[catalog.Kind]*[]json.RawMessage{catalog.Tools: &v.catalog.Tools, catalog.Prompts: &v.catalog.Prompts,
 		catalog.Resources: &v.catalog.Resources, catalog.Templates: &v.catalog.Templates, catalog.Skills: &v.catalog.Skills}[k]
