@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"math"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -47,10 +46,9 @@ const relayed = `{"elicitation":{"form":{},"url":{}},"roots":{"listChanged":true
 // root of the clients that use the session; the first of them decides. Clients with other roots, or with none
 // while the server is told the folder, have sessions of their own with such a server.
 //
-// Once a client that uses a session has set a log level, the server is told the most verbose level that one
-// of them wants: when it is set, and before the next request after another change. A client that sets
-// none wants all messages. While only one client has requests in progress, it receives the messages that it
-// wants.
+// The server is told the most verbose log level that a client has set, before a request of that client. While only
+// one client has requests in progress, it receives the messages from its own level on, or all if it has set
+// none.
 //
 // Its methods are safe for concurrent use.
 type Callers struct {
@@ -79,7 +77,7 @@ type sharedServer struct {
 	asked    *rootsAnswers              // of the present session
 	told     bool                       // the present session was told the folder, or to ask again
 	none     bool                       // a client without roots uses the present session, which is told none
-	level    string                     // log level that the present session was told; "" if none
+	level    json.RawMessage            // log level that the present session was told; nil if none
 }
 
 // caller is a connected legacy client.
@@ -127,7 +125,7 @@ func (c *Callers) ClientSide(server string) *session.ClientSide {
 	if s == nil {
 		return nil
 	}
-	s.told, s.none, s.asked, s.level = false, false, &rootsAnswers{}, "" // this session has not asked yet
+	s.told, s.none, s.asked, s.level = false, false, &rootsAnswers{}, nil // this session has not asked yet
 	s.requests = slices.DeleteFunc(s.requests, func(f *inFlight) bool { return !f.late.IsZero() })
 	asked := s.asked
 	return &session.ClientSide{Capabilities: json.RawMessage(relayed), Events: true, Asked: asked.begin,
@@ -235,58 +233,33 @@ func (c *Callers) without(s *sharedServer, client *mcpserver.Client, err error) 
 	return err
 }
 
-// usedBy returns the ids of the servers whose sessions a client uses.
-func (c *Callers) usedBy(client *mcpserver.Client) (servers []string) {
-	if c == nil {
-		return nil
+// tellLevel tells a legacy server the log level that a client wants, unless the session was told this level or a
+// more verbose one.
+func (c *Callers) tellLevel(ctx context.Context, server string, client *mcpserver.Client, of *tracker.Tracker) {
+	if c == nil || client == nil {
+		return
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for id, s := range c.servers {
-		if s.users[client] {
-			servers = append(servers, id)
-		}
-	}
-	return servers
-}
-
-// tellLevel tells a legacy server the log level that the clients of its session want, unless it was told.
-func (c *Callers) tellLevel(ctx context.Context, server string, of *tracker.Tracker) {
-	if c == nil {
+	level := levelOf(client)
+	if level == nil {
 		return
 	}
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	s := c.servers[server]
-	if s == nil {
+	if s == nil || s.level != nil && severity(s.level) <= severity(level["level"]) {
+		c.mu.Unlock()
 		return
 	}
-	told := s.level
-	for level := s.wanted(); level != told; level = s.wanted() { // concurrent calls must leave the newest level set
-		asked := s.asked
-		c.mu.Unlock()
-		_, err := of.Do(ctx, server, session.Request{Method: mcp.MethodSetLevel, Params: map[string]json.RawMessage{"level": quote(level)}, Timeout: maxLevelWait})
-		c.mu.Lock()
-		if ctx.Err() != nil || errors.Is(err, tracker.ErrNotConnected) {
-			return
-		}
-		if told = level; s.asked == asked {
-			s.level = level // another error means that the server does not support logging
-		}
+	told := s.asked
+	c.mu.Unlock()
+	_, err := of.Do(ctx, server, session.Request{Method: mcp.MethodSetLevel, Params: level, Timeout: maxLevelWait})
+	if ctx.Err() != nil || errors.Is(err, tracker.ErrNotConnected) {
+		return
 	}
-}
-
-// wanted returns the log level that the server of the session should be told. Callers.mu must be held.
-func (s *sharedServer) wanted() string {
-	most, set := math.MaxInt, s.level != ""
-	for client := range s.users {
-		level := levelOf(client)["level"]
-		most, set = min(most, max(0, severity(level))), set || level != nil
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if s.asked == told { // the same session; an error means that the server does not support logging
+		s.level = level["level"]
 	}
-	if !set || len(s.users) == 0 {
-		return s.level
-	}
-	return strings.Fields(severities)[most]
 }
 
 // severity returns the position of a log level in severities, or -1 if it is none.

@@ -96,9 +96,7 @@ func (rt *route) wake(ctx context.Context) (release func(), err error) {
 	timer := time.NewTimer(g.connecting(srv))
 	defer timer.Stop()
 	for ; ; slept = true {
-		g.mu.Lock()
-		changed := g.stateChange
-		g.mu.Unlock()
+		changed := g.stateChange.next()
 		if !g.tracker.Dormant(rt.server) {
 			if slept {
 				err = rt.awake(ctx)
@@ -149,9 +147,7 @@ func (g *Gateway) awaitUnlisted(ctx context.Context, found func() bool) {
 	grace := time.NewTimer(g.opts.Grace)
 	defer grace.Stop()
 	for waited := false; ; {
-		g.mu.Lock()
-		changed := g.stateChange
-		g.mu.Unlock()
+		changed := g.stateChange.next()
 		left := g.unlisted()
 		if len(left) == 0 && g.flush(ctx) != nil || found() || len(left) == 0 || waited && !slices.ContainsFunc(left, g.tracker.Dormant) {
 			return

@@ -218,6 +218,31 @@ func signal(c chan<- struct{}) {
 	}
 }
 
+// change wakes everybody who waits for the next change. The zero value is ready to use.
+type change struct {
+	mu   sync.Mutex
+	wait chan struct{} // closed and set to nil by happened; nil if nobody waits
+}
+
+// next returns a channel that is closed by the next call of happened.
+func (c *change) next() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.wait == nil {
+		c.wait = make(chan struct{})
+	}
+	return c.wait
+}
+
+func (c *change) happened() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.wait != nil {
+		close(c.wait)
+		c.wait = nil
+	}
+}
+
 func isClosed(c <-chan struct{}) bool {
 	select {
 	case <-c:
@@ -250,9 +275,10 @@ type Gateway struct {
 	// never closed.
 	adhocWake chan struct{}
 
+	stateChange change // whenever the state of a server changes
+
 	mu           sync.Mutex
 	httpCatalogs map[string]*httpCatalog // keyed by server id
-	stateChange  chan struct{}           // closed and replaced whenever the state of a server changes
 }
 
 // New returns a gateway without servers. It returns an error for an invalid glob, OnDown value or
@@ -282,7 +308,6 @@ func New(opts Options) (*Gateway, error) {
 		queues:       queues{base: b, byKey: map[any]*queue{}},
 		adhocWake:    make(chan struct{}, 1),
 		httpCatalogs: map[string]*httpCatalog{},
-		stateChange:  make(chan struct{}),
 	}
 	g.sessions = ownSessions{base: b, tasks: &g.tasks, queues: &g.queues, total: fair.Limit{Max: maxOwnSessions}, perServer: map[string]*fair.Limit{}, modernOnly: map[string]modernOnly{}}
 	g.demands = clientDemands{base: b, byClient: map[*mcpserver.Client]map[string]func(){}}

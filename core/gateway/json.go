@@ -178,11 +178,7 @@ func within(raw json.RawMessage, name string, f func(json.RawMessage) (json.RawM
 
 // each applies f to the elements of a JSON array and reports whether any of them changed.
 func each(raw json.RawMessage, f func(json.RawMessage) (json.RawMessage, bool)) (json.RawMessage, bool) {
-	var list []json.RawMessage
-	if json.Unmarshal(raw, &list) != nil {
-		return raw, false
-	}
-	changed := false
+	list, changed := readElements(raw), false
 	for i, e := range list {
 		if value, ok := f(e); ok {
 			list[i], changed = value, true

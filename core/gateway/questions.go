@@ -161,8 +161,8 @@ type rootsAnswers struct {
 	mu      sync.Mutex
 	asked   bool // the server has asked
 	asking  int
-	told    time.Time     // when the first answer was given, since again was called; zero if none was
-	changed chan struct{} // closed and set to nil by end; nil if nobody waits
+	told    time.Time // when the first answer was given, since again was called; zero if none was
+	changed change    // when an answer was given
 }
 
 // begin is called when a request of the server has been read; see session.ClientSide.Asked.
@@ -200,10 +200,7 @@ func (a *rootsAnswers) end(method string) {
 	if a.asking--; a.told.IsZero() {
 		a.told = time.Now()
 	}
-	if a.changed != nil {
-		close(a.changed)
-		a.changed = nil
-	}
+	a.changed.happened()
 }
 
 // settle waits until a server whose session has just begun knows the roots, if it asks for them. The
@@ -219,10 +216,7 @@ func (a *rootsAnswers) settle(ctx context.Context) {
 			backoff.Sleep(ctx, pause)
 			return
 		}
-		if a.changed == nil {
-			a.changed = make(chan struct{})
-		}
-		changed := a.changed
+		changed := a.changed.next()
 		a.mu.Unlock()
 		select {
 		case <-changed:

@@ -72,9 +72,7 @@ const retryDelay = 50 * time.Millisecond
 // calls do not fail while a server restarts quickly.
 func (rt *route) do(ctx context.Context, q session.Request) (json.RawMessage, error) {
 	for began := time.Now(); ; {
-		rt.g.mu.Lock()
-		changed := rt.g.stateChange
-		rt.g.mu.Unlock()
+		changed := rt.g.stateChange.next()
 		raw, err := rt.try(ctx, q)
 		rt.sent = rt.sent || !errors.Is(err, tracker.ErrUnknownServer) && !errors.Is(err, tracker.ErrNotConnected)
 		if err == nil || rt.state().down || !repeatable(q.Method, err) {
@@ -113,7 +111,7 @@ func (rt *route) try(ctx context.Context, q session.Request) (raw json.RawMessag
 		return rt.used.do(ctx, rt.r, rt.round, q)
 	}
 	if !rt.state().modern {
-		rt.g.opts.Callers.tellLevel(ctx, rt.server, rt.g.tracker)
+		rt.g.opts.Callers.tellLevel(ctx, rt.server, rt.r.Client, rt.g.tracker)
 	}
 	defer rt.g.opts.Callers.begin(ctx, rt.server, rt.r, rt.round)()
 	return rt.g.tracker.Do(ctx, rt.server, q)
@@ -515,13 +513,7 @@ func (g *Gateway) complete(ctx context.Context, r *mcpserver.Request) (json.RawM
 // the server that owns the resource specified in the request.
 func (g *Gateway) extension(ctx context.Context, r *mcpserver.Request) (json.RawMessage, error) {
 	if r.Method == mcp.MethodSetLevel {
-		raw, err := g.sessions.setLevel(r)
-		for _, server := range g.opts.Callers.usedBy(r.Client) {
-			if !g.view.Load().servers[server].modern {
-				g.run(func(ending context.Context) { g.opts.Callers.tellLevel(ending, server, g.tracker) })
-			}
-		}
-		return raw, err
+		return g.sessions.setLevel(r)
 	}
 	switch r.Method {
 	case mcp.MethodGetSkill:

@@ -165,10 +165,7 @@ func (l *loop) event(e *event.Event) {
 
 // serverStateChanged wakes all calls that wait for a server to reconnect, and schedules a merge.
 func (l *loop) serverStateChanged() {
-	l.mu.Lock()
-	close(l.stateChange)
-	l.stateChange = make(chan struct{})
-	l.mu.Unlock()
+	l.stateChange.happened()
 	l.stateChanged = true
 	l.changed()
 }

@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"context"
-	"encoding/base64"
 	"encoding/json"
 
 	"github.com/mcptrack/mcptrack/core/mcp"
@@ -57,73 +56,31 @@ func unknownTask() error {
 	return &mcpserver.Error{Code: mcp.CodeInvalidParams, Message: "Failed to retrieve task: Task not found"}
 }
 
-// listTasks handles tasks/list requests and returns the tasks that the client started. It asks one
-// server after another; each page sent to the client comes from one page of one server.
+// maxTaskPages is the maximum number of pages that one server is asked for.
+const maxTaskPages = 100
+
+// listTasks handles tasks/list requests and returns the tasks that the client started, of all servers on one page.
+// A server that does not answer has none.
 func (rt *route) listTasks(ctx context.Context) (json.RawMessage, error) {
-	v, r := rt.v, rt.r
-	at, cursor, ok := readTaskCursor(r.Params)
-	if !ok {
-		return nil, &mcpserver.Error{Code: mcp.CodeInvalidParams, Message: "invalid cursor"}
-	}
-	for at < len(v.listsTasks) {
-		server := v.listsTasks[at]
+	mine := []json.RawMessage{}
+	for _, server := range rt.v.listsTasks {
 		if rt.g.tracker.Dormant(server) { // it would be awake if it had tasks
-			at, cursor = at+1, ""
 			continue
 		}
 		params := map[string]json.RawMessage{}
-		if cursor != "" {
-			params["cursor"] = quote(cursor)
-		}
-		asked := &route{g: rt.g, v: v, r: r, server: server}
-		raw, err := asked.send(ctx, params)
-		if err != nil && cursor != "" {
-			return nil, err
-		}
-		page, next := fields(raw), "" // treat an error as an empty list
-		_ = json.Unmarshal(page["nextCursor"], &next)
-		var all, mine []json.RawMessage
-		_ = json.Unmarshal(page["tasks"], &all)
-		for _, described := range all {
-			if rt.g.tasks.began(target{server, taskID(described)}, r, asked.used) {
-				mine = append(mine, rt.g.taskIDs(r.Principal, server).task(described))
+		for range maxTaskPages {
+			asked := &route{g: rt.g, v: rt.v, r: rt.r, server: server}
+			raw, err := asked.send(ctx, params)
+			page := fields(raw)
+			for _, described := range readElements(page["tasks"]) {
+				if rt.g.tasks.began(target{server, taskID(described)}, rt.r, asked.used) {
+					mine = append(mine, rt.g.taskIDs(rt.r.Principal, server).task(described))
+				}
+			}
+			if params["cursor"] = page["nextCursor"]; err != nil || !isString(params["cursor"]) {
+				break
 			}
 		}
-		if cursor = next; next == "" {
-			at++
-		}
-		if len(mine) > 0 || next != "" {
-			result := map[string]json.RawMessage{"tasks": encode(append([]json.RawMessage{}, mine...))}
-			if at < len(v.listsTasks) {
-				result["nextCursor"] = quote(writeTaskCursor(at, cursor))
-			}
-			return encode(result), nil
-		}
 	}
-	return json.RawMessage(`{"tasks":[]}`), nil
-}
-
-// taskCursor is the decoded form of a cursor for tasks/list: the server to ask, as an index into
-// view.listsTasks, and that server's own cursor.
-type taskCursor struct {
-	At     int    `json:"at"`
-	Cursor string `json:"cursor"`
-}
-
-func writeTaskCursor(at int, cursor string) string {
-	return base64.RawURLEncoding.EncodeToString(encode(taskCursor{at, cursor}))
-}
-
-func readTaskCursor(params json.RawMessage) (at int, cursor string, ok bool) {
-	raw := fields(params)["cursor"]
-	if raw == nil {
-		return 0, "", true
-	}
-	var text string
-	var c taskCursor
-	if json.Unmarshal(raw, &text) != nil {
-		return 0, "", false
-	}
-	b, err := base64.RawURLEncoding.DecodeString(text)
-	return c.At, c.Cursor, err == nil && json.Unmarshal(b, &c) == nil && c.At >= 0
+	return encode(map[string]any{"tasks": mine}), ctx.Err()
 }
