@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/internal/fair"
+	"github.com/mcptrack/mcptrack/core/internal/rawjson"
 	"github.com/mcptrack/mcptrack/core/mcp"
 	"github.com/mcptrack/mcptrack/core/mcpserver"
 	"github.com/mcptrack/mcptrack/core/session"
@@ -150,18 +151,18 @@ func (round *inputRound) inputRequired(state string) json.RawMessage {
 	if len(round.open) == 0 {
 		return nil
 	}
-	var asked []jsonMember
+	var asked []rawjson.Member
 	for _, q := range round.open {
-		ask := []jsonMember{{name: "method", value: quote(q.method)}}
+		ask := []rawjson.Member{{Name: "method", Value: quote(q.method)}}
 		if q.params != nil {
-			ask = append(ask, jsonMember{name: "params", value: q.params})
+			ask = append(ask, rawjson.Member{Name: "params", Value: q.params})
 		}
-		asked = append(asked, jsonMember{name: q.key, value: writeMembers(ask)})
+		asked = append(asked, rawjson.Member{Name: q.key, Value: writeMembers(ask)})
 	}
-	return writeMembers([]jsonMember{
-		{name: "resultType", value: json.RawMessage(`"input_required"`)},
-		{name: "inputRequests", value: writeMembers(asked)},
-		{name: "requestState", value: quote(roundStatePrefix + state)},
+	return writeMembers([]rawjson.Member{
+		{Name: "resultType", Value: json.RawMessage(`"input_required"`)},
+		{Name: "inputRequests", Value: writeMembers(asked)},
+		{Name: "requestState", Value: quote(roundStatePrefix + state)},
 	})
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/gateway/upstream"
 	"github.com/mcptrack/mcptrack/core/internal/fair"
+	"github.com/mcptrack/mcptrack/core/internal/rawjson"
 	"github.com/mcptrack/mcptrack/core/mcp"
 	"github.com/mcptrack/mcptrack/core/mcpserver"
 	"github.com/mcptrack/mcptrack/core/printable"
@@ -230,7 +231,7 @@ func (rt *route) perform(ctx context.Context, q session.Request) (json.RawMessag
 		if string(result["resultType"]) != `"input_required"` {
 			break
 		}
-		answers, failed := rt.askClient(ctx, readMembers(result["inputRequests"]))
+		answers, failed := rt.askClient(ctx, rawjson.Members(result["inputRequests"]))
 		if failed != nil {
 			return nil, failed
 		}
@@ -267,16 +268,16 @@ const maxInputRounds = 16
 
 // askClient sends the input requests from a modern server to a legacy client, one after another,
 // and returns the client's answers as inputResponses.
-func (rt *route) askClient(ctx context.Context, requests []jsonMember) (answers json.RawMessage, err error) {
+func (rt *route) askClient(ctx context.Context, requests []rawjson.Member) (answers json.RawMessage, err error) {
 	given := map[string]json.RawMessage{}
 	for _, m := range requests {
-		q := fields(m.value)
+		q := fields(m.Value)
 		var method string
 		_ = json.Unmarshal(q["method"], &method) // an empty method cannot be answered
 		if !canAnswer(rt.r.Capabilities, method) {
 			return nil, &mcpserver.Error{Code: mcp.CodeInternal, Message: "the server requests input that the client does not support: " + printable.Line(method, 100)}
 		}
-		if given[m.name], err = rt.r.Client.Ask(ctx, rt.r, method, q["params"]); err != nil {
+		if given[m.Name], err = rt.r.Client.Ask(ctx, rt.r, method, q["params"]); err != nil {
 			return nil, err
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 
+	"github.com/mcptrack/mcptrack/core/internal/rawjson"
 	"github.com/mcptrack/mcptrack/core/mcp"
 	"github.com/mcptrack/mcptrack/core/mcpserver"
 	"github.com/mcptrack/mcptrack/core/printable"
@@ -72,7 +73,7 @@ func (rt *route) listTasks(ctx context.Context) (json.RawMessage, error) {
 			asked := &route{g: rt.g, v: rt.v, r: rt.r, server: server}
 			raw, err := asked.send(ctx, params)
 			page := fields(raw)
-			for _, described := range readElements(page["tasks"]) {
+			for _, described := range rawjson.Elements(page["tasks"]) {
 				if rt.g.tasks.began(target{server, taskID(described)}, rt.r, asked.used) {
 					mine = append(mine, rt.g.taskIDs(rt.r.Principal, server).task(described))
 				}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/backoff"
 	"github.com/mcptrack/mcptrack/core/internal/fair"
+	"github.com/mcptrack/mcptrack/core/internal/rawjson"
 	"github.com/mcptrack/mcptrack/core/mcp"
 	"github.com/mcptrack/mcptrack/core/mcpserver"
 	"github.com/mcptrack/mcptrack/core/session"
@@ -437,7 +438,7 @@ func (g *Gateway) forwardNotification(server, method string, params json.RawMess
 
 func withoutMeta(raw json.RawMessage, name string) json.RawMessage {
 	raw, _ = within(raw, "_meta", func(meta json.RawMessage) (json.RawMessage, bool) {
-		return writeMembers(slices.DeleteFunc(readMembers(meta), func(m jsonMember) bool { return m.name == name })), true
+		return writeMembers(slices.DeleteFunc(rawjson.Members(meta), func(m rawjson.Member) bool { return m.Name == name })), true
 	})
 	return raw
 }

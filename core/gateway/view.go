@@ -12,6 +12,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/gateway/capindex"
+	"github.com/mcptrack/mcptrack/core/internal/rawjson"
 	"github.com/mcptrack/mcptrack/core/lock"
 	"github.com/mcptrack/mcptrack/core/mcp"
 	"github.com/mcptrack/mcptrack/core/mcpserver"
@@ -452,15 +453,15 @@ func serverInfoOf(info session.Info) serverInfo {
 	if tasks := fields(caps.Tasks); info.Era == session.EraLegacy && isObject(fields(fields(tasks["requests"])["tools"])["call"]) {
 		a.tasks = tasks
 	}
-	for _, m := range readMembers(caps.Extensions) {
+	for _, m := range rawjson.Members(caps.Extensions) {
 		if len(a.extensions) == maxExtensions {
 			break
 		}
-		if len(m.name) <= maxName && len(m.value) <= maxExtension && isObject(m.value) && catalog.Depth(m.value) <= catalog.MaxDepth {
+		if len(m.Name) <= maxName && len(m.Value) <= maxExtension && isObject(m.Value) && catalog.Depth(m.Value) <= catalog.MaxDepth {
 			if a.extensions == nil {
 				a.extensions = map[string]json.RawMessage{}
 			}
-			a.extensions[m.name] = m.value
+			a.extensions[m.Name] = m.Value
 		}
 	}
 	return a
