@@ -80,7 +80,7 @@ func (d *clientDemands) reconcile(enabled []config.Server) {
 }
 
 // wake keeps the server of the route awake as hold does. If the server is asleep, wake waits until
-// it is connected and the view shows its current state. It returns an error as soon as the server
+// it is connected and the exports show its current state. It returns an error as soon as the server
 // cannot be connected, and waits no longer than connecting may take.
 func (rt *route) wake(ctx context.Context) (release func(), err error) {
 	g := rt.g
@@ -120,7 +120,7 @@ func (rt *route) wake(ctx context.Context) (release func(), err error) {
 	return release, nil
 }
 
-// awake replaces the route's view after its server was woken, or returns why that failed.
+// awake replaces the route's exports after its server was woken, or returns why that failed.
 func (rt *route) awake(ctx context.Context) error {
 	st, _ := rt.g.tracker.Snapshot().Server(rt.server)
 	if !st.Connected() && st.Error != "" {
@@ -129,7 +129,7 @@ func (rt *route) awake(ctx context.Context) error {
 	if err := rt.g.flush(ctx); err != nil {
 		return err
 	}
-	rt.v = rt.g.view.Load()
+	rt.v = rt.g.exports.Load()
 	return nil
 }
 

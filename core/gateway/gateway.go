@@ -72,9 +72,9 @@ type Options struct {
 	// cannot be determined. The server has its exported id. It is called from the goroutine of Run when
 	// a server has connected or its config entry has changed. If it is nil, launches are not compared.
 	Launch func(context.Context, config.Server) json.RawMessage
-	// Judged, if not nil, receives the verdict of Guard about each server after every merge. Servers that
+	// Verdicts, if not nil, receives the verdict of Guard about each server after every merge. Servers that
 	// have not been reached are absent. It is called from the goroutine of Run, and must not block.
-	Judged func(map[string]*guard.Verdict)
+	Verdicts func(map[string]*guard.Verdict)
 	// Alias returns the id under which clients know a server, given its id in the config passed to
 	// Apply and in the tracker. It must always return the same id for the same server, and different
 	// ids for the servers of one config. If it is nil, the ids are the same.
@@ -256,12 +256,12 @@ func isClosed(c <-chan struct{}) bool {
 // call Run, and call Close when done. Its methods are safe for concurrent use.
 type Gateway struct {
 	*base
-	server *mcpserver.Server
-	filter atomic.Pointer[filter] // the globs to merge with
-	local  contribution
-	names  *Names
-	view   atomic.Pointer[view]
-	limits limiter
+	server  *mcpserver.Server
+	filter  atomic.Pointer[filter] // the globs to merge with
+	local   contribution
+	names   *Names
+	exports atomic.Pointer[exports]
+	limits  limiter
 
 	sessions ownSessions
 	demands  clientDemands
@@ -327,7 +327,7 @@ func New(opts Options) (*Gateway, error) {
 	}
 	g.limits.alias = opts.Alias
 	g.names.start(g.local, opts.Alias)
-	g.view.Store(newView(g.local, nil, *g.filter.Load(), func(Refusal) {}))
+	g.exports.Store(newExports(g.local, nil, *g.filter.Load(), func(Refusal) {}))
 	so := opts.Serve
 	so.CallTool, so.GetPrompt, so.ReadResource, so.Complete = g.recorded(g.duringEdit(g.callTool)), g.duringEdit(g.getPrompt), g.duringEdit(g.readResource), g.duringEdit(g.complete)
 	so.Extension, so.Skills = g.duringEdit(g.extension), true
@@ -339,7 +339,7 @@ func New(opts Options) (*Gateway, error) {
 	so.Key = opts.Key
 	so.MaxInFlight = cmp.Or(so.MaxInFlight, maxRequests)
 	g.server = mcpserver.New(so)
-	g.server.SetCatalog(g.view.Load().catalog)
+	g.server.SetCatalog(g.exports.Load().catalog)
 	return g, nil
 }
 

@@ -306,7 +306,7 @@ func (rt *route) beginInputRound(ctx context.Context, q session.Request) (*input
 		return round, g.runRound(ctx, &inside, q)
 	}
 	era := session.Era("")
-	if st := g.view.Load().servers[rt.server]; st.asks && !(srv.Unshared() && st.other == session.EraModern) { // modern servers send no requests to clients
+	if st := g.exports.Load().servers[rt.server]; st.asks && !(srv.Unshared() && st.other == session.EraModern) { // modern servers send no requests to clients
 		era = session.EraLegacy
 	}
 	s := g.sessions.acquire(ctx, rt.r, rt.server, capabilities, era)

@@ -31,7 +31,7 @@ import (
 // needed to answer it.
 type route struct {
 	g            *Gateway
-	v            *view
+	v            *exports
 	r            *mcpserver.Request
 	server       string
 	session      *ownSession // session to use; nil means the client's own or the shared session
@@ -45,7 +45,7 @@ type route struct {
 }
 
 // route returns a route for a client request. The caller must set its server.
-func (g *Gateway) route(r *mcpserver.Request) *route { return &route{g: g, v: g.view.Load(), r: r} }
+func (g *Gateway) route(r *mcpserver.Request) *route { return &route{g: g, v: g.exports.Load(), r: r} }
 
 // find returns the tool or prompt that the request specifies, and sets the route's server. It waits
 // for servers that have never been listed, see awaitUnlisted.
@@ -53,7 +53,7 @@ func (rt *route) find(ctx context.Context, k catalog.Kind) (target, bool) {
 	t, ok := rt.v.byKey[k][rt.r.Name()]
 	if !ok {
 		rt.g.awaitUnlisted(ctx, func() bool {
-			rt.v = rt.g.view.Load()
+			rt.v = rt.g.exports.Load()
 			t, ok = rt.v.byKey[k][rt.r.Name()]
 			return ok
 		})
@@ -62,7 +62,7 @@ func (rt *route) find(ctx context.Context, k catalog.Kind) (target, bool) {
 	return t, ok
 }
 
-// state returns the state of the server in the route's view.
+// state returns the state of the server in the route's exports.
 func (rt *route) state() serverState { return rt.v.servers[rt.server].serverState }
 
 // retryDelay is the delay between attempts while a server is unreachable.
@@ -380,10 +380,10 @@ func (g *Gateway) recorded(f mcpserver.Func) mcpserver.Func {
 	}
 	return func(ctx context.Context, r *mcpserver.Request) (json.RawMessage, error) {
 		began := time.Now()
-		t, known := g.view.Load().byKey[catalog.Tools][r.Name()]
+		t, known := g.exports.Load().byKey[catalog.Tools][r.Name()]
 		raw, err := f(ctx, r)
 		if !known { // perhaps its server was listed meanwhile
-			t, known = g.view.Load().byKey[catalog.Tools][r.Name()]
+			t, known = g.exports.Load().byKey[catalog.Tools][r.Name()]
 		}
 		c := calls.Call{Client: r.ClientName(), Session: r.Session(), Tool: r.Name(), Outcome: calls.OK, Duration: time.Since(began), Bytes: int64(len(raw))}
 		if known {
@@ -522,7 +522,7 @@ func (g *Gateway) extension(ctx context.Context, r *mcpserver.Request) (json.Raw
 	case mcp.MethodReadDirectory:
 		return g.readDirectory(ctx, r)
 	}
-	rt := &route{g: g, v: g.view.Load(), r: r}
+	rt := &route{g: g, v: g.exports.Load(), r: r}
 	if isTaskMethod(r.Method) {
 		if r.Method == mcp.MethodListTasks && r.Client != nil {
 			return rt.listTasks(ctx)

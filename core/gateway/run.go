@@ -203,7 +203,7 @@ func (l *loop) merge(snap *status.Snapshot) {
 		result := l.compare(srv, st, known)
 		unapproved(srv.ID, result.verdict, refused)
 		if result.api == nil && st.Info.Era != "" || result.api != nil && result.listed != nil {
-			l.locks.judged[srv.ID] = result.verdict
+			l.locks.verdicts[srv.ID] = result.verdict
 		}
 		info := st.Info
 		info.Instructions = result.verdict.Instructions(info.Instructions)
@@ -234,7 +234,7 @@ func (l *loop) merge(snap *status.Snapshot) {
 	}
 	l.ready = ready
 	l.markAway(parts, up, began)
-	v := l.newView(parts, func(r Refusal) { refused[r] = struct{}{} })
+	v := l.newExports(parts, func(r Refusal) { refused[r] = struct{}{} })
 	v.refused = unlisted(refused)
 	d := v.describe(l.opts.Serve.Instructions, parts)
 	if l.opts.Transparent && v.only != "" {
@@ -247,7 +247,7 @@ func (l *loop) merge(snap *status.Snapshot) {
 	d.WatchTasks = l.watchTasks
 	l.checked = lists
 	l.locks.end()
-	l.view.Store(v)
+	l.exports.Store(v)
 	l.server.Describe(d)
 	changed := l.server.SetCatalog(v.catalog)
 	if changed.Any() || l.stateChanged {
@@ -255,8 +255,8 @@ func (l *loop) merge(snap *status.Snapshot) {
 	}
 	l.stateChanged = false
 	l.report(refused)
-	if l.opts.Guard != nil && l.opts.Judged != nil {
-		l.opts.Judged(l.locks.judged)
+	if l.opts.Guard != nil && l.opts.Verdicts != nil {
+		l.opts.Verdicts(l.locks.verdicts)
 	}
 	l.syncAdhoc()
 	l.done = time.Now()

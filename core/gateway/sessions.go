@@ -61,7 +61,7 @@ type modernOnly struct {
 // session returns the session with a server that belongs to the client that sent the request. It
 // returns nil if the request must use the tracker's session, because the client does not need a
 // session of its own or because none can be opened. If the server must not be shared, the latter is
-// an error. st is the state of the server in the view for the request. apart is the result of
+// an error. st is the state of the server for the request. apart is the result of
 // Callers.apart.
 func (c *ownSessions) session(ctx context.Context, st serverState, r *mcpserver.Request, server string, apart bool) (*ownSession, error) {
 	srv, found := c.entry(server)

@@ -390,7 +390,7 @@ func created(raw json.RawMessage) (described map[string]json.RawMessage, ok bool
 }
 
 // rewriteTask rewrites the task ids and resource URIs in the result of a tasks/… request.
-func (v *view) rewriteTask(n taskIDs, method string, raw json.RawMessage) json.RawMessage {
+func (v *exports) rewriteTask(n taskIDs, method string, raw json.RawMessage) json.RawMessage {
 	if method == mcp.MethodTaskResult {
 		return v.rewriteContent(n.server, n.related(raw))
 	}
@@ -408,7 +408,7 @@ func isTaskMethod(method string) bool { return strings.HasPrefix(method, "tasks/
 func (g *Gateway) forwardNotification(server, method string, params json.RawMessage) {
 	switch method {
 	case mcp.NotificationMessage, mcp.NotificationElicitationComplete:
-		if g.view.Load().servers[server].verdict.Blocked() != nil {
+		if g.exports.Load().servers[server].verdict.Blocked() != nil {
 			return
 		}
 		for _, client := range g.opts.Callers.recipients(server, method, params, g.base) {
@@ -429,7 +429,7 @@ func (g *Gateway) forwardNotification(server, method string, params json.RawMess
 			}
 		}
 	case mcp.NotificationTask:
-		v := g.view.Load()
+		v := g.exports.Load()
 		for _, w := range g.tasks.watchers(id) {
 			w.send(v.rewriteTask(g.taskIDs(w.principal, server), mcp.MethodGetTask, withoutMeta(params, mcp.MetaSubscriptionID)))
 		}
@@ -452,7 +452,7 @@ const (
 // notifications that servers send about the tasks specified in watch. It returns the exported ids
 // of the tasks to which the client may listen.
 func (g *Gateway) watchTasks(ctx context.Context, watch mcpserver.TaskWatch) (known []string) {
-	v := g.view.Load()
+	v := g.exports.Load()
 	byServer := map[string][]string{}
 	var ids []target
 	for _, exported := range watch.IDs {
