@@ -93,6 +93,7 @@
 //	keyring      reads secrets from the user's keyring within a time limit
 //	standardwebhooks  Standard Webhooks: secrets, signatures, and a receiver
 //	internal/fair       limits that principals share fairly
+//	internal/rawjson    members and elements of JSON, in order and not decoded
 //	internal/textindex  full-text search with ranking
 //	internal/writable   reports which other users can modify a file
 //	peertest            finds the real programs that tests run against

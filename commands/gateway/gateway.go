@@ -253,7 +253,7 @@ func run(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) error 
 	}
 	data := opts.dataDir(env, g)
 	of := gw
-	of.Names, of.Judged, of.Called, of.Logger, of.Serve.SessionDir = names, e.Verdicts("").Set, stored.called, log, opts.SessionDir(data)
+	of.Names, of.Verdicts, of.Called, of.Logger, of.Serve.SessionDir = names, e.Verdicts("").Set, stored.called, log, opts.SessionDir(data)
 	if err := opts.build(whole, of); err != nil {
 		return err
 	}

@@ -61,7 +61,7 @@ type Options struct {
 	// Open reads the config of a client. It may be called several times for one client, and must not
 	// keep LookupEnv beyond the life of the Source. Its error may be a [*wire.Refused].
 	Open func(ctx context.Context, c Client) (Source, error)
-	// Gateway configures the gateways of all views. The daemon sets Tracker, Guard, Judged
+	// Gateway configures the gateways of all views. The daemon sets Tracker, Guard, Verdicts
 	// and the aliases. Launch receives servers as they are in the client's config. Callers is required, and must be the tracker's (tracker.Options.ClientSide).
 	Gateway gateway.Options
 	// OneEach remembers which servers need a process for each client; nil remembers nothing beyond the

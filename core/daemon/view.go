@@ -282,7 +282,7 @@ func (d *Daemon) newView(who party, source Source, locked *guard.Guard) (*View, 
 	}
 	if opts.Guard = locked; locked != nil {
 		v.judged = d.opts.Engine.Verdicts(locked.Path())
-		opts.Judged = v.judged.Set
+		opts.Verdicts = v.judged.Set
 	}
 	if launch := opts.Launch; launch != nil {
 		opts.Launch = func(ctx context.Context, srv config.Server) json.RawMessage {

@@ -253,7 +253,7 @@ func (a *adhocSet) attempted(t target, rejected bool, exists func() bool) (first
 // the config does not track the resource. The MCP server that clients connect to calls it before it
 // registers a subscription. Clients cannot subscribe to what they cannot read before the user approves it.
 func (g *Gateway) subscribable(uri string) bool {
-	v := g.view.Load()
+	v := g.exports.Load()
 	t, ok := v.resource(uri)
 	rt := &route{g: g, v: v, server: t.server, item: itemID{catalog.Resources, t}}
 	if !ok || g.httpCatalog(t.server) != nil || t.server != "" && rt.refused() != nil {
@@ -354,7 +354,7 @@ func offersUpdates(srv config.Server, info session.Info) bool {
 // parent of the URI receive an update for the parent, because servers also announce changes to
 // children of subscribed resources.
 func (g *Gateway) updated(t target) {
-	v := g.view.Load()
+	v := g.exports.Load()
 	if _, ours := v.servers[t.server]; !ours || t.key == "" {
 		return
 	}
@@ -388,7 +388,7 @@ func (g *Gateway) updated(t target) {
 }
 
 // shown returns the URIs that the filter admits: it may have admitted more when clients subscribed to them.
-func (v *view) shown(uris []string) []string {
+func (v *exports) shown(uris []string) []string {
 	if v.filter.empty() {
 		return uris
 	}
@@ -400,7 +400,7 @@ func (v *view) shown(uris []string) []string {
 
 // updatedAll notifies every client of an update of every resource to which it is subscribed.
 func (g *Gateway) updatedAll() {
-	v := g.view.Load()
+	v := g.exports.Load()
 	for uri := range v.byKey[catalog.Resources] {
 		g.server.Updated(uri)
 	}

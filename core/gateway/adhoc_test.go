@@ -25,7 +25,7 @@ func TestAdhocLimit(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer g.Close()
-	g.view.Store(newView(contribution{}, []contribution{{id: "a", serverState: serverState{subscribes: true}}}, *g.filter.Load(), func(Refusal) {}))
+	g.exports.Store(newExports(contribution{}, []contribution{{id: "a", serverState: serverState{subscribes: true}}}, *g.filter.Load(), func(Refusal) {}))
 	for i := range 10 {
 		if got := g.subscribable(fmt.Sprintf("x://%d", i)); got != (i < 3) {
 			t.Errorf("%d: subscribable is %t", i, got)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"math"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -23,8 +22,6 @@ import (
 const (
 	// maxLate is how long a server may still ask because of a request that its client cancelled.
 	maxLate = 20 * time.Second
-	// maxRootsWait limits how long a client takes to list its roots.
-	maxRootsWait = 10 * time.Second
 	// maxRoots is the maximum size of a client's roots.
 	maxRoots = 64 << 10
 	// maxLevelWait limits how long a server takes to set its log level.
@@ -49,10 +46,9 @@ const relayed = `{"elicitation":{"form":{},"url":{}},"roots":{"listChanged":true
 // root of the clients that use the session; the first of them decides. Clients with other roots, or with none
 // while the server is told the folder, have sessions of their own with such a server.
 //
-// Once a client that uses a session has set a log level, the server is told the most verbose level that one
-// of them wants: when it is set, and before the next request after another change. A client that sets
-// none wants all messages. While only one client has requests in progress, it receives the messages that it
-// wants.
+// The server is told the most verbose log level that a client has set, before a request of that client. While only
+// one client has requests in progress, it receives the messages from its own level on, or all if it has set
+// none.
 //
 // Its methods are safe for concurrent use.
 type Callers struct {
@@ -76,21 +72,12 @@ type Shared struct {
 // sharedServer is a server whose session its clients share. Callers.mu guards it.
 type sharedServer struct {
 	Shared
-	flights []*flight
-	users   map[*mcpserver.Client]bool // clients that have used the session
-	asked   *rootsAnswers              // of the present session
-	told    bool                       // the present session was told the folder, or to ask again
-	none    bool                       // a client without roots uses the present session, which is told none
-	level   string                     // log level that the present session was told; "" if none
-}
-
-// flight is a client's request in a shared session.
-type flight struct {
-	client *mcpserver.Client  // nil if the client is modern
-	round  *inputRound        // in which a modern client can be asked; nil if it cannot be
-	via    *mcpserver.Request // nil if it stands for a client without requests
-	ctx    context.Context    // of the request
-	late   time.Time          // when to forget the request, if it was cancelled
+	requests []*inFlight                // in progress, and cancelled a short time ago; oldest first
+	users    map[*mcpserver.Client]bool // clients that have used the session
+	asked    *rootsAnswers              // of the present session
+	told     bool                       // the present session was told the folder, or to ask again
+	none     bool                       // a client without roots uses the present session, which is told none
+	level    json.RawMessage            // log level that the present session was told; nil if none
 }
 
 // caller is a connected legacy client.
@@ -138,8 +125,8 @@ func (c *Callers) ClientSide(server string) *session.ClientSide {
 	if s == nil {
 		return nil
 	}
-	s.told, s.none, s.asked, s.level = false, false, &rootsAnswers{}, "" // this session has not asked yet
-	s.flights = slices.DeleteFunc(s.flights, func(f *flight) bool { return !f.late.IsZero() })
+	s.told, s.none, s.asked, s.level = false, false, &rootsAnswers{}, nil // this session has not asked yet
+	s.requests = slices.DeleteFunc(s.requests, func(f *inFlight) bool { return !f.late.IsZero() })
 	asked := s.asked
 	return &session.ClientSide{Capabilities: json.RawMessage(relayed), Events: true, Asked: asked.begin,
 		Request: func(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
@@ -246,58 +233,33 @@ func (c *Callers) without(s *sharedServer, client *mcpserver.Client, err error) 
 	return err
 }
 
-// usedBy returns the ids of the servers whose sessions a client uses.
-func (c *Callers) usedBy(client *mcpserver.Client) (servers []string) {
-	if c == nil {
-		return nil
+// tellLevel tells a legacy server the log level that a client wants, unless the session was told this level or a
+// more verbose one.
+func (c *Callers) tellLevel(ctx context.Context, server string, client *mcpserver.Client, of *tracker.Tracker) {
+	if c == nil || client == nil {
+		return
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for id, s := range c.servers {
-		if s.users[client] {
-			servers = append(servers, id)
-		}
-	}
-	return servers
-}
-
-// tellLevel tells a legacy server the log level that the clients of its session want, unless it was told.
-func (c *Callers) tellLevel(ctx context.Context, server string, of *tracker.Tracker) {
-	if c == nil {
+	level := levelOf(client)
+	if level == nil {
 		return
 	}
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	s := c.servers[server]
-	if s == nil {
+	if s == nil || s.level != nil && severity(s.level) <= severity(level["level"]) {
+		c.mu.Unlock()
 		return
 	}
-	told := s.level
-	for level := s.wanted(); level != told; level = s.wanted() { // concurrent calls must leave the newest level set
-		asked := s.asked
-		c.mu.Unlock()
-		_, err := of.Do(ctx, server, session.Request{Method: mcp.MethodSetLevel, Params: map[string]json.RawMessage{"level": quote(level)}, Timeout: maxLevelWait})
-		c.mu.Lock()
-		if ctx.Err() != nil || errors.Is(err, tracker.ErrNotConnected) {
-			return
-		}
-		if told = level; s.asked == asked {
-			s.level = level // another error means that the server does not support logging
-		}
+	told := s.asked
+	c.mu.Unlock()
+	_, err := of.Do(ctx, server, session.Request{Method: mcp.MethodSetLevel, Params: level, Timeout: maxLevelWait})
+	if ctx.Err() != nil || errors.Is(err, tracker.ErrNotConnected) {
+		return
 	}
-}
-
-// wanted returns the log level that the server of the session should be told. Callers.mu must be held.
-func (s *sharedServer) wanted() string {
-	most, set := math.MaxInt, s.level != ""
-	for client := range s.users {
-		level := levelOf(client)["level"]
-		most, set = min(most, max(0, severity(level))), set || level != nil
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if s.asked == told { // the same session; an error means that the server does not support logging
+		s.level = level["level"]
 	}
-	if !set || len(s.users) == 0 {
-		return s.level
-	}
-	return strings.Fields(severities)[most]
 }
 
 // severity returns the position of a log level in severities, or -1 if it is none.
@@ -340,13 +302,13 @@ func (c *Callers) begin(ctx context.Context, server string, r *mcpserver.Request
 	if s == nil {
 		return func() {}
 	}
-	f := &flight{client: r.Client, via: r, round: round, ctx: ctx}
-	s.flights = append(s.flights, f)
+	f := &inFlight{client: r.Client, via: r, round: round, ctx: ctx}
+	s.requests = append(s.requests, f)
 	return func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		if ctx.Err() == nil {
-			s.flights = slices.DeleteFunc(s.flights, func(other *flight) bool { return other == f })
+			s.requests = slices.DeleteFunc(s.requests, func(other *inFlight) bool { return other == f })
 		} else {
 			f.late = time.Now().Add(maxLate)
 		}
@@ -366,99 +328,46 @@ func (c *Callers) request(ctx context.Context, server, method string, params jso
 	if err != nil {
 		return nil, err
 	}
-	if lacks := lacking(f.capabilities(), method, params); lacks != "" {
-		return nil, &session.RPCError{Code: mcp.CodeMethodNotFound, Message: "the client cannot be asked: it does not support " + lacks}
-	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	if f.ctx != nil {
-		defer context.AfterFunc(f.ctx, func() { cancel(errCancelled) })()
-	}
-	if f.round != nil {
-		return f.round.request(ctx, method, params)
-	}
-	raw, err := forwardRequest(ctx, f.client, f.via, method, params)
-	if errors.Is(err, mcpserver.ErrUnreachable) {
-		err = &session.RPCError{Code: mcp.CodeInternal, Message: "the client has disconnected"}
-	}
-	return raw, err
+	return f.ask(ctx, method, params)
 }
 
-var errCancelled error = &session.RPCError{Code: mcp.CodeInternal, Message: "the client's request has ended"}
-
-// asked returns what tells which client a request from a server is for, or why that is not clear.
-func (c *Callers) asked(server string) (*flight, error) {
+// asked returns the request because of which a server asks, or why that is not clear.
+func (c *Callers) asked(server string) (*inFlight, error) {
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	s := c.servers[server]
 	if s == nil {
-		c.mu.Unlock()
-		return nil, notFound()
+		return nil, &session.RPCError{Code: mcp.CodeMethodNotFound, Message: "method not found"}
 	}
-	flights := s.inFlight()
-	if len(flights) == 0 {
-		defer c.mu.Unlock()
-		connected := c.connected(server)
-		if len(connected) != 1 {
-			return nil, unclear("no request of a client is in progress")
-		}
-		return &flight{client: connected[0]}, nil
-	}
-	byOwner, waiting := map[any]*flight{}, map[any]bool{}
-	for _, f := range flights {
-		if of := f.owner(); byOwner[of] == nil || f.late.IsZero() {
-			byOwner[of] = f // the newest that was not cancelled
-		}
-		if f.late.IsZero() {
-			waiting[f.owner()] = true
-		}
-	}
-	first := !s.OneEach && len(waiting) > 1
-	s.OneEach = s.OneEach || first
-	oneEach := c.oneEach
-	c.mu.Unlock()
-	if first {
-		oneEach(server)
-	}
+	requests := s.recent()
+	waiting := slices.DeleteFunc(slices.Clone(requests), func(f *inFlight) bool { return !f.late.IsZero() })
 	switch {
-	case len(waiting) > 1:
-		return nil, unclear("requests of several clients are in progress in this session")
-	case len(byOwner) > 1:
+	case len(requests) == 0:
+		if connected := c.connected(server); len(connected) == 1 {
+			return &inFlight{client: connected[0]}, nil
+		}
+		return nil, errNobody
+	case len(waiting) == 0:
+		return nil, errCancelled
+	case !oneOwner(waiting):
+		if first, oneEach := !s.OneEach, c.oneEach; first {
+			s.OneEach = true
+			c.mu.Unlock()
+			oneEach(server)
+			c.mu.Lock()
+		}
+		return nil, errSeveral
+	case !oneOwner(requests):
 		return nil, unclear("the server may still be working on another client's request, which was cancelled")
 	}
-	f := byOwner[flights[0].owner()]
-	if !f.late.IsZero() {
-		return nil, errCancelled
-	}
-	return f, nil
+	return waiting[len(waiting)-1], nil
 }
 
-func unclear(why string) error {
-	return &session.RPCError{Code: mcp.CodeInternal, Message: why + ", so it is not clear which client to ask"}
-}
-
-// inFlight returns the requests that may make the server ask. Callers.mu must be held.
-func (s *sharedServer) inFlight() []*flight {
+// recent returns the requests because of which the server may ask. Callers.mu must be held.
+func (s *sharedServer) recent() []*inFlight {
 	now := time.Now()
-	s.flights = slices.DeleteFunc(s.flights, func(f *flight) bool { return !f.late.IsZero() && now.After(f.late) })
-	return s.flights
-}
-
-// owner identifies the client of a request. Each request of a modern client counts as a client.
-func (f *flight) owner() any {
-	if f.client == nil {
-		return f
-	}
-	return f.client
-}
-
-func (f *flight) capabilities() json.RawMessage {
-	switch {
-	case f.client != nil:
-		return f.client.Capabilities
-	case f.round != nil:
-		return f.round.capabilities
-	}
-	return nil
+	s.requests = slices.DeleteFunc(s.requests, func(f *inFlight) bool { return !f.late.IsZero() && now.After(f.late) })
+	return s.requests
 }
 
 // connected returns the clients that have a server. c.mu must be held.
@@ -471,31 +380,6 @@ func (c *Callers) connected(server string) (clients []*mcpserver.Client) {
 	return clients
 }
 
-// lacking returns what a client with these capabilities lacks to answer a request from a server, or "".
-func lacking(capabilities json.RawMessage, method string, params json.RawMessage) string {
-	if !canAnswer(capabilities, method) {
-		if capability := answerable()[method]; capability != "" {
-			return capability
-		}
-		return "this method"
-	}
-	declared, asked := fields(capabilities), fields(params)
-	switch modes := fields(declared["elicitation"]); {
-	case method == "sampling/createMessage":
-		if (asked["tools"] != nil || asked["toolChoice"] != nil) && !isObject(fields(declared["sampling"])["tools"]) {
-			return "tools in sampling"
-		}
-	case method != "elicitation/create":
-	case string(asked["mode"]) == `"url"`:
-		if !isObject(modes["url"]) {
-			return "elicitation with a URL"
-		}
-	case isObject(modes["url"]) && !isObject(modes["form"]):
-		return "elicitation with a form"
-	}
-	return ""
-}
-
 // folder answers a server that asks for roots: with the folder of its clients, if it is the only root of
 // one of them, and no client without roots uses the session.
 func (c *Callers) folder(ctx context.Context, server string) (json.RawMessage, error) {
@@ -505,7 +389,7 @@ func (c *Callers) folder(ctx context.Context, server string) (json.RawMessage, e
 	s := c.servers[server]
 	if s == nil {
 		c.mu.Unlock()
-		return nil, notFound()
+		return nil, errNobody
 	}
 	folder, clients := s.Folder, c.connected(server)
 	if s.none {
@@ -573,7 +457,7 @@ func (c *Callers) rootsOf(ctx context.Context, client *mcpserver.Client, via *mc
 	}
 	limited, cancel := context.WithTimeout(ctx, maxRootsWait)
 	defer cancel()
-	raw, err := forwardRequest(limited, client, via, mcp.MethodListRoots, nil)
+	raw, err := askLegacy(limited, client, via, mcp.MethodListRoots, nil)
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
@@ -607,9 +491,8 @@ func (c *Callers) recipients(server, method string, params json.RawMessage, of *
 		return nil
 	}
 	if method == mcp.NotificationMessage {
-		flights := s.inFlight()
-		if len(flights) > 0 && !slices.ContainsFunc(flights, func(f *flight) bool { return f.owner() != flights[0].owner() }) {
-			clients = append(clients, flights[0].client)
+		if requests := s.recent(); len(requests) > 0 && oneOwner(requests) {
+			clients = append(clients, requests[0].client)
 		}
 	} else {
 		clients = c.connected(server)

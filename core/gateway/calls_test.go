@@ -160,18 +160,6 @@ func TestProgressIsForwarded(t *testing.T) {
 	})
 }
 
-// A client that does not read progress delays only its own call.
-func TestSlowProgressReader(t *testing.T) {
-	t.Parallel()
-	p := &progress{wake: make(chan struct{}, 1)}
-	for i := range 10 * maxProgress {
-		p.put(session.Progress{Progress: float64(i)})
-	}
-	if n := len(p.queue); n != maxProgress || p.queue[n-1].Progress != 10*maxProgress-1 {
-		t.Errorf("%d wait, the last %+v", n, p.queue[n-1])
-	}
-}
-
 // A client that cancels, and a gateway that ends, cancel the request at the server. The record has no code, because nobody
 // received one.
 func TestCancellationIsForwarded(t *testing.T) {

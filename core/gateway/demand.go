@@ -80,7 +80,7 @@ func (d *clientDemands) reconcile(enabled []config.Server) {
 }
 
 // wake keeps the server of the route awake as hold does. If the server is asleep, wake waits until
-// it is connected and the view shows its current state. It returns an error as soon as the server
+// it is connected and the exports show its current state. It returns an error as soon as the server
 // cannot be connected, and waits no longer than connecting may take.
 func (rt *route) wake(ctx context.Context) (release func(), err error) {
 	g := rt.g
@@ -96,9 +96,7 @@ func (rt *route) wake(ctx context.Context) (release func(), err error) {
 	timer := time.NewTimer(g.connecting(srv))
 	defer timer.Stop()
 	for ; ; slept = true {
-		g.mu.Lock()
-		changed := g.stateChange
-		g.mu.Unlock()
+		changed := g.stateChange.next()
 		if !g.tracker.Dormant(rt.server) {
 			if slept {
 				err = rt.awake(ctx)
@@ -122,7 +120,7 @@ func (rt *route) wake(ctx context.Context) (release func(), err error) {
 	return release, nil
 }
 
-// awake replaces the route's view after its server was woken, or returns why that failed.
+// awake replaces the route's exports after its server was woken, or returns why that failed.
 func (rt *route) awake(ctx context.Context) error {
 	st, _ := rt.g.tracker.Snapshot().Server(rt.server)
 	if !st.Connected() && st.Error != "" {
@@ -131,7 +129,7 @@ func (rt *route) awake(ctx context.Context) error {
 	if err := rt.g.flush(ctx); err != nil {
 		return err
 	}
-	rt.v = rt.g.view.Load()
+	rt.v = rt.g.exports.Load()
 	return nil
 }
 
@@ -149,9 +147,7 @@ func (g *Gateway) awaitUnlisted(ctx context.Context, found func() bool) {
 	grace := time.NewTimer(g.opts.Grace)
 	defer grace.Stop()
 	for waited := false; ; {
-		g.mu.Lock()
-		changed := g.stateChange
-		g.mu.Unlock()
+		changed := g.stateChange.next()
 		left := g.unlisted()
 		if len(left) == 0 && g.flush(ctx) != nil || found() || len(left) == 0 || waited && !slices.ContainsFunc(left, g.tracker.Dormant) {
 			return

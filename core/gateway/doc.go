@@ -39,17 +39,17 @@
 //   - Calls use the tracker's session with the server; progress, cancellation and errors
 //     are forwarded. Client credentials are never forwarded; a server receives only the
 //     credentials in its own config entry.
-//   - Requests and messages that a server sends during a client request reach only that client.
-//     A legacy client that declares sampling, elicitation or roots, or sets a log level, has
+//   - What a server asks, and its log messages, are for the client whose requests are in progress in the
+//     session, if there is exactly one, else for the only client of the session. Otherwise the server receives an
+//     error that says why.
+//   - A legacy client that declares sampling, elicitation or roots, or sets a log level, has
 //     its own sessions with legacy servers, from its first request until it disconnects: at most 64
-//     per server and 256 in total. If no session can be opened, the client uses the shared session,
+//     per server and 256 in total. If no session can be opened, the client uses the tracker's session,
 //     in which servers cannot send requests to clients.
-//   - With [Options.Callers], all clients instead use the tracker's session, whatever they declare. What a
-//     legacy server asks is asked of the client whose requests are in progress, or of the only client that
-//     is connected; otherwise the server receives an error. A client whose roots are not
-//     those that the server was told has its own session, and so have new clients of a server that asked
-//     while requests of several were in progress. The server is told the most verbose log level that a legacy
-//     client wants, and each receives messages from its own level on, while only its requests are in
+//   - With [Options.Callers], all clients instead use the tracker's session, whatever they declare. A client whose
+//     roots are not those that the server was told has its own session, and so have new clients of a server
+//     that asked while requests of several were in progress. The server is told the most verbose log level that a
+//     legacy client has set, and each receives messages from its own level on, while only its requests are in
 //     progress. A modern client is asked in the result of its request, and uses a session for one request at
 //     a time where the others have their own, if it declares roots and the server asks for them, and if it
 //     wants log messages of a legacy server.
@@ -63,14 +63,13 @@
 //     session until the client repeats it with the answers, for at most 15 minutes.
 //   - All clients see what the tracker's session lists, whatever they declare. A tool that needs what a
 //     client lacks fails with this reason.
-//   - Tasks continue while their client is disconnected, for at most 15 minutes if they run in a
-//     session of that client. Options.Key binds their ids to the principal that started them. The
+//   - Tasks pass between a client and a server of the same era. A client of the other era receives the server's error
+//     for a tool that must be called as a task. Tasks continue while their client is disconnected, for at most 15
+//     minutes after the last request if they run in a session of that client. Options.Key binds their ids to the
+//     principal that started them. The
 //     ids remain valid after a restart, and a request by another principal is rejected without asking
 //     the server. All clients without credentials are the same principal: they must know the id,
-//     and they can list only the tasks started in their own connection or session. A tool that must
-//     be called as a task can also be called normally: by every client if its server is legacy, and
-//     by legacy clients if its server is modern. The gateway then waits for the task and returns its
-//     result.
+//     and they can list only the tasks started in their own connection or session.
 //   - The skills (SEP-2640) of all servers are listed, as the tracker has listed them, so one server
 //     that fails does not affect the others. A skill is omitted if one of its files is not admitted by
 //     [Options.Allow] and [Options.Deny], because hosts expect to read all of them. Their servers answer

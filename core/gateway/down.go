@@ -45,9 +45,7 @@ func (g *Gateway) ready(ctx context.Context) error {
 	over := time.NewTimer(limit)
 	defer over.Stop()
 	for {
-		g.mu.Lock()
-		changed := g.stateChange
-		g.mu.Unlock()
+		changed := g.stateChange.next()
 		st, _ := g.tracker.Snapshot().Server(id)
 		left := time.Until(st.Since.Add(limit)) // for an attempt that is in progress
 		switch {

@@ -129,7 +129,7 @@ func (f filter) allows(t target, exported string, is reading) bool {
 // Unmatched returns the globs of the filter that match none of the items
 // that the servers currently list.
 func (g *Gateway) Unmatched() (allow, deny []string) {
-	v := g.view.Load()
+	v := g.exports.Load()
 	items := slices.Clone(v.filtered)
 	for k, byKey := range v.byKey {
 		for exported, t := range byKey {

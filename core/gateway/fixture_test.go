@@ -34,10 +34,10 @@ type fixture struct {
 	gateway *Gateway
 	tracker *tracker.Tracker
 	sessiontest.Net
-	refused []Refusal                 // appended by Run's goroutine; read it after a wait
-	judged  map[string]*guard.Verdict // by the last merge, likewise
-	cancel  context.CancelFunc
-	running sync.WaitGroup
+	refused  []Refusal                 // appended by Run's goroutine; read it after a wait
+	verdicts map[string]*guard.Verdict // by the last merge, likewise
+	cancel   context.CancelFunc
+	running  sync.WaitGroup
 }
 
 // inEras runs the test with servers and clients of either era.
@@ -73,7 +73,7 @@ func (w *fixture) start(entries ...config.Server) {
 	w.tracker = tracker.New(opts)
 	w.opts.Tracker = w.tracker
 	w.opts.Refused = func(r Refusal) { w.refused = append(w.refused, r) }
-	w.opts.Judged = func(all map[string]*guard.Verdict) { w.judged = all }
+	w.opts.Verdicts = func(all map[string]*guard.Verdict) { w.verdicts = all }
 	var err error
 	if w.gateway, err = New(w.opts); err != nil {
 		w.Fatal(err)

@@ -85,7 +85,7 @@ func FuzzRewrite(f *testing.F) {
 		f.Fatal(err)
 	}
 	lists := map[catalog.Kind][]item{catalog.Resources: {x}}
-	v := newView(contribution{}, []contribution{{id: "a", lists: lists}, {id: "b", lists: lists}}, filter{}, func(Refusal) {})
+	v := newExports(contribution{}, []contribution{{id: "a", lists: lists}, {id: "b", lists: lists}}, filter{}, func(Refusal) {})
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		if !json.Valid(raw) {
 			return

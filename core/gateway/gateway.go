@@ -16,6 +16,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/gateway/upstream"
+	"github.com/mcptrack/mcptrack/core/internal/fair"
 	"github.com/mcptrack/mcptrack/core/lock/guard"
 	"github.com/mcptrack/mcptrack/core/mcp"
 	"github.com/mcptrack/mcptrack/core/mcpserver"
@@ -71,9 +72,9 @@ type Options struct {
 	// cannot be determined. The server has its exported id. It is called from the goroutine of Run when
 	// a server has connected or its config entry has changed. If it is nil, launches are not compared.
 	Launch func(context.Context, config.Server) json.RawMessage
-	// Judged, if not nil, receives the verdict of Guard about each server after every merge. Servers that
+	// Verdicts, if not nil, receives the verdict of Guard about each server after every merge. Servers that
 	// have not been reached are absent. It is called from the goroutine of Run, and must not block.
-	Judged func(map[string]*guard.Verdict)
+	Verdicts func(map[string]*guard.Verdict)
 	// Alias returns the id under which clients know a server, given its id in the config passed to
 	// Apply and in the tracker. It must always return the same id for the same server, and different
 	// ids for the servers of one config. If it is nil, the ids are the same.
@@ -150,7 +151,7 @@ type background struct {
 	life  context.Context // cancelled by stop
 	end   context.CancelFunc
 	runMu sync.Mutex     // serializes run and stop
-	wg    sync.WaitGroup // counts the goroutines and the pooled sessions in use
+	wg    sync.WaitGroup // counts the goroutines
 }
 
 // run starts f in the background; f must return when ending is done. If the gateway is already
@@ -217,6 +218,31 @@ func signal(c chan<- struct{}) {
 	}
 }
 
+// change wakes everybody who waits for the next change. The zero value is ready to use.
+type change struct {
+	mu   sync.Mutex
+	wait chan struct{} // closed and set to nil by happened; nil if nobody waits
+}
+
+// next returns a channel that is closed by the next call of happened.
+func (c *change) next() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.wait == nil {
+		c.wait = make(chan struct{})
+	}
+	return c.wait
+}
+
+func (c *change) happened() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.wait != nil {
+		close(c.wait)
+		c.wait = nil
+	}
+}
+
 func isClosed(c <-chan struct{}) bool {
 	select {
 	case <-c:
@@ -230,17 +256,17 @@ func isClosed(c <-chan struct{}) bool {
 // call Run, and call Close when done. Its methods are safe for concurrent use.
 type Gateway struct {
 	*base
-	server *mcpserver.Server
-	filter atomic.Pointer[filter] // the globs to merge with
-	local  contribution
-	names  *Names
-	view   atomic.Pointer[view]
-	limits limiter
+	server  *mcpserver.Server
+	filter  atomic.Pointer[filter] // the globs to merge with
+	local   contribution
+	names   *Names
+	exports atomic.Pointer[exports]
+	limits  limiter
 
-	sessions clientSessions
+	sessions ownSessions
 	demands  clientDemands
 	tasks    taskRegistry
-	notes    messageQueues // queued notifications from shared sessions
+	queues   queues // notifications for clients
 	inputs   inputRounds
 	large    largeResults
 
@@ -249,9 +275,10 @@ type Gateway struct {
 	// never closed.
 	adhocWake chan struct{}
 
+	stateChange change // whenever the state of a server changes
+
 	mu           sync.Mutex
 	httpCatalogs map[string]*httpCatalog // keyed by server id
-	stateChange  chan struct{}           // closed and replaced whenever the state of a server changes
 }
 
 // New returns a gateway without servers. It returns an error for an invalid glob, OnDown value or
@@ -278,12 +305,11 @@ func New(opts Options) (*Gateway, error) {
 	g := &Gateway{
 		base:         b,
 		names:        opts.Names,
-		notes:        messageQueues{base: b, byClient: map[*mcpserver.Client]*messageQueue{}},
+		queues:       queues{base: b, byKey: map[any]*queue{}},
 		adhocWake:    make(chan struct{}, 1),
 		httpCatalogs: map[string]*httpCatalog{},
-		stateChange:  make(chan struct{}),
 	}
-	g.sessions.init(b, &g.tasks)
+	g.sessions = ownSessions{base: b, tasks: &g.tasks, queues: &g.queues, total: fair.Limit{Max: maxOwnSessions}, perServer: map[string]*fair.Limit{}, modernOnly: map[string]modernOnly{}}
 	g.demands = clientDemands{base: b, byClient: map[*mcpserver.Client]map[string]func(){}}
 	g.adhoc.limit = cmp.Or(opts.Serve.Subscriptions.MaxTotal, 1_000_000)
 	if g.tracker != nil {
@@ -301,7 +327,7 @@ func New(opts Options) (*Gateway, error) {
 	}
 	g.limits.alias = opts.Alias
 	g.names.start(g.local, opts.Alias)
-	g.view.Store(newView(g.local, nil, *g.filter.Load(), func(Refusal) {}))
+	g.exports.Store(newExports(g.local, nil, *g.filter.Load(), func(Refusal) {}))
 	so := opts.Serve
 	so.CallTool, so.GetPrompt, so.ReadResource, so.Complete = g.recorded(g.duringEdit(g.callTool)), g.duringEdit(g.getPrompt), g.duringEdit(g.readResource), g.duringEdit(g.complete)
 	so.Extension, so.Skills = g.duringEdit(g.extension), true
@@ -313,7 +339,7 @@ func New(opts Options) (*Gateway, error) {
 	so.Key = opts.Key
 	so.MaxInFlight = cmp.Or(so.MaxInFlight, maxRequests)
 	g.server = mcpserver.New(so)
-	g.server.SetCatalog(g.view.Load().catalog)
+	g.server.SetCatalog(g.exports.Load().catalog)
 	return g, nil
 }
 
@@ -326,7 +352,9 @@ func (g *Gateway) connected(client *mcpserver.Client) {
 				g.run(func(ending context.Context) { _, _ = g.tracker.Do(ending, server, session.Request{Method: method}) })
 			}
 		}
-		g.sessions.fromClient(client, method, params)
+		if method == mcp.NotificationRootsChanged {
+			g.sessions.forEach(client, func(ctx context.Context, s *ownSession) { _, _ = s.conn.Do(ctx, session.Request{Method: method}) })
+		}
 	})
 	if callers == nil {
 		return

@@ -41,7 +41,7 @@ func TestTemplateMatchingIsBounded(t *testing.T) {
 	}
 	evil := contribution{id: "evil", lists: map[catalog.Kind][]item{catalog.Templates: itemsOf(t, catalog.Templates, many...)}}
 	good := contribution{id: "good", lists: map[catalog.Kind][]item{catalog.Templates: itemsOf(t, catalog.Templates, "doc:///d/{name}")}}
-	v := newView(contribution{}, []contribution{evil, good}, filter{}, func(r Refusal) { t.Error(r) })
+	v := newExports(contribution{}, []contribution{evil, good}, filter{}, func(r Refusal) { t.Error(r) })
 	if n := len(v.templates); n != maxTemplates+1 {
 		t.Errorf("URIs are compared with %d templates", n)
 	}
@@ -80,7 +80,7 @@ func TestParentsOfAnUpdateAreBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer g.Close()
-	g.view.Store(newView(contribution{}, []contribution{{id: "evil", serverState: serverState{subscribes: true}, lists: map[catalog.Kind][]item{
+	g.exports.Store(newExports(contribution{}, []contribution{{id: "evil", serverState: serverState{subscribes: true}, lists: map[catalog.Kind][]item{
 		catalog.Resources: itemsOf(t, catalog.Resources, evil, up(10), up(5000))}}, {id: "good"}}, filter{}, func(r Refusal) { t.Error(r) }))
 	sub, err := g.server.Subscriptions().Open(subscriptions.Lists{})
 	if err != nil {

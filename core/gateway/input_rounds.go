@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/internal/fair"
+	"github.com/mcptrack/mcptrack/core/internal/rawjson"
 	"github.com/mcptrack/mcptrack/core/mcp"
 	"github.com/mcptrack/mcptrack/core/mcpserver"
 	"github.com/mcptrack/mcptrack/core/session"
@@ -27,7 +28,7 @@ const (
 	maxKeptResult    = 1 << 20 // maximum size in bytes of a result that is kept while no client is waiting
 	// maxWaitingRounds is the maximum number of rounds that wait for their client (see package
 	// fair), and thereby of results kept for clients that never fetch them.
-	maxWaitingRounds = maxClientSessions
+	maxWaitingRounds = maxOwnSessions
 	// inputTimeout is how long a round waits for the client to repeat its request with answers.
 	inputTimeout = 15 * time.Minute
 	// inputDebounce is how long the gateway waits after an input request from the server, so that
@@ -52,11 +53,12 @@ type inputRound struct {
 	raw    json.RawMessage // the server's result
 	err    error
 
-	mu       sync.Mutex
-	last     int                // number of the most recent input request
-	open     []*inputRequest    // input requests that are not answered yet
-	current  *mcpserver.Request // the client's request in progress; nil until the client repeats it
-	progress *progress          // progress for current; nil if current does not ask for progress
+	queues *queues // for progress
+
+	mu      sync.Mutex
+	last    int                // number of the most recent input request
+	open    []*inputRequest    // input requests that are not answered yet
+	current *mcpserver.Request // the client's request in progress; nil until the client repeats it
 }
 
 // inputRequest is a request from the server that the client has not answered yet.
@@ -69,9 +71,6 @@ type inputRequest struct {
 // request turns a request from the server into an input request for the client, and waits for the
 // answer.
 func (round *inputRound) request(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
-	if !canAnswer(round.capabilities, method) {
-		return nil, notFound()
-	}
 	q := &inputRequest{method: method, params: params, answer: make(chan json.RawMessage, 1)}
 	round.mu.Lock()
 	size := len(params)
@@ -109,14 +108,12 @@ func (round *inputRound) message(method string, params json.RawMessage) {
 	}
 }
 
-func (round *inputRound) begin(*mcpserver.Request) {}
-func (round *inputRound) end(*mcpserver.Request)   {}
-
+// report forwards progress to the client's request, if one is in progress.
 func (round *inputRound) report(p session.Progress) {
 	round.mu.Lock()
 	defer round.mu.Unlock()
-	if round.progress != nil {
-		round.progress.put(p)
+	if round.current != nil && round.current.ProgressToken() != nil {
+		round.queues.progress(round.current, p)
 	}
 }
 
@@ -141,17 +138,9 @@ func (round *inputRound) answer(given json.RawMessage) {
 
 // attach sets r as the client's request in progress; nil means that there is none.
 func (round *inputRound) attach(r *mcpserver.Request) {
-	var p *progress
-	if r != nil && r.ProgressToken() != nil {
-		p = newProgress(r, r.ProgressToken())
-	}
 	round.mu.Lock()
-	old := round.progress
-	round.current, round.progress = r, p
-	round.mu.Unlock()
-	if old != nil {
-		old.end()
-	}
+	defer round.mu.Unlock()
+	round.current = r
 }
 
 // inputRequired returns a result that asks the client for input, or nil if all input requests are
@@ -162,18 +151,18 @@ func (round *inputRound) inputRequired(state string) json.RawMessage {
 	if len(round.open) == 0 {
 		return nil
 	}
-	var asked []jsonMember
+	var asked []rawjson.Member
 	for _, q := range round.open {
-		ask := []jsonMember{{name: "method", value: quote(q.method)}}
+		ask := []rawjson.Member{{Name: "method", Value: quote(q.method)}}
 		if q.params != nil {
-			ask = append(ask, jsonMember{name: "params", value: q.params})
+			ask = append(ask, rawjson.Member{Name: "params", Value: q.params})
 		}
-		asked = append(asked, jsonMember{name: q.key, value: writeMembers(ask)})
+		asked = append(asked, rawjson.Member{Name: q.key, Value: writeMembers(ask)})
 	}
-	return writeMembers([]jsonMember{
-		{name: "resultType", value: json.RawMessage(`"input_required"`)},
-		{name: "inputRequests", value: writeMembers(asked)},
-		{name: "requestState", value: quote(roundStatePrefix + state)},
+	return writeMembers([]rawjson.Member{
+		{Name: "resultType", Value: json.RawMessage(`"input_required"`)},
+		{Name: "inputRequests", Value: writeMembers(asked)},
+		{Name: "requestState", Value: quote(roundStatePrefix + state)},
 	})
 }
 
@@ -263,7 +252,10 @@ func (s *inputRounds) close() {
 // and returns the corresponding result for r, the client's request.
 func (s *inputRounds) wait(ctx context.Context, round *inputRound, r *mcpserver.Request) (json.RawMessage, error) {
 	round.attach(r)
-	defer round.attach(nil)
+	defer func() {
+		round.attach(nil)
+		round.queues.flush(ctx, r) // all progress must be sent before the response
+	}()
 	for {
 		select {
 		case <-round.done:
@@ -307,15 +299,14 @@ func (rt *route) beginInputRound(ctx context.Context, q session.Request) (*input
 	if asked := rt.state().asks && (string(capabilities) != "{}" || logLevel(rt.r) != nil); !asked && !srv.Unshared() {
 		return nil, nil
 	}
-	round := &inputRound{capabilities: rt.r.Capabilities, owner: rt.r.Principal, key: rt.inputRoundKey(q), opened: make(chan struct{}, 1), done: make(chan struct{})}
+	round := &inputRound{capabilities: rt.r.Capabilities, owner: rt.r.Principal, key: rt.inputRoundKey(q), queues: &g.queues, opened: make(chan struct{}, 1), done: make(chan struct{})}
 	inside := *rt
 	if !srv.Unshared() && logLevel(rt.r) == nil && g.opts.Callers.takes(rt.server, capabilities) {
 		inside.round = round
-		g.runRound(ctx, &inside, q)
-		return round, nil
+		return round, g.runRound(ctx, &inside, q)
 	}
 	era := session.Era("")
-	if st := g.view.Load().servers[rt.server]; st.asks && !(srv.Unshared() && st.other == session.EraModern) { // modern servers send no requests to clients
+	if st := g.exports.Load().servers[rt.server]; st.asks && !(srv.Unshared() && st.other == session.EraModern) { // modern servers send no requests to clients
 		era = session.EraLegacy
 	}
 	s := g.sessions.acquire(ctx, rt.r, rt.server, capabilities, era)
@@ -325,20 +316,18 @@ func (rt *route) beginInputRound(ctx context.Context, q session.Request) (*input
 	if s == nil {
 		return nil, nil
 	}
-	s.setClient(round, false)
 	inside.session, inside.round = s, round
-	g.runRound(ctx, &inside, q)
-	return round, nil
+	return round, g.runRound(ctx, &inside, q)
 }
 
 // runRound sends the request of a round in the background.
-func (g *Gateway) runRound(ctx context.Context, inside *route, q session.Request) {
+func (g *Gateway) runRound(ctx context.Context, inside *route, q session.Request) error {
 	round, s := inside.round, inside.session
 	on, cancel := context.WithCancelCause(g.life) // must outlive the client's request
 	round.cancel = cancel
 	on = tracing.Continue(on, ctx)
 	q.Progress, q.Timeout = round.report, max(q.Timeout, inputTimeout+g.opts.CallTimeout)
-	g.wg.Go(func() {
+	running := g.run(func(context.Context) {
 		defer cancel(nil)
 		round.raw, round.err = inside.perform(on, q)
 		clean := on.Err() == nil && round.settled()
@@ -350,6 +339,11 @@ func (g *Gateway) runRound(ctx context.Context, inside *route, q session.Request
 		}
 		close(round.done)
 	})
+	if !running {
+		cancel(nil)
+		return session.ErrClosed
+	}
+	return nil
 }
 
 // resumeInputRound resumes the round of a request that the client repeats with answers. state comes

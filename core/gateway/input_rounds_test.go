@@ -10,6 +10,7 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/internal/rawjson"
 	"github.com/mcptrack/mcptrack/core/session"
 	"github.com/mcptrack/mcptrack/core/session/sessiontest"
 )
@@ -53,7 +54,7 @@ func TestModernClientOfLegacyServer(t *testing.T) {
 					t.Errorf("%s was asked %s, %v", name, asked["inputRequests"], err)
 					return
 				}
-				key := readMembers(asked["inputRequests"])[0].name
+				key := rawjson.Members(asked["inputRequests"])[0].Name
 				got, err := asks(t.Context(), c, method, params, map[string]any{"requestState": asked["requestState"],
 					"inputResponses": map[string]any{key: map[string]any{"by": name, "n": n}}})
 				if err != nil || string(got["structuredContent"]) != fmt.Sprintf(`{"by":"%s","n":%d}`, name, n) {
@@ -70,8 +71,8 @@ func TestModernClientOfLegacyServer(t *testing.T) {
 }
 
 func sameRound(asked json.RawMessage, method, params string) bool {
-	m := readMembers(asked)
-	return len(m) == 1 && string(fields(m[0].value)["method"]) == `"`+method+`"` && string(fields(m[0].value)["params"]) == params
+	m := rawjson.Members(asked)
+	return len(m) == 1 && string(fields(m[0].Value)["method"]) == `"`+method+`"` && string(fields(m[0].Value)["params"]) == params
 }
 
 // A state is valid for one request of the client that got it. Unanswered input requests are sent

@@ -14,6 +14,7 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/internal/rawjson"
 	"github.com/mcptrack/mcptrack/core/mcpserver"
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/uritemplate"
@@ -38,7 +39,6 @@ type item struct {
 	raw       json.RawMessage // the item's JSON after validation, on one line
 	at, end   int             // start and end offset in raw of the value of the key
 	ui        string          // for a tool: URI of its MCP App, as specified by the server
-	asTask    bool            // for a tool: it must be called as a task
 	suspicion string          // a problem that the user should investigate; empty if none
 	pattern   *regexp.Regexp  // for a template: matches the URIs that it can expand to
 	digest    catalog.Digest  // digest of the JSON that the server sent
@@ -99,11 +99,9 @@ func newItem(k catalog.Kind, it catalog.Item) (item, error) {
 		if err := mcpserver.CheckTool(out.raw); err != nil {
 			return item{}, err
 		}
-		is := fields(out.raw)
-		out.ui = appURI(is["_meta"])
-		out.asTask = string(fields(is["execution"])["taskSupport"]) == `"required"`
+		out.ui = appURI(fields(out.raw)["_meta"])
 	}
-	cleaned, hidden, err := clean(k, readMembers(mended))
+	cleaned, hidden, err := clean(k, rawjson.Members(mended))
 	if err != nil {
 		return item{}, err
 	}
@@ -122,21 +120,21 @@ func newItem(k catalog.Kind, it catalog.Item) (item, error) {
 
 // members decodes the members of the item's JSON object and records the position of the value of
 // key. A duplicate name is an error, because parsers differ in which of the two values they use.
-func (it *item) members(key string) ([]jsonMember, error) {
-	members := readMembers(it.raw)
+func (it *item) members(key string) ([]rawjson.Member, error) {
+	members := rawjson.Members(it.raw)
 	if members == nil {
 		return nil, errors.New("it is not a JSON object")
 	}
 	seen := make(map[string]bool, len(members))
 	var text string
 	for _, m := range members {
-		if seen[m.name] {
+		if seen[m.Name] {
 			return nil, errors.New("it has a duplicate member")
 		}
-		seen[m.name] = true
-		if m.name == key {
-			_ = json.Unmarshal(m.value, &text) // text stays empty, which is not a valid key
-			it.at, it.end = m.at, m.at+len(m.value)
+		seen[m.Name] = true
+		if m.Name == key {
+			_ = json.Unmarshal(m.Value, &text) // text stays empty, which is not a valid key
+			it.at, it.end = m.At, m.At+len(m.Value)
 		}
 	}
 	if text == "" || text != it.key {
@@ -146,11 +144,11 @@ func (it *item) members(key string) ([]jsonMember, error) {
 }
 
 // write replaces the item's JSON and records the position of the value of key in it.
-func (it *item) write(key string, members []jsonMember) {
+func (it *item) write(key string, members []rawjson.Member) {
 	it.raw = writeMembers(members)
-	for _, m := range readMembers(it.raw) {
-		if m.name == key {
-			it.at, it.end = m.at, m.at+len(m.value)
+	for _, m := range rawjson.Members(it.raw) {
+		if m.Name == key {
+			it.at, it.end = m.At, m.At+len(m.Value)
 		}
 	}
 }
@@ -168,12 +166,12 @@ func (p presentation) equal(o presentation) bool {
 // of returns a tool as clients see it.
 func (p presentation) of(it item) item {
 	text := printable.Visible(p.tools[it.key].Description)
-	was := readMembers(it.raw)
-	members := slices.DeleteFunc(slices.Clone(was), func(m jsonMember) bool {
-		return p.bounded && m.name == "outputSchema" || text != "" && m.name == "description"
+	was := rawjson.Members(it.raw)
+	members := slices.DeleteFunc(slices.Clone(was), func(m rawjson.Member) bool {
+		return p.bounded && m.Name == "outputSchema" || text != "" && m.Name == "description"
 	})
 	if text != "" {
-		members = append(members, jsonMember{name: "description", value: quote(text)})
+		members = append(members, rawjson.Member{Name: "description", Value: quote(text)})
 	} else if len(members) == len(was) {
 		return it
 	}
@@ -207,15 +205,15 @@ func (it item) as(key, ui string, down bool) json.RawMessage {
 // markDown adds downMember to _meta, which must be an object if present. The order of all other
 // members is preserved.
 func markDown(raw json.RawMessage) json.RawMessage {
-	mark := jsonMember{name: downMember, value: json.RawMessage("true")}
-	members := readMembers(raw)
+	mark := rawjson.Member{Name: downMember, Value: json.RawMessage("true")}
+	members := rawjson.Members(raw)
 	for i, m := range members {
-		if m.name == "_meta" {
-			members[i].value = writeMembers(append(readMembers(m.value), mark))
+		if m.Name == "_meta" {
+			members[i].Value = writeMembers(append(rawjson.Members(m.Value), mark))
 			return writeMembers(members)
 		}
 	}
-	return writeMembers(append(members, jsonMember{name: "_meta", value: writeMembers([]jsonMember{mark})}))
+	return writeMembers(append(members, rawjson.Member{Name: "_meta", Value: writeMembers([]rawjson.Member{mark})}))
 }
 
 // A tool of the extension MCP Apps can refer to a resource that hosts display with its results, in
@@ -247,7 +245,7 @@ func withAppURI(tool json.RawMessage, uri string) json.RawMessage {
 // hidden characters, and hidden characters in texts.
 // It returns user-readable descriptions of the parts that it removed. The error explains to users
 // why the item cannot be listed.
-func clean(k catalog.Kind, members []jsonMember) (cleaned []jsonMember, removed []string, err error) {
+func clean(k catalog.Kind, members []rawjson.Member) (cleaned []rawjson.Member, removed []string, err error) {
 	var c cleaner
 	note := func(what string) {
 		if !slices.Contains(removed, what) {
@@ -255,29 +253,29 @@ func clean(k catalog.Kind, members []jsonMember) (cleaned []jsonMember, removed 
 		}
 	}
 	for _, m := range members {
-		switch m.name {
+		switch m.Name {
 		case "_meta":
-			meta := readMembers(m.value)
-			drop := func(what string, is func(jsonMember) bool) {
+			meta := rawjson.Members(m.Value)
+			drop := func(what string, is func(rawjson.Member) bool) {
 				if slices.ContainsFunc(meta, is) {
 					meta = slices.DeleteFunc(meta, is)
-					m.value = writeMembers(meta)
+					m.Value = writeMembers(meta)
 					note(what)
 				}
 			}
 			drop("members of _meta that are reserved for mcptrack", isReservedMeta)
-			drop("members of _meta with hidden characters", func(m jsonMember) bool { return hidesData(m.name) || hides(m.value) })
+			drop("members of _meta with hidden characters", func(m rawjson.Member) bool { return hidesData(m.Name) || hides(m.Value) })
 		case "icons":
-			if icons, changed := cleanIcons(m.value); changed {
-				m.value = icons
+			if icons, changed := cleanIcons(m.Value); changed {
+				m.Value = icons
 				note("icons that are not images")
 			}
 		default:
-			name := m.name
+			name := m.Name
 			if name == "name" && (k == catalog.Resources || k == catalog.Templates) {
 				name = "title" // the name of a resource is displayed to users
 			}
-			m.value = c.clean(name, m.value, false)
+			m.Value = c.clean(name, m.Value, false)
 		}
 		cleaned = append(cleaned, m)
 	}
@@ -290,8 +288,8 @@ func clean(k catalog.Kind, members []jsonMember) (cleaned []jsonMember, removed 
 	return cleaned, removed, nil
 }
 
-func isReservedMeta(m jsonMember) bool {
-	return strings.HasPrefix(strings.ToLower(m.name), metaPrefix)
+func isReservedMeta(m rawjson.Member) bool {
+	return strings.HasPrefix(strings.ToLower(m.Name), metaPrefix)
 }
 
 // cleanIcons keeps only icons that a client can display safely: "javascript:" and similar schemes
@@ -348,21 +346,21 @@ func (c *cleaner) clean(name string, raw json.RawMessage, data bool) json.RawMes
 		})
 		return out
 	case '{':
-		members, changed := readMembers(raw), false
+		members, changed := rawjson.Members(raw), false
 		for i, m := range members {
-			c.hides = c.hides || hidesData(m.name)
-			of, inData := m.name, data
+			c.hides = c.hides || hidesData(m.Name)
+			of, inData := m.Name, data
 			switch name {
 			case "properties", "patternProperties", "$defs", "definitions", "dependentSchemas":
-				of = "" // m.name is a property name, not a keyword
+				of = "" // m.Name is a property name, not a keyword
 			default:
-				switch m.name {
+				switch m.Name {
 				case "enum", "const", "default", "examples", "example":
 					inData = true
 				}
 			}
-			members[i].value = c.clean(of, m.value, inData)
-			changed = changed || !bytes.Equal(members[i].value, m.value)
+			members[i].Value = c.clean(of, m.Value, inData)
+			changed = changed || !bytes.Equal(members[i].Value, m.Value)
 		}
 		if changed {
 			return writeMembers(members)

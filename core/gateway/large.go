@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/mcptrack/mcptrack/core/internal/rawjson"
 )
 
 // A result of a tool that is larger than the server's "maxResult" keeps as much of its content, in order, as fits: the
@@ -92,7 +94,7 @@ func (l *largeResults) read(uri, principal string) json.RawMessage {
 		contents = append(contents, map[string]string{"uri": uri, "mimeType": mimeType, "text": text})
 	}
 	result := fields(raw)
-	for _, block := range readElements(result["content"]) {
+	for _, block := range rawjson.Elements(result["content"]) {
 		if text, ok := textOf(block); ok {
 			add("text/plain", text)
 		} else {
@@ -123,7 +125,7 @@ func (rt *route) bounded(raw json.RawMessage) json.RawMessage {
 	}
 	left, cut := limit, false
 	content := []json.RawMessage{}
-	for _, block := range readElements(result["content"]) {
+	for _, block := range rawjson.Elements(result["content"]) {
 		text, isText := textOf(block)
 		beside := int64(len(block)) // all but the text, as an encoded character counts as it is decoded
 		if isText {
@@ -154,6 +156,6 @@ func (rt *route) bounded(raw json.RawMessage) json.RawMessage {
 	if uri != "" && rt.r.Version >= "2025-06-18" {
 		content = append(content, encode(map[string]string{"type": "resource_link", "uri": uri, "name": "whole result"}))
 	}
-	rest := slices.DeleteFunc(readMembers(raw), func(m jsonMember) bool { return m.name == "structuredContent" || m.name == "content" })
-	return writeMembers(append([]jsonMember{{name: "content", value: encode(content)}}, rest...))
+	rest := slices.DeleteFunc(rawjson.Members(raw), func(m rawjson.Member) bool { return m.Name == "structuredContent" || m.Name == "content" })
+	return writeMembers(append([]rawjson.Member{{Name: "content", Value: encode(content)}}, rest...))
 }

@@ -158,7 +158,7 @@ func (w *lockTable) observe(entries []config.Server, h lock.Hashing) []observe.R
 // open returns the changes of a server that the gateway reports and has not seen the end of.
 func (w *lockTable) open(server string) map[id]guard.Change {
 	all := map[id]guard.Change{}
-	for _, c := range w.gateway.view.Load().servers[server].verdict.Changes() {
+	for _, c := range w.gateway.exports.Load().servers[server].verdict.Changes() {
 		all[id{c.Section, c.Key}] = c
 	}
 	return all

@@ -37,7 +37,7 @@ type lockResults struct {
 	last     map[string]lockResult
 	current  map[string]lockResult
 	launches map[string]launched       // by server
-	judged   map[string]*guard.Verdict // see Options.Judged; of this merge
+	verdicts map[string]*guard.Verdict // see Options.Verdicts; of this merge
 }
 
 // lockResult is a result with what it was made from.
@@ -56,7 +56,7 @@ type launched struct {
 
 // begin begins a merge.
 func (r *lockResults) begin(entries *[]config.Server, version any) {
-	r.entries, r.version, r.current, r.judged = entries, version, map[string]lockResult{}, map[string]*guard.Verdict{}
+	r.entries, r.version, r.current, r.verdicts = entries, version, map[string]lockResult{}, map[string]*guard.Verdict{}
 	if r.launches == nil {
 		r.launches = map[string]launched{}
 	}
@@ -72,9 +72,9 @@ func (r *lockResults) begin(entries *[]config.Server, version any) {
 // end ends a merge.
 func (r *lockResults) end() { r.last = r.current }
 
-// newView merges contributions for the config and the lock of the merge.
-func (l *loop) newView(parts []contribution, refuse func(Refusal)) *view {
-	v := newView(l.local, parts, *l.merging, refuse)
+// newExports merges contributions for the config and the lock of the merge.
+func (l *loop) newExports(parts []contribution, refuse func(Refusal)) *exports {
+	v := newExports(l.local, parts, *l.merging, refuse)
 	v.entries, v.lock = l.locks.entries, l.locks.version
 	return v
 }
@@ -148,8 +148,8 @@ func unapproved(server string, verdict *guard.Verdict, refused map[Refusal]struc
 	}
 }
 
-// permitted returns why the request must not be sent, or nil if it may be. It first replaces the view
-// if that does not show the newest state of the item, the lock and the config.
+// permitted returns why the request must not be sent, or nil if it may be. It first replaces the exports
+// if they do not show the newest state of the item, the lock and the config.
 func (rt *route) permitted(ctx context.Context) error {
 	if rt.g.opts.Guard == nil {
 		return nil
@@ -159,11 +159,11 @@ func (rt *route) permitted(ctx context.Context) error {
 			return err
 		}
 	}
-	rt.v = rt.g.view.Load()
+	rt.v = rt.g.exports.Load()
 	return rt.refused()
 }
 
-// refused returns why the route's view does not permit a request about its item, or nil if it does.
+// refused returns why the route's exports do not permit a request about its item, or nil if it does.
 func (rt *route) refused() error {
 	verdict := rt.state().verdict
 	if err := verdict.Blocked(); err != nil || rt.item.key == "" {
@@ -178,7 +178,7 @@ func (rt *route) refused() error {
 	if rt.listed() {
 		return nil
 	}
-	if verdict.Enforced() && rt.strays() {
+	if verdict.Enforced() && rt.mayBeSkillFile() {
 		return verdict.RefuseStray()
 	}
 	if key, is := spelled(verdict.Held(catalog.Resources), rt.item.key); is {
@@ -197,10 +197,10 @@ func (rt *route) refused() error {
 	return nil
 }
 
-// strays reports whether the server may take the request's URI, which it does not list, for a file of a
+// mayBeSkillFile reports whether the server may take the request's URI, which it does not list, for a file of a
 // skill that no listed skill has under this URI: the URI is another spelling, or the skill is not listed
 // and can therefore not be approved.
-func (rt *route) strays() bool {
+func (rt *route) mayBeSkillFile() bool {
 	if !slices.Contains(rt.v.extensions[mcp.ExtensionSkills], rt.server) {
 		return false
 	}
@@ -302,9 +302,9 @@ func spelled(uris []string, uri string) (of string, is bool) {
 	return "", false
 }
 
-// outdated reports whether the newest view does not show the newest state of the request's item.
+// outdated reports whether the newest exports do not show the newest state of the request's item.
 func (rt *route) outdated() bool {
-	v := rt.g.view.Load()
+	v := rt.g.exports.Load()
 	seen := v.servers[rt.server]
 	if v.entries != rt.g.enabled.Load() || v.lock != rt.g.opts.Guard.Version() {
 		return true

@@ -470,13 +470,13 @@ func TestHeldHTTPCatalog(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var judged atomic.Int64 // changes that were found last; -1 if the catalog was not compared
-	o := newOutside(t, Options{Guard: g, Judged: func(all map[string]*guard.Verdict) {
+	var verdicts atomic.Int64 // changes that were found last; -1 if the catalog was not compared
+	o := newOutside(t, Options{Guard: g, Verdicts: func(all map[string]*guard.Verdict) {
 		n := -1
 		if of, known := all["api"]; known {
 			n = len(of.Changes())
 		}
-		judged.Store(int64(n))
+		verdicts.Store(int64(n))
 	}}, a.entry)
 	c := o.client(session.EraModern, nil)
 	shown := func() string {
@@ -500,7 +500,7 @@ func TestHeldHTTPCatalog(t *testing.T) {
 		}
 		return false
 	})
-	o.eventually("the change is found", func() bool { return judged.Load() == 1 })
+	o.eventually("the change is found", func() bool { return verdicts.Load() == 1 })
 	if _, err := c.CallTool(t.Context(), "things", nil); err == nil || a.called.Load() != 1 || !strings.Contains(err.Error(), "run mcptrack review api") {
 		t.Errorf("%v, called %d times", err, a.called.Load())
 	}
@@ -509,7 +509,7 @@ func TestHeldHTTPCatalog(t *testing.T) {
 	}
 	approve()
 	g.Reload()
-	o.eventually("nothing differs", func() bool { return judged.Load() == 0 })
+	o.eventually("nothing differs", func() bool { return verdicts.Load() == 0 })
 	if _, err := c.CallTool(t.Context(), "things", nil); err != nil || a.called.Load() != 2 {
 		t.Errorf("after the approval: %v", err)
 	}

@@ -209,8 +209,8 @@ func TestRememberedListsCount(t *testing.T) {
 			catalog.Resources: itemsOf(t, catalog.Resources, "x://both"), catalog.Templates: itemsOf(t, catalog.Templates, "x://t/{y}")}
 	}
 	known := map[catalog.Kind]catalog.List{catalog.Resources: listOf("x://both"), catalog.Templates: listOf("x://t/{y}")}
-	both := newView(contribution{}, []contribution{{id: "a", lists: lists[0]}, {id: "b", lists: lists[1], known: known}}, filter{}, func(Refusal) {})
-	alone := newView(contribution{}, []contribution{{id: "a", lists: lists[0]}, {id: "b", known: known}}, filter{}, func(Refusal) {})
+	both := newExports(contribution{}, []contribution{{id: "a", lists: lists[0]}, {id: "b", lists: lists[1], known: known}}, filter{}, func(Refusal) {})
+	alone := newExports(contribution{}, []contribution{{id: "a", lists: lists[0]}, {id: "b", known: known}}, filter{}, func(Refusal) {})
 	for k, key := range map[catalog.Kind]string{catalog.Resources: "mcptrack://server/a/x://both", catalog.Templates: "mcptrack://server/a/x://t/{y}"} {
 		if len(alone.byKey[k]) != 1 || len(both.byKey[k]) != 2 || alone.byKey[k][key].server != "a" || both.byKey[k][key].server != "a" {
 			t.Errorf("%s: %v, with b %v", k, alone.byKey[k], both.byKey[k])

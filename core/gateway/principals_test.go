@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/mcptrack/mcptrack/core/mcpserver"
 	"github.com/mcptrack/mcptrack/core/session"
@@ -75,7 +74,7 @@ func TestRoomComesFromTheSamePrincipal(t *testing.T) {
 	_, o := newAsking(t)
 	c := &o.gateway.sessions
 	capabilities := json.RawMessage(`{"roots":{}}`)
-	acquire := func(name string, capabilities json.RawMessage) *clientSession {
+	acquire := func(name string, capabilities json.RawMessage) *ownSession {
 		return c.acquire(t.Context(), &mcpserver.Request{Principal: name}, "docs", capabilities, session.EraLegacy)
 	}
 	bobSession := acquire("bob", capabilities)
@@ -83,16 +82,16 @@ func TestRoomComesFromTheSamePrincipal(t *testing.T) {
 		t.Fatal("bob gets no session")
 	}
 	c.release(bobSession, true)
-	var aliceSessions []*clientSession
+	var aliceSessions []*ownSession
 	for n := acquire("alice", capabilities); n != nil; n = acquire("alice", capabilities) {
 		aliceSessions = append(aliceSessions, n)
 	}
-	idle := func() []*clientSession {
+	idle := func() []*ownSession {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		return slices.Clone(c.idle)
+		return slices.DeleteFunc(slices.Clone(c.all), func(s *ownSession) bool { return s.busy })
 	}
-	if len(aliceSessions) != maxSessionsPerServer-1 || !slices.Equal(idle(), []*clientSession{bobSession}) {
+	if len(aliceSessions) != maxSessionsPerServer-1 || !slices.Equal(idle(), []*ownSession{bobSession}) {
 		t.Errorf("alice got %d sessions, and %d are idle", len(aliceSessions), len(idle()))
 	}
 	if carol := acquire("carol", capabilities); carol == nil {
@@ -114,25 +113,4 @@ func TestRoomComesFromTheSamePrincipal(t *testing.T) {
 	} else {
 		c.release(again, true)
 	}
-}
-
-// A server that rejects the clients of one principal is still dialled for others.
-func TestRefusedSessionsOfOthers(t *testing.T) {
-	t.Parallel()
-	_, o := newAsking(t)
-	c := &o.gateway.sessions
-	c.mu.Lock()
-	c.failed[[2]string{"alice", "docs"}] = time.Now()
-	c.mu.Unlock()
-	acquire := func(name string) *clientSession {
-		return c.acquire(t.Context(), &mcpserver.Request{Principal: name}, "docs", json.RawMessage(`{"roots":{}}`), session.EraLegacy)
-	}
-	if acquire("alice") != nil {
-		t.Error("alice tries again")
-	}
-	bobSession := acquire("bob")
-	if bobSession == nil {
-		t.Fatal("bob may not try")
-	}
-	c.release(bobSession, true)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/calls"
 	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/internal/rawjson"
 	"github.com/mcptrack/mcptrack/core/mcp"
 	"github.com/mcptrack/mcptrack/core/mcpserver"
 	"github.com/mcptrack/mcptrack/core/session"
@@ -139,7 +140,7 @@ func TestCallWithInputIsRecordedOnce(t *testing.T) {
 	if early := r.take(); len(early) != 0 {
 		t.Errorf("%+v", early)
 	}
-	key := readMembers(asked["inputRequests"])[0].name
+	key := rawjson.Members(asked["inputRequests"])[0].Name
 	if _, err := asks(t.Context(), c, "roots/list", `{}`, map[string]any{"requestState": asked["requestState"], "inputResponses": map[string]any{key: map[string]any{"by": "x"}}}); err != nil {
 		t.Fatal(err)
 	}

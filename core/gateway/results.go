@@ -14,7 +14,7 @@ import (
 
 // rewriter rewrites one result from a server.
 type rewriter struct {
-	*view
+	*exports
 	server string
 	// left limits the time spent on one result: it is the number of bytes of URIs that may still be
 	// matched, counted once per template. When it is used up, URIs are replaced with their
@@ -22,11 +22,11 @@ type rewriter struct {
 	left int
 }
 
-func (v *view) rewriter(server string) *rewriter { return &rewriter{v, server, 8 << 20} }
+func (v *exports) rewriter(server string) *rewriter { return &rewriter{v, server, 8 << 20} }
 
 // rewriteContent rewrites the URIs of resource links and embedded resources in the result of a tool
 // call.
-func (v *view) rewriteContent(server string, raw json.RawMessage) json.RawMessage {
+func (v *exports) rewriteContent(server string, raw json.RawMessage) json.RawMessage {
 	if v.keepsURIs() {
 		return raw
 	}
@@ -35,7 +35,7 @@ func (v *view) rewriteContent(server string, raw json.RawMessage) json.RawMessag
 
 // rewriteMessages rewrites the URIs of resource links and embedded resources in the messages of a
 // prompt.
-func (v *view) rewriteMessages(server string, raw json.RawMessage) json.RawMessage {
+func (v *exports) rewriteMessages(server string, raw json.RawMessage) json.RawMessage {
 	if v.keepsURIs() {
 		return raw
 	}
@@ -52,7 +52,7 @@ func (v *view) rewriteMessages(server string, raw json.RawMessage) json.RawMessa
 
 // rewriteContents rewrites the result of reading a resource. The resource itself keeps the URI that
 // the client requested.
-func (v *view) rewriteContents(t target, asked string, raw json.RawMessage) json.RawMessage {
+func (v *exports) rewriteContents(t target, asked string, raw json.RawMessage) json.RawMessage {
 	if asked == t.key && v.keepsURIs() {
 		return raw
 	}
@@ -69,9 +69,9 @@ func (v *view) rewriteContents(t target, asked string, raw json.RawMessage) json
 }
 
 // keepsURIs reports whether all URIs are exported unchanged.
-func (v *view) keepsURIs() bool { return v.only != "" && len(v.qualified) == 0 }
+func (v *exports) keepsURIs() bool { return v.only != "" && len(v.qualified) == 0 }
 
-func (v *view) rewrite(raw json.RawMessage, list string, f func(json.RawMessage) (json.RawMessage, bool)) json.RawMessage {
+func (v *exports) rewrite(raw json.RawMessage, list string, f func(json.RawMessage) (json.RawMessage, bool)) json.RawMessage {
 	if !bytes.Contains(raw, []byte(`"uri"`)) {
 		return raw
 	}
@@ -109,7 +109,7 @@ func (r *rewriter) uri(raw json.RawMessage) (json.RawMessage, bool) {
 
 // filterContents removes the contents of resources that the filter does not admit from the result
 // of a read, because a server may also return resources under the requested one.
-func (v *view) filterContents(t target, raw json.RawMessage) json.RawMessage {
+func (v *exports) filterContents(t target, raw json.RawMessage) json.RawMessage {
 	if v.filter.empty() {
 		return raw
 	}
@@ -134,7 +134,7 @@ func (v *view) filterContents(t target, raw json.RawMessage) json.RawMessage {
 // For a template, it removes a value if the template, expanded with it and with the variables that
 // the client specified, results in such a URI. For a prompt with Deny, it removes only values that are URIs
 // that Deny matches or that are not in normal form.
-func (v *view) filterCompletion(kind catalog.Kind, t target, params map[string]json.RawMessage, raw json.RawMessage) json.RawMessage {
+func (v *exports) filterCompletion(kind catalog.Kind, t target, params map[string]json.RawMessage, raw json.RawMessage) json.RawMessage {
 	if v.filter.empty() {
 		return raw
 	}
@@ -166,7 +166,7 @@ func (v *view) filterCompletion(kind catalog.Kind, t target, params map[string]j
 // expandsToHidden returns a function that reports whether a template, expanded with a value of the
 // completed argument, results in a hidden URI. A variable that the client did not specify is
 // replaced with a value that only wildcards match.
-func (v *view) expandsToHidden(t target, params map[string]json.RawMessage) func(value string) bool {
+func (v *exports) expandsToHidden(t target, params map[string]json.RawMessage) func(value string) bool {
 	var argument string
 	_ = json.Unmarshal(fields(params["argument"])["name"], &argument) // stays empty on an error, which is not a variable
 	variables, _ := uritemplate.Variables(t.key)                      // empty if the template is invalid

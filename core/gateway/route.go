@@ -17,6 +17,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/gateway/upstream"
 	"github.com/mcptrack/mcptrack/core/internal/fair"
+	"github.com/mcptrack/mcptrack/core/internal/rawjson"
 	"github.com/mcptrack/mcptrack/core/mcp"
 	"github.com/mcptrack/mcptrack/core/mcpserver"
 	"github.com/mcptrack/mcptrack/core/printable"
@@ -30,21 +31,21 @@ import (
 // needed to answer it.
 type route struct {
 	g            *Gateway
-	v            *view
+	v            *exports
 	r            *mcpserver.Request
 	server       string
-	session      *clientSession // session to use; nil means the client's own or the shared session
-	modernShared bool           // use the session returned by clientSessions.sharedModern
-	round        *inputRound    // the round of a request that a legacy server may ask a modern client for
-	apart        bool           // the client must not use the session that clients share
-	unshareable  error          // why not, if that is so even if it can have no other session
-	used         *clientSession // session of the last request; nil means the shared session
-	sent         bool           // the server may have received a request
-	item         itemID         // what the request is about, for permitted; zero if that is no item of a server
+	session      *ownSession // session to use; nil means the client's own or the shared session
+	modernShared bool        // use the session returned by ownSessions.sharedModern
+	round        *inputRound // the round of a request that a legacy server may ask a modern client for
+	apart        bool        // the client must not use the session that clients share
+	unshareable  error       // why not, if that is so even if it can have no other session
+	used         *ownSession // session of the last request; nil means the shared session
+	sent         bool        // the server may have received a request
+	item         itemID      // what the request is about, for permitted; zero if that is no item of a server
 }
 
 // route returns a route for a client request. The caller must set its server.
-func (g *Gateway) route(r *mcpserver.Request) *route { return &route{g: g, v: g.view.Load(), r: r} }
+func (g *Gateway) route(r *mcpserver.Request) *route { return &route{g: g, v: g.exports.Load(), r: r} }
 
 // find returns the tool or prompt that the request specifies, and sets the route's server. It waits
 // for servers that have never been listed, see awaitUnlisted.
@@ -52,7 +53,7 @@ func (rt *route) find(ctx context.Context, k catalog.Kind) (target, bool) {
 	t, ok := rt.v.byKey[k][rt.r.Name()]
 	if !ok {
 		rt.g.awaitUnlisted(ctx, func() bool {
-			rt.v = rt.g.view.Load()
+			rt.v = rt.g.exports.Load()
 			t, ok = rt.v.byKey[k][rt.r.Name()]
 			return ok
 		})
@@ -61,7 +62,7 @@ func (rt *route) find(ctx context.Context, k catalog.Kind) (target, bool) {
 	return t, ok
 }
 
-// state returns the state of the server in the route's view.
+// state returns the state of the server in the route's exports.
 func (rt *route) state() serverState { return rt.v.servers[rt.server].serverState }
 
 // retryDelay is the delay between attempts while a server is unreachable.
@@ -72,9 +73,7 @@ const retryDelay = 50 * time.Millisecond
 // calls do not fail while a server restarts quickly.
 func (rt *route) do(ctx context.Context, q session.Request) (json.RawMessage, error) {
 	for began := time.Now(); ; {
-		rt.g.mu.Lock()
-		changed := rt.g.stateChange
-		rt.g.mu.Unlock()
+		changed := rt.g.stateChange.next()
 		raw, err := rt.try(ctx, q)
 		rt.sent = rt.sent || !errors.Is(err, tracker.ErrUnknownServer) && !errors.Is(err, tracker.ErrNotConnected)
 		if err == nil || rt.state().down || !repeatable(q.Method, err) {
@@ -110,17 +109,17 @@ func (rt *route) try(ctx context.Context, q session.Request) (raw json.RawMessag
 		}
 	}
 	if rt.used != nil {
-		return rt.used.do(ctx, rt.r, q)
+		return rt.used.do(ctx, rt.r, rt.round, q)
 	}
 	if !rt.state().modern {
-		rt.g.opts.Callers.tellLevel(ctx, rt.server, rt.g.tracker)
+		rt.g.opts.Callers.tellLevel(ctx, rt.server, rt.r.Client, rt.g.tracker)
 	}
 	defer rt.g.opts.Callers.begin(ctx, rt.server, rt.r, rt.round)()
 	return rt.g.tracker.Do(ctx, rt.server, q)
 }
 
 // ownSession returns the client's own session with the server, or nil if the client uses the shared one.
-func (rt *route) ownSession(ctx context.Context) (*clientSession, error) {
+func (rt *route) ownSession(ctx context.Context) (*ownSession, error) {
 	return rt.g.sessions.session(ctx, rt.state(), rt.r, rt.server, rt.apart)
 }
 
@@ -192,10 +191,9 @@ func (rt *route) send(ctx context.Context, params map[string]json.RawMessage) (j
 			return raw, rt.g.wireError(rt.server, err)
 		}
 	}
-	if token := rt.r.ProgressToken(); token != nil {
-		p := newProgress(rt.r, token)
-		defer p.end() // all progress must be sent before the response
-		q.Progress = p.put
+	if rt.r.ProgressToken() != nil {
+		defer rt.g.queues.flush(ctx, rt.r) // all progress must be sent before the response
+		q.Progress = func(p session.Progress) { rt.g.queues.progress(rt.r, p) }
 	}
 	raw, err := rt.perform(ctx, q)
 	if errors.Is(err, tracker.ErrUnknownServer) && !rt.sent {
@@ -223,25 +221,17 @@ func (g *Gateway) duringEdit(f mcpserver.Func) mcpserver.Func {
 	}
 }
 
-// perform sends a request, followed by the requests that are needed to return a result that the
-// client understands: it waits for tasks, and asks the client for input.
+// perform sends a request. If a modern server requires input for it from a legacy client, perform asks the
+// client, and repeats the request with the answers.
 func (rt *route) perform(ctx context.Context, q session.Request) (json.RawMessage, error) {
 	modern := rt.modern(ctx)
-	if q.Method == mcp.MethodCallTool && !modern {
-		if _, required := rt.v.asTask[rt.item.target]; required && q.Params["task"] == nil {
-			return rt.runTask(ctx, q)
-		}
-	}
 	raw, err := rt.do(ctx, q)
-	if q.Method == mcp.MethodCallTool && rt.r.Client != nil && needsTasks(err) {
-		return rt.runModernTask(ctx, q)
-	}
 	for n := 0; err == nil && rt.r.Client != nil && modern && n < maxInputRounds; n++ {
 		result := fields(raw)
 		if string(result["resultType"]) != `"input_required"` {
 			break
 		}
-		answers, failed := rt.askClient(ctx, readMembers(result["inputRequests"]))
+		answers, failed := rt.askClient(ctx, rawjson.Members(result["inputRequests"]))
 		if failed != nil {
 			return nil, failed
 		}
@@ -278,16 +268,16 @@ const maxInputRounds = 16
 
 // askClient sends the input requests from a modern server to a legacy client, one after another,
 // and returns the client's answers as inputResponses.
-func (rt *route) askClient(ctx context.Context, requests []jsonMember) (answers json.RawMessage, err error) {
+func (rt *route) askClient(ctx context.Context, requests []rawjson.Member) (answers json.RawMessage, err error) {
 	given := map[string]json.RawMessage{}
 	for _, m := range requests {
-		q := fields(m.value)
+		q := fields(m.Value)
 		var method string
 		_ = json.Unmarshal(q["method"], &method) // an empty method cannot be answered
 		if !canAnswer(rt.r.Capabilities, method) {
 			return nil, &mcpserver.Error{Code: mcp.CodeInternal, Message: "the server requests input that the client does not support: " + printable.Line(method, 100)}
 		}
-		if given[m.name], err = rt.r.Client.Ask(ctx, rt.r, method, q["params"]); err != nil {
+		if given[m.Name], err = rt.r.Client.Ask(ctx, rt.r, method, q["params"]); err != nil {
 			return nil, err
 		}
 	}
@@ -351,71 +341,6 @@ func (l *limiter) acquire(ctx context.Context, server, principal string) (releas
 	}
 }
 
-// maxProgress is the maximum number of progress notifications queued for a slow client. When the
-// queue is full, the oldest are dropped.
-const maxProgress = 64
-
-// progress forwards progress notifications for one request to the client. A queue decouples the
-// client from the goroutine that reads from the server, which must not block.
-type progress struct {
-	r     *mcpserver.Request
-	token json.RawMessage
-
-	// wake wakes run. Capacity 1: put and end send to it, run receives; never closed.
-	wake chan struct{}
-	done chan struct{} // closed by run when it returns
-
-	mu    sync.Mutex
-	queue []session.Progress
-	ended bool
-}
-
-func newProgress(r *mcpserver.Request, token json.RawMessage) *progress {
-	p := &progress{r: r, token: token, wake: make(chan struct{}, 1), done: make(chan struct{})}
-	go p.run() // stopped by end, which waits for it
-	return p
-}
-
-func (p *progress) put(now session.Progress) {
-	p.mu.Lock()
-	if len(p.queue) == maxProgress {
-		p.queue = append(p.queue[:0], p.queue[1:]...)
-	}
-	p.queue = append(p.queue, now)
-	p.mu.Unlock()
-	signal(p.wake)
-}
-
-// end stops run, and returns once all queued notifications have been sent.
-func (p *progress) end() {
-	p.mu.Lock()
-	p.ended = true
-	p.mu.Unlock()
-	signal(p.wake)
-	<-p.done
-}
-
-func (p *progress) run() {
-	defer close(p.done)
-	for range p.wake {
-		p.mu.Lock()
-		queue, ended := p.queue, p.ended
-		p.queue = nil
-		p.mu.Unlock()
-		for _, now := range queue {
-			p.r.Notify(mcp.NotificationProgress, struct {
-				Token    json.RawMessage `json:"progressToken"`
-				Progress float64         `json:"progress"`
-				Total    float64         `json:"total,omitempty"`
-				Message  string          `json:"message,omitempty"`
-			}{p.token, now.Progress, now.Total, now.Message})
-		}
-		if ended {
-			return
-		}
-	}
-}
-
 func (g *Gateway) callTool(ctx context.Context, r *mcpserver.Request) (json.RawMessage, error) {
 	rt := g.route(r)
 	t, ok := rt.find(ctx, catalog.Tools)
@@ -455,10 +380,10 @@ func (g *Gateway) recorded(f mcpserver.Func) mcpserver.Func {
 	}
 	return func(ctx context.Context, r *mcpserver.Request) (json.RawMessage, error) {
 		began := time.Now()
-		t, known := g.view.Load().byKey[catalog.Tools][r.Name()]
+		t, known := g.exports.Load().byKey[catalog.Tools][r.Name()]
 		raw, err := f(ctx, r)
 		if !known { // perhaps its server was listed meanwhile
-			t, known = g.view.Load().byKey[catalog.Tools][r.Name()]
+			t, known = g.exports.Load().byKey[catalog.Tools][r.Name()]
 		}
 		c := calls.Call{Client: r.ClientName(), Session: r.Session(), Tool: r.Name(), Outcome: calls.OK, Duration: time.Since(began), Bytes: int64(len(raw))}
 		if known {
@@ -589,13 +514,7 @@ func (g *Gateway) complete(ctx context.Context, r *mcpserver.Request) (json.RawM
 // the server that owns the resource specified in the request.
 func (g *Gateway) extension(ctx context.Context, r *mcpserver.Request) (json.RawMessage, error) {
 	if r.Method == mcp.MethodSetLevel {
-		raw, err := g.sessions.setLevel(r)
-		for _, server := range g.opts.Callers.usedBy(r.Client) {
-			if !g.view.Load().servers[server].modern {
-				g.run(func(ending context.Context) { g.opts.Callers.tellLevel(ending, server, g.tracker) })
-			}
-		}
-		return raw, err
+		return g.sessions.setLevel(r)
 	}
 	switch r.Method {
 	case mcp.MethodGetSkill:
@@ -603,7 +522,7 @@ func (g *Gateway) extension(ctx context.Context, r *mcpserver.Request) (json.Raw
 	case mcp.MethodReadDirectory:
 		return g.readDirectory(ctx, r)
 	}
-	rt := &route{g: g, v: g.view.Load(), r: r}
+	rt := &route{g: g, v: g.exports.Load(), r: r}
 	if isTaskMethod(r.Method) {
 		if r.Method == mcp.MethodListTasks && r.Client != nil {
 			return rt.listTasks(ctx)

@@ -36,7 +36,8 @@ func (g *Gateway) Run(ctx context.Context) error {
 	defer l.running.Wait()
 	defer cancel()
 	defer l.stopHTTPCatalogs()
-	defer g.sessions.close()
+	defer g.wg.Wait()
+	defer g.stop()
 	defer g.inputs.close()
 	defer g.tracker.OnMessage(g.forwardNotification)()
 	snap, sub := g.tracker.Subscribe(ctx)
@@ -164,10 +165,7 @@ func (l *loop) event(e *event.Event) {
 
 // serverStateChanged wakes all calls that wait for a server to reconnect, and schedules a merge.
 func (l *loop) serverStateChanged() {
-	l.mu.Lock()
-	close(l.stateChange)
-	l.stateChange = make(chan struct{})
-	l.mu.Unlock()
+	l.stateChange.happened()
 	l.stateChanged = true
 	l.changed()
 }
@@ -205,7 +203,7 @@ func (l *loop) merge(snap *status.Snapshot) {
 		result := l.compare(srv, st, known)
 		unapproved(srv.ID, result.verdict, refused)
 		if result.api == nil && st.Info.Era != "" || result.api != nil && result.listed != nil {
-			l.locks.judged[srv.ID] = result.verdict
+			l.locks.verdicts[srv.ID] = result.verdict
 		}
 		info := st.Info
 		info.Instructions = result.verdict.Instructions(info.Instructions)
@@ -236,7 +234,7 @@ func (l *loop) merge(snap *status.Snapshot) {
 	}
 	l.ready = ready
 	l.markAway(parts, up, began)
-	v := l.newView(parts, func(r Refusal) { refused[r] = struct{}{} })
+	v := l.newExports(parts, func(r Refusal) { refused[r] = struct{}{} })
 	v.refused = unlisted(refused)
 	d := v.describe(l.opts.Serve.Instructions, parts)
 	if l.opts.Transparent && v.only != "" {
@@ -249,7 +247,7 @@ func (l *loop) merge(snap *status.Snapshot) {
 	d.WatchTasks = l.watchTasks
 	l.checked = lists
 	l.locks.end()
-	l.view.Store(v)
+	l.exports.Store(v)
 	l.server.Describe(d)
 	changed := l.server.SetCatalog(v.catalog)
 	if changed.Any() || l.stateChanged {
@@ -257,8 +255,8 @@ func (l *loop) merge(snap *status.Snapshot) {
 	}
 	l.stateChanged = false
 	l.report(refused)
-	if l.opts.Guard != nil && l.opts.Judged != nil {
-		l.opts.Judged(l.locks.judged)
+	if l.opts.Guard != nil && l.opts.Verdicts != nil {
+		l.opts.Verdicts(l.locks.verdicts)
 	}
 	l.syncAdhoc()
 	l.done = time.Now()

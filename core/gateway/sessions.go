@@ -16,38 +16,38 @@ import (
 	"github.com/mcptrack/mcptrack/core/session"
 )
 
-// Limits for sessions that belong to one client. Each session may require a server process. Package
-// fair determines the share of each principal.
+// Limits for sessions that the gateway opens. Each may require a server process. Package fair determines the
+// share of each principal.
 const (
-	maxClientSessions    = 256 // for all servers together
+	maxOwnSessions       = 256 // for all servers together
 	maxSessionsPerServer = 64
-	// maxIdle is how long a session is kept for the next request from modern clients, which have no
-	// sessions of their own. maxDetached is how long a session with running tasks is kept after its
-	// client has left.
+	// maxIdle is how long a session is kept for the next request of a modern client that needs it for itself.
+	// maxUnused is the same for a session in which the server keeps state, such as tasks whose client has left,
+	// and for one that all modern clients use.
 	maxIdle     = time.Minute
-	maxDetached = 15 * time.Minute
+	maxUnused   = 15 * time.Minute
+	redialDelay = 30 * time.Second // delay before another attempt to open a session that failed
+	dialTimeout = 15 * time.Second // timeout for opening a session, unless the server's ConnectTimeout is longer
 )
 
 var errNoSession = errors.New("cannot open a separate session for this client, and \"shared\": false in the config forbids using the shared one")
 
-// clientSessions manages the sessions that the gateway opens for one client each, and limits their
-// number.
+// ownSessions opens sessions with servers in addition to the tracker's, limits their number and closes them:
+// one for each legacy client that cannot or must not share the tracker's, and for a modern client one at a
+// time for a request during which a legacy server may ask.
 //
-// A server may support both protocol eras. Regardless of the era of the shared session, each client
-// is served in the client's own era: legacy clients that can be asked for input have their own
-// sessions anyway, and modern clients share a second session.
-type clientSessions struct {
+// A server may support both protocol eras. Regardless of the era of the tracker's session, each client is
+// served in its own era: legacy clients that can be asked for input have their own sessions anyway, and
+// modern clients use one together.
+type ownSessions struct {
 	*base
-	tasks *taskRegistry
+	tasks  *taskRegistry
+	queues *queues
 
 	mu        sync.Mutex
 	total     fair.Limit             // counts all sessions, including sessions that are being closed
 	perServer map[string]*fair.Limit // counts the sessions with each server, by id
-	clients   map[*mcpserver.Client]*connectedClient
-	detached  []*clientSession          // sessions with running tasks whose client has left, oldest first
-	idle      []*clientSession          // pooled sessions for the next modern request, oldest first
-	failed    map[[2]string]time.Time   // when acquire last failed to open a session, by principal and server id
-	shared    map[string]*clientSession // sessions in the modern era, by server id; see sharedModern
+	all       []*ownSession          // oldest first
 	// modernOnly contains the servers that do not support the legacy era, by id.
 	modernOnly map[string]modernOnly
 }
@@ -58,58 +58,22 @@ type modernOnly struct {
 	server string // name and version that the server reported
 }
 
-// connectedClient holds the sessions that belong to one connected legacy client.
-type connectedClient struct {
-	byServer map[string]*clientSession // keyed by server id
-	adopted  []*clientSession          // sessions with running tasks, taken over from clients that have left
-}
-
-func (k *connectedClient) sessions() []*clientSession {
-	list := slices.Clone(k.adopted)
-	for _, s := range k.byServer {
-		list = append(list, s)
-	}
-	return list
-}
-
-func (c *clientSessions) init(b *base, tasks *taskRegistry) {
-	c.base, c.tasks = b, tasks
-	c.total.Max = maxClientSessions
-	c.clients, c.perServer, c.failed = map[*mcpserver.Client]*connectedClient{}, map[string]*fair.Limit{}, map[[2]string]time.Time{}
-	c.shared, c.modernOnly = map[string]*clientSession{}, map[string]modernOnly{}
-}
-
-// close stops the background work, closes all sessions, and waits for them.
-func (c *clientSessions) close() {
-	c.mu.Lock()
-	c.stop()
-	for _, s := range slices.Concat(c.detached, c.idle) {
-		c.end(s)
-	}
-	c.detached, c.idle = nil, nil
-	for server, s := range c.shared {
-		delete(c.shared, server)
-		c.end(s)
-	}
-	c.mu.Unlock()
-	c.wg.Wait()
-}
-
 // session returns the session with a server that belongs to the client that sent the request. It
-// returns nil if the request must use the shared session, because the client does not need a
+// returns nil if the request must use the tracker's session, because the client does not need a
 // session of its own or because none can be opened. If the server must not be shared, the latter is
-// an error. st is the state of the server in the view for the request. apart is the result of
+// an error. st is the state of the server for the request. apart is the result of
 // Callers.apart.
-func (c *clientSessions) session(ctx context.Context, st serverState, r *mcpserver.Request, server string, apart bool) (*clientSession, error) {
+func (c *ownSessions) session(ctx context.Context, st serverState, r *mcpserver.Request, server string, apart bool) (*ownSession, error) {
 	srv, found := c.entry(server)
 	if r.Client == nil || !found {
 		return nil, nil
 	}
-	if c.opts.Callers != nil && !apart && !srv.Unshared() && !c.has(r.Client, server) {
+	has := c.has(r.Client, server)
+	if c.opts.Callers != nil && !apart && !srv.Unshared() && !has {
 		return nil, nil
 	}
-	legacy := c.speaksLegacy(st, srv) || c.has(r.Client, server)
-	if !legacy && c.opts.Callers != nil { // while the shared session is lost, clients that do not share it need theirs
+	legacy := has || c.speaksLegacy(st, srv)
+	if !legacy && c.opts.Callers != nil { // while the tracker's session is lost, clients that do not share it need theirs
 		known, _ := c.tracker.Snapshot().Server(server)
 		legacy = known.Info.Era == session.EraLegacy
 	}
@@ -124,113 +88,130 @@ func (c *clientSessions) session(ctx context.Context, st serverState, r *mcpserv
 }
 
 // sessionOf is like session. legacy means that the server supports, or may support, the legacy era.
-func (c *clientSessions) sessionOf(ctx context.Context, r *mcpserver.Request, srv config.Server, legacy bool) *clientSession {
-	c.mu.Lock()
-	known := c.clients[r.Client]
-	level := levelOf(r.Client)
-	wanted := srv.Unshared() || c.opts.Callers != nil || string(declared(r.Client.Capabilities)) != "{}" || level != nil
-	if !wanted || c.life.Err() != nil {
-		c.mu.Unlock()
+func (c *ownSessions) sessionOf(ctx context.Context, r *mcpserver.Request, srv config.Server, legacy bool) *ownSession {
+	level, capabilities := levelOf(r.Client), declared(r.Client.Capabilities)
+	if !srv.Unshared() && c.opts.Callers == nil && string(capabilities) == "{}" && level == nil {
 		return nil
 	}
-	if known == nil {
-		known = c.add(r.Client)
+	era := session.Era("")
+	if legacy {
+		era = session.EraLegacy
 	}
-	s := c.current(known.byServer, srv, r.Principal, level, func() *clientSession {
-		s := newClientSession(srv, declaredLegacy(r.Client.Capabilities), &legacyClient{client: r.Client})
-		if legacy {
-			s.era = session.EraLegacy
-		}
-		return s
-	})
-	c.mu.Unlock()
-	if s == nil {
-		return nil
-	}
-	ok := s.await(ctx)
-	if isClosed(s.ready) && legacy {
-		c.recordEra(known, s)
-	}
-	if !ok {
+	s := c.get(sessionUse{server: srv.ID, client: r.Client}, srv, r.Principal, capabilities, era, level)
+	if s == nil || !s.await(ctx) {
 		return nil
 	}
 	return s
+}
+
+// find returns the session for a use that is not busy, or nil. c.mu must be held.
+func (c *ownSessions) find(use sessionUse) *ownSession {
+	for _, s := range slices.Backward(c.all) {
+		if s.use == use && !s.busy {
+			return s
+		}
+	}
+	return nil
 }
 
 // has reports whether a client has a session of its own with a server, or one that is being opened.
-func (c *clientSessions) has(client *mcpserver.Client, server string) bool {
+func (c *ownSessions) has(client *mcpserver.Client, server string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	known := c.clients[client]
-	if known == nil || known.byServer[server] == nil {
-		return false
-	}
-	s := known.byServer[server]
-	if !isClosed(s.ready) {
-		return true
-	}
-	ok, _ := s.usable()
-	return ok
+	s := c.find(sessionUse{server: server, client: client})
+	return s != nil && (!isClosed(s.ready) || s.usable())
 }
 
-// current returns the session with a server from a map, or nil if the session limit is reached. If
-// the session is missing or outdated, a new one is opened, with level as the params of a
-// logging/setLevel request; nil means that none is sent. c.mu must be held.
-func (c *clientSessions) current(sessions map[string]*clientSession, srv config.Server, principal string, level map[string]json.RawMessage, create func() *clientSession) *clientSession {
-	s := sessions[srv.ID]
+// get returns the session for a use. If it is missing or outdated, get opens one for a principal in the
+// background, with level as the params of a logging/setLevel request; nil means that none is sent. It returns
+// nil if there is no room for one. A session for one request at a time must be released.
+func (c *ownSessions) get(use sessionUse, srv config.Server, principal string, capabilities json.RawMessage, era session.Era, level map[string]json.RawMessage) *ownSession {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.find(use)
 	if s != nil && s.outdated(srv) {
-		delete(sessions, srv.ID)
-		c.end(s)
+		c.drop(s)
 		s = nil
 	}
-	if s == nil && c.makeRoom(srv.ID, principal) {
-		s = create()
-		s.ids = c.taskIDs(principal, srv.ID)
-		sessions[srv.ID] = s
-		c.begin(s, level)
+	if s == nil {
+		if !c.makeRoom(srv.ID, principal) {
+			return nil
+		}
+		s = &ownSession{srv: srv, use: use, client: use.client, capabilities: capabilities, ids: c.taskIDs(principal, srv.ID), era: era,
+			queues: c.queues, ready: make(chan struct{}), last: time.Now()}
+		s.life, s.end = context.WithCancel(c.life)
+		if !c.run(func(context.Context) { c.live(s, level) }) {
+			s.end()
+			return nil
+		}
+		of := c.perServer[srv.ID]
+		if of == nil {
+			of = &fair.Limit{Max: maxSessionsPerServer}
+			c.perServer[srv.ID] = of
+		}
+		c.total.Take(principal)
+		of.Take(principal)
+		c.all = append(c.all, s)
 	}
+	s.busy = use.request != ""
 	return s
 }
 
-// makeRoom reports whether a principal may open another session with a server. If not, it closes an
-// idle or detached session of the same principal, so that a later attempt can succeed. c.mu must be
-// held.
-func (c *clientSessions) makeRoom(server, principal string) bool {
+// makeRoom reports whether a principal may open another session with a server. If not, it closes one of the
+// same principal that no client waits for, so that a later attempt can succeed. c.mu must be held.
+func (c *ownSessions) makeRoom(server, principal string) bool {
 	of := c.perServer[server]
 	full := of != nil && !of.Room(principal)
 	if !full && c.total.Room(principal) {
 		return true
 	}
-	for _, list := range []*[]*clientSession{&c.idle, &c.detached} {
-		i := slices.IndexFunc(*list, func(s *clientSession) bool { return s.ids.principal == principal && (!full || s.srv.ID == server) })
+	for _, left := range []bool{false, true} { // first those without tasks
+		i := slices.IndexFunc(c.all, func(s *ownSession) bool {
+			spare := s.use == sessionUse{} && left || s.use.request != "" && !s.busy && !left
+			return spare && s.ids.principal == principal && (!full || s.srv.ID == server)
+		})
 		if i >= 0 {
-			c.end((*list)[i])
-			*list = slices.Delete(*list, i, i+1)
+			c.drop(c.all[i])
 			break
 		}
 	}
 	return false
 }
 
-// begin registers a new session, for which there must be room, and dials it in the background.
-// level contains the params of a logging/setLevel request; nil means that none is sent. c.mu must
-// be held.
-func (c *clientSessions) begin(s *clientSession, level map[string]json.RawMessage) {
-	of := c.perServer[s.srv.ID]
-	if of == nil {
-		of = &fair.Limit{Max: maxSessionsPerServer}
-		c.perServer[s.srv.ID] = of
+// live dials a session, and closes it once it has ended or its client has left. The session counts towards
+// the limits until its process has exited.
+func (c *ownSessions) live(s *ownSession, level map[string]json.RawMessage) {
+	c.dial(s, level)
+	if s.wrongEra && s.era == session.EraLegacy {
+		c.rejectedLegacy(s)
 	}
-	c.total.Take(s.ids.principal)
-	of.Take(s.ids.principal)
-	c.wg.Go(func() { c.dial(s, level) })
+	close(s.ready)
+	var left <-chan struct{}
+	if s.client != nil {
+		left = s.client.Done()
+	}
+	select {
+	case <-left:
+		c.leave(s)
+	case <-s.life.Done():
+	}
+	<-s.life.Done()
+	if s.conn != nil {
+		_ = s.conn.Close()
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	of := c.perServer[s.srv.ID]
+	c.total.Give(s.ids.principal)
+	if of.Give(s.ids.principal); of.All() == 0 {
+		delete(c.perServer, s.srv.ID)
+	}
 }
 
 // dial connects a session to its server and declares the client's capabilities. level contains the
 // params of the client's last logging/setLevel request; nil if there was none.
-func (c *clientSessions) dial(s *clientSession, level map[string]json.RawMessage) {
-	defer close(s.ready)
-	ctx, cancel := context.WithTimeout(c.life, max(dialTimeout, s.srv.ConnectTimeout))
+func (c *ownSessions) dial(s *ownSession, level map[string]json.RawMessage) {
+	ctx, cancel := context.WithTimeout(s.life, max(dialTimeout, s.srv.ConnectTimeout))
 	defer cancel()
 	opts := c.opts.Session
 	opts.Logger = c.opts.Logger.With("server", c.alias().line(s.srv.ID))
@@ -239,18 +220,16 @@ func (c *clientSessions) dial(s *clientSession, level map[string]json.RawMessage
 	if s.era != "" {
 		srv.Protocol, opts.Era = config.Protocol(s.era), s.era
 	}
-	s.wg.Go(s.run)
 	conn, err := c.opts.Dial(ctx, srv, opts)
 	if s.wrongEra = errors.Is(err, session.ErrEra); s.wrongEra && srv.Unshared() {
 		opts.Era = ""
 		conn, err = c.opts.Dial(ctx, s.srv, opts)
 	}
 	s.tried = time.Now()
-	if err != nil && s.wrongEra {
-		return
-	}
 	if err != nil {
-		c.opts.Logger.Warn("cannot open a separate session for a client; the client uses the shared session", "server", c.alias().line(s.srv.ID), "err", err)
+		if !s.wrongEra && s.life.Err() == nil {
+			c.opts.Logger.Warn("cannot open a separate session for a client; the client uses the shared session", "server", c.alias().line(s.srv.ID), "err", err)
+		}
 		return
 	}
 	if level != nil {
@@ -265,45 +244,22 @@ func (c *clientSessions) dial(s *clientSession, level map[string]json.RawMessage
 	s.conn = conn
 }
 
-// end closes a session in the background. The caller must already have removed it from all lists.
-// The session counts towards the limits until its process has exited. c.mu must be held.
-func (c *clientSessions) end(s *clientSession) {
+// drop ends a session, unless it has ended. c.mu must be held.
+func (c *ownSessions) drop(s *ownSession) {
+	c.all = slices.DeleteFunc(c.all, func(o *ownSession) bool { return o == s })
 	c.tasks.forget(s)
-	c.wg.Go(func() {
-		s.close()
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		of := c.perServer[s.srv.ID]
-		c.total.Give(s.ids.principal)
-		if of.Give(s.ids.principal); of.All() == 0 {
-			delete(c.perServer, s.srv.ID)
-		}
-	})
+	s.end()
 }
 
-// add registers a client until it disconnects. Then its sessions with running tasks are detached,
-// and all others are closed. c.mu must be held.
-func (c *clientSessions) add(of *mcpserver.Client) *connectedClient {
-	known := &connectedClient{byServer: map[string]*clientSession{}}
-	c.clients[of] = known
-	c.wg.Go(func() {
-		select {
-		case <-of.Done():
-		case <-c.life.Done():
-		}
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		delete(c.clients, of)
-		for _, s := range known.sessions() {
-			if c.life.Err() == nil && c.tasks.unfinished(s) {
-				s.setClient(nil, true)
-				c.detached = append(c.detached, s)
-			} else {
-				c.end(s)
-			}
-		}
-	})
-	return known
+// leave is called when the client of a session has disconnected. It ends the session, unless tasks run in it.
+func (c *ownSessions) leave(s *ownSession) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.tasks.unfinished(s) {
+		c.drop(s)
+		return
+	}
+	s.use = sessionUse{}
 }
 
 // Own returns the processes of the gateway's own sessions, which the tracker does not have, by server id.
@@ -311,88 +267,36 @@ func (g *Gateway) Own() map[string][]int {
 	c := &g.sessions
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	sessions := slices.Concat(c.detached, c.idle, slices.Collect(maps.Values(c.shared)))
-	for _, k := range c.clients {
-		sessions = append(sessions, k.sessions()...)
-	}
 	pids := map[string][]int{}
-	for _, s := range sessions {
-		if isClosed(s.ready) && s.conn != nil && s.conn.Err() == nil && s.conn.Info().PID > 0 {
+	for _, s := range c.all {
+		if isClosed(s.ready) && s.usable() && s.conn.Info().PID > 0 {
 			pids[s.srv.ID] = append(pids[s.srv.ID], s.conn.Info().PID)
 		}
 	}
 	return pids
 }
 
-// takeOver transfers a detached session to the client that requests a task in it. From then on, the
-// session belongs to this client.
-func (c *clientSessions) takeOver(r *mcpserver.Request, s *clientSession) {
-	if r.Client == nil {
-		return
-	}
+// reconcile ends the sessions with servers whose config has changed, and those that were disconnected or
+// that no client has used for a while.
+func (c *ownSessions) reconcile(enabled []config.Server) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	i := slices.Index(c.detached, s)
-	if i < 0 || c.life.Err() != nil {
-		return
-	}
-	known := c.clients[r.Client]
-	if known == nil {
-		known = c.add(r.Client)
-	}
-	c.detached = slices.Delete(c.detached, i, i+1)
-	if known.byServer[s.srv.ID] == nil {
-		known.byServer[s.srv.ID] = s
-	} else {
-		known.adopted = append(known.adopted, s)
-	}
-	s.setClient(&legacyClient{client: r.Client}, false)
-}
-
-// reconcile closes the sessions with servers whose config has changed, and the detached and idle
-// sessions that were disconnected or have expired.
-func (c *clientSessions) reconcile(enabled []config.Server) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	stale := func(s *clientSession) bool { return !slices.ContainsFunc(enabled, s.srv.Equal) }
-	for _, known := range c.clients {
-		for id, s := range known.byServer {
-			if stale(s) {
-				delete(known.byServer, id)
-				c.end(s)
-			}
-		}
-		known.adopted = c.sweep(known.adopted, stale)
-	}
-	maps.DeleteFunc(c.failed, func(_ [2]string, at time.Time) bool { return time.Since(at) > redialDelay })
 	maps.DeleteFunc(c.modernOnly, func(_ string, of modernOnly) bool { return !slices.ContainsFunc(enabled, of.entry.Equal) })
-	maps.DeleteFunc(c.shared, func(_ string, s *clientSession) bool {
-		over := stale(s) || isClosed(s.ready) && (s.conn == nil || s.conn.Err() != nil || s.using.Load() == 0 && s.unused() > maxDetached)
-		if over {
-			c.end(s)
+	for _, s := range slices.Clone(c.all) {
+		idle := maxUnused
+		if s.use.request != "" && !s.srv.Unshared() {
+			idle = maxIdle
 		}
-		return over
-	})
-	c.detached = c.sweep(c.detached, func(s *clientSession) bool { return stale(s) || s.conn.Err() != nil || s.unused() > maxDetached })
-	c.idle = c.sweep(c.idle, func(s *clientSession) bool { return stale(s) || s.conn.Err() != nil || s.unused() > s.maxIdle() })
-}
-
-// sweep closes the sessions in a list for which over returns true, and returns the others. c.mu
-// must be held.
-func (c *clientSessions) sweep(list []*clientSession, over func(*clientSession) bool) []*clientSession {
-	return slices.DeleteFunc(list, func(s *clientSession) bool {
-		if over(s) {
-			c.end(s)
-			return true
+		if !slices.ContainsFunc(enabled, s.srv.Equal) || s.outdated(s.srv) || isClosed(s.ready) && s.use.client == nil && !s.busy && s.unused() > idle {
+			c.drop(s)
 		}
-		return false
-	})
+	}
 }
 
 // otherEra returns the era that a server supports in addition to the era in which it is connected,
 // or "" if there is none. Modern servers do not always announce the legacy era, so it is assumed to
 // be supported until an attempt fails.
-func (c *clientSessions) otherEra(srv config.Server, info session.Info) session.Era {
+func (c *ownSessions) otherEra(srv config.Server, info session.Info) session.Era {
 	if info.Other != "" || info.Era != session.EraModern || srv.Protocol == config.ProtocolModern {
 		return info.Other
 	}
@@ -407,7 +311,7 @@ func (c *clientSessions) otherEra(srv config.Server, info session.Info) session.
 }
 
 // speaksLegacy reports whether a session with a server can use the legacy era.
-func (c *clientSessions) speaksLegacy(st serverState, srv config.Server) bool {
+func (c *ownSessions) speaksLegacy(st serverState, srv config.Server) bool {
 	if st.asks {
 		return true
 	}
@@ -419,27 +323,22 @@ func (c *clientSessions) speaksLegacy(st serverState, srv config.Server) bool {
 
 func nameOf(info session.Info) string { return info.ServerName + "\x00" + info.ServerVersion }
 
-// recordEra records the outcome of dialling a client's session in the legacy era. If the server
-// does not support that era, the session is discarded.
-func (c *clientSessions) recordEra(of *connectedClient, s *clientSession) {
-	if !s.wrongEra {
-		return
-	}
+// rejectedLegacy records that a server does not support the legacy era, as a client's session with it has
+// shown. If the session is in no other era, it is discarded.
+func (c *ownSessions) rejectedLegacy(s *ownSession) {
 	st, _ := c.tracker.Snapshot().Server(s.srv.ID)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.modernOnly[s.srv.ID] = modernOnly{s.srv, nameOf(st.Info)}
 	c.kick()
-	if s.conn == nil && of.byServer[s.srv.ID] == s {
-		delete(of.byServer, s.srv.ID)
-		c.end(s)
+	if s.conn == nil {
+		c.drop(s)
 	}
 }
 
-// sharedModern returns the session that modern clients share if the server's shared session is in
-// the legacy era. It returns nil if the server supports only that era, or if no session can be
-// opened.
-func (c *clientSessions) sharedModern(ctx context.Context, st serverState, server string) *clientSession {
+// sharedModern returns the session that modern clients use together if the tracker's session with the server
+// is in the legacy era. It returns nil if the server supports only that era, or if no session can be opened.
+func (c *ownSessions) sharedModern(ctx context.Context, st serverState, server string) *ownSession {
 	if st.other != session.EraModern {
 		return nil
 	}
@@ -447,119 +346,62 @@ func (c *clientSessions) sharedModern(ctx context.Context, st serverState, serve
 	if !found || srv.Unshared() {
 		return nil
 	}
-	c.mu.Lock()
-	if c.life.Err() != nil {
-		c.mu.Unlock()
-		return nil
-	}
-	s := c.current(c.shared, srv, "", nil, func() *clientSession {
-		s := newClientSession(srv, nil, nil)
-		s.era = session.EraModern
-		return s
-	})
-	c.mu.Unlock()
+	s := c.get(sessionUse{server: server}, srv, "", nil, session.EraModern, nil)
 	if s == nil || !s.await(ctx) {
 		return nil
 	}
-	s.setClient(nil, false) // mark the session as in use
 	return s
 }
 
-// acquire returns a pooled session with a server for one request from a modern client, or nil if
-// none can be opened. The caller must release it. Modern clients have no sessions of their own, so
-// one session with a server can serve all clients with the same credentials, capabilities and log
-// level, one request after another. era is the era for a new session; if empty, the server's era is
-// used.
-func (c *clientSessions) acquire(ctx context.Context, r *mcpserver.Request, server string, capabilities json.RawMessage, era session.Era) *clientSession {
+// acquire returns a session with a server for one request from a modern client, or nil if none can be opened.
+// The caller must release it. Modern clients have no connections, so one session with a server can serve all
+// clients with the same credentials, capabilities and log level, one request after another. era is the era
+// for a new session; if empty, the server's era is used.
+func (c *ownSessions) acquire(ctx context.Context, r *mcpserver.Request, server string, capabilities json.RawMessage, era session.Era) *ownSession {
+	srv, found := c.entry(server)
+	if !found {
+		return nil
+	}
 	var level map[string]json.RawMessage
 	if l := logLevel(r); l != nil {
 		level = map[string]json.RawMessage{"level": l}
 	}
-	key := string(encode([]any{server, r.Principal, capabilities, level}))
-	failed := [2]string{r.Principal, server}
-	c.mu.Lock()
-	srv, found := c.entry(server)
-	if !found || c.life.Err() != nil || time.Since(c.failed[failed]) < redialDelay {
-		c.mu.Unlock()
+	s := c.get(sessionUse{server: server, request: string(encode([]any{r.Principal, capabilities, level}))}, srv, r.Principal, capabilities, era, level)
+	if s == nil {
 		return nil
 	}
-	for i, s := range slices.Backward(c.idle) {
-		if s.poolKey == key && s.srv.Equal(srv) && s.conn.Err() == nil {
-			c.idle = slices.Delete(c.idle, i, i+1)
-			c.wg.Add(1)
-			c.mu.Unlock()
-			return s
-		}
-	}
-	if !c.makeRoom(server, r.Principal) {
-		c.mu.Unlock()
+	if !s.await(ctx) {
+		c.release(s, true)
 		return nil
 	}
-	s := newClientSession(srv, capabilities, nil)
-	s.era, s.poolKey, s.ids = era, key, c.taskIDs(r.Principal, server)
-	c.wg.Add(1)
-	c.begin(s, level)
-	c.mu.Unlock()
-	if s.await(ctx) {
-		return s
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	defer c.wg.Done()
-	c.end(s)
-	if ctx.Err() == nil {
-		c.failed[failed] = time.Now()
-	}
-	return nil
+	return s
 }
 
-// release returns a session to the pool for the next request. A session that is not clean is closed
+// release makes a session available for the next request. A session that is not clean is closed
 // instead: a server that is still processing a cancelled request could send its questions to the
 // client of the next request.
-func (c *clientSessions) release(s *clientSession, clean bool) {
-	s.setClient(nil, false)
+func (c *ownSessions) release(s *ownSession, clean bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	defer c.wg.Done()
-	if c.life.Err() != nil || s.conn.Err() != nil || !clean {
-		c.end(s)
-		return
-	}
-	c.idle = append(c.idle, s)
-}
-
-// fromClient forwards a notification from a client to the servers that it concerns, in the sessions
-// that belong to the client.
-func (c *clientSessions) fromClient(of *mcpserver.Client, method string, params json.RawMessage) {
-	switch method {
-	case mcp.NotificationRootsChanged:
-		c.forEach(of, func(ctx context.Context, s *clientSession) { _, _ = s.conn.Do(ctx, session.Request{Method: method}) })
-	case mcp.NotificationTaskStatus:
-		id := taskID(params)
-		c.forEach(of, func(ctx context.Context, s *clientSession) {
-			if client, _, _ := s.currentClient(); client != nil && id != "" {
-				if client, ok := client.(*legacyClient); ok && client.knows(id) {
-					_, _ = s.conn.Do(ctx, session.Request{Method: method, Params: fields(params)})
-				}
-			}
-		})
+	s.busy = false
+	if !clean {
+		c.drop(s)
 	}
 }
 
 // forEach calls f for each usable session that belongs to a client, in the background.
-func (c *clientSessions) forEach(of *mcpserver.Client, f func(ctx context.Context, s *clientSession)) {
+func (c *ownSessions) forEach(of *mcpserver.Client, f func(ctx context.Context, s *ownSession)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	known := c.clients[of]
-	if known == nil || c.life.Err() != nil {
-		return
-	}
-	for _, s := range known.sessions() {
-		c.wg.Go(func() {
-			if !s.await(c.life) { // dialling has a timeout
+	for _, s := range c.all {
+		if s.use.client != of {
+			continue
+		}
+		c.run(func(ending context.Context) {
+			if !s.await(ending) { // dialling has a timeout
 				return
 			}
-			ctx, cancel := context.WithTimeout(c.life, 10*time.Second)
+			ctx, cancel := context.WithTimeout(ending, 10*time.Second)
 			defer cancel()
 			f(ctx, s)
 		})
@@ -568,13 +410,13 @@ func (c *clientSessions) forEach(of *mcpserver.Client, f func(ctx context.Contex
 
 // setLevel handles logging/setLevel requests. It sets the log level in the client's own sessions
 // with servers. Unless clients share sessions (see Callers), requests use such sessions after that.
-func (c *clientSessions) setLevel(r *mcpserver.Request) (json.RawMessage, error) {
+func (c *ownSessions) setLevel(r *mcpserver.Request) (json.RawMessage, error) {
 	params := fields(r.Params)
 	if !isString(params["level"]) {
 		return nil, &mcpserver.Error{Code: mcp.CodeInvalidParams, Message: `"level" must be a string`}
 	}
 	r.Client.Remember(encode(map[string]json.RawMessage{"level": params["level"]}))
-	c.forEach(r.Client, func(ctx context.Context, s *clientSession) {
+	c.forEach(r.Client, func(ctx context.Context, s *ownSession) {
 		// Concurrent calls must leave the most recent level set, so repeat until it is.
 		for level := levelOf(r.Client); level != nil; {
 			_, _ = s.conn.Do(ctx, session.Request{Method: mcp.MethodSetLevel, Params: level}) // an error means that the server does not support logging

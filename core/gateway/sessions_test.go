@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -286,45 +285,37 @@ func TestLegacyClientOfModernServer(t *testing.T) {
 	}
 }
 
-// slowClient is a client that takes a message only when it is allowed to.
-type slowClient struct {
-	sessionClient
-	may   chan struct{}
-	bytes atomic.Int64
-}
-
-func (p *slowClient) message(_ string, params json.RawMessage) {
-	<-p.may
-	p.bytes.Add(int64(len(params)))
-}
-
-// The messages for a slow client are limited in number and bytes; a large message is delivered if
-// no other waits.
-func TestMessagesForASlowClientAreBounded(t *testing.T) {
+// The notifications for a slow client are limited in number and bytes, and the oldest are dropped; a large one is
+// delivered if no other waits.
+func TestNotificationsForASlowClientAreBounded(t *testing.T) {
 	t.Parallel()
-	p := &slowClient{may: make(chan struct{})}
-	o := newClientSession(config.Server{ID: "docs"}, nil, p)
-	close(o.ready)
-	o.wg.Go(o.run)
-	large := json.RawMessage(`"` + strings.Repeat("a", 1<<20) + `"`)
-	for range 2 * maxQueuedMessages {
-		o.message("notifications/message", large)
+	_, o := newAsking(t)
+	m := &o.gateway.queues
+	may, sent, last := make(chan struct{}), 0, -1
+	put := func(n, size int) {
+		m.put("slow", size, func() {
+			<-may
+			sent, last = sent+size, n
+		})
 	}
-	if n := o.bytes.Load(); n > maxQueuedBytes {
-		t.Errorf("%d bytes wait", n)
+	for n := range 4 * maxQueued {
+		put(n, n%3*(1<<20))
 	}
-	close(p.may)
-	o.flush(t.Context())
-	if n := p.bytes.Load(); n == 0 || n > maxQueuedBytes || o.bytes.Load() != 0 {
-		t.Errorf("%d bytes were delivered, %d are counted", n, o.bytes.Load())
+	m.mu.Lock()
+	q := m.byKey["slow"]
+	if q.bytes > maxQueuedBytes || len(q.waiting) > maxQueued {
+		t.Errorf("%d bytes of %d notifications wait", q.bytes, len(q.waiting))
 	}
-	huge := json.RawMessage(`"` + strings.Repeat("a", 2*maxQueuedBytes) + `"`)
-	o.message("notifications/message", huge)
-	o.flush(t.Context())
-	if n := p.bytes.Load(); n < int64(len(huge)) {
-		t.Error("the only message was dropped")
+	m.mu.Unlock()
+	close(may)
+	m.flush(t.Context(), "slow")
+	if sent == 0 || sent > maxQueuedBytes || last != 4*maxQueued-1 {
+		t.Errorf("%d bytes were sent, the last was %d", sent, last)
 	}
-	o.close()
+	put(0, 2*maxQueuedBytes)
+	if m.flush(t.Context(), "slow"); sent < 2*maxQueuedBytes {
+		t.Error("the only notification was dropped")
+	}
 }
 
 // A log level that a client sets while its session with a server is being dialled applies to that

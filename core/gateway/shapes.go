@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/internal/rawjson"
 	"github.com/mcptrack/mcptrack/core/mcp"
 	"github.com/mcptrack/mcptrack/core/mcpserver"
 	"github.com/mcptrack/mcptrack/core/printable"
@@ -88,33 +89,33 @@ func objectOf(members ...shapeMember) shape {
 		if !isObject(raw) {
 			return nil, "is not an object"
 		}
-		all, changed := readMembers(raw), false
+		all, changed := rawjson.Members(raw), false
 		kept := all[:0]
 		for _, one := range all {
-			i := slices.IndexFunc(members, func(s shapeMember) bool { return s.name == one.name })
+			i := slices.IndexFunc(members, func(s shapeMember) bool { return s.name == one.Name })
 			if i < 0 {
 				kept = append(kept, one)
 				continue
 			}
-			if string(one.value) == "null" {
+			if string(one.Value) == "null" {
 				changed = true
 				continue
 			}
-			mended, problem := m.within(one.name, members[i].of, one.value)
+			mended, problem := m.within(one.Name, members[i].of, one.Value)
 			switch {
 			case problem == "":
-				changed = changed || !bytes.Equal(mended, one.value)
-				one.value = mended
+				changed = changed || !bytes.Equal(mended, one.Value)
+				one.Value = mended
 				kept = append(kept, one)
 			case members[i].required:
-				return nil, "has a member " + one.name + " that " + problem
+				return nil, "has a member " + one.Name + " that " + problem
 			default:
 				changed = true
-				m.leave(one.name, problem)
+				m.leave(one.Name, problem)
 			}
 		}
 		for _, s := range members {
-			if s.required && !slices.ContainsFunc(kept, func(one jsonMember) bool { return one.name == s.name }) {
+			if s.required && !slices.ContainsFunc(kept, func(one rawjson.Member) bool { return one.Name == s.name }) {
 				return nil, "has no " + s.name
 			}
 		}
@@ -127,7 +128,7 @@ func objectOf(members ...shapeMember) shape {
 
 func elementsOf(of shape) shape {
 	return func(m *mender, raw json.RawMessage) (json.RawMessage, string) {
-		all := readElements(raw)
+		all := rawjson.Elements(raw)
 		if all == nil {
 			return nil, "is not a list"
 		}
@@ -155,14 +156,14 @@ func schemaOf(members ...shapeMember) shape {
 		if !isObject(raw) {
 			return nil, "is not an object"
 		}
-		all, changed := readMembers(raw), false
+		all, changed := rawjson.Members(raw), false
 		for i, p := range all {
-			if isObject(p.value) {
+			if isObject(p.Value) {
 				continue
 			}
-			all[i].value, changed = json.RawMessage(`{}`), true
-			if string(p.value) == "false" {
-				all[i].value = json.RawMessage(`{"not":{}}`)
+			all[i].Value, changed = json.RawMessage(`{}`), true
+			if string(p.Value) == "false" {
+				all[i].Value = json.RawMessage(`{"not":{}}`)
 			}
 		}
 		if !changed {
@@ -309,9 +310,9 @@ func blockShape(version string) shape {
 	}
 	return func(m *mender, raw json.RawMessage) (json.RawMessage, string) {
 		kind := ""
-		for _, m := range readMembers(raw) {
-			if m.name == "type" {
-				kind = string(m.value)
+		for _, m := range rawjson.Members(raw) {
+			if m.Name == "type" {
+				kind = string(m.Value)
 			}
 		}
 		switch {

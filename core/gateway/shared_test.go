@@ -532,7 +532,7 @@ func TestTasksHoldDemand(t *testing.T) {
 		}
 		r.add(at, request, nil, described("working"))
 		r.add(at, request, nil, described("working"))
-		r.add(target{"docs", "own"}, request, &clientSession{}, described("working")) // a session of the client
+		r.add(target{"docs", "own"}, request, &ownSession{}, described("working")) // a session of the client
 		want(1)
 		r.add(at, request, nil, described("completed"))
 		want(0)

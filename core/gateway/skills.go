@@ -105,7 +105,7 @@ func limitSkills(items []item, refuse func(key string, err error)) []item {
 // ownSkills makes each server the owner of the files of its skills, which it need not list as resources.
 // It returns the skills of which a URI belongs to several servers, or starts like a qualified URI: all
 // their URIs are exported in qualified form, so that an entry stays consistent.
-func (v *view) ownSkills(parts []contribution) (qualified map[target]bool) {
+func (v *exports) ownSkills(parts []contribution) (qualified map[target]bool) {
 	for _, c := range parts {
 		own := func(uri string) {
 			first, listed := v.owners[uri]
@@ -140,7 +140,7 @@ func (v *view) ownSkills(parts []contribution) (qualified map[target]bool) {
 
 // admitsSkill reports whether a skill of a server may be exported under a URI: the filter must admit all of
 // its files, because a host that approves the skill expects to read them.
-func (v *view) admitsSkill(server string, s *listedSkill, exported string) bool {
+func (v *exports) admitsSkill(server string, s *listedSkill, exported string) bool {
 	if v.filter.empty() {
 		return true
 	}
@@ -170,7 +170,7 @@ func mergeSkills(a, b json.RawMessage) json.RawMessage {
 }
 
 // enclosing returns the URI of the skill of a server that contains a folder or file, or "" if there is none.
-func (v *view) enclosing(server, uri string) string {
+func (v *exports) enclosing(server, uri string) string {
 	for main := range skill.Mains(uri + "/") { // it may be the skill's own folder
 		if o, listed := v.owners[main]; listed && (o.server == server || o.shared) {
 			return main
@@ -180,7 +180,7 @@ func (v *view) enclosing(server, uri string) string {
 }
 
 // folder returns the target of the URI of a folder of a skill, provided that the filter admits it.
-func (v *view) folder(uri string) (t target, ok bool) {
+func (v *exports) folder(uri string) (t target, ok bool) {
 	if t, ok = v.locate(uri); !ok {
 		for main := range skill.Mains(uri + "/") {
 			if o, listed := v.owners[main]; listed {
@@ -201,10 +201,10 @@ func (v *view) folder(uri string) (t target, ok bool) {
 
 // skillRoute returns the route of a request about a skill, or an error if no server that declares skills
 // has the URI.
-func (g *Gateway) skillRoute(r *mcpserver.Request, find func(*view, string) (target, bool)) (*route, target, error) {
+func (g *Gateway) skillRoute(r *mcpserver.Request, find func(*exports, string) (target, bool)) (*route, target, error) {
 	rt := g.route(r)
 	t, ok := find(rt.v, r.URI())
-	if !ok || !slices.Contains(g.view.Load().extensions[mcp.ExtensionSkills], t.server) {
+	if !ok || !slices.Contains(g.exports.Load().extensions[mcp.ExtensionSkills], t.server) {
 		return nil, t, &mcpserver.Error{Code: mcp.CodeInvalidParams, Message: "no skill is served at " + printable.Line(r.URI(), 200)}
 	}
 	rt.server = t.server
@@ -214,7 +214,7 @@ func (g *Gateway) skillRoute(r *mcpserver.Request, find func(*view, string) (tar
 // getSkill handles skills/get. It asks the server, because entries of unlisted skills can be got, and
 // because a listed entry may be out of date.
 func (g *Gateway) getSkill(ctx context.Context, r *mcpserver.Request) (json.RawMessage, error) {
-	rt, t, err := g.skillRoute(r, (*view).resource)
+	rt, t, err := g.skillRoute(r, (*exports).resource)
 	if err != nil {
 		return nil, err
 	}
@@ -255,7 +255,7 @@ func (rt *route) approvedSkill(ctx context.Context, t target) (json.RawMessage, 
 
 // rewriteSkill returns the result of skills/get for a client that asked for a URI of the gateway. An invalid
 // entry is an error.
-func (v *view) rewriteSkill(t target, asked string, raw json.RawMessage) (json.RawMessage, error) {
+func (v *exports) rewriteSkill(t target, asked string, raw json.RawMessage) (json.RawMessage, error) {
 	err := errors.New("the result has no skill")
 	out, _ := within(raw, "skill", func(entry json.RawMessage) (json.RawMessage, bool) {
 		var it catalog.Item
@@ -285,7 +285,7 @@ func (v *view) rewriteSkill(t target, asked string, raw json.RawMessage) (json.R
 
 // readDirectory handles resources/directory/read of a folder of a skill.
 func (g *Gateway) readDirectory(ctx context.Context, r *mcpserver.Request) (json.RawMessage, error) {
-	rt, t, err := g.skillRoute(r, (*view).folder)
+	rt, t, err := g.skillRoute(r, (*exports).folder)
 	if err != nil {
 		return nil, err
 	}

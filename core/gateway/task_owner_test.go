@@ -176,7 +176,7 @@ func TestReusedTaskID(t *testing.T) {
 	if _, ok := g.tasks.find(id, alice); ok || g.tasks.began(id, alice, nil) {
 		t.Error("alice reaches the task of bob")
 	}
-	mine := &clientSession{}
+	mine := &ownSession{}
 	g.tasks.add(id, alice, mine, nil)
 	if o, ok := g.tasks.find(id, alice); !ok || o != mine || g.tasks.began(id, alice, nil) || !g.tasks.began(id, alice, mine) {
 		t.Error("alice does not reach the task in her own session, or lists bob's task as hers")
@@ -214,54 +214,16 @@ func TestTaskIDs(t *testing.T) {
 	}
 }
 
-// recordingClient records the messages that it gets.
-type recordingClient struct {
-	sessionClient
-	received chan string // capacity 1, sent to by message, never closed
-}
-
-func (p *recordingClient) message(_ string, params json.RawMessage) { p.received <- string(params) }
-
 // A client knows a task of its own session under one id, including in notifications.
 func TestTaskIDsInClientSession(t *testing.T) {
 	t.Parallel()
-	p := &recordingClient{received: make(chan string, 1)}
-	o := newClientSession(config.Server{ID: "docs"}, nil, p)
-	o.ids = taskIDs{[]byte("key"), "alice", "docs", "docs"}
-	close(o.ready)
-	o.wg.Go(o.run)
-	defer o.close()
-	id := o.ids.export("t1")
-	for method, c := range map[string]struct{ params, want string }{
-		"notifications/tasks/status": {`{"taskId":"t1"}`, `{"taskId":"` + id + `"}`},
-		"notifications/message": {`{"taskId":"t1","_meta":{"io.modelcontextprotocol/related-task":{"taskId":"t1"}}}`,
-			`{"taskId":"t1","_meta":{"io.modelcontextprotocol/related-task":{"taskId":"` + id + `"}}}`},
-	} {
-		o.message(method, json.RawMessage(c.params))
-		if got := <-p.received; got != c.want {
-			t.Errorf("%s: %s", method, got)
-		}
+	ids := taskIDs{[]byte("key"), "alice", "docs", "docs"}
+	id := ids.export("t1")
+	if got := string(ids.status(json.RawMessage(`{"taskId":"t1"}`))); got != `{"taskId":"`+id+`"}` {
+		t.Error(got)
 	}
-}
-
-// The result of a tool that the gateway ran as a task contains the task id that clients know.
-func TestResultOfTask(t *testing.T) {
-	t.Parallel()
-	server, net := taskServer(t, session.EraLegacy)
-	must := tool("must")
-	must["execution"] = map[string]any{"taskSupport": "required"}
-	server.SetList("tools", must)
-	server.Heal()
-	for method, result := range map[string]string{
-		"tools/call":   `{"task":{"taskId":"t1","status":"working","pollInterval":1}}`,
-		"tasks/get":    `{"taskId":"t1","status":"completed"}`,
-		"tasks/result": `{"content":[],"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"t1"}}}`,
-	} {
-		server.Fail(sessiontest.Fault{Method: method, Result: json.RawMessage(result)})
-	}
-	o := newOutside(t, Options{Dial: net.Dial}, sessiontest.Entry("docs"))
-	got, err := o.do(o.as(session.EraLegacy, "alice"), "tools/call", `{"name":"must"}`, "")
-	if meta := fields(fields(got["_meta"])["io.modelcontextprotocol/related-task"]); err != nil || !strings.HasPrefix(taskID(encode(meta)), taskPrefix) {
-		t.Errorf("%s, %v", encode(got), err)
+	const related = `{"taskId":"t1","_meta":{"io.modelcontextprotocol/related-task":{"taskId":"t1"}}}`
+	if got := string(ids.related(json.RawMessage(related))); got != `{"taskId":"t1","_meta":{"io.modelcontextprotocol/related-task":{"taskId":"`+id+`"}}}` {
+		t.Error(got)
 	}
 }

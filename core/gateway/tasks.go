@@ -15,6 +15,7 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/backoff"
 	"github.com/mcptrack/mcptrack/core/internal/fair"
+	"github.com/mcptrack/mcptrack/core/internal/rawjson"
 	"github.com/mcptrack/mcptrack/core/mcp"
 	"github.com/mcptrack/mcptrack/core/mcpserver"
 	"github.com/mcptrack/mcptrack/core/session"
@@ -59,7 +60,7 @@ type taskKey struct {
 // task is a task that a client started.
 type task struct {
 	taskKey
-	session *clientSession    // session in which the task runs; nil means the shared session
+	session *ownSession       // session in which the task runs; nil means the shared session
 	client  *mcpserver.Client // legacy client that last requested it; nil if a modern client started it
 	expires time.Time         // after this time, the server may have discarded the task
 	// release ends the demand for the server; nil if the task has ended, or runs in a session of a
@@ -93,7 +94,7 @@ type watcher struct {
 
 // add registers a task started by the request r in session s; nil means the shared session.
 // described is the server's description of the task.
-func (t *taskRegistry) add(id target, r *mcpserver.Request, s *clientSession, described map[string]json.RawMessage) {
+func (t *taskRegistry) add(id target, r *mcpserver.Request, s *ownSession, described map[string]json.RawMessage) {
 	life := maxTaskLife
 	for _, name := range []string{"ttl", "ttlMs"} {
 		var ms float64
@@ -177,7 +178,7 @@ func (t *taskRegistry) drop(known *task) {
 // session. The id must already be verified (see taskIDs). An unregistered task may be older than
 // this process. In that case the server determines whether it exists, unless the server has since
 // assigned the id to another principal.
-func (t *taskRegistry) find(id target, r *mcpserver.Request) (s *clientSession, ok bool) {
+func (t *taskRegistry) find(id target, r *mcpserver.Request) (s *ownSession, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	known := t.byID[taskKey{r.Principal, id}]
@@ -193,7 +194,7 @@ func (t *taskRegistry) find(id target, r *mcpserver.Request) (s *clientSession, 
 // began reports whether a task may be listed for the client that sent r, because that client, or
 // one with the same credentials, started it. s is the session of the task; nil means the shared
 // session.
-func (t *taskRegistry) began(id target, r *mcpserver.Request, s *clientSession) bool {
+func (t *taskRegistry) began(id target, r *mcpserver.Request, s *ownSession) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	known := t.byID[taskKey{r.Principal, id}]
@@ -204,7 +205,7 @@ func (t *taskRegistry) began(id target, r *mcpserver.Request, s *clientSession) 
 }
 
 // unfinished reports whether a session has tasks that a client may still request.
-func (t *taskRegistry) unfinished(s *clientSession) bool {
+func (t *taskRegistry) unfinished(s *ownSession) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, known := range t.byID {
@@ -216,7 +217,7 @@ func (t *taskRegistry) unfinished(s *clientSession) bool {
 }
 
 // forget removes the tasks of a session that is being closed.
-func (t *taskRegistry) forget(s *clientSession) {
+func (t *taskRegistry) forget(s *ownSession) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.order = slices.DeleteFunc(t.order, func(id taskKey) bool {
@@ -339,6 +340,12 @@ func mapRelated(raw json.RawMessage, f func(string) (string, bool)) json.RawMess
 	return raw
 }
 
+// taskID returns the taskId in the params of a request or in a task, or "" if there is none.
+func taskID(raw json.RawMessage) (id string) {
+	_ = json.Unmarshal(fields(raw)["taskId"], &id) // stays empty if it is not a string
+	return id
+}
+
 // mapTaskID applies f to the taskId of an object.
 func mapTaskID(raw json.RawMessage, f func(string) (string, bool)) (json.RawMessage, bool) {
 	return within(raw, "taskId", func(id json.RawMessage) (json.RawMessage, bool) {
@@ -383,7 +390,7 @@ func created(raw json.RawMessage) (described map[string]json.RawMessage, ok bool
 }
 
 // rewriteTask rewrites the task ids and resource URIs in the result of a tasks/… request.
-func (v *view) rewriteTask(n taskIDs, method string, raw json.RawMessage) json.RawMessage {
+func (v *exports) rewriteTask(n taskIDs, method string, raw json.RawMessage) json.RawMessage {
 	if method == mcp.MethodTaskResult {
 		return v.rewriteContent(n.server, n.related(raw))
 	}
@@ -401,11 +408,11 @@ func isTaskMethod(method string) bool { return strings.HasPrefix(method, "tasks/
 func (g *Gateway) forwardNotification(server, method string, params json.RawMessage) {
 	switch method {
 	case mcp.NotificationMessage, mcp.NotificationElicitationComplete:
-		if g.view.Load().servers[server].verdict.Blocked() != nil {
+		if g.exports.Load().servers[server].verdict.Blocked() != nil {
 			return
 		}
 		for _, client := range g.opts.Callers.recipients(server, method, params, g.base) {
-			g.notes.notify(client, method, params)
+			g.notify(client, method, params)
 		}
 		return
 	}
@@ -416,13 +423,13 @@ func (g *Gateway) forwardNotification(server, method string, params json.RawMess
 	switch method {
 	case mcp.NotificationTaskStatus:
 		if known := g.tasks.inShared(id); known != nil && known.client != nil {
-			g.notes.notify(known.client, method, g.taskIDs(known.principal, server).status(params))
+			g.notify(known.client, method, g.taskIDs(known.principal, server).status(params))
 			if hasEnded(fields(params)) {
 				g.tasks.settle(known.taskKey)
 			}
 		}
 	case mcp.NotificationTask:
-		v := g.view.Load()
+		v := g.exports.Load()
 		for _, w := range g.tasks.watchers(id) {
 			w.send(v.rewriteTask(g.taskIDs(w.principal, server), mcp.MethodGetTask, withoutMeta(params, mcp.MetaSubscriptionID)))
 		}
@@ -431,7 +438,7 @@ func (g *Gateway) forwardNotification(server, method string, params json.RawMess
 
 func withoutMeta(raw json.RawMessage, name string) json.RawMessage {
 	raw, _ = within(raw, "_meta", func(meta json.RawMessage) (json.RawMessage, bool) {
-		return writeMembers(slices.DeleteFunc(readMembers(meta), func(m jsonMember) bool { return m.name == name })), true
+		return writeMembers(slices.DeleteFunc(rawjson.Members(meta), func(m rawjson.Member) bool { return m.Name == name })), true
 	})
 	return raw
 }
@@ -445,7 +452,7 @@ const (
 // notifications that servers send about the tasks specified in watch. It returns the exported ids
 // of the tasks to which the client may listen.
 func (g *Gateway) watchTasks(ctx context.Context, watch mcpserver.TaskWatch) (known []string) {
-	v := g.view.Load()
+	v := g.exports.Load()
 	byServer := map[string][]string{}
 	var ids []target
 	for _, exported := range watch.IDs {
@@ -494,61 +501,7 @@ func (g *Gateway) listenToTasks(ctx context.Context, server string, keys []strin
 	}
 }
 
-// messageQueues sends notifications to clients. A client that does not read delays only its own
-// notifications. If its queue is full, further notifications are dropped, because clients do not
-// depend on them.
-type messageQueues struct {
-	*base
-	mu       sync.Mutex
-	byClient map[*mcpserver.Client]*messageQueue // clients to which deliver is currently sending
-}
-
-// messageQueue holds the notifications that are pending for one client.
-type messageQueue struct {
-	waiting []queuedMessage
-	bytes   int // total size of the params that are queued or being sent
-}
-
-type queuedMessage struct {
-	method string
-	params json.RawMessage
-}
-
-// notify queues a notification for a client, after the notifications that are already pending.
-func (m *messageQueues) notify(client *mcpserver.Client, method string, params json.RawMessage) {
-	m.mu.Lock()
-	q := m.byClient[client]
-	begin := q == nil
-	if begin {
-		q = &messageQueue{}
-		m.byClient[client] = q
-	}
-	if len(q.waiting) < maxQueuedMessages && (len(q.waiting) == 0 || q.bytes+len(params) <= maxQueuedBytes) {
-		q.waiting, q.bytes = append(q.waiting, queuedMessage{method, params}), q.bytes+len(params)
-	}
-	m.mu.Unlock()
-	if begin && !m.run(func(ending context.Context) { m.deliver(ending, client, q) }) {
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		delete(m.byClient, client) // the gateway is stopping
-	}
-}
-
-// deliver sends the queued notifications to a client until the queue is empty or ctx is done.
-func (m *messageQueues) deliver(ctx context.Context, client *mcpserver.Client, q *messageQueue) {
-	for {
-		m.mu.Lock()
-		if len(q.waiting) == 0 || ctx.Err() != nil {
-			delete(m.byClient, client)
-			m.mu.Unlock()
-			return
-		}
-		next := q.waiting[0]
-		q.waiting = q.waiting[1:]
-		m.mu.Unlock()
-		client.Notify(nil, next.method, next.params)
-		m.mu.Lock()
-		q.bytes -= len(next.params)
-		m.mu.Unlock()
-	}
+// notify queues a notification for a client.
+func (g *Gateway) notify(client *mcpserver.Client, method string, params json.RawMessage) {
+	g.queues.put(client, len(params), func() { client.Notify(nil, method, params) })
 }

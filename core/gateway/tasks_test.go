@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"strings"
 	"testing"
@@ -115,42 +116,23 @@ func TestRealTaskSurvivesReconnect(t *testing.T) {
 	}
 }
 
-// A tool that must be called as a task can be called by clients that do not support tasks. If the
-// task needs input, a modern client gets a result that requires input.
+// A client that does not support the tasks of a server gets the server's error for a tool that must be called as a
+// task, and calls other tools normally, even if it asks for a task.
 func TestRealTaskForOtherClients(t *testing.T) {
 	t.Parallel()
 	o := newOutside(t, Options{}, everything(t), modernTaskServer(t, "tasks"))
-	t.Run("legacy server", func(t *testing.T) {
-		t.Parallel()
-		o := &outside{t, o.gateway, o.url}
-		c := o.over(session.EraModern, nil)
-		const capabilities = `{"elicitation":{}}`
-		asked, err := o.do(c, "tools/call", research+`}`, capabilities)
-		if err != nil || string(asked["resultType"]) != `"input_required"` {
-			t.Fatalf("%s, %v", encode(asked), err)
+	modern, legacy := o.over(session.EraModern, nil), o.over(session.EraLegacy, nil)
+	for _, params := range []string{research + `}`, research + `,"task":{}}`} {
+		if got, err := o.do(modern, "tools/call", params, tasksCapability); !strings.Contains(string(encode(got))+fmt.Sprint(err), "task") || got["taskId"] != nil || err == nil && string(got["isError"]) != "true" {
+			t.Errorf("of a legacy server: %s, %v", encode(got), err)
 		}
-		again := research + `,"requestState":` + string(asked["requestState"]) + `,"inputResponses":{"q1":{"action":"accept","content":{"interpretation":"general"}}}}`
-		result, err := o.do(c, "tools/call", again, capabilities)
-		if err != nil || !strings.Contains(string(result["content"]), "general") {
-			t.Errorf("%s, %v", encode(result), err)
-		}
-		if _, err := o.do(c, "tools/call", again, capabilities); err == nil || !strings.Contains(err.Error(), "requestState") {
-			t.Errorf("the same state twice: %v", err)
-		}
-	})
-	t.Run("modern server", func(t *testing.T) {
-		t.Parallel()
-		o := &outside{t, o.gateway, o.url}
-		asked := 0
-		c := o.over(session.EraLegacy, elicited(`{"confirm":true}`, &asked))
-		result, err := o.do(c, "tools/call", `{"name":"tasks_confirm_delete","arguments":{"filename":"a.txt"}}`, "")
-		if err != nil || !strings.Contains(string(result["content"]), "a.txt: accept") || asked != 1 {
-			t.Errorf("%s, %v, asked %d times", encode(result), err, asked)
-		}
-		if result, err := o.do(c, "tools/call", `{"name":"tasks_multi_input"}`, ""); err != nil || !strings.Contains(string(result["content"]), "first second") || asked != 3 {
-			t.Errorf("%s, %v, asked %d times", encode(result), err, asked)
-		}
-	})
+	}
+	if got, err := o.do(legacy, "tools/call", `{"name":"tasks_failing_job","task":{}}`, ""); err == nil || !strings.Contains(err.Error(), "capability") {
+		t.Errorf("of a modern server: %s, %v", encode(got), err)
+	}
+	if got, err := o.do(legacy, "tools/call", `{"name":"tasks_slow_compute","arguments":{"seconds":0},"task":{}}`, ""); err != nil || got["content"] == nil {
+		t.Errorf("a tool that needs no task: %s, %v", encode(got), err)
+	}
 }
 
 // A task of a modern server is requested, updated and cancelled by the id that clients see, by
@@ -301,7 +283,7 @@ func TestTaskNotificationsBesideASilentClient(t *testing.T) {
 		other, got := w.listening(session.EraLegacy)
 		begin(other, "heard")
 		close(silent.stop)
-		for range 2 * maxQueuedMessages {
+		for range 2 * maxQueued {
 			docs.Broadcast(map[string]any{"jsonrpc": "2.0", "method": "notifications/tasks/status", "params": map[string]any{"taskId": "silent", "status": "working"}})
 		}
 		docs.Broadcast(map[string]any{"jsonrpc": "2.0", "method": "notifications/tasks/status", "params": map[string]any{"taskId": "heard", "status": "working"}})
@@ -309,9 +291,9 @@ func TestTaskNotificationsBesideASilentClient(t *testing.T) {
 		if all := got.take(); len(all) != 1 {
 			t.Errorf("received %q", all)
 		}
-		w.gateway.notes.mu.Lock()
-		defer w.gateway.notes.mu.Unlock()
-		if n := len(w.gateway.notes.byClient); n != 1 {
+		w.gateway.queues.mu.Lock()
+		defer w.gateway.queues.mu.Unlock()
+		if n := len(w.gateway.queues.byKey); n != 1 {
 			t.Errorf("notifications wait for %d clients", n)
 		}
 	})

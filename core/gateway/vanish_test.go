@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -66,14 +67,13 @@ func TestLeavingClientsLeaveNothingBehind(t *testing.T) {
 		w.expire.Reset(0) // as after inputTimeout
 	}
 	g.inputs.mu.Unlock()
+	idle := 0
 	o.eventually("only idle sessions are left", func() bool {
 		g.sessions.mu.Lock()
 		defer g.sessions.mu.Unlock()
-		return g.sessions.total.All() == len(g.sessions.idle) && len(g.sessions.clients) == 0 && len(g.sessions.detached) == 0
+		idle = len(g.sessions.all)
+		return g.sessions.total.All() == idle && !slices.ContainsFunc(g.sessions.all, func(s *ownSession) bool { return s.busy || s.client != nil })
 	})
-	g.sessions.mu.Lock()
-	idle := len(g.sessions.idle)
-	g.sessions.mu.Unlock()
 	o.eventually("the others have ended", func() bool { _, open := a.of(`"elicitation"`); return open == idle })
 	if c := o.over(session.EraLegacy, &session.ClientSide{Capabilities: json.RawMessage(`{"sampling":{}}`), Request: func(context.Context, string, json.RawMessage) (json.RawMessage, error) {
 		return json.RawMessage(`{"still":"works"}`), nil

@@ -5,9 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"maps"
-	"slices"
 	"unicode/utf8"
 
+	"github.com/mcptrack/mcptrack/core/internal/rawjson"
 	"github.com/mcptrack/mcptrack/core/mcp"
 )
 
@@ -270,73 +270,14 @@ func members(data []byte) (map[string]json.RawMessage, *Error) {
 		return nil, errorf(mcp.CodeInvalidRequest, "not an object")
 	}
 	found := make(map[string]json.RawMessage, 4)
-	for rest := skipSpace(data[1:]); rest[0] != '}'; {
-		end := stringEnd(rest)
-		name := rest[1 : end-1]
-		if bytes.IndexByte(name, '\\') >= 0 {
-			name = []byte(text(json.RawMessage(rest[:end])))
-		}
-		rest = skipSpace(skipSpace(rest[end:])[1:]) // skips the colon
-		end = valueEnd(rest)
+	for m := range rawjson.All(data) {
 		if len(found) == maxMembers {
 			return nil, errorf(mcp.CodeInvalidRequest, "an object has more than %d members", maxMembers)
 		}
-		if _, twice := found[string(name)]; twice {
+		if _, twice := found[m.Name]; twice {
 			return nil, errorf(mcp.CodeInvalidRequest, "a member occurs twice")
 		}
-		found[string(name)] = slices.Clip(json.RawMessage(rest[:end]))
-		if rest = skipSpace(rest[end:]); rest[0] == ',' {
-			rest = skipSpace(rest[1:])
-		}
+		found[m.Name] = m.Value
 	}
 	return found, nil
-}
-
-func skipSpace(b []byte) []byte {
-	for len(b) > 0 && (b[0] == ' ' || b[0] == '\t' || b[0] == '\r' || b[0] == '\n') {
-		b = b[1:]
-	}
-	return b
-}
-
-// stringEnd returns the length of the JSON string at the start of b.
-func stringEnd(b []byte) int {
-	for i := 1; i < len(b); i++ {
-		switch b[i] {
-		case '\\':
-			i++
-		case '"':
-			return i + 1
-		}
-	}
-	return len(b)
-}
-
-// valueEnd returns the length of the JSON value at the start of b.
-func valueEnd(b []byte) int {
-	depth := 0
-	for i := 0; i < len(b); i++ {
-		switch b[i] {
-		case '"':
-			i += stringEnd(b[i:]) - 1
-		case '{', '[':
-			depth++
-			continue
-		case '}', ']':
-			if depth--; depth < 0 {
-				return i
-			}
-		case ',', ' ', '\t', '\r', '\n':
-			if depth == 0 {
-				return i
-			}
-			continue
-		default:
-			continue
-		}
-		if depth == 0 {
-			return i + 1
-		}
-	}
-	return len(b)
 }

@@ -121,14 +121,14 @@ func TestExports(t *testing.T) {
 	}
 	all := tracks(config.Server{Tracking: config.Tracking{TrackResources: true, TrackTools: true, TrackPrompts: true, Exclude: []string{"file:///tmp/*"}}})
 	lists := map[catalog.Kind][]item{catalog.Resources: itemsOf(t, catalog.Resources, "file:///both")}
-	v := newView(contribution{}, []contribution{{id: "a", serverState: serverState{tracks: all}, lists: lists}, {id: "b", serverState: serverState{tracks: tracks(config.Server{Tracking: config.Tracking{TrackTools: true}})}, lists: lists}}, f, func(Refusal) {})
+	v := newExports(contribution{}, []contribution{{id: "a", serverState: serverState{tracks: all}, lists: lists}, {id: "b", serverState: serverState{tracks: tracks(config.Server{Tracking: config.Tracking{TrackTools: true}})}, lists: lists}}, f, func(Refusal) {})
 	v.refused = unlisted(map[Refusal]struct{}{
 		{Server: "a", Kind: catalog.Tools, Key: "broken"}:              {},
 		{Server: "a", Kind: catalog.Tools, Key: "odd", Listed: true}:   {},
 		{Server: "a", Kind: catalog.Resources, Key: "file:///hostile"}: {},
 	})
 	g := &Gateway{names: &Names{}}
-	g.view.Store(v)
+	g.exports.Store(v)
 	g.names.apply([]config.Server{{ID: "a"}, {ID: "b"}})
 	for _, id := range []string{"a", "b"} {
 		g.names.Listed(journal.ListName{ServerID: id, Kind: catalog.Resources}, listOf("file:///both"))
@@ -219,7 +219,7 @@ func TestTemplateTakeover(t *testing.T) {
 					name := fmt.Sprintf("%d %s %+v %s", i, template, state, id)
 					state.id, state.lists = "good", good
 					evil := contribution{id: id, lists: hostile}
-					v := newView(contribution{}, []contribution{evil, state}, filter{}, func(Refusal) {})
+					v := newExports(contribution{}, []contribution{evil, state}, filter{}, func(Refusal) {})
 					for _, uri := range []string{listed, serverPrefix + "good/" + listed, serverPrefix + "good/" + unlisted} {
 						if at, ok := v.resource(uri); ok && at.server != "good" {
 							t.Errorf("%s: %s goes to %v", name, uri, at)

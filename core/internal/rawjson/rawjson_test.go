@@ -1,4 +1,4 @@
-package gateway
+package rawjson
 
 import (
 	"encoding/json"
@@ -9,7 +9,7 @@ import (
 )
 
 // Members and elements are found as encoding/json finds them, whatever their values contain.
-func TestReadMembers(t *testing.T) {
+func TestMembers(t *testing.T) {
 	t.Parallel()
 	values := []string{`1`, `-1.5e3`, `true`, `null`, `""`, `"a\"b"`, `"\\"`, `"\\\""`, `"}],{["`, `{}`, `[]`, `{"a":[1,{"b":"]"}]}`, `[[],{},"x",[1,2]]`, `"ü\u00e9\ud83d\ude00"`, "\"\xff\""}
 	names := []string{`a`, ``, `ü`, `\"`, `\\`, `\u0061b`, "\xff", `{`, `,`}
@@ -29,14 +29,14 @@ func TestReadMembers(t *testing.T) {
 			t.Fatalf("%s %s", list, object)
 		}
 		equal := func(a, b json.RawMessage) bool { return string(a) == string(b) }
-		if got := readElements([]byte(list)); !slices.EqualFunc(got, wantList, equal) {
+		if got := Elements([]byte(list)); !slices.EqualFunc(got, wantList, equal) {
 			t.Errorf("%s has the elements %q", list, got)
 		}
 		got := map[string]json.RawMessage{}
-		for _, m := range readMembers([]byte(object)) {
-			got[m.name] = m.value // the last of several counts, as in encoding/json
-			if !strings.HasPrefix(object[m.at:], string(m.value)) {
-				t.Errorf("%s: the value of %q is not at %d", object, m.name, m.at)
+		for _, m := range Members([]byte(object)) {
+			got[m.Name] = m.Value // the last of several counts, as in encoding/json
+			if !strings.HasPrefix(object[m.At:], string(m.Value)) {
+				t.Errorf("%s: the value of %q is not at %d", object, m.Name, m.At)
 			}
 		}
 		if !maps.EqualFunc(got, want, equal) {
@@ -44,12 +44,12 @@ func TestReadMembers(t *testing.T) {
 		}
 	}
 	for _, other := range []string{`[]`, `1`, `"{}"`, ` null`, ``} {
-		if got := readMembers([]byte(other)); got != nil {
+		if got := Members([]byte(other)); got != nil {
 			t.Errorf("%s has the members %v", other, got)
 		}
 	}
 	for _, other := range []string{`{}`, `1`, `"[]"`, ``} {
-		if got := readElements([]byte(other)); got != nil {
+		if got := Elements([]byte(other)); got != nil {
 			t.Errorf("%s has the elements %v", other, got)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/gateway/capindex"
+	"github.com/mcptrack/mcptrack/core/internal/rawjson"
 	"github.com/mcptrack/mcptrack/core/lock"
 	"github.com/mcptrack/mcptrack/core/mcp"
 	"github.com/mcptrack/mcptrack/core/mcpserver"
@@ -35,7 +36,7 @@ type contribution struct {
 	info  serverInfo
 }
 
-// serverState is the state of a server in a view, apart from its items.
+// serverState is the state of an exported server, apart from its items.
 type serverState struct {
 	tracks     func(k catalog.Kind, key string) bool // reports whether events about an item are published
 	maxResult  int64                                 // see config.Server
@@ -47,20 +48,19 @@ type serverState struct {
 	compared                                         // with the lock
 }
 
-// view is the merged catalog, together with the mapping from exported names to targets. It is
+// exports is what clients can use: the merged catalog, together with the mapping from exported names to targets. It is
 // immutable once built.
-type view struct {
+type exports struct {
 	catalog mcpserver.Catalog
 	filter  filter
-	only    string                // id of the server if there is exactly one; otherwise empty
-	servers map[string]serverView // keyed by server id
-	byAlias map[string]string     // ids of the servers, keyed by exported id
+	only    string                    // id of the server if there is exactly one; otherwise empty
+	servers map[string]exportedServer // keyed by server id
+	byAlias map[string]string         // ids of the servers, keyed by exported id
 
 	byKey     map[catalog.Kind]map[string]target // keyed by exported name or URI
 	owners    map[string]owner                   // which server lists a resource, or has it in a skill, by URI, whether exported or not
 	qualified map[target]struct{}                // resources exported in qualified form
 	templates []template
-	asTask    map[target]struct{} // tools of legacy servers that must be called as tasks
 
 	listsTasks []string            // ids of the servers that support tasks/list, sorted
 	extensions map[string][]string // sorted ids of the servers that declare each extension
@@ -68,12 +68,12 @@ type view struct {
 	refused    map[itemID]bool     // items that are not listed; true if they are invalid, false if they are only not approved
 
 	held    map[string][]template // templates that clients must not use, by server
-	entries *[]config.Server      // the config that the view was made for
+	entries *[]config.Server      // the config that they were made for
 	lock    any                   // the version of the lock that it was made for
 }
 
-// serverView is the part of a view that concerns one server.
-type serverView struct {
+// exportedServer is the part of exports that concerns one server.
+type exportedServer struct {
 	serverState
 	exported map[catalog.Kind]catalog.List // the server's items in their exported form
 }
@@ -112,17 +112,17 @@ type owner struct {
 	shared bool // several servers list it
 }
 
-// newView merges the contributions of all enabled servers, in any order. Local items have no
+// newExports merges the contributions of all enabled servers, in any order. Local items have no
 // server, take precedence and keep their names.
-func newView(local contribution, parts []contribution, f filter, refuse func(Refusal)) *view {
+func newExports(local contribution, parts []contribution, f filter, refuse func(Refusal)) *exports {
 	parts = slices.SortedFunc(slices.Values(parts), func(a, b contribution) int { return f.alias.compare(a.id, b.id) })
-	v := &view{filter: f, servers: map[string]serverView{}, byAlias: map[string]string{}, byKey: map[catalog.Kind]map[string]target{}, qualified: map[target]struct{}{},
-		extensions: map[string][]string{}, asTask: map[target]struct{}{}, held: map[string][]template{}}
+	v := &exports{filter: f, servers: map[string]exportedServer{}, byAlias: map[string]string{}, byKey: map[catalog.Kind]map[string]target{}, qualified: map[target]struct{}{},
+		extensions: map[string][]string{}, held: map[string][]template{}}
 	ids := make([]string, len(parts))
 	for i, c := range parts {
 		ids[i] = c.id
 		v.byAlias[f.alias.of(c.id)] = c.id
-		v.servers[c.id] = serverView{c.serverState, map[catalog.Kind]catalog.List{}}
+		v.servers[c.id] = exportedServer{c.serverState, map[catalog.Kind]catalog.List{}}
 		if isObject(c.info.tasks["list"]) {
 			v.listsTasks = append(v.listsTasks, c.id)
 		}
@@ -203,7 +203,7 @@ func ownersOf(parts []contribution, k catalog.Kind) map[string]owner {
 }
 
 // add exports an item, unless the filter hides it or its name is already used.
-func (v *view) add(k catalog.Kind, c contribution, it item, exported string, refuse func(Refusal)) {
+func (v *exports) add(k catalog.Kind, c contribution, it item, exported string, refuse func(Refusal)) {
 	t := target{c.id, it.key}
 	if c.drop {
 		return
@@ -231,14 +231,11 @@ func (v *view) add(k catalog.Kind, c contribution, it item, exported string, ref
 	if k == catalog.Templates && exported == it.key {
 		v.addTemplate(t, it.pattern)
 	}
-	if it.asTask && c.info.tasks != nil {
-		v.asTask[t] = struct{}{}
-	}
 	list := map[catalog.Kind]*[]json.RawMessage{catalog.Tools: &v.catalog.Tools, catalog.Prompts: &v.catalog.Prompts,
 		catalog.Resources: &v.catalog.Resources, catalog.Templates: &v.catalog.Templates, catalog.Skills: &v.catalog.Skills}[k]
 	ui := ""
 	if it.ui != "" && c.id != "" {
-		ui = v.export(target{c.id, it.ui}) // newView has already added the resources
+		ui = v.export(target{c.id, it.ui}) // newExports has already added the resources
 	}
 	raw := it.as(exported, ui, c.down)
 	*list = append(*list, raw)
@@ -258,7 +255,7 @@ const (
 
 // addTemplate adds a template to match against URIs. The templates of a server must be added
 // consecutively.
-func (v *view) addTemplate(t target, pattern *regexp.Regexp) {
+func (v *exports) addTemplate(t target, pattern *regexp.Regexp) {
 	if n := len(v.templates) - maxTemplates; n >= 0 && v.templates[n].server == t.server {
 		return
 	}
@@ -266,7 +263,7 @@ func (v *view) addTemplate(t target, pattern *regexp.Regexp) {
 }
 
 // resource returns the target of a URI, listed or not, provided that the filter admits it.
-func (v *view) resource(uri string) (target, bool) {
+func (v *exports) resource(uri string) (target, bool) {
 	t, ok := v.locate(uri)
 	if ok && t.server == "" {
 		return t, true
@@ -278,7 +275,7 @@ func (v *view) resource(uri string) (target, bool) {
 }
 
 // locate returns the target of a URI sent by a client. It does not apply the filter.
-func (v *view) locate(uri string) (target, bool) {
+func (v *exports) locate(uri string) (target, bool) {
 	if t, ok := v.byKey[catalog.Resources][uri]; ok {
 		return t, true
 	}
@@ -297,7 +294,7 @@ func (v *view) locate(uri string) (target, bool) {
 }
 
 // byTemplate returns the target of a URI if exactly one server has templates that match it.
-func (v *view) byTemplate(uri string) (found target, ok bool) {
+func (v *exports) byTemplate(uri string) (found target, ok bool) {
 	if len(uri) > maxCompared {
 		return target{}, false
 	}
@@ -314,7 +311,7 @@ func (v *view) byTemplate(uri string) (found target, ok bool) {
 }
 
 // export returns the URI by which clients can read a resource of a server.
-func (v *view) export(t target) string {
+func (v *exports) export(t target) string {
 	_, qualified := v.qualified[t]
 	switch {
 	case t.server == "", !qualified && v.only != "":
@@ -351,7 +348,7 @@ func tracks(srv config.Server) func(catalog.Kind, string) bool {
 // ExportsServer reports whether the server with this id in the tracker is exported, so that clients may receive events about
 // it.
 func (g *Gateway) ExportsServer(id string) bool {
-	_, ok := g.view.Load().servers[id]
+	_, ok := g.exports.Load().servers[id]
 	return ok
 }
 
@@ -362,7 +359,7 @@ func (g *Gateway) ExportsServer(id string) bool {
 // item that is not listed is approved if the lock has it, or if additions need no approval. A resource
 // need not be listed to be read, so its updates are exported also if the lock does not have it.
 func (g *Gateway) Exports(server string, k catalog.Kind, key, stored string) (exported string, ok bool) {
-	v := g.view.Load()
+	v := g.exports.Load()
 	exported, ok = g.admits(v, server, k, key, stored)
 	_, refused := v.refused[itemID{k, target{server, key}}]
 	srv := v.servers[server]
@@ -373,13 +370,13 @@ func (g *Gateway) Exports(server string, k catalog.Kind, key, stored string) (ex
 
 // Unapproved is like Exports, but the item need not be approved.
 func (g *Gateway) Unapproved(server string, k catalog.Kind, key, stored string) (exported string, ok bool) {
-	v := g.view.Load()
+	v := g.exports.Load()
 	exported, ok = g.admits(v, server, k, key, stored)
 	return exported, ok && !v.refused[itemID{k, target{server, key}}]
 }
 
 // admits reports whether the config tracks an item and the filter admits it; see Exports.
-func (g *Gateway) admits(v *view, server string, k catalog.Kind, key, stored string) (exported string, ok bool) {
+func (g *Gateway) admits(v *exports, server string, k catalog.Kind, key, stored string) (exported string, ok bool) {
 	if srv, known := v.servers[server]; !known || srv.tracks == nil || !srv.tracks(k, key) {
 		return "", false
 	}
@@ -395,7 +392,7 @@ func (g *Gateway) admits(v *view, server string, k catalog.Kind, key, stored str
 
 // Capabilities returns the exported items of all servers, for a capability index.
 func (g *Gateway) Capabilities() capindex.View {
-	v := g.view.Load()
+	v := g.exports.Load()
 	snap := g.tracker.Snapshot()
 	var out capindex.View
 	for _, id := range slices.SortedFunc(maps.Keys(v.servers), v.filter.alias.compare) {
@@ -456,15 +453,15 @@ func serverInfoOf(info session.Info) serverInfo {
 	if tasks := fields(caps.Tasks); info.Era == session.EraLegacy && isObject(fields(fields(tasks["requests"])["tools"])["call"]) {
 		a.tasks = tasks
 	}
-	for _, m := range readMembers(caps.Extensions) {
+	for _, m := range rawjson.Members(caps.Extensions) {
 		if len(a.extensions) == maxExtensions {
 			break
 		}
-		if len(m.name) <= maxName && len(m.value) <= maxExtension && isObject(m.value) && catalog.Depth(m.value) <= catalog.MaxDepth {
+		if len(m.Name) <= maxName && len(m.Value) <= maxExtension && isObject(m.Value) && catalog.Depth(m.Value) <= catalog.MaxDepth {
 			if a.extensions == nil {
 				a.extensions = map[string]json.RawMessage{}
 			}
-			a.extensions[m.name] = m.value
+			a.extensions[m.Name] = m.Value
 		}
 	}
 	return a
@@ -472,7 +469,7 @@ func serverInfoOf(info session.Info) serverInfo {
 
 // describe merges the descriptions of the servers into the description of the gateway. own contains
 // the gateway's own instructions.
-func (v *view) describe(own string, parts []contribution) mcpserver.Description {
+func (v *exports) describe(own string, parts []contribution) mcpserver.Description {
 	d := mcpserver.Description{Instructions: own, Extensions: map[string]json.RawMessage{}}
 	speakers := 0
 	for _, c := range parts {

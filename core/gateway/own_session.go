@@ -1,0 +1,144 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/mcp"
+	"github.com/mcptrack/mcptrack/core/mcpserver"
+	"github.com/mcptrack/mcptrack/core/session"
+)
+
+// sessionUse says which requests use a session that the gateway has opened.
+type sessionUse struct {
+	server string
+	client *mcpserver.Client // all of this legacy client
+	// request is what requests of modern clients that may use the session have in common, one at a time; see
+	// ownSessions.acquire. Without client and request, all requests of modern clients use the session.
+	request string
+}
+
+// ownSession is a session with a server that the gateway has opened for some clients, in addition to the
+// tracker's. See ownSessions, which owns it.
+type ownSession struct {
+	srv    config.Server     // when the session was dialled
+	client *mcpserver.Client // whose session it is; nil for modern clients
+	// capabilities are the client capabilities that the gateway declares to the server, as a JSON
+	// object.
+	capabilities json.RawMessage
+	ids          taskIDs     // task ids of the principal that owns the session
+	era          session.Era // the only protocol era that the session may use; empty means any
+	queues       *queues     // in which its messages have the session as their key
+	life         context.Context
+	end          context.CancelFunc // ends life, and thereby the session
+
+	ready    chan struct{}    // closed by live, once the fields below are set
+	conn     *session.Session // nil if dialling failed
+	tried    time.Time        // when dialling completed
+	wrongEra bool             // the server does not support the required era
+	roots    rootsAnswers
+
+	// ownSessions.mu guards these.
+	use  sessionUse // zero if its client has left
+	busy bool       // the one request that may use it does
+
+	mu       sync.Mutex
+	requests []*inFlight // oldest first
+	last     time.Time   // when a request was last added or removed
+}
+
+// usable reports whether the session can be used after dialling.
+func (s *ownSession) usable() bool {
+	return s.conn != nil && s.conn.Err() == nil && s.life.Err() == nil
+}
+
+// outdated reports whether a session must be replaced, because the config entry of its server has changed, its
+// connection was lost, or it is time for another attempt.
+func (s *ownSession) outdated(srv config.Server) bool {
+	switch {
+	case !isClosed(s.ready):
+		return false
+	case s.conn == nil:
+		return time.Since(s.tried) > redialDelay
+	}
+	return s.conn.Err() != nil || !s.srv.Equal(srv)
+}
+
+// unused returns for how long the session has had no request.
+func (s *ownSession) unused() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.requests) > 0 {
+		return 0
+	}
+	return time.Since(s.last)
+}
+
+// await waits until the session has been dialled and reports whether it can be used.
+func (s *ownSession) await(ctx context.Context) bool {
+	select {
+	case <-s.ready:
+		return s.usable()
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// do sends the request q to the server on behalf of the client request r, in its round if it has one.
+func (s *ownSession) do(ctx context.Context, r *mcpserver.Request, round *inputRound, q session.Request) (json.RawMessage, error) {
+	f := &inFlight{client: r.Client, round: round, via: r}
+	s.mu.Lock()
+	s.requests, s.last = append(s.requests, f), time.Now()
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.requests, s.last = slices.DeleteFunc(s.requests, func(o *inFlight) bool { return o == f }), time.Now()
+	}()
+	raw, err := s.conn.Do(ctx, q)
+	s.queues.flush(ctx, s) // deliver messages that preceded the response first
+	return raw, err
+}
+
+// asked returns the request because of which the server asks, or why that is not clear.
+func (s *ownSession) asked() (*inFlight, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case len(s.requests) == 0 && s.client == nil:
+		return nil, errNobody
+	case len(s.requests) == 0:
+		return &inFlight{client: s.client}, nil
+	case !oneOwner(s.requests):
+		return nil, errSeveral
+	}
+	return s.requests[len(s.requests)-1], nil
+}
+
+// message queues a notification from the server for the client.
+func (s *ownSession) message(method string, params json.RawMessage) {
+	rewrite := s.ids.related
+	if method == mcp.NotificationTaskStatus {
+		rewrite = s.ids.status
+	}
+	s.queues.put(s, len(params), func() {
+		if f, err := s.asked(); err == nil {
+			f.notify(method, rewrite(params))
+		}
+	})
+}
+
+// request forwards a question of the server to the client and returns the answer.
+func (s *ownSession) request(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
+	defer s.roots.end(method)
+	f, err := s.asked()
+	if err != nil {
+		return nil, err
+	}
+	raw, err := f.ask(ctx, method, s.ids.related(params))
+	return mapRelated(raw, s.ids.read), err
+}
