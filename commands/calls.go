@@ -17,7 +17,6 @@ import (
 	"github.com/mcptrack/mcptrack/core/calls"
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/output/document"
-	"github.com/mcptrack/mcptrack/output/lines"
 	"github.com/mcptrack/mcptrack/output/remote"
 )
 
@@ -278,7 +277,7 @@ func (w *callWriter) row(c *calls.Call) []string {
 	if c.Code != 0 {
 		code = strconv.Itoa(c.Code)
 	}
-	row := []string{w.env.Time(c.Time()), c.ServerID, c.Tool, outcome, took(c.Duration), lines.Size(c.Bytes), c.Client}
+	row := []string{w.env.Time(c.Time()), c.ServerID, c.Tool, outcome, took(c.Duration), printable.Size(c.Bytes), c.Client}
 	if w.g.Format.Wide() {
 		row = append(row, c.Session, code, strconv.FormatInt(c.ID, 10))
 	}

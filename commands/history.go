@@ -19,7 +19,6 @@ import (
 	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/suggest"
-	"github.com/mcptrack/mcptrack/output/lines"
 	"github.com/mcptrack/mcptrack/output/remote"
 	"github.com/mcptrack/mcptrack/output/table"
 )
@@ -86,7 +85,7 @@ const shortDigest = 12
 
 func versionRow(env *cli.Env, v history.Version, wide bool) []string {
 	if v.Removed {
-		return []string{v.ID, env.Time(v.Timestamp), lines.Found(v.Cause), changeWord(v), "removed", ""}
+		return []string{v.ID, env.Time(v.Timestamp), v.Cause.Words(), changeWord(v), "removed", ""}
 	}
 	digest := v.Digest.String()
 	if short := strings.TrimPrefix(digest, "sha256:"); !wide && len(short) > shortDigest {
@@ -94,10 +93,10 @@ func versionRow(env *cli.Env, v history.Version, wide bool) []string {
 	}
 	row := []string{"-", cmp.Or(env.Time(v.Timestamp), "before the first change"), "", "", digest, "no"}
 	if v.ID != "" {
-		row[0], row[2], row[3] = v.ID, lines.Found(v.Cause), changeWord(v)
+		row[0], row[2], row[3] = v.ID, v.Cause.Words(), changeWord(v)
 	}
 	if v.Size != nil {
-		row[3] = lines.Size(*v.Size)
+		row[3] = printable.Size(*v.Size)
 	}
 	if v.Text {
 		row[5] = "yes"

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/mcptrack/mcptrack/core/printable"
 	"io"
 	"slices"
 	"strconv"
@@ -19,7 +20,6 @@ import (
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/daemon"
 	"github.com/mcptrack/mcptrack/core/machine"
-	"github.com/mcptrack/mcptrack/output/lines"
 	"github.com/mcptrack/mcptrack/output/table"
 )
 
@@ -216,7 +216,7 @@ func groupRows(groups []machine.Group, now time.Time) (rows [][]string) {
 		for _, s := range g.Servers {
 			starters[cmp.Or(s.StartedBy, starterless(s))]++
 		}
-		rows = append(rows, []string{strconv.Itoa(len(g.Servers)), lines.Size(g.Memory()), strconv.Itoa(g.Orphans()), age(now.Sub(g.Servers[0].Since)), counted(starters), g.Command})
+		rows = append(rows, []string{strconv.Itoa(len(g.Servers)), printable.Size(g.Memory()), strconv.Itoa(g.Orphans()), age(now.Sub(g.Servers[0].Since)), counted(starters), g.Command})
 	}
 	return rows
 }
@@ -224,7 +224,7 @@ func groupRows(groups []machine.Group, now time.Time) (rows [][]string) {
 func wideRows(groups []machine.Group, now time.Time) (rows [][]string) {
 	for _, g := range groups {
 		for _, s := range g.Servers {
-			rows = append(rows, []string{strconv.Itoa(s.PID), age(now.Sub(s.Since)), lines.Size(s.Memory), cmp.Or(startedBy(s), starterless(s)), g.Command})
+			rows = append(rows, []string{strconv.Itoa(s.PID), age(now.Sub(s.Since)), printable.Size(s.Memory), cmp.Or(startedBy(s), starterless(s)), g.Command})
 		}
 	}
 	return rows
@@ -272,14 +272,14 @@ func writeSaving(w io.Writer, r psReport) error {
 	if r.relays > 0 {
 		text += fmt.Sprintf(" and %d × mcptrack attach", r.relays)
 	}
-	text += ", " + lines.Size(r.Total.MemoryBytes)
+	text += ", " + printable.Size(r.Total.MemoryBytes)
 	if r.Shareable.Processes > 0 {
-		text += fmt.Sprintf("; one copy of each would save %s and %s", cli.Plural(r.Shareable.Processes, "server"), lines.Size(r.Shareable.MemoryBytes))
+		text += fmt.Sprintf("; one copy of each would save %s and %s", cli.Plural(r.Shareable.Processes, "server"), printable.Size(r.Shareable.MemoryBytes))
 	}
 	if d := r.Daemon; d != nil && d.Instead > d.Programs {
 		text += fmt.Sprintf("\nthe daemon runs %s instead of %d", cli.Plural(d.Programs, "program"), d.Instead)
 		if d.MemoryBytes > 0 {
-			text += fmt.Sprintf(", about %s less", lines.Size(d.MemoryBytes))
+			text += fmt.Sprintf(", about %s less", printable.Size(d.MemoryBytes))
 		}
 	}
 	_, err := fmt.Fprintln(w, text)
@@ -297,7 +297,7 @@ func killOrphans(ctx context.Context, env *cli.Env, groups []machine.Group, yes 
 		for _, s := range g.Servers {
 			if s.Orphan {
 				orphans = append(orphans, s)
-				fmt.Fprintf(&text, "%7d  %s  %s\n", s.PID, lines.Size(s.Memory), g.Command)
+				fmt.Fprintf(&text, "%7d  %s  %s\n", s.PID, printable.Size(s.Memory), g.Command)
 			}
 		}
 	}
@@ -325,6 +325,6 @@ func killOrphans(ctx context.Context, env *cli.Env, groups []machine.Group, yes 
 		ended++
 		freed += orphans[i].Memory
 	}
-	fmt.Fprintf(env.Err, "%s ended, %s freed\n", cli.Plural(ended, "orphan"), lines.Size(freed))
+	fmt.Fprintf(env.Err, "%s ended, %s freed\n", cli.Plural(ended, "orphan"), printable.Size(freed))
 	return failed
 }

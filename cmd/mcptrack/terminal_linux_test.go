@@ -215,7 +215,7 @@ func TestRealTopOverADaemon(t *testing.T) {
 	defer p.run("kill-server")
 	p.until("1 of 1 ready")
 	save(t, a.config, config(a.tracked("counted"), untracked, a.tracked("added")))
-	p.until("config reloaded: 1 added")
+	p.until("config reloaded  +added")
 	p.until("2 of 2 ready")
 	save(t, a.config, "{")
 	if screen := p.until("config rejected"); strings.Contains(screen, "untracked") || strings.Contains(screen, "r reconnect") {

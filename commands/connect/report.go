@@ -12,7 +12,6 @@ import (
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/machine"
 	"github.com/mcptrack/mcptrack/core/printable"
-	"github.com/mcptrack/mcptrack/output/lines"
 )
 
 // report is the document that connect and disconnect print.
@@ -97,7 +96,7 @@ func (s *summary) String() string {
 		text += fmt.Sprintf(" instead of %d", s.Instead)
 	}
 	if s.MemoryBytes > 0 {
-		text += fmt.Sprintf(", about %s less", lines.Size(s.MemoryBytes))
+		text += fmt.Sprintf(", about %s less", printable.Size(s.MemoryBytes))
 	}
 	return text
 }

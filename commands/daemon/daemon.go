@@ -45,7 +45,6 @@ import (
 	"github.com/mcptrack/mcptrack/core/servercard"
 	"github.com/mcptrack/mcptrack/core/session"
 	"github.com/mcptrack/mcptrack/core/tracker"
-	"github.com/mcptrack/mcptrack/output/lines"
 	"github.com/mcptrack/mcptrack/output/metrics"
 	"github.com/mcptrack/mcptrack/output/serverlog"
 	"github.com/mcptrack/mcptrack/output/web"
@@ -567,7 +566,7 @@ func writeStatus(env *cli.Env, g *cli.Globals, st daemon.Status) error {
 				pids = append([]int{s.PID}, s.Own...)
 			}
 			if len(pids) > 0 {
-				pid, memory = strconv.Itoa(pids[0]), lines.Size(s.Memory)
+				pid, memory = strconv.Itoa(pids[0]), printable.Size(s.Memory)
 			}
 			if len(pids) > 1 {
 				pid += fmt.Sprintf(" and %d more", len(pids)-1)

@@ -23,7 +23,6 @@ import (
 	"github.com/mcptrack/mcptrack/core/daemon/wire"
 	"github.com/mcptrack/mcptrack/core/launcher"
 	"github.com/mcptrack/mcptrack/core/printable"
-	"github.com/mcptrack/mcptrack/output/lines"
 )
 
 // checkPrograms returns a check of each program that a server of the config starts.
@@ -167,11 +166,11 @@ func checkDir(dir string) check {
 	case err != nil:
 		return newCheck(kind, "", ok, detail+": writable", "")
 	case free < noBytes:
-		return newCheck(kind, "", failed, fmt.Sprintf("%s: only %s are free", detail, lines.Size(int64(free))), "free some space, or use --data-dir on another disk")
+		return newCheck(kind, "", failed, fmt.Sprintf("%s: only %s are free", detail, printable.Size(int64(free))), "free some space, or use --data-dir on another disk")
 	case free < fewBytes:
-		return newCheck(kind, "", warning, fmt.Sprintf("%s: only %s are free", detail, lines.Size(int64(free))), "free some space, or lower --retain-bytes")
+		return newCheck(kind, "", warning, fmt.Sprintf("%s: only %s are free", detail, printable.Size(int64(free))), "free some space, or lower --retain-bytes")
 	}
-	return newCheck(kind, "", ok, fmt.Sprintf("%s: writable, %s free", detail, lines.Size(int64(min(free, 1<<62)))), "")
+	return newCheck(kind, "", ok, fmt.Sprintf("%s: writable, %s free", detail, printable.Size(int64(min(free, 1<<62)))), "")
 }
 
 // checkLog opens a log for reading, which verifies its format, and reads its newest event.
@@ -198,7 +197,7 @@ func (d *doctor) checkLog(ctx context.Context, what, dir string) check {
 	if err != nil {
 		return newCheck(kind, what, failed, printable.Reason(err, 400), fix)
 	}
-	return newCheck(kind, what, ok, fmt.Sprintf("%s, %s", cli.Plural(int(b.Last+1-b.First), "event"), lines.Size(int64(b.Bytes))), "")
+	return newCheck(kind, what, ok, fmt.Sprintf("%s, %s", cli.Plural(int(b.Last+1-b.First), "event"), printable.Size(int64(b.Bytes))), "")
 }
 
 // Differences of the clock for which there is a warning, or an error: tokens and signatures of webhooks

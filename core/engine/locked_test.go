@@ -69,7 +69,11 @@ func (r *run) drifts() (out []string) {
 			r.Fatal(err)
 		}
 		if p, ok := e.Payload.(event.LockDrift); ok && (p.Section == "tools" || p.Section == "") {
-			out = append(out, strings.TrimSpace(fmt.Sprint(p.Change, " ", p.Item, " ", p.ClassNames())))
+			text := fmt.Sprint(p.Change, " ", p.Item)
+			for _, c := range p.Classes {
+				text += " " + c.Name
+			}
+			out = append(out, strings.TrimSpace(text))
 			if data := entry.Data(); strings.Contains(string(data), "EVIL") {
 				r.Errorf("the event has the changed text: %s", data)
 			}

@@ -9,8 +9,8 @@
 //
 // To add an event type, declare its constant and its payload struct with a Type method, and add one
 // row to [Definitions]. Decoding, filters, completion, --count and the help are derived from these.
-// Then describe the type in output/lines, and add it to the types that the dashboard listens for,
-// in assets/feed.js.
+// Then describe it in [Event.Describe], whose words all outputs show, and add it to the types that the
+// dashboard listens for, in assets/stream.js.
 package event
 
 import (
@@ -93,13 +93,24 @@ const (
 	CauseHook Cause = "hook"
 )
 
-// known reports whether this version recognises the cause.
-func (c Cause) known() bool {
+// Words returns a phrase that says how a change was detected, or an empty string if this version does not
+// know the cause.
+func (c Cause) Words() string {
 	switch c {
-	case "", CauseNotify, CauseTrailing, CauseResync, CausePoll, CauseEvent, CauseHook:
-		return true
+	case CauseNotify:
+		return "announced"
+	case CauseTrailing:
+		return "end of a burst"
+	case CauseResync:
+		return "found after a reconnect"
+	case CausePoll:
+		return "found by polling"
+	case CauseEvent:
+		return "named by an event"
+	case CauseHook:
+		return "read because of a hook"
 	}
-	return false
+	return ""
 }
 
 // FormatID returns the event ID for an epoch and a sequence number.
@@ -227,7 +238,7 @@ func (e *Event) UnmarshalJSON(data []byte) error {
 	if len(h.Trace) != traceLength {
 		h.Trace = ""
 	}
-	if !h.Cause.known() {
+	if h.Cause.Words() == "" {
 		h.Cause = ""
 	}
 	*e = Event{ID: h.ID, Seq: seq, ServerID: h.ServerID, ResourceURI: h.ResourceURI, Timestamp: ts.UTC(), Cause: h.Cause, Trace: h.Trace, Exported: h.Exported, Payload: p}

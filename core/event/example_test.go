@@ -20,7 +20,7 @@ func Example() {
 		fmt.Print(u.UnifiedDiff())
 	}
 	// Output:
-	// 2026-11-24T09:30:00.000Z handbook note:///deploy.md updated [notify]
+	// 2026-11-24T09:30:00.000Z handbook updated note:///deploy.md (+1 −1)
 	// --- deploy.md
 	// +++ deploy.md
 	// @@ -1,2 +1,2 @@

@@ -12,6 +12,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/cache"
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/printable"
+	"github.com/mcptrack/mcptrack/core/textdiff"
 )
 
 // State is the state of a server in the tracker.
@@ -131,6 +132,19 @@ type ResourceUpdated struct {
 	// tracker.Options.Texts); nil for binary or large contents.
 	Text         *string `json:"-"`
 	PreviousText *string `json:"-"`
+}
+
+// UnifiedDiff returns the unified diff from PreviousText to Text, or Diff if only that is known. It
+// is empty if the texts are equal, larger than 1 MiB or unknown. Its lines contain the texts as they
+// are: escape them before printing them on a terminal.
+func (r ResourceUpdated) UnifiedDiff() string {
+	if r.Text != nil && r.PreviousText != nil {
+		return textdiff.Unified(cmp.Or(r.Name, "content"), *r.PreviousText, *r.Text)
+	}
+	if r.Diff != nil {
+		return *r.Diff
+	}
+	return ""
 }
 
 // Descriptor holds the parts of a resource's descriptor that are included in events.
@@ -253,25 +267,6 @@ type CardChanged struct {
 	PreviousRemotes []string       `json:"previousRemotes,omitempty"`
 	Digest          catalog.Digest `json:"digest,omitzero" about:"of the card; absent if it is gone"`
 	PreviousDigest  catalog.Digest `json:"previousDigest,omitzero" about:"absent if the card is new"`
-}
-
-// Summary describes the change in words, such as "version 1.0.0 to 1.1.0, remotes". For decoded events,
-// the result may contain any characters.
-func (c CardChanged) Summary() string {
-	switch {
-	case c.Digest.IsZero():
-		return "gone"
-	case c.PreviousDigest.IsZero():
-		return "new"
-	}
-	var parts []string
-	for _, field := range c.Fields {
-		if field == "version" {
-			field = fmt.Sprintf("version %s to %s", c.PreviousVersion, c.Version)
-		}
-		parts = append(parts, field)
-	}
-	return cmp.Or(strings.Join(parts, ", "), "changed")
 }
 
 // DriftState is the state of a difference from the lock file.

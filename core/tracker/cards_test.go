@@ -87,7 +87,7 @@ func TestCards(t *testing.T) {
 			var got []string
 			for _, e := range w.published(event.TypeCardChanged) {
 				p := e.Payload.(event.CardChanged)
-				got = append(got, fmt.Sprintf("%s %s %v%v %s", e.ServerID, p.Summary(), p.Remotes, p.PreviousRemotes, p.URL))
+				got = append(got, fmt.Sprintf("%s %v%v", strings.TrimPrefix(e.String(), e.Timestamp.Format(event.TimeFormat)+" "), p.Remotes, p.PreviousRemotes))
 			}
 			if strings.Join(got, "\n") != strings.Join(changes, "\n") {
 				t.Errorf("%s: %q, want %q", what, got, changes)
@@ -103,13 +103,13 @@ func TestCards(t *testing.T) {
 
 		h.set(docsCard("2", "https://docs.example/mcp", "https://eu.docs.example/mcp"), nil)
 		w.pass(75 * time.Minute)
-		want("changed", 1, "docs version 1 to 2, remotes [https://docs.example/mcp https://eu.docs.example/mcp][https://docs.example/mcp] https://docs.example/mcp/server-card")
+		want("changed", 1, "docs card changed: version 1 to 2, remotes (https://docs.example/mcp/server-card) [https://docs.example/mcp https://eu.docs.example/mcp][https://docs.example/mcp]")
 		h.set(nil, errors.New("503"))
 		w.pass(75 * time.Minute)
 		want("unknown", 1)
 		h.set(nil, nil)
 		w.pass(75 * time.Minute)
-		want("gone", 1, "docs gone [][https://docs.example/mcp https://eu.docs.example/mcp] https://docs.example/mcp/server-card")
+		want("gone", 1, "docs card removed (https://docs.example/mcp/server-card) [][https://docs.example/mcp https://eu.docs.example/mcp]")
 		w.pass(5 * time.Hour)
 		want("without a card", 0)
 
@@ -119,7 +119,7 @@ func TestCards(t *testing.T) {
 		w.pass(time.Minute)
 		w.SetDown("docs", nil)
 		w.pass(time.Minute)
-		want("connected again", 1, "docs new [][] https://docs.example/mcp/server-card")
+		want("connected again", 1, "docs card added (https://docs.example/mcp/server-card) [][]")
 		for range 5 {
 			w.SetDown("docs", errors.New("down"))
 			w.pass(time.Second)
@@ -151,12 +151,12 @@ func TestCardsOfAnEarlierTracker(t *testing.T) {
 			want      []string
 		}{
 			{"first", "https://docs.example/mcp", nil, nil},
-			{"new", "https://docs.example/mcp", docsCard("1"), []string{"new"}},
+			{"new", "https://docs.example/mcp", docsCard("1"), []string{"card added"}},
 			{"the same", "https://docs.example/mcp", docsCard("1"), nil},
-			{"changed", "https://docs.example/mcp", docsCard("2"), []string{"changed"}},
+			{"changed", "https://docs.example/mcp", docsCard("2"), []string{"card changed"}},
 			{"of another server", "https://other.example/mcp", docsCard("3"), nil},
-			{"changed again", "https://other.example/mcp", docsCard("4"), []string{"changed"}},
-			{"gone", "https://other.example/mcp", nil, []string{"gone"}},
+			{"changed again", "https://other.example/mcp", docsCard("4"), []string{"card changed"}},
+			{"gone", "https://other.example/mcp", nil, []string{"card removed"}},
 			{"still gone", "https://other.example/mcp", nil, nil},
 		} {
 			h.set(c.card, nil)
@@ -173,7 +173,7 @@ func TestCardsOfAnEarlierTracker(t *testing.T) {
 			w.pass(time.Minute)
 			var got []string
 			for _, e := range w.published(event.TypeCardChanged) {
-				got = append(got, e.Payload.(event.CardChanged).Summary())
+				got = append(got, e.Describe().Verb)
 			}
 			if !slices.Equal(got, c.want) {
 				t.Errorf("%s: %q, want %q", c.what, got, c.want)

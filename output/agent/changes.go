@@ -108,7 +108,7 @@ func (c *changes) add(k changeKey, verb string, from, to *string) {
 	old, known := c.byKey[k]
 	switch {
 	case known && old != nil:
-		if verb != changed || old.verb != added {
+		if old.verb != string(catalog.Added) || verb == string(catalog.Removed) {
 			old.verb = verb
 		}
 		if old.to != nil || to == nil {
@@ -135,90 +135,60 @@ func (c *changes) empty() bool { return len(c.byKey)+c.more == 0 }
 // count returns how many items changed.
 func (c *changes) count() int { return len(c.byKey) + c.more }
 
-// Verbs for what happened to an item.
-const (
-	changed = "changed"
-	added   = "added"
-	removed = "removed"
-	gapVerb = "some changes are no longer known"
-)
+// gapVerb says that changes are missing, which are then in no line.
+const gapVerb = "some changes are no longer known"
 
-// event adds the changes in an event. tracks reports whether a server's resource is followed.
+// event adds the changes in an event, in the words of its description. tracks reports whether a server's
+// resource is followed.
 func (c *changes) event(e *event.Event, tracks func(server, uri string) bool) {
-	resource := changeKey{e.ServerID, "", e.ResourceURI}
-	switch p := e.Payload.(type) {
+	light := *e // without the texts of an update, whose lines are counted when the line is written
+	var from, to *string
+	if p, ok := e.Payload.(event.ResourceUpdated); ok {
+		from, to, p.PreviousText, p.Text = p.PreviousText, p.Text, nil, nil
+		light.Payload = p
+	}
+	d := light.Describe()
+	switch p := light.Payload.(type) {
 	case event.ResourceUpdated:
 		if p.Changed == nil || *p.Changed {
-			c.add(resource, changed, p.PreviousText, p.Text)
+			c.add(changeKey{e.ServerID, "", d.Subject}, d.Verb, from, to)
 		}
 	case event.ResourceRemoved:
-		c.add(resource, removed, nil, nil)
+		c.add(changeKey{e.ServerID, "", d.Subject}, d.Verb, nil, nil)
 	case event.ListChanged:
-		c.list(e.ServerID, p, tracks)
+		c.items(e.ServerID, strings.TrimSuffix(string(p.List), "s"), d.Items, tracks)
 	case event.SkillMismatch:
-		c.add(changeKey{e.ServerID, "skill file", e.ResourceURI}, "does not match its digest", nil, nil)
+		c.add(changeKey{e.ServerID, d.Verb, d.Subject}, "", nil, nil)
 	case event.CardChanged:
-		verb := changed
-		switch {
-		case p.Digest.IsZero():
-			verb = removed
-		case p.PreviousDigest.IsZero():
-			verb = added
-		}
-		c.add(changeKey{e.ServerID, "card", ""}, "server card "+verb, nil, nil)
+		c.add(changeKey{e.ServerID, "card", ""}, d.Verb, nil, nil)
 	case event.LockDrift:
-		c.drift(e.ServerID, p)
+		c.add(changeKey{e.ServerID, d.Verb, d.Subject}, plain(d.Text), nil, nil)
 	case event.HookReceived:
-		c.add(changeKey{"", "hook", p.HookID}, "received", nil, nil)
+		c.add(changeKey{"", d.Verb, d.Subject}, "", nil, nil)
 	case event.ConfigReloaded:
-		for verb, ids := range map[string][]string{added: p.Added, removed: p.Removed, changed: p.Changed} {
-			for _, id := range ids {
-				c.add(changeKey{"", "server", id}, verb, nil, nil)
-			}
-		}
+		c.items("", "server", d.Items, tracks)
 	case event.ConfigRejected:
-		c.add(changeKey{"", "config", ""}, "config invalid, the last valid one stays in use", nil, nil)
+		c.add(changeKey{"", "config", ""}, d.Verb, nil, nil)
 	case event.Gap:
 		c.add(changeKey{"", "gap", ""}, gapVerb, nil, nil)
 	}
 }
 
-// drift adds a difference from the lock, or its end.
-func (c *changes) drift(server string, p event.LockDrift) {
-	verb := "approved"
-	switch p.Change {
-	case event.DriftChanged:
-		verb = "differs"
-	case event.DriftResolved:
-		verb = "no longer differs"
-	}
-	if p.Item == "" && p.Change != event.DriftApproved {
-		verb += " from the lock"
-	}
-	c.add(changeKey{server, "lock of", p.Item}, verb, nil, nil)
-}
-
-// list adds the changes of a list. Other events may report the same resources.
-func (c *changes) list(server string, p event.ListChanged, tracks func(server, uri string) bool) {
-	kind := map[catalog.Kind]string{catalog.Tools: "tool", catalog.Prompts: "prompt", catalog.Skills: "skill", catalog.Templates: "template", catalog.Resources: ""}[p.List]
-	note := func(keys []string, verb string) {
-		for _, key := range keys {
-			if p.List != catalog.Resources || tracks(server, key) {
-				c.add(changeKey{server, kind, key}, verb, nil, nil)
+// items adds the changes of a list. Other events may report the same resources.
+func (c *changes) items(server, kind string, all []event.Item, tracks func(server, uri string) bool) {
+	for _, it := range all {
+		of := kind
+		if kind == "resource" {
+			if !tracks(server, it.Name) {
+				continue
+			}
+			of = ""
+			if it.Op == catalog.Changed {
+				of = "description of"
 			}
 		}
+		c.add(changeKey{server, of, it.Name}, string(it.Op), nil, nil)
 	}
-	note(p.Added, added)
-	note(p.Removed, removed)
-	if p.List == catalog.Resources {
-		for _, uri := range p.Changed {
-			if tracks(server, uri) {
-				c.add(changeKey{server, "description of", uri}, changed, nil, nil)
-			}
-		}
-		return
-	}
-	note(p.Changed, changed)
 }
 
 // line returns the changes as one line of at most limit bytes.
@@ -284,11 +254,7 @@ func (ch *change) String() string {
 	if ch.key == "" && ch.kind != "" { // a change to the server itself or to the config
 		return ch.verb
 	}
-	text := name(ch.key, maxKey) + " " + ch.verb
-	if ch.kind != "" {
-		text = ch.kind + " " + text
-	}
-	return text
+	return strings.TrimSpace(ch.kind + " " + name(ch.key, maxKey) + " " + ch.verb)
 }
 
 // maxSize is the maximum length of a text from size.
@@ -296,7 +262,7 @@ const maxSize = len(" (1048576 lines)")
 
 // size returns the number of changed lines, such as " (2 lines)", or "" if it is unknown.
 func (ch *change) size() string {
-	if ch.verb != changed || ch.from == nil || ch.to == nil {
+	if ch.verb == string(catalog.Added) || ch.from == nil || ch.to == nil {
 		return ""
 	}
 	switch n := diff.Lines(*ch.from, *ch.to); n {
@@ -348,6 +314,17 @@ func name(s string, limit int) string {
 		i += size
 	}
 	b.WriteByte('"')
+	return b.String()
+}
+
+// plain returns a statement without the characters that a line may not have, in at most maxKey bytes.
+func plain(s string) string {
+	var b strings.Builder
+	for _, r := range s {
+		if showable(r) && b.Len()+utf8.RuneLen(r) <= maxKey {
+			b.WriteRune(r)
+		}
+	}
 	return b.String()
 }
 

@@ -26,13 +26,13 @@ func TestLine(t *testing.T) {
 		events []*event.Event
 		want   string
 	}{
-		{"lines", []*event.Event{updated("docs", "file:///guide.md", "a\nb\nc\n", "a\nB\nC\nd\n")}, "docs: file:///guide.md changed (3 lines)"},
-		{"one line", []*event.Event{updated("docs", "file:///guide.md", "a\n", "b\n")}, "docs: file:///guide.md changed (1 line)"},
-		{"first and last text of several", []*event.Event{updated("docs", "x:y", "a\n", "b\nc\n"), updated("docs", "x:y", "b\nc\n", "a\nc\n")}, "docs: x:y changed (1 line)"},
-		{"servers are grouped", []*event.Event{updated("a", "x:1", "", ""), updated("b", "x:2", "", ""), updated("a", "x:3", "", "")}, "a: x:1 changed, x:3 changed; b: x:2 changed"},
+		{"lines", []*event.Event{updated("docs", "file:///guide.md", "a\nb\nc\n", "a\nB\nC\nd\n")}, "docs: file:///guide.md updated (3 lines)"},
+		{"one line", []*event.Event{updated("docs", "file:///guide.md", "a\n", "b\n")}, "docs: file:///guide.md updated (1 line)"},
+		{"first and last text of several", []*event.Event{updated("docs", "x:y", "a\n", "b\nc\n"), updated("docs", "x:y", "b\nc\n", "a\nc\n")}, "docs: x:y updated (1 line)"},
+		{"servers are grouped", []*event.Event{updated("a", "x:1", "", ""), updated("b", "x:2", "", ""), updated("a", "x:3", "", "")}, "a: x:1 updated, x:3 updated; b: x:2 updated"},
 		{"the same content", []*event.Event{
 			{ServerID: "a", ResourceURI: "x:1", Payload: event.ResourceUpdated{Changed: &no}},
-			{ServerID: "a", ResourceURI: "x:2", Payload: event.ResourceUpdated{Changed: &yes}}}, "a: x:2 changed"},
+			{ServerID: "a", ResourceURI: "x:2", Payload: event.ResourceUpdated{Changed: &yes}}}, "a: x:2 updated"},
 		{"lists", []*event.Event{
 			{ServerID: "a", Payload: event.ListChanged{List: catalog.Tools, Added: []string{"find"}, Changed: []string{"get"}}},
 			{ServerID: "a", Payload: event.ListChanged{List: catalog.Prompts, Removed: []string{"say"}}},
@@ -47,15 +47,17 @@ func TestLine(t *testing.T) {
 		{"server cards", []*event.Event{
 			{ServerID: "a", Payload: event.CardChanged{Digest: catalog.Digest{1}}}, {ServerID: "b", Payload: event.CardChanged{Digest: catalog.Digest{1}, PreviousDigest: catalog.Digest{2}}},
 			{ServerID: "c", Payload: event.CardChanged{PreviousDigest: catalog.Digest{2}}},
-		}, "a: server card added; b: server card changed; c: server card removed"},
+		}, "a: card added; b: card changed; c: card removed"},
 		{"the lock", []*event.Event{
 			{ServerID: "a", Payload: event.LockDrift{Change: event.DriftChanged, Item: "tool/find"}}, {ServerID: "a", Payload: event.LockDrift{Change: event.DriftApproved, Item: "tool/find"}},
-			{ServerID: "a", Payload: event.LockDrift{Change: event.DriftChanged, Item: "tool/\x1b"}}, {ServerID: "b", Payload: event.LockDrift{Change: event.DriftChanged}},
-		}, `a: lock of tool/find approved, lock of "tool/\u001b" differs; b: differs from the lock`},
+			{ServerID: "a", Payload: event.LockDrift{Change: event.DriftChanged, Item: "tool/\x1b", Classes: []event.DriftClass{{Name: "wording"}, {Name: "a\u202e\n<b"}}}},
+			{ServerID: "b", Payload: event.LockDrift{Change: event.DriftChanged, Reason: "the server is not in the lock; run mcptrack lock b"}}, {ServerID: "c", Payload: event.LockDrift{Change: event.DriftResolved}},
+		}, `a: lock tool/find is approved now, lock "tool/\u001b" changed: wording, ab; b: the server is not in the lock; c: the server no longer differs from the lock`},
+		{"skills and hooks", []*event.Event{{ServerID: "a", ResourceURI: "skill://s/x", Payload: event.SkillMismatch{Reason: "\n"}}, {Payload: event.HookReceived{HookID: "gh"}}}, "a: skill mismatch skill://s/x; mcptrack: hook gh"},
 		{"the config", []*event.Event{{Payload: event.ConfigReloaded{Added: []string{"wiki"}}}, {Payload: event.ConfigRejected{}}, {Payload: event.Gap{Reason: "\n"}}},
-			"mcptrack: server wiki added, config invalid, the last valid one stays in use, some changes are no longer known"},
-		{"names with unusual characters", []*event.Event{updated("a b", "x:\n<b> \"q\" ü", "", ""), updated("a b", "", "", "")}, `"a b": "x:\u000a\u003cb\u003e \u0022q\u0022 ü" changed, "" changed`},
-		{"names with hidden characters", []*event.Event{updated("a", "x:\u202e\u200b\U000e0041\ufe0f\u3164\xff`", "", "")}, `a: "x:\u202e\u200b\U000e0041\ufe0f\u3164\xff\u0060" changed`},
+			"mcptrack: server wiki added, config rejected, some changes are no longer known"},
+		{"names with unusual characters", []*event.Event{updated("a b", "x:\n<b> \"q\" ü", "", ""), updated("a b", "", "", "")}, `"a b": "x:\u000a\u003cb\u003e \u0022q\u0022 ü" updated, "" updated`},
+		{"names with hidden characters", []*event.Event{updated("a", "x:\u202e\u200b\U000e0041\ufe0f\u3164\xff`", "", "")}, `a: "x:\u202e\u200b\U000e0041\ufe0f\u3164\xff\u0060" updated`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var ch changes
@@ -88,11 +90,11 @@ func TestFlood(t *testing.T) {
 		ch.event(updated("docs", fmt.Sprintf("file:///%d", i), text, other), all)
 	}
 	got := ch.line(MaxLine - 1)
-	if !strings.HasPrefix(got, "docs: file:///0 changed") || len(got) > MaxLine-1 {
+	if !strings.HasPrefix(got, "docs: file:///0 updated") || len(got) > MaxLine-1 {
 		t.Errorf("%d bytes: %s", len(got), got)
 	}
 	var more int
-	if _, err := fmt.Sscanf(got[strings.LastIndex(got, ","):], ", %d more", &more); err != nil || more+strings.Count(got, "changed") != n {
+	if _, err := fmt.Sscanf(got[strings.LastIndex(got, ","):], ", %d more", &more); err != nil || more+strings.Count(got, "updated") != n {
 		t.Errorf("%d more of %d: %s", more, n, got)
 	}
 	if len(ch.order) > maxKept || len(ch.byKey) > maxKeys {

@@ -2,7 +2,7 @@
 // Monitor tool and plugin monitors, hooks, shell loops. Each line wakes a model and costs it
 // tokens, so lines are few, short and in plain words:
 //
-//	docs: file:///guide.md changed (12 lines), 2 more
+//	docs: file:///guide.md updated (12 lines), 2 more
 //
 // # Lines
 //

@@ -141,7 +141,7 @@ func TestSinceTheLastRun(t *testing.T) {
 		r.want()
 		s.Set("x:1", "a\nc\n")
 		f.sleep(3 * time.Second)
-		r.want("docs: x:1 changed (1 line)")
+		r.want("docs: x:1 updated (1 line)")
 		r.stop()
 
 		s.Set("x:2", "c")
@@ -151,7 +151,7 @@ func TestSinceTheLastRun(t *testing.T) {
 		r.out.mu.Lock()
 		all := strings.Join(r.out.lines, "\n")
 		r.out.mu.Unlock()
-		for _, want := range []string{"x:2 changed", "x:3 added", "tool find added"} {
+		for _, want := range []string{"x:2 updated", "x:3 added", "tool find added"} {
 			if !strings.Contains(all, want) || strings.Contains(all, "x:1") {
 				f.Errorf("no %q in %q", want, all)
 			}
@@ -178,7 +178,7 @@ func TestLineThatWasNotWritten(t *testing.T) {
 			t.Error(r.err)
 		}
 		r = f.watch()
-		r.want("docs: x:1 changed")
+		r.want("docs: x:1 updated")
 		r.stop()
 	})
 }
@@ -208,7 +208,7 @@ func TestReaderThatDoesNotRead(t *testing.T) {
 		close(r.out.block)
 		f.sleep(5 * time.Second)
 		lines := strings.Join(r.stop(), "\n")
-		for _, want := range []string{"x:1 changed", "x:2 changed", "x:3 added", "tool find added"} {
+		for _, want := range []string{"x:1 updated", "x:2 updated", "x:3 added", "tool find added"} {
 			if !strings.Contains(lines, want) {
 				f.Errorf("no %q in %q", want, lines)
 			}
@@ -243,7 +243,7 @@ func TestUnreachable(t *testing.T) {
 		f.SetDown("docs", nil)
 		f.sleep(2 * time.Minute)
 		lines := strings.Join(r.stop(), "\n")
-		if !strings.Contains(lines, "reachable again") || !strings.Contains(lines, "x:1 changed") {
+		if !strings.Contains(lines, "reachable again") || !strings.Contains(lines, "x:1 updated") {
 			f.Errorf("%q", lines)
 		}
 	})
@@ -278,7 +278,7 @@ func TestOnce(t *testing.T) {
 			s.Set(fmt.Sprintf("x:%d", i), "b")
 		}
 		wiki.Set("y:1", "b")
-		if lines, _, _ := once(time.Minute); len(lines) != 1 || !strings.HasSuffix(lines[0], " more") || !strings.Contains(lines[0], "changed") {
+		if lines, _, _ := once(time.Minute); len(lines) != 1 || !strings.HasSuffix(lines[0], " more") || !strings.Contains(lines[0], "updated") {
 			f.Errorf("%q", lines)
 		}
 		if lines, _, _ := once(time.Minute); len(lines) > 0 {
@@ -287,7 +287,7 @@ func TestOnce(t *testing.T) {
 		f.SetDown("wiki", sessiontest.ErrRefused)
 		wiki.Disconnect()
 		s.Set("x:7", "c")
-		if lines, missed, _ := once(time.Minute); len(lines) != 1 || !strings.Contains(lines[0], "docs: x:7 changed") || !strings.Contains(lines[0], "wiki: not reachable") || !slices.Equal(missed, []string{"wiki"}) {
+		if lines, missed, _ := once(time.Minute); len(lines) != 1 || !strings.Contains(lines[0], "docs: x:7 updated") || !strings.Contains(lines[0], "wiki: not reachable") || !slices.Equal(missed, []string{"wiki"}) {
 			f.Errorf("%q, %q", lines, missed)
 		}
 		f.SetDown("docs", sessiontest.ErrRefused)
@@ -317,7 +317,7 @@ func TestUnapproved(t *testing.T) {
 		r.want()
 		s.Set("x:1", "b")
 		f.sleep(5 * time.Second)
-		r.want("docs: x:1 changed (1 line)")
+		r.want("docs: x:1 updated (1 line)")
 		apply(func(s *config.Server) { s.Unapproved = "approve it" })
 		f.sleep(5 * time.Minute)
 		r.want("docs: not approved")
@@ -366,10 +366,10 @@ func TestFeed(t *testing.T) {
 			began   string
 			want    []string
 		}{
-			{nil, time.Minute, []FeedEntry{entry(1, nil), entry(2, changed("x:1")), entry(3, changed("x:2"))}, "", []string{"docs: x:1 changed, x:2 changed"}},
+			{nil, time.Minute, []FeedEntry{entry(1, nil), entry(2, changed("x:1")), entry(3, changed("x:2"))}, "", []string{"docs: x:1 updated, x:2 updated"}},
 			{nil, time.Minute, []FeedEntry{entry(4, &event.Event{ServerID: "docs", Payload: event.ServerState{}})}, "ab-3", nil},
 			{errors.New("closed"), time.Minute, []FeedEntry{entry(5, changed("x:3"))}, "ab-4", nil},
-			{nil, 10 * time.Millisecond, []FeedEntry{entry(5, changed("x:3"))}, "ab-4", []string{"docs: x:3 changed"}}, // immediately, since it ends
+			{nil, 10 * time.Millisecond, []FeedEntry{entry(5, changed("x:3"))}, "ab-4", []string{"docs: x:3 updated"}}, // immediately, since it ends
 			{nil, time.Minute, nil, "ab-5", nil},
 		} {
 			out := &writer{fail: run.fail}

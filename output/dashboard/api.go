@@ -28,7 +28,9 @@ type overview struct {
 	Servers int                 `json:"servers"`
 	States  map[event.State]int `json:"states"`
 	// Words has the words for people of every state in States and in events.
-	Words     map[event.State]string `json:"words"`
+	Words map[event.State]string `json:"words"`
+	// Causes has the words for people of every cause of a version.
+	Causes    map[event.Cause]string `json:"causes"`
 	Resources int                    `json:"resources"`
 	Updates   uint64                 `json:"updates"`
 	Failures  uint64                 `json:"failures"`
@@ -106,7 +108,7 @@ func newResource(st *status.ServerStatus, r *status.ResourceStatus) resource {
 }
 
 func (d *Dashboard) status(w http.ResponseWriter, r *http.Request) {
-	out := overview{Version: d.opts.Version, StartedAt: stamp(d.started), States: map[event.State]int{}, Words: words(), Login: d.opts.Login, History: d.opts.Select != nil, Calls: d.opts.Calls != nil}
+	out := overview{Version: d.opts.Version, StartedAt: stamp(d.started), States: map[event.State]int{}, Words: words(), Causes: causes(), Login: d.opts.Login, History: d.opts.Select != nil, Calls: d.opts.Calls != nil}
 	if d.opts.Last != nil {
 		out.Epoch, out.Seq = d.opts.Last() // read before the snapshot, so that the snapshot includes the event with this id
 	}
@@ -177,6 +179,15 @@ func words() map[event.State]string {
 	for _, s := range []event.State{event.Pending, event.Connecting, event.Ready, event.Backoff, event.Unsupported, event.NeedsAuth,
 		event.Disabled, event.Unconfigured, event.Unapproved, event.Stopping} {
 		all[s] = s.Words()
+	}
+	return all
+}
+
+// causes returns the words of all causes.
+func causes() map[event.Cause]string {
+	all := map[event.Cause]string{}
+	for _, c := range []event.Cause{event.CauseNotify, event.CauseTrailing, event.CauseResync, event.CausePoll, event.CauseEvent, event.CauseHook} {
+		all[c] = c.Words()
 	}
 	return all
 }

@@ -48,7 +48,7 @@ type eventHistory struct {
 
 // history serves the versions of the definition of an item, or the stored events of a resource, of a
 // server (without events about its resources), or, if neither is specified, of the time span from after to before (both in seconds since 1970),
-// which is by default the span recent before now.
+// which is by default the span recent before now. With described, events have a description; see [event.Described].
 func (d *Dashboard) history(w http.ResponseWriter, r *http.Request) {
 	if d.opts.Select == nil {
 		refuse(w, http.StatusNotFound, "this server stores no history")
@@ -101,6 +101,11 @@ func (d *Dashboard) history(w http.ResponseWriter, r *http.Request) {
 		d.addVersions(ctx, &out)
 	}
 	slices.Reverse(out.Events)
+	if query.Has("described") {
+		for i, data := range out.Events {
+			out.Events[i] = event.Described(data)
+		}
+	}
 	answer(w, out)
 }
 

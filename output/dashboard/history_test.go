@@ -75,6 +75,14 @@ func TestHistory(t *testing.T) {
 	if len(h.Events) != 2 || !strings.Contains(string(h.Events[0]), "02000000") || h.More {
 		t.Errorf("resource: %s", h.Events)
 	}
+	if strings.Contains(string(h.Events[0]), `"description"`) {
+		t.Errorf("nobody asked for the description: %s", h.Events[0])
+	}
+	h = eventHistory{}
+	fetch(t, s.URL+"/api/history?described=1&server=server-0000&uri="+url.QueryEscape(uri), &h)
+	if len(h.Events) != 2 || !strings.Contains(string(h.Events[0]), `"description":{"verb":"updated"`) || len(h.Versions) != 3 {
+		t.Errorf("described: %s, %d versions", h.Events, len(h.Versions))
+	}
 	h = eventHistory{}
 	fetch(t, s.URL+"/api/history?server=server-0000&limit=1&uri="+url.QueryEscape(uri), &h)
 	if len(h.Events) != 1 || !h.More {

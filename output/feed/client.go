@@ -70,7 +70,7 @@ func (c *streamClient) run() reason {
 	var why reason
 	if gap != nil {
 		c.hub.counts.gaps.Add(1)
-		why = c.write(gapFrame(*gap, next-1).bytes(c.feed))
+		why = c.write(c.bytes(gapFrame(*gap, next-1)))
 	} else if !c.feed {
 		why = c.write(appendCheckpoint(nil, c.ring.epoch, next-1, time.Now()))
 	}
@@ -145,8 +145,11 @@ func (c *streamClient) forward(frames []*frame) error {
 	n := 0
 	for _, f := range frames {
 		c.next = f.seq + 1
-		b := f.bytes(c.feed)
-		if b == nil || !c.query.filter.passes(f) {
+		if !c.query.filter.passes(f) {
+			continue
+		}
+		b := c.bytes(f)
+		if b == nil {
 			continue
 		}
 		if n == 0 {
@@ -216,9 +219,13 @@ func (c *streamClient) write(b []byte) reason {
 	return ""
 }
 
-func (f *frame) bytes(feed bool) []byte {
-	if feed {
+// bytes returns a frame as this client receives it, or nil if it does not.
+func (c *streamClient) bytes(f *frame) []byte {
+	switch {
+	case c.feed:
 		return f.feed
+	case c.query.described:
+		return f.described()
 	}
 	return f.event
 }
@@ -333,7 +340,7 @@ func (c *streamClient) history(large bool) (p page, why reason) {
 			return page{}, replaced
 		}
 		f := newFrame(&e, c.ring.epoch)
-		if b := f.bytes(c.feed); b != nil && c.query.filter.passes(f) {
+		if b := c.bytes(f); b != nil && c.query.filter.passes(f) {
 			if p.room = !large && len(p.text)+len(b) > 2*smallPage; p.room {
 				end = false
 				break

@@ -95,6 +95,32 @@ func inBubble(t *testing.T, h *Hub, check func(open func(path string, writes int
 	cancel()
 }
 
+// Only a client that asks for them receives descriptions, of stored and of live events.
+func TestDescribed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newMemLog()
+		l.append(updated("a", "x:1"))
+		inBubble(t, New(Options{Log: l}), func(open func(string, int) *recorder) {
+			plain, described := open("/events?since=earliest", allWrites), open("/events?since=earliest&described=1", allWrites)
+			l.append(updated("a", "x:2"))
+			time.Sleep(time.Second)
+			synctest.Wait()
+			text, want := described.take(), plain.take()
+			for _, uri := range []string{"x:1", "x:2"} {
+				said := `,"description":{"verb":"updated","tone":"changed","subject":"` + uri + `"}`
+				if strings.Count(text, said) != 1 {
+					t.Errorf("no %s in %s", said, text)
+				}
+				text = strings.Replace(text, said, "", 1)
+			}
+			events := func(s string) string { return s[strings.Index(s, "id: "):] } // the retry before it is random
+			if events(text) != events(want) {
+				t.Errorf("%s, want %s", text, want)
+			}
+		})
+	})
+}
+
 func TestFeedBytes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newMemLog()
@@ -265,7 +291,7 @@ func TestRoutesRefuse(t *testing.T) {
 			t.Errorf("%.40s: %d %s", query, code, text)
 		}
 	}
-	if _, text, _ := status("GET", "/events?srever=a"); text != `{"error":"Bad query","details":"unknown parameter \"srever\"; expected server, type, uri, since, lastEventId, ongap"}` {
+	if _, text, _ := status("GET", "/events?srever=a"); text != `{"error":"Bad query","details":"unknown parameter \"srever\"; expected server, type, uri, since, lastEventId, ongap, described"}` {
 		t.Error(text)
 	}
 	if code, text, _ := status("GET", "/api/mcp/resource-events?client=a&b=%zz"); code != 200 { // the feed ignores unknown parameters

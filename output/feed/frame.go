@@ -2,6 +2,7 @@ package feed
 
 import (
 	"bytes"
+	"slices"
 	"strconv"
 	"time"
 
@@ -52,6 +53,13 @@ func encode(e *journal.Entry) (*frame, bool) {
 	f.event = eventstream.Append(make([]byte, 0, len(data)+len(e.ID)+len(h.Type)+24), e.ID, string(h.Type), data)
 	f.feed = feedFrame(e, f, h.Timestamp)
 	return f, true
+}
+
+// described returns the encoding for Hub.Events with a description in the event.
+func (f *frame) described() []byte {
+	const field, end = "\ndata: ", "\n\n"
+	head, data, _ := bytes.Cut(f.event, []byte(field))
+	return slices.Concat(head, []byte(field), event.Described(bytes.TrimSuffix(data, []byte(end))), []byte(end))
 }
 
 // appendStopped appends the frame that is sent last on every stream when the tracker stops.

@@ -25,6 +25,7 @@ type query struct {
 	seq       *uint64   // start after the event with this number
 	earliest  bool      // start with the oldest event
 	gapLatest bool      // if the events after id have expired, start with the next event
+	described bool      // events have a description; see [event.Described]
 }
 
 func parseQuery(r *http.Request, feed bool) (query, error) {
@@ -54,6 +55,7 @@ func parseQuery(r *http.Request, feed bool) (query, error) {
 	default:
 		return query{}, errors.New(`invalid ongap; expected "earliest" or "latest"`)
 	}
+	q.described = v.Has("described") && !feed
 	if since := v.Get("since"); since != "" && q.id == "" {
 		err = q.since(since)
 	}
@@ -61,7 +63,9 @@ func parseQuery(r *http.Request, feed bool) (query, error) {
 }
 
 // parameters returns the names of the query parameters of /events.
-func parameters() []string { return []string{"server", "type", "uri", "since", "lastEventId", "ongap"} }
+func parameters() []string {
+	return []string{"server", "type", "uri", "since", "lastEventId", "ongap", "described"}
+}
 
 // since parses the parameter "since". An invalid value is an error, because a user typed it; a
 // Last-Event-ID, in contrast, may come from another log.

@@ -183,21 +183,8 @@ func TestTerminalOmits(t *testing.T) {
 		if want := map[bool]int{true: 51, false: 20}[c.w.Wide]; lines != want || cut != !c.w.Wide {
 			t.Errorf("%d lines of the diff, want %d:\n%s", lines, want, got)
 		}
-		if strings.Contains(got, "end of a burst") != c.w.Verbose {
-			t.Errorf("the cause is shown only with -v:\n%s", got)
-		}
-	}
-}
-
-// What is followed names each kind that the server has.
-func TestFollowing(t *testing.T) {
-	for want, p := range map[string]event.SubscriptionActive{
-		"following 7 resources, 13 tools, 4 prompts (push)": {Resources: 7, Tools: 13, Prompts: 4, Mode: event.Push},
-		"following 14 tools":                              {Tools: 14},
-		"following 1 resource (changes are not detected)": {Resources: 1},
-	} {
-		if got := following(p); got != want {
-			t.Errorf("%q, want %q", got, want)
+		if strings.Contains(got, "end of a burst") != c.w.Wide {
+			t.Errorf("the cause is shown only if the output is wide:\n%s", got)
 		}
 	}
 }
@@ -223,7 +210,7 @@ func TestWhatIsFollowedIsShownOnceASession(t *testing.T) {
 		_, text, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "docs  ")
 		got = append(got, text)
 	}
-	want := []string{"ready in 0.4s", "following 1 resource (push)", "following 3 resources (poll)", "retrying", "ready in 0.4s", "following 3 resources (poll)", "updated  file:///a  +2 −1"}
+	want := []string{"ready in 0.4s", "following  1 resource (push)", "following  3 resources (poll)", "retrying", "ready in 0.4s", "following  3 resources (poll)", "updated  file:///a  +2 −1"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}

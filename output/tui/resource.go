@@ -13,7 +13,6 @@ import (
 	"github.com/mcptrack/mcptrack/core/history"
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/textdiff"
-	"github.com/mcptrack/mcptrack/output/lines"
 )
 
 // The tabs of a resource's page.
@@ -293,12 +292,12 @@ func (p *resourcePage) view(m *model, height int) []string {
 		v := p.versions[i]
 		size, digest := "", "removed"
 		if v.Size != nil {
-			size = lines.Size(*v.Size)
+			size = printable.Size(*v.Size)
 		}
 		if !v.Removed {
 			digest = strings.TrimPrefix(v.Digest.String(), "sha256:")[:8]
 		}
-		text := fmt.Sprintf("  %s %s %s %s", pad(versionLabel(v), 23), pad(lines.Found(v.Cause), 23), right(size, 10), digest)
+		text := fmt.Sprintf("  %s %s %s %s", pad(versionLabel(v), 23), pad(v.Cause.Words(), 23), right(size, 10), digest)
 		if p.marked != nil && *p.marked == v.ID {
 			text = "● " + text[2:]
 		}

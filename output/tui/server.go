@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"github.com/mcptrack/mcptrack/core/printable"
 	"log/slog"
 	"maps"
 	"slices"
@@ -17,7 +18,6 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/event"
-	"github.com/mcptrack/mcptrack/output/lines"
 	"github.com/mcptrack/mcptrack/output/serverlog"
 	"github.com/mcptrack/mcptrack/output/termtext"
 )
@@ -391,7 +391,7 @@ func (p *serverPage) viewResources(m *model, height int, changed string) []strin
 		if r.Gone {
 			state = "gone"
 		}
-		text := fmt.Sprintf("%s %s %s %s", m.styles.dim.Render(pad(state, changedWidth)), middle(line(r.URI), width), pad(line(r.MimeType), typeWidth), right(lines.Size(r.Size), sizeWidth))
+		text := fmt.Sprintf("%s %s %s %s", m.styles.dim.Render(pad(state, changedWidth)), middle(line(r.URI), width), pad(line(r.MimeType), typeWidth), right(printable.Size(r.Size), sizeWidth))
 		out = append(out, m.marked(text, i == p.list.cursor))
 	}
 	return out

@@ -3,12 +3,12 @@ package webhook
 import (
 	"cmp"
 	"encoding/json"
-	"fmt"
 	"net/url"
 	"strings"
 	"time"
 	"unicode/utf8"
 
+	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/mcpevents"
@@ -67,67 +67,49 @@ func cloudGap(id, cursor string) ([]byte, error) {
 }
 
 const (
-	maxSlackName  = 200  // maximum length of a name, in characters
-	maxSlackNames = 5    // maximum names per kind of item
-	maxSlack      = 3000 // maximum characters of the text before escaping
+	maxSlackName = 200  // maximum length of a text within a message, in characters
+	maxSlack     = 3000 // maximum characters of the text before escaping
 )
 
 // slackText describes an event as plain, unescaped text. link is the URL of its page in the dashboard; it
 // is empty if there is none.
 func slackText(o *mcpevents.Occurrence, dashboard string) (text, link string) {
-	var d struct {
-		List, State, Previous, Reason string
-		Added, Removed, Changed       []string
-		Section, Name                 string
-		Classes                       []string
-		More                          map[string]int
+	var data struct {
+		List, State, Reason     string
+		Added, Removed, Changed []string
+		Section, Name           string
+		Classes                 []string
+		More                    map[catalog.Op]int
 	}
-	_ = json.Unmarshal(o.Data(), &d) // cannot fail: mcptrack encoded the data
-	server := printable.Line(o.Server, maxSlackName)
+	_ = json.Unmarshal(o.Data(), &data) // cannot fail: mcptrack encoded the data
+	e := event.Event{ServerID: o.Server, ResourceURI: o.Exported(), Cause: event.CauseNotify}
 	switch o.Name {
 	case mcpevents.ResourceUpdated:
-		return server + ": " + printable.Line(o.Exported(), maxSlackName) + " changed", ""
+		e.Payload = event.ResourceUpdated{}
 	case mcpevents.ListChanged:
-		var parts []string
-		for _, p := range []struct {
-			verb  string
-			names []string
-		}{{"added", d.Added}, {"removed", d.Removed}, {"changed", d.Changed}} {
-			if n := len(p.names) + d.More[p.verb]; n > 0 {
-				var names []string
-				for _, name := range p.names[:min(len(p.names), maxSlackNames)] {
-					names = append(names, printable.Line(name, maxSlackName))
-				}
-				if more := n - len(names); more > 0 {
-					names = append(names, fmt.Sprintf("%d more", more))
-				}
-				parts = append(parts, p.verb+" "+strings.Join(names, ", "))
-			}
+		all := func(names []string, op catalog.Op) []string { return append(names, make([]string, data.More[op])...) } // those left out are only counted
+		e.Payload = event.ListChanged{List: catalog.Kind(data.List), Added: all(data.Added, catalog.Added), Removed: all(data.Removed, catalog.Removed), Changed: all(data.Changed, catalog.Changed)}
+	case mcpevents.LockDrift:
+		drift := event.LockDrift{Change: event.DriftState(data.State), Item: lockItem(data.Section, data.Name), Reason: data.Reason}
+		for _, class := range data.Classes {
+			drift.Classes = append(drift.Classes, event.DriftClass{Name: class})
 		}
-		return server + ": " + printable.Line(d.List, maxSlackName) + " " + strings.Join(parts, "; "), ""
+		e.Payload = drift
+	case mcpevents.ServerState:
+		e.Payload = event.ServerState{State: event.State(data.State), Reason: data.Reason}
 	}
-	if o.Name == mcpevents.LockDrift {
-		item := cmp.Or(printable.Line(lockItem(d.Section, d.Name), maxSlackName), "the server")
-		switch event.DriftState(d.State) {
-		case event.DriftApproved:
-			return server + ": " + item + " is approved now", ""
-		case event.DriftResolved:
-			return server + ": " + item + " no longer differs from the lock", ""
-		}
-		if d.Reason != "" {
-			return server + ": " + printable.Line(d.Reason, maxSlack), ""
-		}
-		text = server + ": " + item + " changed: " + printable.Line(strings.Join(d.Classes, ", "), maxSlackName) + "; "
-		if link = reviewLink(dashboard, o.Server, d.Section, d.Name); link != "" {
-			return text + "review it:", link
-		}
-		return text + "run mcptrack review " + printable.Line(printable.Shell(o.Server), maxSlackName), ""
+	d := e.Describe().Few().Printable(maxSlackName, maxSlackName)
+	text = printable.Line(o.Server, maxSlackName) + ": " + d.String()
+	if d.Hint == "" {
+		return text, ""
 	}
-	text = server + " is " + printable.Line(event.State(d.State).Words(), maxSlackName)
-	if d.Reason != "" {
-		text += ": " + printable.Line(d.Reason, maxSlackName)
+	if data.Reason == "" {
+		link = reviewLink(dashboard, o.Server, data.Section, data.Name)
 	}
-	return text, ""
+	if link != "" {
+		return text + "; review it:", link
+	}
+	return text + "; " + d.Hint, ""
 }
 
 // maxLink limits the length of a link, in bytes.

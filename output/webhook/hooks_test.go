@@ -377,15 +377,15 @@ func TestSlack(t *testing.T) {
 		many[i] = fmt.Sprintf("tool%02d", i)
 	}
 	for want, e := range map[string]event.Event{
-		"docs: file:///guide.md changed":                                             {ServerID: "docs", ResourceURI: "file:///guide.md", Payload: event.ResourceUpdated{}},
-		"docs: x:&lt;!channel&gt;&amp;&lt;@U1&gt; changed":                           {ServerID: "docs", ResourceURI: "x:<!channel>&<@U1>", Payload: event.ResourceUpdated{}},
-		"docs: tools added run &lt;!here&gt;; removed old":                           {ServerID: "docs", Payload: event.ListChanged{List: "tools", Added: []string{"run <!here>"}, Removed: []string{"old"}}},
-		"docs is retrying: exited &lt;https://evil.example|click&gt;":                {ServerID: "docs", Payload: event.ServerState{State: event.Backoff, Reason: "exited <https://evil.example|click>"}},
-		"docs: tools added tool00, tool01, tool02, tool03, tool04, 95 more":          {ServerID: "docs", Payload: event.ListChanged{List: "tools", Added: many}},
-		"docs: tool/&lt;!here&gt; changed: wording, title; run mcptrack review docs": {ServerID: "docs", Payload: event.LockDrift{Change: event.DriftChanged, Section: "tools", Item: "tool/<!here>", Classes: []event.DriftClass{{Name: "wording"}, {Name: "title"}}}},
-		"docs: instructions is approved now":                                         {ServerID: "docs", Payload: event.LockDrift{Change: event.DriftApproved, Section: "instructions", Item: "instructions"}},
-		"docs: the server no longer differs from the lock":                           {ServerID: "docs", Payload: event.LockDrift{Change: event.DriftResolved}},
-		"docs: the server is not in the lock; run mcptrack lock docs":                {ServerID: "docs", Payload: event.LockDrift{Change: event.DriftChanged, Reason: "the server is not in the lock; run mcptrack lock docs"}},
+		"docs: updated file:///guide.md":                                                  {ServerID: "docs", ResourceURI: "file:///guide.md", Payload: event.ResourceUpdated{}},
+		"docs: updated x:&lt;!channel&gt;&amp;&lt;@U1&gt;":                                {ServerID: "docs", ResourceURI: "x:<!channel>&<@U1>", Payload: event.ResourceUpdated{}},
+		"docs: tools +run &lt;!here&gt; -old":                                             {ServerID: "docs", Payload: event.ListChanged{List: "tools", Added: []string{"run <!here>"}, Removed: []string{"old"}}},
+		"docs: retrying (exited &lt;https://evil.example|click&gt;)":                      {ServerID: "docs", Payload: event.ServerState{State: event.Backoff, Reason: "exited <https://evil.example|click>"}},
+		"docs: tools +tool00 +tool01 +tool02 +tool03 +tool04 +… 95 more":                  {ServerID: "docs", Payload: event.ListChanged{List: "tools", Added: many}},
+		"docs: lock tool/&lt;!here&gt; changed: wording, title; run mcptrack review docs": {ServerID: "docs", Payload: event.LockDrift{Change: event.DriftChanged, Section: "tools", Item: "tool/<!here>", Classes: []event.DriftClass{{Name: "wording"}, {Name: "title"}}}},
+		"docs: lock instructions is approved now":                                         {ServerID: "docs", Payload: event.LockDrift{Change: event.DriftApproved, Section: "instructions", Item: "instructions"}},
+		"docs: lock: the server no longer differs from the lock":                          {ServerID: "docs", Payload: event.LockDrift{Change: event.DriftResolved}},
+		"docs: lock: the server is not in the lock; run mcptrack lock docs":               {ServerID: "docs", Payload: event.LockDrift{Change: event.DriftChanged, Reason: "the server is not in the lock; run mcptrack lock docs"}},
 	} {
 		e.Timestamp = now
 		if got := text(e); got != want {
@@ -399,8 +399,8 @@ func TestSlack(t *testing.T) {
 		return text(event.Event{ServerID: server, Timestamp: now, Payload: event.LockDrift{Change: event.DriftChanged, Section: section + "s", Item: item, Classes: []event.DriftClass{{Name: "wording"}}}})
 	}
 	for want, got := range map[string]string{
-		"docs: tool/search changed: wording; review it: <https://mcptrack.example/?item=tool%2Fsearch&amp;review=1&amp;server=docs>":                            drift("docs", "tool/search"),
-		"a&amp;b c: tool/x&gt;|&lt;y\"# changed: wording; review it: <https://mcptrack.example/?item=tool%2Fx%3E%7C%3Cy%22%23&amp;review=1&amp;server=a%26b+c>": drift("a&b c", `tool/x>|<y"#`),
+		"docs: lock tool/search changed: wording; review it: <https://mcptrack.example/?item=tool%2Fsearch&amp;review=1&amp;server=docs>":                            drift("docs", "tool/search"),
+		"a&amp;b c: lock tool/x&gt;|&lt;y\"# changed: wording; review it: <https://mcptrack.example/?item=tool%2Fx%3E%7C%3Cy%22%23&amp;review=1&amp;server=a%26b+c>": drift("a&b c", `tool/x>|<y"#`),
 	} {
 		if got != want {
 			t.Errorf("%s, want %s", got, want)

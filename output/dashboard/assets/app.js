@@ -12,7 +12,7 @@ import { get, go, reason, select, show, start, state } from './state.js';
 import { follow } from './stream.js';
 import { whenCounted } from './texts.js';
 import { showWebhooks } from './webhooks.js';
-import { describe, learnWords } from './words.js';
+import { learnWords, said } from './words.js';
 
 let shownPage = null, drawing = false, looking = false, again = false, tab = '';
 const touched = new Set(); // servers with news since their resources were loaded
@@ -20,7 +20,7 @@ const touched = new Set(); // servers with news since their resources were loade
 async function loadServers() {
 	try {
 		const [status, list] = await Promise.all([get('/api/status'), get('/api/servers')]);
-		learnWords(status.words || {});
+		learnWords(status);
 		setOneServer(list.length === 1);
 		showTiles(status);
 		$('version').textContent = 'mcptrack ' + status.version;
@@ -82,7 +82,7 @@ function showDetail() {
 		$('detail-meta').replaceChildren(line('', state.event));
 		body = [para('This event is not among the newest ones.'), el('p', 'quiet', 'Older events: mcptrack replay, or the history of a resource.')];
 	} else if (event) {
-		$('detail-title').replaceChildren('Event: ', name(describe(event).verb));
+		$('detail-title').replaceChildren('Event: ', name(said(event).verb));
 		$('detail-meta').replaceChildren(line('', event.type, event.id, ago(event.timestamp), event.serverId && link(event.serverId, { server: event.serverId }),
 			event.resourceUri && link(event.resourceUri, { server: event.serverId, uri: event.resourceUri })));
 		body = [eventPage(event)];
@@ -153,7 +153,7 @@ function render() {
 
 async function loadSpan() {
 	try {
-		addEvents((await get('/api/history', { after: state.after, before: state.before, limit: 500 })).events, true);
+		addEvents((await get('/api/history', { after: state.after, before: state.before, limit: 500, described: 1 })).events, true);
 		showFeed(true);
 	} catch { /* what is known is shown */ }
 }
@@ -263,7 +263,7 @@ setInterval(refreshTimes, 5000);
 setInterval(reloadDetail, 60000);
 (function chart() { loadChart().then(() => setTimeout(chart, interval())); })();
 addEventListener('load', drawChart);
-get('/api/history?limit=500').then(({ events }) => { addEvents(events, true); showFeed(); followNewest(); if (state.event) showDetail(); }, () => { /* the feed begins now */ });
+get('/api/history?limit=500&described=1').then(({ events }) => { addEvents(events, true); showFeed(); followNewest(); if (state.event) showDetail(); }, () => { /* the feed begins now */ });
 render();
 loadCalls();
 loadServers();

@@ -3,7 +3,7 @@ import { List } from './list.js';
 import { $, para, at, button, cut, el, name, readable, shown, visible } from './dom.js';
 import { go, select, state } from './state.js';
 import { lineCounts } from './texts.js';
-import { describe, fits, narrow, stateWords } from './words.js';
+import { fits, narrow, said } from './words.js';
 
 const maxEvents = 5000, burst = 5000, longest = 60000; // ms between two events of a burst, and from the first to the last
 const events = []; // newest first
@@ -16,14 +16,14 @@ export const isPaused = () => frozen !== null;
 const feedList = new List($('feed-list'), {
 	height: 26,
 	fill(row, r) {
-		const { e, n, oldest } = r, d = describe(e);
+		const { e, n, oldest } = r, d = said(e);
 		const start = [at(e.timestamp, 'quiet'), one ? '' : name(e.serverId || '', 'server'), el('span', 'verb ' + d.tone, visible(d.verb))];
-		const times = n > 1 ? '×' + n : '', more = d.more.filter(Boolean);
-		if (d.about) {
-			row.replaceChildren(...start.filter(Boolean), cut(readable(d.about), 'what mono'), el('span', 'count', lineCounts(e.serverId, e.resourceUri, oldest.previousDigest, e.digest, e.size)),
-				el('span', 'times', times), el('span', 'more quiet', more[0]));
-		} else row.replaceChildren(...start.filter(Boolean), el('bdi', 'what wide', [visible(d.text || ''), ...more, times].filter(Boolean).join(' · ')));
-		row.title = visible([d.about || d.text, ...d.more.filter((x) => typeof x === 'string')].filter(Boolean).join(', '));
+		const times = n > 1 ? '×' + n : '';
+		if (d.subject && d.subject === e.resourceUri) {
+			row.replaceChildren(...start.filter(Boolean), cut(readable(d.subject), 'what mono'), el('span', 'count', lineCounts(e.serverId, e.resourceUri, oldest.previousDigest, e.digest, e.size)),
+				el('span', 'times', times), el('span', 'more quiet', visible(d.details[0] || '')));
+		} else row.replaceChildren(...start.filter(Boolean), el('bdi', 'what wide', [visible(d.subject || ''), ...d.details.map(visible), times].filter(Boolean).join(' · ')));
+		row.title = visible([d.subject, ...d.details].filter(Boolean).join(', '));
 	},
 	pick(r) { go(select(pageOf(r)), true); },
 	held(n) { sayHeld(n); },
@@ -97,7 +97,8 @@ function fold(all) {
 		if (e.type === 'skills.list_changed' && !e.error) continue;
 		// A changed list of resources and the events of these resources are one fact.
 		if (e.type === 'resources.list_changed' && !e.error && !e.changed?.length && [...(e.added || []), ...(e.removed || [])].every((uri) => named.has(e.serverId + '\n' + uri))) continue;
-		if (!fits(state.efilter, e.type, e.serverId, e.resourceUri, e.state, stateWords(e.state), e.reason, e.name, describe(e).verb)) continue;
+		const d = said(e);
+		if (!fits(state.efilter, e.type, e.serverId, d.verb, d.subject, ...d.details)) continue;
 		const key = e.type === 'resource.updated' || e.type === 'server.state' ? [e.serverId, e.resourceUri].join('\n') : '';
 		let row = key && open.get(key);
 		if (row && isSame(row, e)) {
@@ -149,5 +150,5 @@ export function updatesPerMinute() {
 export const eventOf = (id) => events.find((e) => e.id === id);
 
 export function eventPage(e) {
-	return el('pre', '', shown(JSON.stringify(e, null, 2)));
+	return el('pre', '', shown(JSON.stringify({ ...e, description: undefined }, null, 2)));
 }

@@ -5,7 +5,7 @@ import { labelOf, link } from './rail.js';
 import { eventOf, isChange } from './feed.js';
 import { api, get, go, reason, state } from './state.js';
 import { keep, lineCounts, textOf } from './texts.js';
-import { causes } from './words.js';
+import { causeWords } from './words.js';
 
 const maxResources = 50, maxVersions = 500;
 const pages = new Map(); // server and URI → {now, versions, more, error}, the newest last
@@ -174,7 +174,7 @@ function showHistory(p) {
 		const before = p.versions.slice(i + 1).find((w) => !w.removed);
 		const what = [v.timestamp ? at(v.timestamp, 'quiet') : el('span', 'quiet', 'before the first change'),
 			el('span', 'lines', v.removed ? el('span', 'bad', 'removed') : lineCounts(state.server, state.uri, before?.text && before.digest, v.text && v.digest, v.size)),
-			el('span', 'size', v.size == null ? '' : size(v.size)), el('span', 'how', v.cause === 'trailing' ? causes.notify : causes[v.cause] || ''), v.digest ? digest(v.digest) : ''];
+			el('span', 'size', v.size == null ? '' : size(v.size)), el('span', 'how', causeWords(v.cause)), v.digest ? digest(v.digest) : ''];
 		if (!v.text) return el('li', '', ...what, el('span', 'quiet', v.removed ? '' : 'text not stored'));
 		const open = button('row-button', '', () => go({ tab: before?.text ? 'diff' : 'content', to: v.key, from: '' }, true));
 		open.append(...what);

@@ -9,7 +9,7 @@ export async function loadServer(changed) {
 	const { server } = state;
 	if (detail?.id !== server) { detail = log = null; timeline = []; missing = false; }
 	try {
-		const [d, h] = await Promise.all([get(api(server, '')), get('/api/history', { server }).catch(() => ({ events: [] }))]);
+		const [d, h] = await Promise.all([get(api(server, '')), get('/api/history', { server, described: 1 }).catch(() => ({ events: [] }))]);
 		if (server !== state.server) return;
 		detail = d;
 		timeline = h.events;

@@ -25,7 +25,7 @@ export function follow(onEvent, onLink) {
 	// answered. EventSource does not retry then.
 	const listen = () => new Promise((done) => {
 		leading = true;
-		const source = new EventSource(last ? '/events?lastEventId=' + encodeURIComponent(last) : '/events');
+		const source = new EventSource('/events?described=1' + (last && '&lastEventId=' + encodeURIComponent(last)));
 		const set = (to) => { link = to; share({ link }); };
 		source.onopen = () => set('live');
 		source.onerror = () => {
