@@ -34,11 +34,11 @@ const maxNamed = 64 << 10
 // returns everything that in returns. A client that has sent nothing yet is counted, so that the daemon does not end.
 func (d *Daemon) called(ctx context.Context, c *wire.Conn, in io.Reader) (name string, all io.Reader) {
 	d.mu.Lock()
-	d.conns++
+	d.count(1)
 	d.mu.Unlock()
 	defer func() {
 		d.mu.Lock()
-		d.conns--
+		d.count(-1)
 		d.mu.Unlock()
 	}()
 	defer context.AfterFunc(ctx, func() { _ = c.SetReadDeadline(time.Now()) })()

@@ -70,8 +70,9 @@ type Options struct {
 	// HTTP returns the handler for clients with the purpose [wire.HTTP], and a function that runs as
 	// long as the view. If HTTP is nil, such clients are refused.
 	HTTP func(*View) (handler http.Handler, run func(context.Context) error)
-	// Inherited contains the names of the variables that servers inherit from their clients.
-	Inherited []string
+	// Inherited contains the names of the variables that servers inherit from their clients, and Reads of those that
+	// Open looks up for every config.
+	Inherited, Reads []string
 	// LookupEnv looks up a variable for a client of [Daemon.MCP], which has no environment: one of those
 	// that servers inherit, or that a config names. If it is nil, no variable is set.
 	LookupEnv func(name string) (string, bool)
@@ -105,16 +106,13 @@ type Daemon struct {
 
 	requests sync.WaitGroup // counts the requests over HTTP; d.mu is held to add one
 
-	// changed is signalled when the number of clients changes. Capacity 1, because one signal covers
-	// any number of changes; never closed.
-	changed chan struct{}
-
 	mu    sync.Mutex // guards the fields below and those of views that say so; never held during I/O
 	views map[string]*View
 	seats map[string][]*seat       // by the key of their views without the client
 	paths map[string]config.Secret // PATH of the first client of each tracked server, by its id
 	dirs  map[string]string        // where the first client of each server with "shared": "machine" runs it, by its id
 	conns int                      // connections with a view, and requests over HTTP
+	idle  *time.Timer              // calls endIfIdle; nil without an idle time
 	// running is the context of Run, nil before and after it. endpoints are the views used over HTTP,
 	// at most httpViews.
 	running   context.Context
@@ -136,7 +134,7 @@ func New(opts Options) *Daemon {
 	if opts.LookupEnv == nil {
 		opts.LookupEnv = func(string) (string, bool) { return "", false }
 	}
-	return &Daemon{opts: opts, started: time.Now(), changed: make(chan struct{}, 1), views: map[string]*View{}, seats: map[string][]*seat{}, paths: map[string]config.Secret{}, dirs: map[string]string{}, endpoints: map[endpoint]*View{}}
+	return &Daemon{opts: opts, started: time.Now(), views: map[string]*View{}, seats: map[string][]*seat{}, paths: map[string]config.Secret{}, dirs: map[string]string{}, endpoints: map[endpoint]*View{}}
 }
 
 // Run serves the clients of a listener until ctx ends, a client stops the daemon, or it is idle. It
@@ -159,9 +157,12 @@ func (d *Daemon) Run(ctx context.Context, ln net.Listener) error {
 	var conns sync.WaitGroup
 	stop := context.AfterFunc(ctx, func() { _ = ln.Close() })
 	defer stop()
-	conns.Go(func() { d.endWhenIdle(ctx) })
 	d.mu.Lock()
 	d.running = ctx
+	if d.opts.Idle > 0 {
+		d.idle = time.AfterFunc(d.opts.Idle, d.endIfIdle)
+		defer d.idle.Stop()
+	}
 	d.mu.Unlock()
 	slots := make(chan struct{}, maxConns) // one for each open connection
 	for {
@@ -221,40 +222,20 @@ func (d *Daemon) Release() {
 	}
 }
 
-// endWhenIdle ends Run when there has been no client for the idle time.
-func (d *Daemon) endWhenIdle(ctx context.Context) {
-	if d.opts.Idle <= 0 {
-		return
-	}
-	timer := time.NewTimer(d.opts.Idle)
-	defer timer.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-d.changed:
-			timer.Reset(d.opts.Idle)
-		case <-timer.C:
-			if d.clients() == 0 {
-				d.end(ErrIdle)
-				return
-			}
-			timer.Reset(d.opts.Idle)
-		}
+// count adds to the number of clients. d.mu must be held.
+func (d *Daemon) count(n int) {
+	d.conns += n
+	if d.idle != nil {
+		d.idle.Reset(d.opts.Idle)
 	}
 }
 
-func (d *Daemon) clients() int {
+// endIfIdle ends Run if there has been no client for the idle time.
+func (d *Daemon) endIfIdle() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.conns
-}
-
-// signal wakes endWhenIdle.
-func (d *Daemon) signal() {
-	select {
-	case d.changed <- struct{}{}:
-	default:
+	if d.conns == 0 {
+		d.end(ErrIdle)
 	}
 }
 

@@ -58,6 +58,9 @@ func runServer() error {
 	}
 	var mu sync.Mutex
 	tools := []json.RawMessage{tool("pid"), tool("ask"), tool("env"), tool("echo"), tool("wait"), tool("exit"), tool("grow")}
+	if _, err := os.Stat("more-tools"); err == nil {
+		tools = append(tools, tool("further"))
+	}
 	srv = mcpserver.New(mcpserver.Options{Name: "fake", Version: "1", CallTool: func(ctx context.Context, r *mcpserver.Request) (json.RawMessage, error) {
 		var p struct {
 			Arguments struct {

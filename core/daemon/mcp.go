@@ -136,7 +136,7 @@ func (d *Daemon) enterEndpoint(ctx context.Context, e endpoint) (*View, error) {
 	if err != nil {
 		return nil, err
 	}
-	v.settle(ctx)
+	v.settle(ctx, nil)
 	if !d.remember(e, v) {
 		v.leave()
 		return nil, errNotRunning

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -110,79 +111,41 @@ func (d *Daemon) serveView(ctx context.Context, c *wire.Conn) {
 	}
 }
 
-// maxRounds limits how often a client is asked for variables: those of the config may depend on those
-// that determine where the config is.
-const maxRounds = 4
-
-// open reads the config of a client. It gets the client's variables from ask: those that servers
-// inherit, and those that the config depends on.
+// open reads the config of a client. It gets the client's variables from ask, at most twice: those that servers
+// inherit and that determine where the config is, and then those that the config names.
 func (d *Daemon) open(ctx context.Context, hello wire.Hello, ask func(names []string) (map[string]string, error)) (party, Source, error) {
-	who := party{Hello: hello}
+	who := party{Hello: hello, env: map[string]string{}}
 	who.realFolder, _ = filepath.EvalSymlinks(hello.Folder) // a folder that cannot be read has only its path
-	env := &environment{path: hello.Path, known: map[string]string{}, asked: map[string]bool{}}
-	for _, name := range d.inherited() {
-		_, _ = env.lookup(name)
-	}
-	need := env.missing()
-	values, err := ask(need)
-	if err != nil {
-		return who, Source{}, err
-	}
-	env.add(need, values)
-	who.inherited = maps.Clone(values)
-	for range maxRounds {
-		source, err := d.opts.Open(ctx, Client{Hello: hello, LookupEnv: env.lookup})
-		if need = env.missing(); len(need) == 0 {
-			who.env = env.known
-			return who, source, err
-		}
-		if values, err = ask(need); err != nil {
+	inherited := d.inherited()
+	names := slices.Concat(inherited, d.opts.Reads)
+	for asked := map[string]bool{}; ; {
+		values, err := ask(names)
+		if err != nil {
 			return who, Source{}, err
 		}
-		env.add(need, values)
-	}
-	return who, Source{}, &wire.Refused{Code: "config_invalid", Message: "the config needs too many variables"}
-}
-
-// environment is what is known about the environment of a client.
-type environment struct {
-	path string
-
-	mu    sync.Mutex
-	known map[string]string
-	asked map[string]bool
-	need  []string
-}
-
-func (e *environment) lookup(name string) (string, bool) {
-	if name == "PATH" {
-		return e.path, e.path != ""
-	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if value, ok := e.known[name]; ok || e.asked[name] {
-		return value, ok
-	}
-	e.asked[name] = true
-	e.need = append(e.need, name)
-	return "", false
-}
-
-// missing returns the names that were looked up but are not known yet.
-func (e *environment) missing() []string {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	need := e.need
-	e.need = nil
-	return need
-}
-
-func (e *environment) add(need []string, values map[string]string) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for _, name := range need {
-		if value, ok := values[name]; ok {
-			e.known[name] = value
+		maps.Copy(who.env, values)
+		first := who.inherited == nil
+		if first {
+			who.inherited = maps.Clone(values)
+			maps.DeleteFunc(who.inherited, func(name, _ string) bool { return !slices.Contains(inherited, name) })
+		}
+		for _, name := range names {
+			asked[name] = true
+		}
+		names = nil
+		source, err := d.opts.Open(ctx, Client{Hello: hello, LookupEnv: func(name string) (string, bool) {
+			if name == "PATH" {
+				return hello.Path, hello.Path != ""
+			}
+			value, ok := who.env[name]
+			if !asked[name] {
+				asked[name] = true
+				names = append(names, name)
+			}
+			return value, ok
+		}})
+		if !first || len(names) == 0 {
+			return who, source, err
 		}
 	}
 }
@@ -194,7 +157,7 @@ const lastRequests = 2 * time.Second
 // attach serves MCP to a client until it leaves. When ctx ends, it tells the client's relay so, reads
 // what the client has already sent, and answers all that is in flight. in returns what the client sends.
 func (v *View) attach(ctx context.Context, c *wire.Conn, in io.Reader) error {
-	v.settle(ctx)
+	v.settle(ctx, c.Hello.Seen)
 	serving, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	if c.Hello.Resumes {
 		serving = gateway.Resumed(serving)
@@ -203,11 +166,6 @@ func (v *View) attach(ctx context.Context, c *wire.Conn, in io.Reader) error {
 	defer tasks.Wait()
 	defer cancel(nil)
 	out := &lines{conn: c}
-	first := v.hash()
-	if err := out.report(first); err != nil {
-		return err
-	}
-	tasks.Go(func() { v.reportLists(serving, out, first) })
 	tasks.Go(func() {
 		select {
 		case <-serving.Done():
@@ -223,31 +181,9 @@ func (v *View) attach(ctx context.Context, c *wire.Conn, in io.Reader) error {
 			cancel(fmt.Errorf("%w; the request may have been executed", context.Cause(ctx)))
 		}
 	})
-	return v.gw.Server().ServeIO(serving, &untilStopped{in, ctx}, out)
-}
-
-// reportLists tells the client's relay which lists the client is about to see, so that the relay can
-// tell after a reconnect whether they differ. first contains the lists that it was told.
-func (v *View) reportLists(ctx context.Context, out *lines, first map[string]string) {
-	for {
-		lists, next := v.current()
-		if lists != nil && !maps.Equal(lists, first) {
-			if out.report(lists) != nil {
-				return
-			}
-			first = nil
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-next:
-		}
-	}
-}
-
-// report tells the relay the hashes of the lists.
-func (l *lines) report(lists map[string]string) error {
-	return l.control(map[string]any{"lists": lists})
+	return v.gw.Server().ServeResumable(serving, &untilStopped{in, ctx}, out, c.Hello.Seen, func(list, digest string) {
+		_ = out.control(map[string]any{"seen": map[string]string{list: digest}}) // an error means that the client has left
+	})
 }
 
 // control writes a line for the relay.

@@ -3,9 +3,7 @@ package daemon
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
-	"fmt"
 	"maps"
 	"net/http"
 	"path/filepath"
@@ -16,7 +14,6 @@ import (
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/backoff"
-	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/daemon/wire"
 	"github.com/mcptrack/mcptrack/core/engine"
@@ -40,20 +37,13 @@ type View struct {
 	life   context.Context               // ends with stop; set by run
 	cancel context.CancelFunc
 	tasks  sync.WaitGroup
-	// kicks tells hashLists that the lists may have changed. Capacity 1, because one signal covers
-	// any number of changes; never closed.
-	kicks chan struct{}
-	names atomic.Pointer[map[string]string] // see Names
+	names  atomic.Pointer[map[string]string] // see Names
 
 	// Guarded by d.mu:
 	servers map[string]config.Server // by the id in the client's config; the ID is that of the tracker
 	kept    map[string]func()        // releases what Tracker.Keep keeps while there are clients, by tracker id
 	clients int
 	left    time.Time // when the last client left
-
-	mu        sync.Mutex
-	lists     map[string]string // hash of each list
-	listsNext chan struct{}     // closed and replaced when lists changes
 }
 
 // ExportedID returns the id in the client's config of a server with the given id in the tracker.
@@ -162,9 +152,8 @@ func (d *Daemon) enter(who party, source Source) (*View, error) {
 // join counts a client of the view. d.mu must be held.
 func (v *View) join() {
 	v.clients++
-	v.d.conns++
+	v.d.count(1)
 	v.keep()
-	v.d.signal()
 }
 
 // joins returns a client as which the given one has one of the servers of another view, and the servers
@@ -232,9 +221,8 @@ func (v *View) leave() {
 	defer v.d.mu.Unlock()
 	v.clients--
 	v.left = time.Now()
-	v.d.conns--
+	v.d.count(-1)
 	v.keep()
-	v.d.signal()
 }
 
 // keep keeps the servers of a view with clients connected, once they have started. d.mu must be
@@ -273,7 +261,7 @@ func (d *Daemon) guard(source Source) (*guard.Guard, error) {
 
 // newView creates a view that is not running.
 func (d *Daemon) newView(who party, source Source, locked *guard.Guard) (*View, error) {
-	v := &View{d: d, who: who, source: source, guard: locked, kept: map[string]func(){}, kicks: make(chan struct{}, 1), listsNext: make(chan struct{})}
+	v := &View{d: d, who: who, source: source, guard: locked, kept: map[string]func(){}}
 	opts := d.opts.Gateway
 	opts.Tracker, opts.Alias, opts.Transparent = d.opts.Engine.Tracker(), ExportedID, who.Server != ""
 	opts.Wait = d.opts.Wait
@@ -290,12 +278,6 @@ func (d *Daemon) newView(who party, source Source, locked *guard.Guard) (*View, 
 				srv = entry
 			}
 			return launch(ctx, srv)
-		}
-	}
-	opts.Changed = func() {
-		select {
-		case v.kicks <- struct{}{}:
-		default:
 		}
 	}
 	var err error
@@ -320,7 +302,6 @@ func (v *View) run() {
 	if v.guard != nil {
 		start(v.guard.Run)
 	}
-	start(v.hashLists)
 	if v.source.Follow != nil {
 		start(v.follow)
 	}
@@ -435,7 +416,7 @@ func (v *View) apply(cfg *config.Config, entries []config.Server) {
 	v.d.apply()
 	v.gw.Apply(cfg.With(exported))
 	if v.clients > 0 || v.d.recent(v) {
-		v.tasks.Go(func() { v.settle(v.life) })
+		v.tasks.Go(func() { v.settle(v.life, nil) })
 	}
 }
 
@@ -455,17 +436,24 @@ func (v *View) environment(srv *config.Server) map[string]config.Secret {
 	return env
 }
 
-// settle starts the servers whose lists are not known, and waits until they have been tried.
-func (v *View) settle(ctx context.Context) {
+// settle starts the servers whose lists are not known, and waits until they have been tried. If lists then differ
+// from those with the given digests, which a client has seen, it starts all: what is known may lack the last changes
+// before a daemon was killed.
+func (v *View) settle(ctx context.Context, seen map[string]string) {
 	v.awaitApplied(ctx)
+	ctx, cancel := context.WithTimeout(ctx, v.d.opts.Wait)
+	defer cancel()
 	snap := v.d.opts.Engine.Tracker().Snapshot()
 	defer v.hold(func(srv *config.Server) bool {
 		st, _ := snap.Server(srv.ID)
 		return st.Info.Era == ""
 	})()
-	ctx, cancel := context.WithTimeout(ctx, v.d.opts.Wait)
-	defer cancel()
 	_ = v.gw.Settled(ctx) // after an error, clients are served what is known
+	if v.gw.Server().Differs(seen) {
+		defer v.hold(func(*config.Server) bool { return true })()
+		_ = v.gw.Settled(ctx)
+	}
+	v.isolate()
 }
 
 // maxApply limits how long a client waits until the tracker knows its servers.
@@ -502,70 +490,4 @@ func (v *View) hold(which func(*config.Server) bool) (release func()) {
 			release()
 		}
 	}
-}
-
-// hashPause is the shortest time between two computations of the hashes of lists.
-const hashPause = 100 * time.Millisecond
-
-// hashLists keeps v.lists up to date, and looks at what servers declare.
-func (v *View) hashLists(ctx context.Context) error {
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-v.kicks:
-		}
-		v.hash()
-		v.isolate()
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(hashPause):
-		}
-	}
-}
-
-// hash updates v.lists, and returns them.
-func (v *View) hash() map[string]string {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	lists := hashes(v.gw) // while v.mu is held, so that no older result replaces it
-	if !maps.Equal(lists, v.lists) {
-		v.lists = lists
-		close(v.listsNext)
-		v.listsNext = make(chan struct{})
-	}
-	return lists
-}
-
-// hashes returns a hash of each list that a client can request, by the name in the notification that
-// announces its changes.
-func hashes(gw *gateway.Gateway) map[string]string {
-	sums := map[string][]string{}
-	for _, server := range gw.Capabilities().Servers {
-		for kind, list := range server.Lists {
-			name := string(kind)
-			if kind == catalog.Templates {
-				name = string(catalog.Resources)
-			}
-			for _, it := range list {
-				sums[name] = append(sums[name], fmt.Sprintf("%s %s %q %s", kind, server.ID, it.Key, it.Digest))
-			}
-		}
-	}
-	out := map[string]string{}
-	for _, kind := range []catalog.Kind{catalog.Tools, catalog.Prompts, catalog.Resources} {
-		items := sums[string(kind)]
-		slices.Sort(items)
-		sum := sha256.Sum256([]byte(strings.Join(items, "\n")))
-		out[string(kind)] = hex.EncodeToString(sum[:8])
-	}
-	return out
-}
-
-// current returns the hashes of the lists, and a channel that is closed when they change.
-func (v *View) current() (map[string]string, <-chan struct{}) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	return v.lists, v.listsNext
 }

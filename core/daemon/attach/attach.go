@@ -101,9 +101,9 @@ func (o *Options) hello() (wire.Hello, error) {
 		Folder: folder, Config: config, Host: o.Host, Server: o.Server, Approved: o.Approved, Path: path}, nil
 }
 
-func (a *attachment) connect(ctx context.Context) (io.ReadWriteCloser, error) {
+func (a *attachment) connect(ctx context.Context, seen map[string]string) (io.ReadWriteCloser, error) {
 	hello := a.hello
-	hello.Resumes = a.connected
+	hello.Resumes, hello.Seen = a.connected, seen
 	conn, answer, err := a.client.OpenOrStart(ctx, hello)
 	if err != nil {
 		refused, ok := errors.AsType[*wire.Refused](err)

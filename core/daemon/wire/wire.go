@@ -64,6 +64,8 @@ type Hello struct {
 	// Resumes means that an earlier connection of the client was lost, so that the client does not wait
 	// for the answers to what is repeated.
 	Resumes bool `json:"resumes,omitempty"`
+	// Seen describes the lists that the client has seen, as the last daemon reported them.
+	Seen map[string]string `json:"seen,omitempty"`
 	// Path is the client's PATH.
 	Path string `json:"path,omitempty"`
 }
