@@ -10,13 +10,13 @@ import (
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/config"
-	"github.com/mcptrack/mcptrack/core/daemon/wire"
+	"github.com/mcptrack/mcptrack/core/daemon/ipc"
 	"github.com/mcptrack/mcptrack/core/mcp"
 )
 
 // entry returns the entry of the config that limits what an MCP client sees, or nil if there is none.
 func (p party) entry(cfg *config.Config) *config.Client {
-	if p.Purpose != wire.Attach || p.Join {
+	if p.Purpose != ipc.Attach || p.Join {
 		return nil
 	}
 	return cfg.ClientFor(p.called, p.Folder, p.realFolder)
@@ -32,7 +32,7 @@ const maxNamed = 64 << 10
 
 // called reads the first message of an MCP client from in. It returns what the client calls itself, and a reader that
 // returns everything that in returns. A client that has sent nothing yet is counted, so that the daemon does not end.
-func (d *Daemon) called(ctx context.Context, c *wire.Conn, in io.Reader) (name string, all io.Reader) {
+func (d *Daemon) called(ctx context.Context, c *ipc.Conn, in io.Reader) (name string, all io.Reader) {
 	d.mu.Lock()
 	d.count(1)
 	d.mu.Unlock()

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/config"
-	"github.com/mcptrack/mcptrack/core/daemon/wire"
+	"github.com/mcptrack/mcptrack/core/daemon/ipc"
 	"github.com/mcptrack/mcptrack/core/engine"
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/gateway"
@@ -31,7 +31,7 @@ const (
 
 // A Client describes a client whose config is to be opened.
 type Client struct {
-	wire.Hello
+	ipc.Hello
 	// LookupEnv looks up a variable in the environment of the client.
 	LookupEnv func(name string) (value string, ok bool)
 }
@@ -54,12 +54,12 @@ type Options struct {
 	// a config. [Daemon.Run] runs it.
 	Engine *engine.Engine
 	// Build and Socket are reported to clients.
-	Build  wire.Build
+	Build  ipc.Build
 	Socket string
 	// Key makes the ids of tracked servers unguessable; see package secretfile.
 	Key []byte
 	// Open reads the config of a client. It may be called several times for one client, and must not
-	// keep LookupEnv beyond the life of the Source. Its error may be a [*wire.Refused].
+	// keep LookupEnv beyond the life of the Source. Its error may be a [*ipc.Refused].
 	Open func(ctx context.Context, c Client) (Source, error)
 	// Gateway configures the gateways of all views. The daemon sets Tracker, Guard, Judged
 	// and the aliases. Launch receives servers as they are in the client's config. Callers is required, and must be the tracker's (tracker.Options.ClientSide).
@@ -67,7 +67,7 @@ type Options struct {
 	// OneEach remembers which servers need a process for each client; nil remembers nothing beyond the
 	// daemon's life.
 	OneEach *OneEach
-	// HTTP returns the handler for clients with the purpose [wire.HTTP], and a function that runs as
+	// HTTP returns the handler for clients with the purpose [ipc.HTTP], and a function that runs as
 	// long as the view. If HTTP is nil, such clients are refused.
 	HTTP func(*View) (handler http.Handler, run func(context.Context) error)
 	// Inherited contains the names of the variables that servers inherit from their clients, and Reads of those that

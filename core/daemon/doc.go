@@ -1,6 +1,6 @@
 // Package daemon runs one set of MCP servers for all clients of a user.
 //
-// A client connects through a socket (see core/daemon/wire) and says in which folder it works and
+// A client connects through a socket (see core/daemon/ipc) and says in which folder it works and
 // which config it uses. Its servers are added to those of the other clients: one tracker follows
 // them all, stores their events in one log, and connects each of them while a client needs it.
 //

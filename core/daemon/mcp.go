@@ -9,7 +9,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/mcptrack/mcptrack/core/daemon/wire"
+	"github.com/mcptrack/mcptrack/core/daemon/ipc"
 	"github.com/mcptrack/mcptrack/core/mcp"
 	"github.com/mcptrack/mcptrack/core/printable"
 )
@@ -69,7 +69,7 @@ var errNotRunning = errors.New("the daemon is starting or stopping")
 // refuse answers a request that has no view.
 func refuse(w http.ResponseWriter, err error) {
 	text, status := printable.Reason(err, 2000), http.StatusInternalServerError
-	if refused, ok := errors.AsType[*wire.Refused](err); ok {
+	if refused, ok := errors.AsType[*ipc.Refused](err); ok {
 		if status = http.StatusUnprocessableEntity; refused.Code == "unknown_server" || refused.Code == "config_missing" {
 			status = http.StatusNotFound
 		}
@@ -105,7 +105,7 @@ func (d *Daemon) request(r *http.Request) (ctx context.Context, done func()) {
 	}
 }
 
-// httpClient is the name of all HTTP clients; see [wire.Hello].
+// httpClient is the name of all HTTP clients; see [ipc.Hello].
 const httpClient = "http"
 
 // enterEndpoint returns the view of an endpoint, and counts the request as a client. The caller must
@@ -118,7 +118,7 @@ func (d *Daemon) enterEndpoint(ctx context.Context, e endpoint) (*View, error) {
 		return v, nil
 	}
 	d.mu.Unlock()
-	hello := wire.Hello{Purpose: wire.Attach, Client: httpClient, Folder: e.folder, Config: e.config, Server: e.server}
+	hello := ipc.Hello{Purpose: ipc.Attach, Client: httpClient, Folder: e.folder, Config: e.config, Server: e.server}
 	hello.Path, _ = d.opts.LookupEnv("PATH")
 	who, source, err := d.open(ctx, hello, func(need []string) (map[string]string, error) {
 		values := map[string]string{}

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mcptrack/mcptrack/core/daemon/wire"
+	"github.com/mcptrack/mcptrack/core/daemon/ipc"
 	"github.com/mcptrack/mcptrack/core/journal"
 )
 
@@ -76,7 +76,7 @@ func TestAResumedClientHearsOfLists(t *testing.T) {
 		}
 		w.config = config
 		clients(func(seen map[string]string, modern bool, want int) (map[string]string, int) {
-			c := w.rawClient(wire.Hello{Folder: dir, Server: "a", Client: fmt.Sprint(seen, modern), Resumes: seen != nil, Seen: seen})
+			c := w.rawClient(ipc.Hello{Folder: dir, Server: "a", Client: fmt.Sprint(seen, modern), Resumes: seen != nil, Seen: seen})
 			defer func() { _ = c.conn.(io.Closer).Close() }()
 			return c.lists(modern, want)
 		})

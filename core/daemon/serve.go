@@ -14,7 +14,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/mcptrack/mcptrack/core/daemon/wire"
+	"github.com/mcptrack/mcptrack/core/daemon/ipc"
 	"github.com/mcptrack/mcptrack/core/gateway"
 	"github.com/mcptrack/mcptrack/core/printable"
 )
@@ -27,7 +27,7 @@ func (d *Daemon) serve(ctx context.Context, raw net.Conn) {
 			_ = raw.Close()
 		}
 	}()
-	c, err := wire.Accept(ctx, raw, d.opts.Build)
+	c, err := ipc.Accept(ctx, raw, d.opts.Build)
 	if err != nil {
 		if !errors.Is(err, io.EOF) { // a client that only tries whether somebody listens
 			d.opts.Logger.Debug("a connection was refused", "err", err)
@@ -35,11 +35,11 @@ func (d *Daemon) serve(ctx context.Context, raw net.Conn) {
 		return
 	}
 	switch c.Hello.Purpose {
-	case wire.Status:
+	case ipc.Status:
 		if c.OK() == nil {
 			_ = json.NewEncoder(c).Encode(d.Status()) // an error means that the client has left
 		}
-	case wire.Stop, wire.Handover:
+	case ipc.Stop, ipc.Handover:
 		if c.OK() != nil {
 			return
 		}
@@ -48,26 +48,26 @@ func (d *Daemon) serve(ctx context.Context, raw net.Conn) {
 		d.waiting = append(d.waiting, raw)
 		d.mu.Unlock()
 		cause := ErrStopped
-		if c.Hello.Purpose == wire.Handover {
+		if c.Hello.Purpose == ipc.Handover {
 			cause = ErrHandover
 		}
 		d.end(cause)
-	case wire.Attach, wire.HTTP:
+	case ipc.Attach, ipc.HTTP:
 		d.serveView(ctx, c)
 	default:
-		_ = c.Refuse(&wire.Refused{Code: "purpose", Message: "this daemon does not know the purpose of the connection", Hint: "run mcptrack daemon stop, and try again"})
+		_ = c.Refuse(&ipc.Refused{Code: "purpose", Message: "this daemon does not know the purpose of the connection", Hint: "run mcptrack daemon stop, and try again"})
 	}
 }
 
 // serveView serves a client of a view.
-func (d *Daemon) serveView(ctx context.Context, c *wire.Conn) {
+func (d *Daemon) serveView(ctx context.Context, c *ipc.Conn) {
 	who, source, err := d.open(ctx, c.Hello, c.Need)
 	var v *View
-	if err == nil && c.Hello.Purpose == wire.HTTP && d.opts.HTTP == nil {
-		err = &wire.Refused{Code: "purpose", Message: "this daemon serves no events"}
+	if err == nil && c.Hello.Purpose == ipc.HTTP && d.opts.HTTP == nil {
+		err = &ipc.Refused{Code: "purpose", Message: "this daemon serves no events"}
 	}
 	in := io.Reader(c)
-	accepted := err == nil && c.Hello.Purpose == wire.Attach && asksForNames(source.Config)
+	accepted := err == nil && c.Hello.Purpose == ipc.Attach && asksForNames(source.Config)
 	if accepted { // before it is known what the client calls itself
 		if c.OK() != nil {
 			return
@@ -88,15 +88,15 @@ func (d *Daemon) serveView(ctx context.Context, c *wire.Conn) {
 		return
 	}
 	if err != nil {
-		refused, ok := errors.AsType[*wire.Refused](err)
+		refused, ok := errors.AsType[*ipc.Refused](err)
 		if !ok {
-			refused = &wire.Refused{Code: "failed", Message: printable.Reason(err, 1000)}
+			refused = &ipc.Refused{Code: "failed", Message: printable.Reason(err, 1000)}
 		}
 		_ = c.Refuse(refused)
 		return
 	}
 	defer v.leave()
-	if c.Hello.Purpose == wire.HTTP {
+	if c.Hello.Purpose == ipc.HTTP {
 		v.awaitApplied(ctx)
 		if c.OK() == nil {
 			v.serveHTTP(ctx, c)
@@ -112,10 +112,9 @@ func (d *Daemon) serveView(ctx context.Context, c *wire.Conn) {
 }
 
 // open reads the config of a client. It gets the client's variables from ask, at most twice: those that servers
-// inherit and that determine where the config is, and then those that the config names.
-func (d *Daemon) open(ctx context.Context, hello wire.Hello, ask func(names []string) (map[string]string, error)) (party, Source, error) {
+// inherit and that determine where the config is, before it reads anything; and then those that the config names.
+func (d *Daemon) open(ctx context.Context, hello ipc.Hello, ask func(names []string) (map[string]string, error)) (party, Source, error) {
 	who := party{Hello: hello, env: map[string]string{}}
-	who.realFolder, _ = filepath.EvalSymlinks(hello.Folder) // a folder that cannot be read has only its path
 	inherited := d.inherited()
 	names := slices.Concat(inherited, d.opts.Reads)
 	for asked := map[string]bool{}; ; {
@@ -126,6 +125,7 @@ func (d *Daemon) open(ctx context.Context, hello wire.Hello, ask func(names []st
 		maps.Copy(who.env, values)
 		first := who.inherited == nil
 		if first {
+			who.realFolder, _ = filepath.EvalSymlinks(hello.Folder) // a folder that cannot be read has only its path
 			who.inherited = maps.Clone(values)
 			maps.DeleteFunc(who.inherited, func(name, _ string) bool { return !slices.Contains(inherited, name) })
 		}
@@ -156,7 +156,7 @@ const lastRequests = 2 * time.Second
 
 // attach serves MCP to a client until it leaves. When ctx ends, it tells the client's relay so, reads
 // what the client has already sent, and answers all that is in flight. in returns what the client sends.
-func (v *View) attach(ctx context.Context, c *wire.Conn, in io.Reader) error {
+func (v *View) attach(ctx context.Context, c *ipc.Conn, in io.Reader) error {
 	v.settle(ctx, c.Hello.Seen)
 	serving, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	if c.Hello.Resumes {
@@ -199,7 +199,7 @@ func (l *lines) control(members map[string]any) error {
 // lines writes whole lines from several goroutines.
 type lines struct {
 	mu   sync.Mutex
-	conn *wire.Conn
+	conn *ipc.Conn
 }
 
 func (l *lines) Write(p []byte) (int, error) {
@@ -226,7 +226,7 @@ func (u *untilStopped) Read(p []byte) (int, error) {
 }
 
 // serveHTTP serves HTTP on one connection until it ends or ctx ends.
-func (v *View) serveHTTP(ctx context.Context, c *wire.Conn) {
+func (v *View) serveHTTP(ctx context.Context, c *ipc.Conn) {
 	one := &oneConn{conn: c, closed: make(chan struct{})}
 	srv := &http.Server{
 		Handler: v.http, ReadHeaderTimeout: 10 * time.Second, MaxHeaderBytes: 12 << 10,

@@ -15,7 +15,7 @@ import (
 	"strings"
 
 	"github.com/mcptrack/mcptrack/core/config"
-	"github.com/mcptrack/mcptrack/core/daemon/wire"
+	"github.com/mcptrack/mcptrack/core/daemon/ipc"
 )
 
 // identity contains everything that two clients must have in common to share a server.
@@ -47,7 +47,7 @@ const idDigits = 12
 
 // party is a client, as far as it determines which servers it shares.
 type party struct {
-	wire.Hello
+	ipc.Hello
 	called     string            // what an MCP client calls itself
 	realFolder string            // Hello.Folder without symbolic links; empty if it cannot be read
 	env        map[string]string // the variables that the daemon asked the client for
@@ -56,7 +56,7 @@ type party struct {
 }
 
 // inherited returns the names of the variables of a client that its servers inherit, as they would
-// without the daemon. PATH is a member of [wire.Hello]. TERM differs in each terminal, and a server has none.
+// without the daemon. PATH is a member of [ipc.Hello]. TERM differs in each terminal, and a server has none.
 func (d *Daemon) inherited() []string {
 	return slices.DeleteFunc(slices.Clone(d.opts.Inherited), func(name string) bool { return name == "PATH" || name == "TERM" })
 }

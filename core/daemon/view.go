@@ -15,7 +15,7 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/backoff"
 	"github.com/mcptrack/mcptrack/core/config"
-	"github.com/mcptrack/mcptrack/core/daemon/wire"
+	"github.com/mcptrack/mcptrack/core/daemon/ipc"
 	"github.com/mcptrack/mcptrack/core/engine"
 	"github.com/mcptrack/mcptrack/core/gateway"
 	"github.com/mcptrack/mcptrack/core/lock/guard"
@@ -113,7 +113,7 @@ func (d *Daemon) enter(who party, source Source) (*View, error) {
 	if who.Join {
 		var ok bool
 		if who, entries, ok = d.joins(who, source); !ok {
-			return nil, &wire.Refused{Code: wire.NotFollowed, Message: "the daemon does not follow this config"}
+			return nil, &ipc.Refused{Code: ipc.NotFollowed, Message: "the daemon does not follow this config"}
 		}
 	}
 	key := viewKey(who, source)

@@ -78,6 +78,7 @@ func (p *Permission) Read(log *slog.Logger, withKeyring bool) (*config.Config, e
 	if cfg == nil {
 		return nil, invalidConfig(p.path, problems)
 	}
+	p.g.lastRead = cfg
 	for _, problem := range problems {
 		level := slog.LevelInfo
 		if problem.Code == config.CodeInsecure || problem.Severity == config.SeverityError {
