@@ -473,7 +473,7 @@ func TestUnsharedServerEnds(t *testing.T) {
 	w.until("the server has ended, and is not shown", func() bool { return len(w.d.Status().Servers) == 0 })
 }
 
-// TestReload: a change of the config reaches the clients of the view.
+// TestReload: a change of the config reaches the clients of a group.
 func TestReload(t *testing.T) {
 	w := start(t, nil)
 	dir := w.folder(map[string]string{"a": "", "b": ""})

@@ -53,7 +53,7 @@ func (w *world) approve(path, tool string) {
 }
 
 // TestLockDrift: folders with different locks share a server. Clients of each folder receive what differs
-// from its lock, once, although several views follow the same lock.
+// from its lock, once, although several groups follow the same lock.
 func TestLockDrift(t *testing.T) {
 	var log journal.Log
 	w := start(t, func(o *daemon.Options) { log = o.Engine.Log() })

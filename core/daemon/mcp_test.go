@@ -137,7 +137,7 @@ func refused(t *testing.T, to string, want int, contains string) bool {
 	return status == want && strings.Contains(body, contains)
 }
 
-// TestHTTPRefusals: requests without a view are told why.
+// TestHTTPRefusals: requests without a group are told why.
 func TestHTTPRefusals(t *testing.T) {
 	w, base, _ := startHTTP(t, nil)
 	good, bad := w.folder(map[string]string{"a": ""}), t.TempDir()
@@ -159,7 +159,7 @@ func TestHTTPRefusals(t *testing.T) {
 	}
 }
 
-// TestHTTPSessionsAreKept: views of later clients do not displace the view of an HTTP session, also while
+// TestHTTPSessionsAreKept: groups of later clients do not displace that of an HTTP session, also while
 // it has no stream.
 func TestHTTPSessionsAreKept(t *testing.T) {
 	w, base, opens := startHTTP(t, nil)

@@ -53,16 +53,16 @@ func (d *Daemon) serve(ctx context.Context, raw net.Conn) {
 		}
 		d.end(cause)
 	case ipc.Attach, ipc.HTTP:
-		d.serveView(ctx, c)
+		d.serveGroup(ctx, c)
 	default:
 		_ = c.Refuse(&ipc.Refused{Code: "purpose", Message: "this daemon does not know the purpose of the connection", Hint: "run mcptrack daemon stop, and try again"})
 	}
 }
 
-// serveView serves a client of a view.
-func (d *Daemon) serveView(ctx context.Context, c *ipc.Conn) {
+// serveGroup serves a client of a group.
+func (d *Daemon) serveGroup(ctx context.Context, c *ipc.Conn) {
 	who, source, err := d.open(ctx, c.Hello, c.Need)
-	var v *View
+	var g *Group
 	if err == nil && c.Hello.Purpose == ipc.HTTP && d.opts.HTTP == nil {
 		err = &ipc.Refused{Code: "purpose", Message: "this daemon serves no events"}
 	}
@@ -72,15 +72,15 @@ func (d *Daemon) serveView(ctx context.Context, c *ipc.Conn) {
 		if c.OK() != nil {
 			return
 		}
-		who.called, in = d.called(ctx, c, in)
+		who.name, in = d.clientName(ctx, c, in)
 	}
 	if err == nil {
-		var seated func(*View)
-		var stand func()
-		who, seated, stand = d.sit(who, source)
-		defer stand()
-		if v, err = d.enter(who, source); err == nil {
-			seated(v)
+		var taken func(*Group)
+		var leave func()
+		who, taken, leave = d.takeSlot(who, source)
+		defer leave()
+		if g, err = d.enter(who, source); err == nil {
+			taken(g)
 		}
 	}
 	if err != nil && accepted {
@@ -95,26 +95,29 @@ func (d *Daemon) serveView(ctx context.Context, c *ipc.Conn) {
 		_ = c.Refuse(refused)
 		return
 	}
-	defer v.leave()
+	defer g.leave()
 	if c.Hello.Purpose == ipc.HTTP {
-		v.awaitApplied(ctx)
-		if c.OK() == nil {
-			v.serveHTTP(ctx, c)
+		g.awaitApplied(ctx)
+		handler := g.handler()
+		if handler == nil {
+			_ = c.Refuse(&ipc.Refused{Code: "failed", Message: "the config has just changed; try again"})
+		} else if c.OK() == nil {
+			serveHTTP(ctx, c, handler)
 		}
 		return
 	}
 	if !accepted && c.OK() != nil {
 		return
 	}
-	if err := v.attach(ctx, c, in); err != nil && ctx.Err() == nil {
+	if err := g.attach(ctx, c, in); err != nil && ctx.Err() == nil {
 		d.opts.Logger.Debug("a client left", "err", err)
 	}
 }
 
 // open reads the config of a client. It gets the client's variables from ask, at most twice: those that servers
 // inherit and that determine where the config is, before it reads anything; and then those that the config names.
-func (d *Daemon) open(ctx context.Context, hello ipc.Hello, ask func(names []string) (map[string]string, error)) (party, Source, error) {
-	who := party{Hello: hello, env: map[string]string{}}
+func (d *Daemon) open(ctx context.Context, hello ipc.Hello, ask func(names []string) (map[string]string, error)) (client, Source, error) {
+	who := client{Hello: hello, env: map[string]string{}}
 	inherited := d.inherited()
 	names := slices.Concat(inherited, d.opts.Reads)
 	for asked := map[string]bool{}; ; {
@@ -156,8 +159,8 @@ const lastRequests = 2 * time.Second
 
 // attach serves MCP to a client until it leaves. When ctx ends, it tells the client's relay so, reads
 // what the client has already sent, and answers all that is in flight. in returns what the client sends.
-func (v *View) attach(ctx context.Context, c *ipc.Conn, in io.Reader) error {
-	v.settle(ctx, c.Hello.Seen)
+func (g *Group) attach(ctx context.Context, c *ipc.Conn, in io.Reader) error {
+	g.settle(ctx, c.Hello.Seen)
 	serving, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	if c.Hello.Resumes {
 		serving = gateway.Resumed(serving)
@@ -177,11 +180,11 @@ func (v *View) attach(ctx context.Context, c *ipc.Conn, in io.Reader) error {
 		tasks.Go(func() { _ = out.control(ends) }) // an error means that the client has left
 		select {
 		case <-serving.Done():
-		case <-time.After(v.d.opts.Drain):
+		case <-time.After(g.d.opts.Drain):
 			cancel(fmt.Errorf("%w; the request may have been executed", context.Cause(ctx)))
 		}
 	})
-	return v.gw.Server().ServeResumable(serving, &untilStopped{in, ctx}, out, c.Hello.Seen, func(list, digest string) {
+	return g.gw.Server().ServeResumable(serving, &untilStopped{in, ctx}, out, c.Hello.Seen, func(list, digest string) {
 		_ = out.control(map[string]any{"seen": map[string]string{list: digest}}) // an error means that the client has left
 	})
 }
@@ -226,10 +229,10 @@ func (u *untilStopped) Read(p []byte) (int, error) {
 }
 
 // serveHTTP serves HTTP on one connection until it ends or ctx ends.
-func (v *View) serveHTTP(ctx context.Context, c *ipc.Conn) {
+func serveHTTP(ctx context.Context, c *ipc.Conn, handler http.Handler) {
 	one := &oneConn{conn: c, closed: make(chan struct{})}
 	srv := &http.Server{
-		Handler: v.http, ReadHeaderTimeout: 10 * time.Second, MaxHeaderBytes: 12 << 10,
+		Handler: handler, ReadHeaderTimeout: 10 * time.Second, MaxHeaderBytes: 12 << 10,
 		BaseContext: func(net.Listener) context.Context { return ctx },
 		ConnState: func(_ net.Conn, state http.ConnState) {
 			if state == http.StateClosed || state == http.StateHijacked {
