@@ -12,7 +12,7 @@ import (
 	"github.com/mcptrack/mcptrack/commands/internal/cli"
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/config"
-	"github.com/mcptrack/mcptrack/core/daemon/wire"
+	"github.com/mcptrack/mcptrack/core/daemon/ipc"
 	"github.com/mcptrack/mcptrack/core/journal/journaltest"
 	"github.com/mcptrack/mcptrack/core/session"
 )
@@ -53,8 +53,8 @@ func TestApprovedConfigChanges(t *testing.T) {
 	if code, out := attach(file, "--approved"); code != cli.ExitOK || !strings.Contains(out, `"echo"`) {
 		t.Fatalf("exit code %d: %s", code, out)
 	}
-	client := wire.Client{Socket: d.socket, LookupEnv: b.LookupEnv}
-	conn, _, err := client.Open(t.Context(), wire.Hello{Purpose: wire.Attach, Folder: t.TempDir(), Config: file, Server: "notes", Approved: true})
+	client := ipc.Client{Socket: d.socket, LookupEnv: b.LookupEnv}
+	conn, _, err := client.Open(t.Context(), ipc.Hello{Purpose: ipc.Attach, Folder: t.TempDir(), Config: file, Server: "notes", Approved: true})
 	if err != nil {
 		t.Fatal(err)
 	}

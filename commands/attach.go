@@ -9,7 +9,7 @@ import (
 	"github.com/mcptrack/mcptrack/commands/gateway"
 	"github.com/mcptrack/mcptrack/commands/internal/cli"
 	"github.com/mcptrack/mcptrack/core/daemon/attach"
-	"github.com/mcptrack/mcptrack/core/daemon/wire"
+	"github.com/mcptrack/mcptrack/core/daemon/ipc"
 )
 
 func newAttach(env *cli.Env, g *cli.Globals) *cobra.Command {
@@ -59,7 +59,7 @@ invalid or not approved.`,
 
 func runAttach(ctx context.Context, env *cli.Env, g *cli.Globals, server string) error {
 	log := g.Logger(env)
-	opts := attach.Options{In: env.In, Out: env.Out, LookupEnv: env.LookupEnv, Build: wire.ThisBuild(env.Version), Program: env.Executable,
+	opts := attach.Options{In: env.In, Out: env.Out, LookupEnv: env.LookupEnv, Build: ipc.ThisBuild(env.Version), Program: env.Executable,
 		Server: server, Config: g.Config, Host: g.Host, Approved: g.Approved(), Tell: func(text string) { log.Warn(text) }}
 	err := attach.Run(ctx, opts)
 	if err == nil || ctx.Err() != nil {
@@ -72,7 +72,7 @@ func runAttach(ctx context.Context, env *cli.Env, g *cli.Globals, server string)
 		instead.SetArgs(opts.Gateway())
 		return instead.ExecuteContext(ctx)
 	}
-	if refused, ok := errors.AsType[*wire.Refused](err); ok {
+	if refused, ok := errors.AsType[*ipc.Refused](err); ok {
 		return &cli.Failure{Exit: max(refused.Exit, cli.ExitFailed), Code: refused.Code, Err: refused, Hint: refused.Hint}
 	}
 	return err

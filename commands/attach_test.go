@@ -14,7 +14,7 @@ import (
 	"github.com/mcptrack/mcptrack/commands/internal/cli"
 	"github.com/mcptrack/mcptrack/commands/internal/cli/clitest"
 	"github.com/mcptrack/mcptrack/core/catalog"
-	"github.com/mcptrack/mcptrack/core/daemon/wire"
+	"github.com/mcptrack/mcptrack/core/daemon/ipc"
 	"github.com/mcptrack/mcptrack/core/mcpserver"
 )
 
@@ -30,9 +30,9 @@ func shortSocket(t *testing.T) string {
 }
 
 // daemonFor runs a daemon until the end of the test. serve is called for each client.
-func daemonFor(t *testing.T, socket string, serve func(context.Context, *wire.Conn)) {
+func daemonFor(t *testing.T, socket string, serve func(context.Context, *ipc.Conn)) {
 	t.Helper()
-	l, err := wire.Listen(socket)
+	l, err := ipc.Listen(socket)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +45,7 @@ func daemonFor(t *testing.T, socket string, serve func(context.Context, *wire.Co
 			}
 			clients.Go(func() {
 				defer conn.Close()
-				if c, err := wire.Accept(context.Background(), conn, wire.ThisBuild("test")); err == nil {
+				if c, err := ipc.Accept(context.Background(), conn, ipc.ThisBuild("test")); err == nil {
 					serve(t.Context(), c)
 				}
 			})
@@ -64,8 +64,8 @@ const twoMessages = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"pr
 func TestAttach(t *testing.T) {
 	t.Parallel()
 	socket := shortSocket(t)
-	hellos := make(chan wire.Hello, 1) // one client
-	daemonFor(t, socket, func(ctx context.Context, c *wire.Conn) {
+	hellos := make(chan ipc.Hello, 1) // one client
+	daemonFor(t, socket, func(ctx context.Context, c *ipc.Conn) {
 		hellos <- c.Hello
 		if c.OK() != nil {
 			return
@@ -87,7 +87,7 @@ func TestAttach(t *testing.T) {
 	}
 	config, _ := b.LookupEnv("MCPTRACK_CONFIG")
 	hello := <-hellos
-	if hello.Purpose != wire.Attach || hello.Server != "notes" || hello.Folder != folder || hello.Path != "/some/bin" || hello.Config != config || hello.Client == "" {
+	if hello.Purpose != ipc.Attach || hello.Server != "notes" || hello.Folder != folder || hello.Path != "/some/bin" || hello.Config != config || hello.Client == "" {
 		t.Errorf("the daemon received %+v", hello)
 	}
 }
@@ -95,8 +95,8 @@ func TestAttach(t *testing.T) {
 func TestAttachIsRefused(t *testing.T) {
 	t.Parallel()
 	socket := shortSocket(t)
-	daemonFor(t, socket, func(_ context.Context, c *wire.Conn) {
-		_ = c.Refuse(&wire.Refused{Code: "unknown_server", Message: `the config has no server "note"`, Hint: "did you mean notes?", Exit: cli.ExitUsage})
+	daemonFor(t, socket, func(_ context.Context, c *ipc.Conn) {
+		_ = c.Refuse(&ipc.Refused{Code: "unknown_server", Message: `the config has no server "note"`, Hint: "did you mean notes?", Exit: cli.ExitUsage})
 	})
 	b := clitest.New(t, Main, "MCPTRACK_SOCKET="+socket)
 	b.In = strings.NewReader(twoMessages)

@@ -20,7 +20,7 @@ import (
 	"github.com/mcptrack/mcptrack/commands/internal/cli/clitest"
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/config"
-	"github.com/mcptrack/mcptrack/core/daemon/wire"
+	"github.com/mcptrack/mcptrack/core/daemon/ipc"
 	"github.com/mcptrack/mcptrack/core/journal/journaltest"
 	"github.com/mcptrack/mcptrack/core/session"
 	"github.com/mcptrack/mcptrack/core/session/sessiontest"
@@ -70,10 +70,10 @@ func startDaemon(t *testing.T, b *clitest.Bench, socket string, server *sessiont
 	if err != nil {
 		t.Fatal(err)
 	}
-	client := wire.Client{Socket: socket, LookupEnv: b.LookupEnv}
+	client := ipc.Client{Socket: socket, LookupEnv: b.LookupEnv}
 	journaltest.Eventually(t, 10*time.Second, "the daemon listens", func() bool {
-		d.hold, _, err = client.Open(t.Context(), wire.Hello{Purpose: wire.Attach, Folder: folder, Config: file})
-		return !errors.Is(err, wire.ErrNoDaemon) || d.ended.Load()
+		d.hold, _, err = client.Open(t.Context(), ipc.Hello{Purpose: ipc.Attach, Folder: folder, Config: file})
+		return !errors.Is(err, ipc.ErrNoDaemon) || d.ended.Load()
 	})
 	if err == nil { // the daemon follows the config of an agent that has sent its first message
 		_, err = io.WriteString(d.hold, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"agent","version":"1"}}}`+"\n")
@@ -90,7 +90,7 @@ func startDaemon(t *testing.T, b *clitest.Bench, socket string, server *sessiont
 // faulty listens in place of a daemon, and handles each connection.
 func faulty(t *testing.T, socket string, handle func(context.Context, net.Conn)) {
 	t.Helper()
-	ln, err := wire.Listen(socket)
+	ln, err := ipc.Listen(socket)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -208,9 +208,9 @@ func TestResultsAreThoseOfTheServer(t *testing.T) {
 
 // A daemon that cannot be used does not make a command fail.
 func TestCommandsDoWithoutTheDaemon(t *testing.T) {
-	answer := func(end func(*wire.Conn)) func(context.Context, net.Conn) {
+	answer := func(end func(*ipc.Conn)) func(context.Context, net.Conn) {
 		return func(ctx context.Context, conn net.Conn) {
-			if c, err := wire.Accept(ctx, conn, wire.Build{}); err == nil {
+			if c, err := ipc.Accept(ctx, conn, ipc.Build{}); err == nil {
 				end(c)
 			}
 		}
@@ -220,9 +220,9 @@ func TestCommandsDoWithoutTheDaemon(t *testing.T) {
 		said   string
 	}{
 		"none runs":               {nil, "not using a daemon: none is running\n"},
-		"it refuses":              {answer(func(c *wire.Conn) { _ = c.Refuse(&wire.Refused{Code: "failed", Message: "the disk is full"}) }), "not using the daemon: the disk is full\n"},
+		"it refuses":              {answer(func(c *ipc.Conn) { _ = c.Refuse(&ipc.Refused{Code: "failed", Message: "the disk is full"}) }), "not using the daemon: the disk is full\n"},
 		"it hangs":                {func(_ context.Context, conn net.Conn) { _, _ = io.Copy(io.Discard, conn) }, "does not answer; "},
-		"it ends":                 {answer(func(c *wire.Conn) { _ = c.OK() }), "not using the daemon"},
+		"it ends":                 {answer(func(c *ipc.Conn) { _ = c.OK() }), "not using the daemon"},
 		"it sends something else": {func(_ context.Context, conn net.Conn) { _, _ = io.WriteString(conn, "SSH-2.0\r\n") }, "not using the daemon"},
 	} {
 		for _, line := range []string{"list notes", "read notes file:///a.md"} {

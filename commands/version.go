@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mcptrack/mcptrack/commands/internal/cli"
-	"github.com/mcptrack/mcptrack/core/daemon/wire"
+	"github.com/mcptrack/mcptrack/core/daemon/ipc"
 	"github.com/mcptrack/mcptrack/core/mcp"
 )
 
@@ -39,7 +39,7 @@ func newVersion(env *cli.Env, g *cli.Globals) *cobra.Command {
 }
 
 // Version returns the version of this build: the module's version or, without one, the commit.
-func Version() string { return wire.ThisBuild("").Version }
+func Version() string { return ipc.ThisBuild("").Version }
 
 // source returns the commit of this build and the time of the commit. Both are empty if the build
 // does not record them.

@@ -14,7 +14,7 @@ import (
 
 	"github.com/mcptrack/mcptrack/commands/internal/cli"
 	"github.com/mcptrack/mcptrack/core/config"
-	"github.com/mcptrack/mcptrack/core/daemon/wire"
+	"github.com/mcptrack/mcptrack/core/daemon/ipc"
 	"github.com/mcptrack/mcptrack/core/engine"
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/eventstream"
@@ -82,7 +82,7 @@ func (o *watchOptions) ofDaemon(ctx context.Context, env *cli.Env, g *cli.Global
 	_, unreachable := errors.AsType[*remote.UnreachableError](err)
 	_, status := errors.AsType[*remote.StatusError](err)
 	_, refused := errors.AsType[*remote.FeedRefusedError](err)
-	_, config := errors.AsType[*wire.Refused](err)
+	_, config := errors.AsType[*ipc.Refused](err)
 	switch {
 	case ctx.Err() != nil:
 	case config:

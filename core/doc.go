@@ -68,7 +68,7 @@
 //	skill      the entries of skills: their files, checked and compared
 //	demo       the built-in demo server
 //	daemon               one set of servers for all clients of a user
-//	daemon/wire          the socket of the user's daemon, how clients find and start it, and the handshake
+//	daemon/ipc           the socket of the user's daemon, how clients find and start it, and the handshake
 //	daemon/relay         connects a client that uses stdio to the daemon, and connects it again
 //	daemon/attach        serves an MCP client on stdio through the daemon
 //	internal/subscriptions  which client subscribed to which URI, and its pending notifications
@@ -106,7 +106,7 @@
 //	   │         └────→ login, config, catalog
 //	   └─→ journal → event → cache → catalog
 //	engine → tracker, reload, journal/natslog
-//	daemon → gateway, engine, daemon/wire
+//	daemon → gateway, engine, daemon/ipc
 //	gateway → mcpserver, tracker, gateway/upstream, gateway/capindex → internal/textindex
 //	gateway/changetools → mcpevents → mcpserver, journal
 //	reload → filewatch, config, event
@@ -165,7 +165,7 @@
 //	which webhooks are received core/standardwebhooks/receiver.go; core/tracker/internal/eventsource/webhook.go
 //	                            subscribes to them
 //	a type of MCP Events        core/mcpevents: types.go, occurrence.go, query.go
-//	which clients share a server  core/daemon/share.go; how a connection begins: core/daemon/wire
+//	which clients share a server  core/daemon/share.go; how a connection begins: core/daemon/ipc
 //	a method of our MCP server  core/mcp for its name, core/mcpserver for the handler
 //	which items a gateway shows core/gateway: by name or URI filter.go; by content run.go (checkAs); by the lock locked.go
 //	a tool of the vault         core/vault/server.go; what is a skill, and what its entry contains: skills.go

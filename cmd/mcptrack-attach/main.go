@@ -15,7 +15,7 @@ import (
 	"syscall"
 
 	"github.com/mcptrack/mcptrack/core/daemon/attach"
-	"github.com/mcptrack/mcptrack/core/daemon/wire"
+	"github.com/mcptrack/mcptrack/core/daemon/ipc"
 )
 
 const usage = `Serves an MCP client on standard input and output through the mcptrack daemon,
@@ -66,7 +66,7 @@ func run(args []string) int {
 	case errors.Is(err, attach.ErrHelp):
 		return say(usage)
 	case errors.Is(err, attach.ErrVersion):
-		return say("mcptrack " + wire.ThisBuild("").Version + "\n")
+		return say("mcptrack " + ipc.ThisBuild("").Version + "\n")
 	case err != nil:
 		return fail(err.Error(), "see mcptrack-attach --help", exitUsage)
 	}
@@ -77,7 +77,7 @@ func run(args []string) int {
 	in, restoreIn := stream(os.Stdin)
 	out, restoreOut := stream(os.Stdout)
 	opts.In, opts.Out, opts.LookupEnv = in, out, os.LookupEnv
-	opts.Build, opts.Program = wire.ThisBuild(""), attach.Program(executable, exec.LookPath)
+	opts.Build, opts.Program = ipc.ThisBuild(""), attach.Program(executable, exec.LookPath)
 	opts.Tell = func(text string) { tell("mcptrack-attach: " + text) }
 
 	// A write to a client that has left, or to a daemon that was killed, fails with EPIPE. The signal
@@ -90,7 +90,7 @@ func run(args []string) int {
 	restoreIn()
 	restoreOut()
 	var none *attach.NoDaemon
-	var refused *wire.Refused
+	var refused *ipc.Refused
 	switch {
 	case err == nil, interrupted, errors.Is(err, syscall.EPIPE):
 		return exitOK

@@ -21,7 +21,7 @@ import (
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/daemon/attach"
-	"github.com/mcptrack/mcptrack/core/daemon/wire"
+	"github.com/mcptrack/mcptrack/core/daemon/ipc"
 	"github.com/mcptrack/mcptrack/core/mcpserver"
 )
 
@@ -76,7 +76,7 @@ func buildAndTest(m *testing.M) int {
 // "starts" counts the daemons, "environment" has their environment, "config" is the config that refuses
 // clients, and "version" is the version of the next daemon.
 func daemon(replace bool) error {
-	socket, err := wire.Socket(os.LookupEnv)
+	socket, err := ipc.Socket(os.LookupEnv)
 	if err != nil {
 		return err
 	}
@@ -85,16 +85,16 @@ func daemon(replace bool) error {
 		return fmt.Errorf("this daemon fails")
 	}
 	version, _ := os.ReadFile(filepath.Join(dir, "version"))
-	build := wire.Build{Version: string(bytes.TrimSpace(version))}
+	build := ipc.Build{Version: string(bytes.TrimSpace(version))}
 	if replace {
-		old := wire.Client{Socket: socket, LookupEnv: os.LookupEnv, Build: build}
-		conn, _, err := old.Open(context.Background(), wire.Hello{Purpose: wire.Handover})
+		old := ipc.Client{Socket: socket, LookupEnv: os.LookupEnv, Build: build}
+		conn, _, err := old.Open(context.Background(), ipc.Hello{Purpose: ipc.Handover})
 		if err != nil {
 			return err
 		}
 		_, _ = io.Copy(io.Discard, conn)
 	}
-	lock, err := wire.Acquire(context.Background(), socket, replace)
+	lock, err := ipc.Acquire(context.Background(), socket, replace)
 	if err != nil {
 		return err
 	}
@@ -109,7 +109,7 @@ func daemon(replace bool) error {
 	if err := os.WriteFile(filepath.Join(dir, "environment"), []byte(strings.Join(append(os.Environ(), "folder="+folder), "\n")), 0o600); err != nil {
 		return err
 	}
-	listener, err := wire.Listen(socket)
+	listener, err := ipc.Listen(socket)
 	if err != nil {
 		return err
 	}
@@ -126,7 +126,7 @@ func daemon(replace bool) error {
 		}
 		clients.Go(func() {
 			defer conn.Close()
-			c, err := wire.Accept(ctx, conn, build)
+			c, err := ipc.Accept(ctx, conn, build)
 			if err != nil {
 				return
 			}
@@ -138,17 +138,17 @@ func daemon(replace bool) error {
 }
 
 // serve serves one client and reports whether it wants the daemon to stop.
-func serve(ctx context.Context, c *wire.Conn) (stop bool) {
+func serve(ctx context.Context, c *ipc.Conn) (stop bool) {
 	if c.Hello.Server == "refused" {
-		_ = c.Refuse(&wire.Refused{Code: "config_invalid", Message: "the config is invalid", Hint: "run mcptrack validate", Exit: 3})
+		_ = c.Refuse(&ipc.Refused{Code: "config_invalid", Message: "the config is invalid", Hint: "run mcptrack validate", Exit: 3})
 		return false
 	}
 	values, err := c.Need([]string{"WANTED", "UNSET"})
 	if err != nil || c.OK() != nil {
 		return false
 	}
-	if c.Hello.Purpose != wire.Attach {
-		return c.Hello.Purpose == wire.Handover || c.Hello.Purpose == wire.Stop
+	if c.Hello.Purpose != ipc.Attach {
+		return c.Hello.Purpose == ipc.Handover || c.Hello.Purpose == ipc.Stop
 	}
 	srv := mcpserver.New(mcpserver.Options{Name: "test", CallTool: func(ctx context.Context, r *mcpserver.Request) (json.RawMessage, error) {
 		switch r.Name() {
@@ -210,12 +210,12 @@ func (p *place) lookup(key string) (string, bool) {
 	return "", false
 }
 
-func (p *place) client() *wire.Client {
-	return &wire.Client{Socket: filepath.Join(p.dir, "s"), LookupEnv: p.lookup}
+func (p *place) client() *ipc.Client {
+	return &ipc.Client{Socket: filepath.Join(p.dir, "s"), LookupEnv: p.lookup}
 }
 
 func (p *place) stop() {
-	conn, _, err := p.client().Open(context.Background(), wire.Hello{Purpose: wire.Stop})
+	conn, _, err := p.client().Open(context.Background(), ipc.Hello{Purpose: ipc.Stop})
 	if err == nil {
 		_, _ = io.Copy(io.Discard, conn)
 		_ = conn.Close()
@@ -384,7 +384,7 @@ func TestANewerClientReplacesTheDaemon(t *testing.T) {
 		t.Fatal(err)
 	}
 	client := p.client()
-	client.Program, client.Build = filepath.Join(filepath.Dir(p.program), "mcptrack"), wire.Build{Version: "v1.1.0"}
+	client.Program, client.Build = filepath.Join(filepath.Dir(p.program), "mcptrack"), ipc.Build{Version: "v1.1.0"}
 	var replacing sync.WaitGroup
 	for range 5 {
 		replacing.Go(func() {
@@ -470,7 +470,7 @@ func TestAClosedOutputEndsTheProgram(t *testing.T) {
 // A daemon with another version of the handshake cannot be used.
 func TestADaemonOfAnotherProtocolIsNotUsed(t *testing.T) {
 	p := newPlace(t)
-	l, err := wire.Listen(filepath.Join(p.dir, "s"))
+	l, err := ipc.Listen(filepath.Join(p.dir, "s"))
 	if err != nil {
 		t.Fatal(err)
 	}

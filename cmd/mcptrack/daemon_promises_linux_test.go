@@ -22,7 +22,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mcptrack/mcptrack/core/daemon/wire"
+	"github.com/mcptrack/mcptrack/core/daemon/ipc"
 	"github.com/mcptrack/mcptrack/core/mcpserver"
 )
 
@@ -196,8 +196,8 @@ func TestAClientThatDoesNotReadDelaysNobody(t *testing.T) {
 		t.Fatal(err)
 	}
 	// Beside a process that is stopped, one client does not read more than a socket holds.
-	conn, _, err := (&wire.Client{Socket: a.socket, LookupEnv: func(string) (string, bool) { return "", false }}).Open(t.Context(),
-		wire.Hello{Purpose: wire.Attach, Folder: a.dir, Config: a.config, Server: "counted", Path: os.Getenv("PATH")})
+	conn, _, err := (&ipc.Client{Socket: a.socket, LookupEnv: func(string) (string, bool) { return "", false }}).Open(t.Context(),
+		ipc.Hello{Purpose: ipc.Attach, Folder: a.dir, Config: a.config, Server: "counted", Path: os.Getenv("PATH")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -465,7 +465,7 @@ func (a *account) helloAs(uid int) (received string, err error) {
 		}
 		defer conn.Close()
 		var hello []byte
-		if hello, err = json.Marshal(wire.Hello{Protocol: wire.Protocol, Purpose: wire.Status}); err != nil {
+		if hello, err = json.Marshal(ipc.Hello{Protocol: ipc.Protocol, Purpose: ipc.Status}); err != nil {
 			return
 		}
 		if _, err = conn.Write(append(hello, '\n')); err != nil {

@@ -32,8 +32,8 @@ import (
 	"github.com/mcptrack/mcptrack/core/calls"
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/daemon"
+	"github.com/mcptrack/mcptrack/core/daemon/ipc"
 	"github.com/mcptrack/mcptrack/core/daemon/relay"
-	"github.com/mcptrack/mcptrack/core/daemon/wire"
 	"github.com/mcptrack/mcptrack/core/engine"
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/gateway"
@@ -136,8 +136,7 @@ const keptContent = 256 << 20
 const window = 200 * time.Millisecond
 
 func run(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) (err error) {
-	build := wire.ThisBuild(env.Version)
-	socket, err := wire.Socket(env.LookupEnv)
+	client, err := env.DaemonClient()
 	if err != nil {
 		return err
 	}
@@ -148,7 +147,6 @@ func run(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) (err e
 		}
 		ctx, cancel := context.WithTimeout(ctx, handoverTime)
 		defer cancel()
-		client := wire.Client{Socket: socket, LookupEnv: env.LookupEnv, Build: build, Program: env.Executable}
 		return client.Detach(ctx, flags...)
 	}
 	shown, closeLog, err := opts.logger(env, g)
@@ -182,7 +180,7 @@ func run(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) (err e
 			d.Release() // last
 		}
 	}()
-	lock, ln, err := opts.takeSocket(ctx, env, socket, build)
+	lock, ln, err := opts.takeSocket(ctx, env, client)
 	if err != nil {
 		return err
 	}
@@ -217,12 +215,12 @@ func run(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) (err e
 		return err
 	}
 	d = daemon.New(daemon.Options{
-		Engine: e, Build: build, Socket: socket, Key: key, Idle: opts.idle, Logger: log, OneEach: oneEach,
+		Engine: e, Build: client.Build, Socket: client.Socket, Key: key, Idle: opts.idle, Logger: log, OneEach: oneEach,
 		Open: func(ctx context.Context, c daemon.Client) (daemon.Source, error) { return open(ctx, env, g, log, c) },
 		Gateway: gatewayOptions(env, sessions, callers, key, tokens, log, func(c calls.Call) {
 			record.Add(c)
 			counts.Called(c)
-		}), Inherited: session.Inherited(), LookupEnv: lookupEnv(env),
+		}), Inherited: session.Inherited(), Reads: cli.Reads(), LookupEnv: lookupEnv(env),
 		HTTP: serveEvents(e, env.Version, kept.Lines, log),
 		Memory: func(pids []int) map[int]int64 {
 			used, err := machine.Memory(context.WithoutCancel(ctx), pids)
@@ -244,9 +242,9 @@ func run(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) (err e
 		run = func(ctx context.Context) error { return cli.WhileRunning(ctx, overSocket, ready, serve) }
 	}
 	defer cli.Ballast()()
-	log.Info("the daemon is ready", "socket", socket, "pid", os.Getpid(), "version", env.Version)
+	log.Info("the daemon is ready", "socket", client.Socket, "pid", os.Getpid(), "version", env.Version)
 	if !opts.started {
-		fmt.Fprintf(env.Err, "listening on %s\n", printable.Line(socket, 200))
+		fmt.Fprintf(env.Err, "listening on %s\n", printable.Line(client.Socket, 200))
 	}
 	err = run(ctx)
 	log.Info("the daemon has ended", "reason", err)
@@ -284,28 +282,28 @@ const handoverTime = 30 * time.Second
 
 // takeSocket takes the lock and the socket of the user's daemon. With --replace it first asks the
 // running daemon to hand over.
-func (o *options) takeSocket(ctx context.Context, env *cli.Env, socket string, build wire.Build) (*wire.Lock, net.Listener, error) {
+func (o *options) takeSocket(ctx context.Context, env *cli.Env, client ipc.Client) (*ipc.Lock, net.Listener, error) {
 	if o.replace {
 		waiting, cancel := context.WithTimeout(ctx, handoverTime)
-		starts, err := wire.HoldStarts(waiting, socket)
+		starts, err := ipc.HoldStarts(waiting, client.Socket)
 		cancel()
 		if err != nil {
 			return nil, nil, err
 		}
 		defer starts.Release() // this daemon listens, or the other one still does
 	}
-	lock, err := o.acquire(ctx, socket)
+	lock, err := o.acquire(ctx, client)
 	switch {
-	case errors.Is(err, wire.ErrRunning) && o.replace:
-		if lock, err = o.handover(ctx, env, socket, build); err != nil {
+	case errors.Is(err, ipc.ErrRunning) && o.replace:
+		if lock, err = o.handover(ctx, env, client); err != nil {
 			return nil, nil, err
 		}
-	case errors.Is(err, wire.ErrRunning):
+	case errors.Is(err, ipc.ErrRunning):
 		return nil, nil, errRunning()
 	case err != nil:
 		return nil, nil, err
 	}
-	ln, err := wire.Listen(socket)
+	ln, err := ipc.Listen(client.Socket)
 	if err != nil {
 		lock.Release()
 		return nil, nil, err
@@ -323,44 +321,42 @@ const startTime = 10 * time.Second
 // acquire takes the lock. A daemon that a client started waits while another one holds the lock but
 // does not listen. It does not wait for a daemon that listens: when that one stops, no other must
 // take its place.
-func (o *options) acquire(ctx context.Context, socket string) (*wire.Lock, error) {
+func (o *options) acquire(ctx context.Context, client ipc.Client) (*ipc.Lock, error) {
 	if !o.started || o.replace {
-		return wire.Acquire(ctx, socket, false)
+		return ipc.Acquire(ctx, client.Socket, false)
 	}
 	ctx, cancel := context.WithTimeout(ctx, startTime)
 	defer cancel()
-	client := wire.Client{Socket: socket}
-	var lock *wire.Lock
-	err := error(wire.ErrRunning)
+	var lock *ipc.Lock
+	err := error(ipc.ErrRunning)
 	backoff.Poll(ctx, 10*time.Millisecond, func() bool {
-		lock, err = wire.Acquire(ctx, socket, false)
-		return !errors.Is(err, wire.ErrRunning) || client.Listens(ctx)
+		lock, err = ipc.Acquire(ctx, client.Socket, false)
+		return !errors.Is(err, ipc.ErrRunning) || client.Listens(ctx)
 	})
 	return lock, err
 }
 
 // handover asks the running daemon to hand over, and waits until it has closed its log. Before, this
-// process proves that it can serve: it answers on a socket of its own, and reads the stored events.
-func (o *options) handover(ctx context.Context, env *cli.Env, socket string, build wire.Build) (*wire.Lock, error) {
-	if err := o.prove(ctx, env, socket+".next", build); err != nil {
+// process proves that it can read the stored events.
+func (o *options) handover(ctx context.Context, env *cli.Env, client ipc.Client) (*ipc.Lock, error) {
+	if err := o.readLog(ctx, env); err != nil {
 		return nil, fmt.Errorf("the running daemon is kept, because this version cannot serve: %w", err)
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, handoverTime, errors.New("the running daemon did not hand over in time"))
 	defer cancel()
-	client := &wire.Client{Socket: socket, Build: build}
 	for {
-		conn, answer, err := client.Open(ctx, wire.Hello{Purpose: wire.Handover})
+		conn, answer, err := client.Open(ctx, ipc.Hello{Purpose: ipc.Handover})
 		switch {
 		case err == nil:
 			_ = conn.Close()
-		case !errors.Is(err, wire.ErrNoDaemon):
+		case !errors.Is(err, ipc.ErrNoDaemon):
 			return nil, err
 		}
 		lock, other, err := afterEnd(ctx, client, answer.PID)
 		switch {
 		case lock != nil || err != nil:
 			return lock, err
-		case !build.Newer(other):
+		case !client.Build.Newer(other):
 			return nil, errRunning()
 		}
 	}
@@ -369,55 +365,25 @@ func (o *options) handover(ctx context.Context, env *cli.Env, socket string, bui
 // afterEnd waits until the daemon with a process id has ended. It returns the lock of the socket; or
 // nil and the build of another daemon, because the clients of a daemon that ends start one, too,
 // which may acquire the lock first.
-func afterEnd(ctx context.Context, client *wire.Client, pid int) (*wire.Lock, wire.Build, error) {
+func afterEnd(ctx context.Context, client ipc.Client, pid int) (*ipc.Lock, ipc.Build, error) {
 	for {
-		lock, err := wire.Acquire(ctx, client.Socket, false)
-		if !errors.Is(err, wire.ErrRunning) {
-			return lock, wire.Build{}, err
+		lock, err := ipc.Acquire(ctx, client.Socket, false)
+		if !errors.Is(err, ipc.ErrRunning) {
+			return lock, ipc.Build{}, err
 		}
-		if conn, answer, err := client.Open(ctx, wire.Hello{Purpose: wire.Status}); err == nil {
-			_ = conn.Close()
-			if answer.PID != pid {
-				return nil, answer.Build, nil
-			}
+		if answer, err := client.Running(ctx); err == nil && answer.PID != pid {
+			return nil, answer.Build, nil
 		}
 		if !backoff.Sleep(ctx, 10*time.Millisecond) {
-			return nil, wire.Build{}, context.Cause(ctx)
+			return nil, ipc.Build{}, context.Cause(ctx)
 		}
 	}
 }
 
-// prove serves one client on a socket, and opens the log for reading.
-func (o *options) prove(ctx context.Context, env *cli.Env, socket string, build wire.Build) error {
+// readLog opens the log for reading, if there is one.
+func (o *options) readLog(ctx context.Context, env *cli.Env) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	ln, err := wire.Listen(socket)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = os.Remove(socket) }()
-	defer func() { _ = ln.Close() }()
-	served := make(chan error, 1) // sent to once; never closed
-	go func() {
-		conn, err := ln.Accept()
-		if err == nil {
-			defer func() { _ = conn.Close() }()
-			var c *wire.Conn
-			if c, err = wire.Accept(ctx, conn, build); err == nil {
-				err = c.OK()
-			}
-		}
-		served <- err
-	}()
-	client := wire.Client{Socket: socket, Build: build}
-	conn, _, err := client.Open(ctx, wire.Hello{Purpose: wire.Status})
-	_ = ln.Close() // ends Accept if the client could not connect
-	if conn != nil {
-		_ = conn.Close()
-	}
-	if err := cmp.Or(err, <-served); err != nil {
-		return err
-	}
 	log, err := o.JournalFlags.Existing(ctx, env, slog.New(slog.DiscardHandler))
 	if err != nil || log == nil {
 		return err
@@ -472,28 +438,27 @@ func refusal(ctx context.Context, err error) error {
 		}
 		message.WriteString("\n  " + printable.Line(place, 400))
 	}
-	return &wire.Refused{Code: f.Code, Message: message.String(), Hint: printable.Line(f.Hint, 1000), Exit: f.Exit}
+	return &ipc.Refused{Code: f.Code, Message: message.String(), Hint: printable.Line(f.Hint, 1000), Exit: f.Exit}
 }
 
 // ask connects to the running daemon.
-func ask(ctx context.Context, env *cli.Env, purpose wire.Purpose) (net.Conn, wire.Answer, error) {
-	socket, err := wire.Socket(env.LookupEnv)
+func ask(ctx context.Context, env *cli.Env, purpose ipc.Purpose) (net.Conn, ipc.Answer, error) {
+	client, err := env.DaemonClient()
 	if err != nil {
-		return nil, wire.Answer{}, err
+		return nil, ipc.Answer{}, err
 	}
-	client := wire.Client{Socket: socket, LookupEnv: env.LookupEnv, Build: wire.ThisBuild(env.Version)}
-	conn, answer, err := client.Open(ctx, wire.Hello{Purpose: purpose})
-	if errors.Is(err, wire.ErrNoDaemon) {
+	conn, answer, err := client.Open(ctx, ipc.Hello{Purpose: purpose})
+	if errors.Is(err, ipc.ErrNoDaemon) {
 		return nil, answer, &cli.Failure{Exit: cli.ExitFailed, Code: "not_running", Err: errors.New("no daemon is running"),
 			Hint: "mcptrack attach starts one when it is needed; mcptrack daemon runs it in the foreground"}
 	}
-	if h, ok := errors.AsType[*wire.Hung](err); ok {
+	if h, ok := errors.AsType[*ipc.Hung](err); ok {
 		return nil, answer, hung(h)
 	}
 	return conn, answer, err
 }
 
-func hung(err *wire.Hung) error { return &cli.Failure{Exit: cli.ExitFailed, Code: "hung", Err: err} }
+func hung(err *ipc.Hung) error { return &cli.Failure{Exit: cli.ExitFailed, Code: "hung", Err: err} }
 
 // statusTime limits how long the daemon may take to send its status. It reads the memory of all
 // processes first.
@@ -524,7 +489,7 @@ Exit codes: 0 done; 1 no daemon is running, or it does not answer.`,
 func Status(ctx context.Context, env *cli.Env) (st daemon.Status, err error) {
 	ctx, cancel := context.WithTimeout(ctx, statusTime)
 	defer cancel()
-	conn, answer, err := ask(ctx, env, wire.Status)
+	conn, answer, err := ask(ctx, env, ipc.Status)
 	if err != nil {
 		return st, err
 	}
@@ -532,7 +497,7 @@ func Status(ctx context.Context, env *cli.Env) (st daemon.Status, err error) {
 	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
 	if err := json.NewDecoder(io.LimitReader(conn, 64<<20)).Decode(&st); err != nil {
 		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-			return st, hung(&wire.Hung{PID: answer.PID})
+			return st, hung(&ipc.Hung{PID: answer.PID})
 		}
 		return st, fmt.Errorf("the daemon sent no status: %w", err)
 	}
@@ -603,7 +568,7 @@ Exit codes: 0 stopped; 1 no daemon is running, or it did not end.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, cancel := context.WithTimeout(cmd.Context(), handoverTime)
 			defer cancel()
-			conn, answer, err := ask(ctx, env, wire.Stop)
+			conn, answer, err := ask(ctx, env, ipc.Stop)
 			if err != nil {
 				return err
 			}
@@ -612,7 +577,7 @@ Exit codes: 0 stopped; 1 no daemon is running, or it did not end.`,
 			_, _ = io.Copy(io.Discard, conn) // the daemon closes the connection when it has ended
 			if ctx.Err() != nil {
 				return &cli.Failure{Exit: cli.ExitFailed, Code: "running", Err: fmt.Errorf("the daemon (pid %d) has not ended yet", answer.PID),
-					Hint: fmt.Sprintf("%s %d ends it", wire.KillCommand, answer.PID)}
+					Hint: fmt.Sprintf("%s %d ends it", ipc.KillCommand, answer.PID)}
 			}
 			fmt.Fprintf(env.Err, "the daemon (pid %d) was stopped\n", answer.PID)
 			return nil

@@ -17,29 +17,29 @@ import (
 	"github.com/mcptrack/mcptrack/output/serverlog"
 )
 
-// Limits of the feed of one view, which few clients read.
+// Limits of the feed of one group, which few clients read.
 const (
 	feedClients = 64
 	feedEvents  = 1024
 	feedBytes   = 4 << 20
 )
 
-// serveEvents returns the function that serves the events and the state of a view's servers. lines
+// serveEvents returns the function that serves the events and the state of a group's servers. lines
 // returns the log lines for a server.
-func serveEvents(e *engine.Engine, version string, lines func(server string) []serverlog.Line, log *slog.Logger) func(*daemon.View) (http.Handler, func(context.Context) error) {
+func serveEvents(e *engine.Engine, version string, lines func(server string) []serverlog.Line, log *slog.Logger) func(*daemon.Group) (http.Handler, func(context.Context) error) {
 	t := e.Tracker()
-	return func(v *daemon.View) (http.Handler, func(context.Context) error) {
+	return func(g *daemon.Group) (http.Handler, func(context.Context) error) {
 		served := api.New(api.Options{
-			Feed: feed.Options{Log: scoped.New(e.Log(), v.Names, v.Lock()), MaxClients: feedClients, Ring: feedEvents, RingBytes: feedBytes, Logger: log},
+			Feed: feed.Options{Log: scoped.New(e.Log(), g.Names, g.Lock()), MaxClients: feedClients, Ring: feedEvents, RingBytes: feedBytes, Logger: log},
 			Dashboard: dashboard.Options{Version: version,
-				Snapshot: func() *status.Snapshot { return t.Snapshot().Renamed(v.Names()) },
+				Snapshot: func() *status.Snapshot { return t.Snapshot().Renamed(g.Names()) },
 				Read: func(ctx context.Context, server, uri string, digest catalog.Digest) (cache.Resource, error) {
-					defer v.Demand(server)()
-					return t.Client(v.TrackedID(server)).CurrentResource(ctx, uri, digest)
+					defer g.Demand(server)()
+					return t.Client(g.TrackedID(server)).CurrentResource(ctx, uri, digest)
 				},
-				Log: func(server string) []serverlog.Line { return lines(v.TrackedID(server)) },
+				Log: func(server string) []serverlog.Line { return lines(g.TrackedID(server)) },
 			},
-			Demand: v.Demand,
+			Demand: g.Demand,
 		})
 		return served.Handler(), served.Run
 	}

@@ -20,7 +20,7 @@ import (
 
 	"github.com/mcptrack/mcptrack/commands/internal/cli"
 	"github.com/mcptrack/mcptrack/core/config"
-	"github.com/mcptrack/mcptrack/core/daemon/wire"
+	"github.com/mcptrack/mcptrack/core/daemon/ipc"
 	"github.com/mcptrack/mcptrack/core/launcher"
 	"github.com/mcptrack/mcptrack/core/printable"
 )
@@ -92,26 +92,23 @@ func install(name string) string {
 // checkDaemon reports whether a daemon runs, and which version.
 func (d *doctor) checkDaemon(ctx context.Context) []check {
 	const kind = "daemon"
-	socket, err := wire.Socket(d.env.LookupEnv)
+	client, err := d.env.DaemonClient()
 	if err != nil {
 		return []check{newCheck(kind, "", failed, printable.Reason(err, 300), "set MCPTRACK_SOCKET to the path of a socket")}
 	}
-	build := wire.ThisBuild(d.env.Version)
-	client := wire.Client{Socket: socket, LookupEnv: d.env.LookupEnv, Build: build}
-	conn, answer, err := client.Open(ctx, wire.Hello{Purpose: wire.Status})
+	answer, err := client.Running(ctx)
 	switch {
-	case errors.Is(err, wire.ErrNoDaemon):
+	case errors.Is(err, ipc.ErrNoDaemon):
 		return []check{newCheck(kind, "", ok, "not running; mcptrack attach starts one when it is needed", "")}
 	case err != nil:
 		fix := "mcptrack daemon stop ends it; clients start another one"
-		if hung, is := errors.AsType[*wire.Hung](err); is && hung.PID > 0 {
-			fix = fmt.Sprintf("%s %d ends it; clients start another one", wire.KillCommand, hung.PID)
+		if hung, is := errors.AsType[*ipc.Hung](err); is && hung.PID > 0 {
+			fix = fmt.Sprintf("%s %d ends it; clients start another one", ipc.KillCommand, hung.PID)
 		}
 		return []check{newCheck(kind, "", failed, printable.Reason(err, 300), fix)}
 	}
-	_ = conn.Close()
-	if answer.Build.Version != build.Version {
-		return []check{newCheck(kind, "", warning, fmt.Sprintf("running (pid %d) with version %s, while this is %s", answer.PID, printable.Line(answer.Build.Version, 60), build.Version),
+	if answer.Build.Version != client.Build.Version {
+		return []check{newCheck(kind, "", warning, fmt.Sprintf("running (pid %d) with version %s, while this is %s", answer.PID, printable.Line(answer.Build.Version, 60), client.Build.Version),
 			"mcptrack daemon stop ends it; clients start this version")}
 	}
 	return []check{newCheck(kind, "", ok, fmt.Sprintf("running (pid %d), with this version", answer.PID), "")}
@@ -214,7 +211,7 @@ const (
 func (d *doctor) checkClock(ctx context.Context, servers []config.Server) check {
 	const kind, fix = "clock", "set the clock, or enable its synchronization (NTP)"
 	now := time.Now()
-	built, err := time.Parse(time.RFC3339, wire.ThisBuild(d.env.Version).Time)
+	built, err := time.Parse(time.RFC3339, ipc.ThisBuild(d.env.Version).Time)
 	if err != nil {
 		built = time.Date(2026, time.July, 28, 0, 0, 0, 0, time.UTC) // of the newest protocol version
 	}

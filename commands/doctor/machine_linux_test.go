@@ -10,21 +10,21 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mcptrack/mcptrack/core/daemon/wire"
+	"github.com/mcptrack/mcptrack/core/daemon/ipc"
 	"github.com/mcptrack/mcptrack/core/login"
 )
 
 // A daemon of another version is a warning; one that refuses this program, or that hangs, is an error.
 func TestDaemons(t *testing.T) {
 	t.Parallel()
-	refused := &wire.Refused{Code: wire.CodeProtocol, Message: "this program is older than the daemon and cannot use it", Hint: "upgrade it", Exit: 1}
+	refused := &ipc.Refused{Code: ipc.CodeProtocol, Message: "this program is older than the daemon and cannot use it", Hint: "upgrade it", Exit: 1}
 	for name, c := range map[string]struct {
-		answer              func(*wire.Conn) error // nil: it never answers
+		answer              func(*ipc.Conn) error // nil: it never answers
 		status, detail, fix string
 	}{
-		"another version": {(*wire.Conn).OK, "warning", "with version 9.9.9, while this is ", "mcptrack daemon stop ends it"},
-		"refuses":         {func(c *wire.Conn) error { return c.Refuse(refused) }, "error", "older than the daemon", "mcptrack daemon stop ends it"},
-		"hangs":           {nil, "error", "does not answer", fmt.Sprintf("%s %d ends it", wire.KillCommand, os.Getpid())},
+		"another version": {(*ipc.Conn).OK, "warning", "with version 9.9.9, while this is ", "mcptrack daemon stop ends it"},
+		"refuses":         {func(c *ipc.Conn) error { return c.Refuse(refused) }, "error", "older than the daemon", "mcptrack daemon stop ends it"},
+		"hangs":           {nil, "error", "does not answer", fmt.Sprintf("%s %d ends it", ipc.KillCommand, os.Getpid())},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -34,7 +34,7 @@ func TestDaemons(t *testing.T) {
 			}
 			defer func() { _ = os.RemoveAll(dir) }()
 			socket := filepath.Join(dir, "s")
-			l, err := wire.Listen(socket)
+			l, err := ipc.Listen(socket)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -57,7 +57,7 @@ func TestDaemons(t *testing.T) {
 						defer func() { _ = conn.Close() }()
 						if c.answer == nil {
 							<-ctx.Done()
-						} else if served, err := wire.Accept(ctx, conn, wire.Build{Version: "9.9.9"}); err == nil {
+						} else if served, err := ipc.Accept(ctx, conn, ipc.Build{Version: "9.9.9"}); err == nil {
 							_ = c.answer(served)
 						}
 					})

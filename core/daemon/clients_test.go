@@ -8,13 +8,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mcptrack/mcptrack/core/daemon/wire"
+	"github.com/mcptrack/mcptrack/core/daemon/ipc"
 )
 
 // dialAs connects a client that calls itself by a name, and returns the answer to tools/list.
 func (w *world) toolsAs(name, dir string) (tools string, conn net.Conn) {
 	w.t.Helper()
-	conn, err := w.connect(wire.Hello{Folder: dir}, nil)
+	conn, err := w.connect(ipc.Hello{Folder: dir}, nil)
 	must(w.t, err)
 	w.t.Cleanup(func() { _ = conn.Close() })
 	const first = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":%q,"version":"1"}}}`

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/config"
-	"github.com/mcptrack/mcptrack/core/daemon/wire"
+	"github.com/mcptrack/mcptrack/core/daemon/ipc"
 	"github.com/mcptrack/mcptrack/core/engine"
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/gateway"
@@ -25,18 +25,18 @@ import (
 
 // Limits of one daemon.
 const (
-	maxConns     = 1024 // open connections
-	maxIdleViews = 64   // views without clients
+	maxConns      = 1024 // open connections
+	maxIdleGroups = 64   // groups without clients
 )
 
 // A Client describes a client whose config is to be opened.
 type Client struct {
-	wire.Hello
+	ipc.Hello
 	// LookupEnv looks up a variable in the environment of the client.
 	LookupEnv func(name string) (value string, ok bool)
 }
 
-// Source contains the config of a view, and how to follow it.
+// Source contains the config of a group, and how to follow it.
 type Source struct {
 	Config *config.Config
 	// Select returns the servers of a config that the client asked for; nil means all that are
@@ -54,24 +54,25 @@ type Options struct {
 	// a config. [Daemon.Run] runs it.
 	Engine *engine.Engine
 	// Build and Socket are reported to clients.
-	Build  wire.Build
+	Build  ipc.Build
 	Socket string
 	// Key makes the ids of tracked servers unguessable; see package secretfile.
 	Key []byte
 	// Open reads the config of a client. It may be called several times for one client, and must not
-	// keep LookupEnv beyond the life of the Source. Its error may be a [*wire.Refused].
+	// keep LookupEnv beyond the life of the Source. Its error may be a [*ipc.Refused].
 	Open func(ctx context.Context, c Client) (Source, error)
-	// Gateway configures the gateways of all views. The daemon sets Tracker, Guard, Verdicts
+	// Gateway configures the gateways of all groups. The daemon sets Tracker, Guard, Verdicts
 	// and the aliases. Launch receives servers as they are in the client's config. Callers is required, and must be the tracker's (tracker.Options.ClientSide).
 	Gateway gateway.Options
 	// OneEach remembers which servers need a process for each client; nil remembers nothing beyond the
 	// daemon's life.
 	OneEach *OneEach
-	// HTTP returns the handler for clients with the purpose [wire.HTTP], and a function that runs as
-	// long as the view. If HTTP is nil, such clients are refused.
-	HTTP func(*View) (handler http.Handler, run func(context.Context) error)
-	// Inherited contains the names of the variables that servers inherit from their clients.
-	Inherited []string
+	// HTTP returns the handler for clients with the purpose [ipc.HTTP], and a function that runs as
+	// long as the group. If HTTP is nil, such clients are refused.
+	HTTP func(*Group) (handler http.Handler, run func(context.Context) error)
+	// Inherited contains the names of the variables that servers inherit from their clients, and Reads of those that
+	// Open looks up for every config.
+	Inherited, Reads []string
 	// LookupEnv looks up a variable for a client of [Daemon.MCP], which has no environment: one of those
 	// that servers inherit, or that a config names. If it is nil, no variable is set.
 	LookupEnv func(name string) (string, bool)
@@ -100,25 +101,22 @@ type Daemon struct {
 	opts    Options
 	started time.Time
 	end     context.CancelCauseFunc // ends Run; set by Run before the first connection
-	life    context.Context         // of the views; set by Run before the first connection
-	dropped sync.WaitGroup          // counts the dropped views that are stopping
+	life    context.Context         // of the groups; set by Run before the first connection
+	dropped sync.WaitGroup          // counts the dropped groups that are stopping
 
 	requests sync.WaitGroup // counts the requests over HTTP; d.mu is held to add one
 
-	// changed is signalled when the number of clients changes. Capacity 1, because one signal covers
-	// any number of changes; never closed.
-	changed chan struct{}
-
-	mu    sync.Mutex // guards the fields below and those of views that say so; never held during I/O
-	views map[string]*View
-	seats map[string][]*seat       // by the key of their views without the client
-	paths map[string]config.Secret // PATH of the first client of each tracked server, by its id
-	dirs  map[string]string        // where the first client of each server with "shared": "machine" runs it, by its id
-	conns int                      // connections with a view, and requests over HTTP
-	// running is the context of Run, nil before and after it. endpoints are the views used over HTTP,
-	// at most httpViews.
+	mu     sync.Mutex // guards the fields below and those of groups that say so; never held during I/O
+	groups map[string]*Group
+	slots  map[string][]*slot       // by the key of their groups without the client
+	paths  map[string]config.Secret // PATH of the first client of each tracked server, by its id
+	dirs   map[string]string        // where the first client of each server with "shared": "machine" runs it, by its id
+	conns  int                      // connections with a group, and requests over HTTP
+	idle   *time.Timer              // calls endIfIdle; nil without an idle time
+	// running is the context of Run, nil before and after it. endpoints are the groups used over HTTP,
+	// at most httpGroups.
 	running   context.Context
-	endpoints map[endpoint]*View
+	endpoints map[endpoint]*Group
 	// waiting contains the connections of clients that wait for the end of the daemon.
 	waiting []net.Conn
 }
@@ -136,7 +134,7 @@ func New(opts Options) *Daemon {
 	if opts.LookupEnv == nil {
 		opts.LookupEnv = func(string) (string, bool) { return "", false }
 	}
-	return &Daemon{opts: opts, started: time.Now(), changed: make(chan struct{}, 1), views: map[string]*View{}, seats: map[string][]*seat{}, paths: map[string]config.Secret{}, dirs: map[string]string{}, endpoints: map[endpoint]*View{}}
+	return &Daemon{opts: opts, started: time.Now(), groups: map[string]*Group{}, slots: map[string][]*slot{}, paths: map[string]config.Secret{}, dirs: map[string]string{}, endpoints: map[endpoint]*Group{}}
 }
 
 // Run serves the clients of a listener until ctx ends, a client stops the daemon, or it is idle. It
@@ -159,9 +157,12 @@ func (d *Daemon) Run(ctx context.Context, ln net.Listener) error {
 	var conns sync.WaitGroup
 	stop := context.AfterFunc(ctx, func() { _ = ln.Close() })
 	defer stop()
-	conns.Go(func() { d.endWhenIdle(ctx) })
 	d.mu.Lock()
 	d.running = ctx
+	if d.opts.Idle > 0 {
+		d.idle = time.AfterFunc(d.opts.Idle, d.endIfIdle)
+		defer d.idle.Stop()
+	}
 	d.mu.Unlock()
 	slots := make(chan struct{}, maxConns) // one for each open connection
 	for {
@@ -198,9 +199,9 @@ func (d *Daemon) Run(ctx context.Context, ln net.Listener) error {
 	case <-answered:
 	case <-drained:
 	}
-	d.closeViews()
+	d.closeGroups()
 	<-answered
-	d.closeViews() // those of requests that were late
+	d.closeGroups() // those of requests that were late
 	endEngine()
 	engineEnded.Wait()
 	if failed != nil && !errors.Is(failed, context.Canceled) {
@@ -221,53 +222,33 @@ func (d *Daemon) Release() {
 	}
 }
 
-// endWhenIdle ends Run when there has been no client for the idle time.
-func (d *Daemon) endWhenIdle(ctx context.Context) {
-	if d.opts.Idle <= 0 {
-		return
-	}
-	timer := time.NewTimer(d.opts.Idle)
-	defer timer.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-d.changed:
-			timer.Reset(d.opts.Idle)
-		case <-timer.C:
-			if d.clients() == 0 {
-				d.end(ErrIdle)
-				return
-			}
-			timer.Reset(d.opts.Idle)
-		}
+// count adds to the number of clients. d.mu must be held.
+func (d *Daemon) count(n int) {
+	d.conns += n
+	if d.idle != nil {
+		d.idle.Reset(d.opts.Idle)
 	}
 }
 
-func (d *Daemon) clients() int {
+// endIfIdle ends Run if there has been no client for the idle time.
+func (d *Daemon) endIfIdle() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.conns
-}
-
-// signal wakes endWhenIdle.
-func (d *Daemon) signal() {
-	select {
-	case d.changed <- struct{}{}:
-	default:
+	if d.conns == 0 {
+		d.end(ErrIdle)
 	}
 }
 
-// apply makes the engine follow the servers of all views. d.mu must be held.
+// apply makes the engine follow the servers of all groups. d.mu must be held.
 func (d *Daemon) apply() {
 	byID, shared := map[string]config.Server{}, map[string]gateway.Shared{}
-	for _, key := range slices.Sorted(maps.Keys(d.views)) { // in an order that stays, so that merge has the same result
-		for _, srv := range d.views[key].servers {
+	for _, key := range slices.Sorted(maps.Keys(d.groups)) { // in an order that stays, so that merge has the same result
+		for _, srv := range d.groups[key].servers {
 			if other, ok := byID[srv.ID]; ok {
 				srv = merge(other, srv)
 			}
 			byID[srv.ID] = srv
-			of := gateway.Shared{Folder: d.views[key].who.Folder, Alone: srv.Unshared(), OneEach: d.opts.OneEach.Has(&srv)}
+			of := gateway.Shared{Folder: d.groups[key].who.Folder, Alone: srv.Unshared(), OneEach: d.opts.OneEach.Has(&srv)}
 			if srv.Sharing == config.SharedByMachine {
 				of.Folder = ""
 			}
@@ -295,8 +276,8 @@ func (d *Daemon) apply() {
 func (d *Daemon) needsOneEach(id, why string) {
 	d.mu.Lock()
 	var srv config.Server
-	for _, v := range d.views {
-		if of, ok := v.servers[ExportedID(id)]; ok && of.ID == id {
+	for _, g := range d.groups {
+		if of, ok := g.servers[ExportedID(id)]; ok && of.ID == id {
 			srv = of
 		}
 	}
@@ -313,19 +294,19 @@ func (d *Daemon) needsOneEach(id, why string) {
 	d.apply() // other folders may have the same package
 }
 
-// hooks returns the hooks of all views, which touch servers by the ids of the tracker. Views whose hooks
+// hooks returns the hooks of all groups, which touch servers by the ids of the tracker. Groups whose hooks
 // differ only in what they touch share one; others may have the same id. d.mu must be held.
 func (d *Daemon) hooks() (all []config.Hook) {
-	for _, key := range slices.Sorted(maps.Keys(d.views)) {
-		v := d.views[key]
-		cfg := v.config.Load()
+	for _, key := range slices.Sorted(maps.Keys(d.groups)) {
+		g := d.groups[key]
+		cfg := g.config.Load()
 		if cfg == nil {
 			continue
 		}
 		for _, h := range cfg.Hooks {
 			var touches []config.Touch
 			for _, t := range h.Touches {
-				if srv, ok := v.servers[t.Server]; ok {
+				if srv, ok := g.servers[t.Server]; ok {
 					touches = append(touches, config.Touch{Server: srv.ID, URI: t.URI})
 				}
 			}
@@ -371,7 +352,7 @@ type ServerStatus struct {
 	Reason  string      `json:"reason,omitempty"` // such as "asleep"
 	PID     int         `json:"pid"`              // 0 if the server has no process
 	Own     []int       `json:"own,omitempty"`    // processes for single clients, beside PID; sorted
-	Clients int         `json:"clients"`          // connections whose view contains the server
+	Clients int         `json:"clients"`          // connections whose group contains the server
 	Memory  int64       `json:"memoryBytes"`      // of all its processes
 }
 
@@ -382,27 +363,27 @@ func (d *Daemon) Status() Status {
 	d.mu.Lock()
 	out := Status{PID: os.Getpid(), Version: d.opts.Build.Version, Socket: d.opts.Socket, Since: d.started.UTC().Format(event.TimeFormat), Clients: d.conns}
 	known := map[string]*ServerStatus{}
-	views := slices.Collect(maps.Values(d.views))
-	for _, v := range views {
-		for id, srv := range v.servers {
+	groups := slices.Collect(maps.Values(d.groups))
+	for _, g := range groups {
+		for id, srv := range g.servers {
 			s := known[srv.ID]
 			if s == nil {
 				st, _ := snap.Server(srv.ID)
-				if srv.Unshared() && v.clients == 0 && !st.Connected() {
+				if srv.Unshared() && g.clients == 0 && !st.Connected() {
 					continue
 				}
-				s = &ServerStatus{ID: id, Config: v.source.Config.Path, Folder: v.who.Folder, Shared: cmp.Or(srv.Sharing, config.SharedByFolder), OneEach: d.opts.OneEach.Has(&srv), State: st.State, Reason: st.Reason}
+				s = &ServerStatus{ID: id, Config: g.source.Config.Path, Folder: g.who.Folder, Shared: cmp.Or(srv.Sharing, config.SharedByFolder), OneEach: d.opts.OneEach.Has(&srv), State: st.State, Reason: st.Reason}
 				if st.Connected() {
 					s.PID = st.Info.PID
 				}
 				known[srv.ID] = s
 			}
-			s.Clients += v.clients
+			s.Clients += g.clients
 		}
 	}
 	d.mu.Unlock()
-	for _, v := range views {
-		for id, own := range v.gw.Own() {
+	for _, g := range groups {
+		for id, own := range g.gw.Own() {
 			if s := known[id]; s != nil {
 				s.Own = slices.Sorted(slices.Values(slices.Concat(s.Own, own)))
 			}

@@ -22,7 +22,7 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/daemon"
-	"github.com/mcptrack/mcptrack/core/daemon/wire"
+	"github.com/mcptrack/mcptrack/core/daemon/ipc"
 	"github.com/mcptrack/mcptrack/core/engine"
 	"github.com/mcptrack/mcptrack/core/gateway"
 	"github.com/mcptrack/mcptrack/core/journal"
@@ -58,6 +58,9 @@ func runServer() error {
 	}
 	var mu sync.Mutex
 	tools := []json.RawMessage{tool("pid"), tool("ask"), tool("env"), tool("echo"), tool("wait"), tool("exit"), tool("grow")}
+	if _, err := os.Stat("more-tools"); err == nil {
+		tools = append(tools, tool("further"))
+	}
 	srv = mcpserver.New(mcpserver.Options{Name: "fake", Version: "1", CallTool: func(ctx context.Context, r *mcpserver.Request) (json.RawMessage, error) {
 		var p struct {
 			Arguments struct {
@@ -157,11 +160,11 @@ func startOn(t *testing.T, log journal.Log, change func(*daemon.Options)) *world
 		AllLists: true, OnDemand: true, Window: 20 * time.Millisecond, Logger: logger, ClientSide: callers.ClientSide,
 		Session: session.Options{Environ: func(string) (string, bool) { return "", false }}}})
 	must(t, err)
-	opts := daemon.Options{Engine: e, Build: wire.Build{Version: "test"}, Socket: w.socket, Key: []byte("key"), Open: w.open, Logger: logger, Inherited: session.Inherited(), Gateway: gateway.Options{Callers: callers}}
+	opts := daemon.Options{Engine: e, Build: ipc.Build{Version: "test"}, Socket: w.socket, Key: []byte("key"), Open: w.open, Logger: logger, Inherited: session.Inherited(), Gateway: gateway.Options{Callers: callers}}
 	if change != nil {
 		change(&opts)
 	}
-	ln, err := wire.Listen(w.socket)
+	ln, err := ipc.Listen(w.socket)
 	must(t, err)
 	w.d = daemon.New(opts)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -209,7 +212,7 @@ func (w *world) open(_ context.Context, c daemon.Client) (daemon.Source, error) 
 	opts := config.Options{Workspace: c.Folder, Getenv: c.LookupEnv}
 	cfg, problems := config.Load(file, opts)
 	if cfg == nil {
-		return daemon.Source{}, &wire.Refused{Code: "config_invalid", Message: problems.Error(), Exit: 3}
+		return daemon.Source{}, &ipc.Refused{Code: "config_invalid", Message: problems.Error(), Exit: 3}
 	}
 	return daemon.Source{Config: cfg, Follow: &reload.Options{Path: file, Config: opts},
 		Select: func(cfg *config.Config) *config.Config {
@@ -252,7 +255,7 @@ func (w *world) setConfig(dir string, entries map[string]string) {
 }
 
 // client connects to the daemon and returns a session with what it serves.
-func (w *world) client(hello wire.Hello, env map[string]string, opts session.Options) *session.Session {
+func (w *world) client(hello ipc.Hello, env map[string]string, opts session.Options) *session.Session {
 	w.t.Helper()
 	s, err := w.dial(hello, env, opts)
 	must(w.t, err)
@@ -260,7 +263,7 @@ func (w *world) client(hello wire.Hello, env map[string]string, opts session.Opt
 	return s
 }
 
-func (w *world) dial(hello wire.Hello, env map[string]string, opts session.Options) (*session.Session, error) {
+func (w *world) dial(hello ipc.Hello, env map[string]string, opts session.Options) (*session.Session, error) {
 	conn, err := w.connect(hello, env)
 	if err != nil {
 		return nil, err
@@ -270,13 +273,13 @@ func (w *world) dial(hello wire.Hello, env map[string]string, opts session.Optio
 	return session.OverIO(ctx, conn, conn, config.Server{ID: "daemon", RequestTimeout: time.Minute, Protocol: config.Protocol(opts.Era)}, opts)
 }
 
-func (w *world) connect(hello wire.Hello, env map[string]string) (net.Conn, error) {
-	c := wire.Client{Socket: w.socket, Build: wire.Build{Version: "test"}, LookupEnv: func(name string) (string, bool) {
+func (w *world) connect(hello ipc.Hello, env map[string]string) (net.Conn, error) {
+	c := ipc.Client{Socket: w.socket, Build: ipc.Build{Version: "test"}, LookupEnv: func(name string) (string, bool) {
 		value, ok := env[name]
 		return value, ok
 	}}
 	if hello.Purpose == "" {
-		hello.Purpose = wire.Attach
+		hello.Purpose = ipc.Attach
 	}
 	if hello.Path == "" {
 		hello.Path = os.Getenv("PATH")
@@ -333,11 +336,11 @@ func TestSharing(t *testing.T) {
 	env := `"env":{"` + serverKey + `":"1","TOKEN":"${env:TOKEN}"}`
 	here := w.folder(map[string]string{"a": "", "machine": `"shared":"machine"`, "anywhere": `"shared":"machine","cwd":""`, "here": `"cwd":""`, "own": `"shared":false`, "token": env, "script": `"command":"script"`})
 	there := w.folder(map[string]string{"a": "", "machine": `"shared":"machine"`, "anywhere": `"shared":"machine","cwd":""`, "here": `"cwd":""`, "own": `"shared":false`, "token": env})
-	pid := func(server string, hello wire.Hello, vars map[string]string) string {
+	pid := func(server string, hello ipc.Hello, vars map[string]string) string {
 		hello.Server = server
 		return w.call(w.client(hello, vars, session.Options{}), "pid", nil)
 	}
-	first, second, other := wire.Hello{Folder: here, Client: "1"}, wire.Hello{Folder: here, Client: "2"}, wire.Hello{Folder: there, Client: "3"}
+	first, second, other := ipc.Hello{Folder: here, Client: "1"}, ipc.Hello{Folder: here, Client: "2"}, ipc.Hello{Folder: there, Client: "3"}
 	// programs creates a folder with one of the programs that start the server "script".
 	programs := func(name string) string {
 		text := map[string]string{"script": "#!/usr/bin/env runner\n", "runner": "#!/bin/sh\nexec '" + os.Args[0] + "'\n", "other": "#!/bin/sh\n"}[name]
@@ -349,7 +352,7 @@ func TestSharing(t *testing.T) {
 	}
 	path := programs("script") + ":" + programs("runner") + ":" + os.Getenv("PATH")
 	first.Path, second.Path, other.Path = path, path, path
-	withProgram := func(name string) wire.Hello {
+	withProgram := func(name string) ipc.Hello {
 		hello := second
 		hello.Path = programs(name) + ":" + path
 		return hello
@@ -357,7 +360,7 @@ func TestSharing(t *testing.T) {
 	secret := func(value string) map[string]string { return map[string]string{"TOKEN": value} }
 	for _, c := range []struct {
 		name, server string
-		a, b         wire.Hello
+		a, b         ipc.Hello
 		envA, envB   map[string]string
 		shared       bool
 	}{
@@ -383,7 +386,7 @@ func TestSharing(t *testing.T) {
 	// The same name for another command.
 	w.setConfig(there, map[string]string{"a": `"args":["-x"],"shared":"machine"`})
 	w.setConfig(here, map[string]string{"a": `"shared":"machine"`})
-	if pid("a", wire.Hello{Folder: here, Client: "9"}, secret("9")) == pid("a", wire.Hello{Folder: there, Client: "9"}, secret("9")) {
+	if pid("a", ipc.Hello{Folder: here, Client: "9"}, secret("9")) == pid("a", ipc.Hello{Folder: there, Client: "9"}, secret("9")) {
 		t.Error("two commands with one name share a process")
 	}
 }
@@ -393,11 +396,11 @@ func TestSharing(t *testing.T) {
 func TestNames(t *testing.T) {
 	w := start(t, nil)
 	dir := w.folder(map[string]string{"a": "", "b": ""})
-	all := w.client(wire.Hello{Folder: dir}, nil, session.Options{})
+	all := w.client(ipc.Hello{Folder: dir}, nil, session.Options{})
 	if got := w.call(all, "a_echo", map[string]any{"text": "x"}); got != "x" {
 		t.Errorf("%q", got)
 	}
-	one := w.client(wire.Hello{Folder: dir, Server: "b"}, nil, session.Options{})
+	one := w.client(ipc.Hello{Folder: dir, Server: "b"}, nil, session.Options{})
 	if got := w.call(one, "echo", map[string]any{"text": "y"}); got != "y" {
 		t.Errorf("%q", got)
 	}
@@ -416,13 +419,13 @@ func TestEnvironment(t *testing.T) {
 	w := start(t, nil)
 	t.Setenv("OF_THE_DAEMON", "secret")
 	dir := w.folder(map[string]string{"a": `"env":{"` + serverKey + `":"1","NAMED":"${env:NAMED}"}`})
-	c := wire.Client{Socket: w.socket, Build: wire.Build{Version: "test"}}
+	c := ipc.Client{Socket: w.socket, Build: ipc.Build{Version: "test"}}
 	var asked []string
 	c.LookupEnv = func(name string) (string, bool) {
 		asked = append(asked, name)
 		return "value of " + name, true
 	}
-	conn, _, err := c.Open(t.Context(), wire.Hello{Purpose: wire.Attach, Folder: dir, Path: "/bin:/usr/bin"})
+	conn, _, err := c.Open(t.Context(), ipc.Hello{Purpose: ipc.Attach, Folder: dir, Path: "/bin:/usr/bin"})
 	must(t, err)
 	s, err := session.OverIO(t.Context(), conn, conn, config.Server{ID: "x", RequestTimeout: time.Minute}, session.Options{})
 	must(t, err)
@@ -442,12 +445,12 @@ func TestEnvironment(t *testing.T) {
 func TestSleep(t *testing.T) {
 	w := start(t, nil)
 	dir := w.folder(map[string]string{"a": `"idle":"1s"`})
-	s, err := w.dial(wire.Hello{Folder: dir}, nil, session.Options{})
+	s, err := w.dial(ipc.Hello{Folder: dir}, nil, session.Options{})
 	must(t, err)
 	pid := w.call(s, "pid", nil)
 	_ = s.Close()
 	w.until("the server sleeps", func() bool { return w.d.Status().Servers[0].Reason == "asleep" })
-	again := w.client(wire.Hello{Folder: dir}, nil, session.Options{})
+	again := w.client(ipc.Hello{Folder: dir}, nil, session.Options{})
 	list, err := again.List(t.Context(), "tools")
 	if err != nil || len(list) != 7 {
 		t.Fatalf("%d tools, %v", len(list), err)
@@ -464,17 +467,17 @@ func TestSleep(t *testing.T) {
 func TestUnsharedServerEnds(t *testing.T) {
 	w := start(t, nil)
 	dir := w.folder(map[string]string{"a": `"shared":false,"idle":"10m"`})
-	s := w.client(wire.Hello{Folder: dir, Server: "a", Client: "1"}, nil, session.Options{})
+	s := w.client(ipc.Hello{Folder: dir, Server: "a", Client: "1"}, nil, session.Options{})
 	w.call(s, "pid", nil)
 	must(t, s.Close())
 	w.until("the server has ended, and is not shown", func() bool { return len(w.d.Status().Servers) == 0 })
 }
 
-// TestReload: a change of the config reaches the clients of the view.
+// TestReload: a change of the config reaches the clients of a group.
 func TestReload(t *testing.T) {
 	w := start(t, nil)
 	dir := w.folder(map[string]string{"a": "", "b": ""})
-	s := w.client(wire.Hello{Folder: dir}, nil, session.Options{})
+	s := w.client(ipc.Hello{Folder: dir}, nil, session.Options{})
 	w.setConfig(dir, map[string]string{"a": "", "c": ""})
 	must(t, os.WriteFile(filepath.Join(dir, "mcp.json"), []byte(w.config[dir]), 0o600))
 	w.until("c is served and b is not", func() bool {
@@ -490,8 +493,8 @@ func TestInvalid(t *testing.T) {
 	w := start(t, nil)
 	dir := t.TempDir()
 	w.config[dir] = "{"
-	_, err := w.connect(wire.Hello{Folder: dir}, nil)
-	refused, ok := errors.AsType[*wire.Refused](err)
+	_, err := w.connect(ipc.Hello{Folder: dir}, nil)
+	refused, ok := errors.AsType[*ipc.Refused](err)
 	if !ok || refused.Code != "config_invalid" || refused.Exit != 3 {
 		t.Fatalf("%v", err)
 	}
@@ -501,7 +504,7 @@ func TestInvalid(t *testing.T) {
 func TestStop(t *testing.T) {
 	w := start(t, nil)
 	dir := w.folder(map[string]string{"a": ""})
-	s := w.client(wire.Hello{Folder: dir}, nil, session.Options{})
+	s := w.client(ipc.Hello{Folder: dir}, nil, session.Options{})
 	answer := make(chan error, 1)
 	file := filepath.Join(t.TempDir(), "calls")
 	go func() {
@@ -509,7 +512,7 @@ func TestStop(t *testing.T) {
 		answer <- err
 	}()
 	w.until("the call has arrived", func() bool { _, err := os.Stat(file); return err == nil })
-	if conn, err := w.connect(wire.Hello{Purpose: wire.Stop}, nil); err != nil {
+	if conn, err := w.connect(ipc.Hello{Purpose: ipc.Stop}, nil); err != nil {
 		t.Fatal(err)
 	} else {
 		defer func() { _ = conn.Close() }()
@@ -522,7 +525,7 @@ func TestStop(t *testing.T) {
 	}
 	w.ended = make(chan error, 1)
 	w.ended <- context.Canceled
-	if _, err := w.connect(wire.Hello{Purpose: wire.Status}, nil); !errors.Is(err, wire.ErrNoDaemon) {
+	if _, err := w.connect(ipc.Hello{Purpose: ipc.Status}, nil); !errors.Is(err, ipc.ErrNoDaemon) {
 		t.Errorf("%v", err)
 	}
 }
@@ -531,7 +534,7 @@ func TestStop(t *testing.T) {
 // may have happened.
 func TestDrain(t *testing.T) {
 	w := start(t, func(o *daemon.Options) { o.Drain = time.Millisecond })
-	s := w.client(wire.Hello{Folder: w.folder(map[string]string{"a": ""}), Server: "a"}, nil, session.Options{})
+	s := w.client(ipc.Hello{Folder: w.folder(map[string]string{"a": ""}), Server: "a"}, nil, session.Options{})
 	answer := make(chan error, 1)
 	file := filepath.Join(t.TempDir(), "calls")
 	go func() {
@@ -539,7 +542,7 @@ func TestDrain(t *testing.T) {
 		answer <- err
 	}()
 	w.until("the call has arrived", func() bool { _, err := os.Stat(file); return err == nil })
-	conn, err := w.connect(wire.Hello{Purpose: wire.Handover}, nil)
+	conn, err := w.connect(ipc.Hello{Purpose: ipc.Handover}, nil)
 	must(t, err)
 	_ = conn.Close()
 	if err := <-answer; err == nil || !strings.Contains(err.Error(), "another daemon takes over; the request may have been executed") {
@@ -567,7 +570,7 @@ func TestIdle(t *testing.T) {
 func TestCrash(t *testing.T) {
 	w := start(t, nil)
 	dir := w.folder(map[string]string{"a": "", "b": ""})
-	s := w.client(wire.Hello{Folder: dir}, nil, session.Options{})
+	s := w.client(ipc.Hello{Folder: dir}, nil, session.Options{})
 	file := filepath.Join(t.TempDir(), "calls")
 	if _, err := w.tryCall(s, "a_exit", map[string]any{"file": file, "text": "x"}); err == nil {
 		t.Error("a call to a server that exits succeeded")
@@ -595,7 +598,7 @@ func TestManyClients(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "calls")
 	var all sync.WaitGroup
 	for n := range clients {
-		s := w.client(wire.Hello{Folder: dir, Client: strconv.Itoa(n)}, nil, session.Options{})
+		s := w.client(ipc.Hello{Folder: dir, Client: strconv.Itoa(n)}, nil, session.Options{})
 		all.Go(func() {
 			for i := range calls {
 				server := "ab"[i%2 : i%2+1]

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/daemon"
-	"github.com/mcptrack/mcptrack/core/daemon/wire"
+	"github.com/mcptrack/mcptrack/core/daemon/ipc"
 	"github.com/mcptrack/mcptrack/core/session"
 )
 
@@ -24,7 +24,7 @@ type rawClient struct {
 	id   int
 }
 
-func (w *world) rawClient(hello wire.Hello) *rawClient {
+func (w *world) rawClient(hello ipc.Hello) *rawClient {
 	w.t.Helper()
 	conn, err := w.connect(hello, nil)
 	must(w.t, err)
@@ -66,7 +66,7 @@ func TestADeadServerLooksDead(t *testing.T) {
 	dir := w.folder(map[string]string{"exits": fails, "unset": `"env":{"X":"${DEAD_TEST_UNSET}"}`,
 		"nowhere": `"command":"no-such-program-of-a-test"`, "works": "", "later": fails})
 	for server, why := range map[string]string{"exits": "exited with status 125: out of order", "unset": "DEAD_TEST_UNSET", "nowhere": "no-such-program-of-a-test"} {
-		c := w.rawClient(wire.Hello{Folder: dir, Server: server})
+		c := w.rawClient(ipc.Hello{Folder: dir, Server: server})
 		if result, failed := c.initialize(); !strings.Contains(failed, "server "+server+": ") || !strings.Contains(failed, why) {
 			t.Errorf("%s: initialize: %s%s", server, result, failed)
 		}
@@ -77,7 +77,7 @@ func TestADeadServerLooksDead(t *testing.T) {
 			}
 		}
 	}
-	all := w.client(wire.Hello{Folder: dir}, nil, session.Options{})
+	all := w.client(ipc.Hello{Folder: dir}, nil, session.Options{})
 	if got := w.call(all, "works_pid", nil); got == "" {
 		t.Error("a server that works is not served beside the others")
 	}
@@ -85,11 +85,11 @@ func TestADeadServerLooksDead(t *testing.T) {
 		t.Errorf("a call to a dead server among others: %v", err)
 	}
 	// A client that had a session with an earlier daemon still has one.
-	if result, failed := w.rawClient(wire.Hello{Folder: dir, Server: "exits", Resumes: true}).initialize(); failed != "" {
+	if result, failed := w.rawClient(ipc.Hello{Folder: dir, Server: "exits", Resumes: true}).initialize(); failed != "" {
 		t.Errorf("resumed: %s%s", result, failed)
 	}
 
-	c := w.rawClient(wire.Hello{Folder: dir, Server: "later"})
+	c := w.rawClient(ipc.Hello{Folder: dir, Server: "later"})
 	_, failed := c.initialize()
 	must(t, os.WriteFile(flag, nil, 0o600))
 	w.until("the server is tried again", func() bool {
@@ -100,7 +100,7 @@ func TestADeadServerLooksDead(t *testing.T) {
 	if result, failed := c.ask("tools/call", `{"name":"exit","arguments":{}}`); failed == "" {
 		t.Errorf("the server did not end: %s", result)
 	}
-	if result, failed := w.rawClient(wire.Hello{Folder: dir, Server: "later"}).initialize(); failed != "" {
+	if result, failed := w.rawClient(ipc.Hello{Folder: dir, Server: "later"}).initialize(); failed != "" {
 		t.Errorf("a server that was reached before: %s%s", result, failed)
 	}
 	if result, _ := c.ask("tools/list", "{}"); !strings.Contains(result, `"pid"`) {

@@ -1,6 +1,6 @@
 // Package daemon runs one set of MCP servers for all clients of a user.
 //
-// A client connects through a socket (see core/daemon/wire) and says in which folder it works and
+// A client connects through a socket (see core/daemon/ipc) and says in which folder it works and
 // which config it uses. Its servers are added to those of the other clients: one tracker follows
 // them all, stores their events in one log, and connects each of them while a client needs it.
 //
@@ -20,24 +20,24 @@
 // progress has a process for each new client from then on, in all folders, and also after a restart: see
 // [OneEach].
 //
-// # Views
+// # Groups
 //
-// Clients with the same config, folder, environment and choice of servers have one view: a gateway
-// (core/gateway) over the tracker. A view follows its config file. It outlives its clients, so that the
-// next client finds the lists of its servers, until maxIdleViews later views have been left.
+// Clients with the same config, folder, environment and choice of servers have one group: a gateway
+// (core/gateway) over the tracker. A group follows its config file. It outlives its clients, so that the
+// next client finds the lists of its servers, until maxIdleGroups later groups have been left.
 //
-// Beside the config of a view may be a lock file (see core/lock/guard). The view follows it, and serves
+// Beside the config of a group may be a lock file (see core/lock/guard). The group follows it, and serves
 // only what it approves. What differs from it is published as lock.drift, with the path of the lock, because
-// another view with another lock may share the server: once for each lock, however many views follow it.
+// another group with another lock may share the server: once for each lock, however many groups follow it.
 //
 // # HTTP
 //
-// [Daemon.MCP] serves MCP over HTTP. Each request counts as a client while it lasts, and a view is kept for
+// [Daemon.MCP] serves MCP over HTTP. Each request counts as a client while it lasts, and a group is kept for
 // httpIdle after its last request, because it may have sessions.
 //
 // # Sleeping servers
 //
-// A server starts when a client connects and neither its view nor the log has the server's lists, or when a client
+// A server starts when a client connects and neither its group nor the log has the server's lists, or when a client
 // uses it. It
 // stays connected as long as this client, and for [config.Server.Idle] after that. Then it sleeps: its
 // lists are remembered, and are compared when it wakes.
@@ -48,6 +48,6 @@
 //   - A slow, hanging or failing server or client delays nobody else.
 //   - When the daemon stops or hands over, it reads no further requests and answers those that are
 //     in flight, for at most Options.Drain.
-//   - Ownership: Run owns every goroutine, view and connection. After Run, the caller closes the log,
+//   - Ownership: Run owns every goroutine, group and connection. After Run, the caller closes the log,
 //     releases the lock of the socket, and calls Release.
 package daemon

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mcptrack/mcptrack/core/daemon/wire"
+	"github.com/mcptrack/mcptrack/core/daemon/ipc"
 	"github.com/mcptrack/mcptrack/core/session"
 )
 
@@ -20,7 +20,7 @@ func TestCallsDuringAnEdit(t *testing.T) {
 		return map[string]string{"a": fmt.Sprintf(`"env":{"%s":"1","EDIT":"%d"}`, serverKey, n), "b": ""}
 	}
 	dir := w.folder(entry(0))
-	s := w.client(wire.Hello{Folder: dir}, nil, session.Options{})
+	s := w.client(ipc.Hello{Folder: dir}, nil, session.Options{})
 	for n := range 6 {
 		w.setConfig(dir, entry(n))
 		if err := os.WriteFile(filepath.Join(dir, "mcp.json"), []byte(w.config[dir]), 0o600); err != nil {

@@ -4,7 +4,7 @@ import (
 	"maps"
 	"testing"
 
-	"github.com/mcptrack/mcptrack/core/daemon/wire"
+	"github.com/mcptrack/mcptrack/core/daemon/ipc"
 	"github.com/mcptrack/mcptrack/core/session"
 )
 
@@ -19,7 +19,7 @@ func TestInherited(t *testing.T) {
 	client := func(server string, change map[string]string) *session.Session {
 		env := maps.Clone(own)
 		maps.Copy(env, change)
-		return w.client(wire.Hello{Folder: dir, Server: server, Client: "1"}, env, session.Options{})
+		return w.client(ipc.Hello{Folder: dir, Server: server, Client: "1"}, env, session.Options{})
 	}
 	for _, c := range []struct {
 		server, variable string
@@ -46,12 +46,12 @@ func TestInherited(t *testing.T) {
 func TestJoinLendsNoHome(t *testing.T) {
 	w := start(t, nil)
 	dir := w.folder(map[string]string{"a": ""})
-	_ = w.client(wire.Hello{Folder: dir}, map[string]string{"HOME": "/home/me"}, session.Options{})
+	_ = w.client(ipc.Hello{Folder: dir}, map[string]string{"HOME": "/home/me"}, session.Options{})
 	for _, c := range []struct {
 		env  map[string]string
 		seen bool
 	}{{map[string]string{"HOME": "/home/me", "LANG": "C", "LC_TIME": "C"}, true}, {map[string]string{"HOME": "/other"}, false}} {
-		s, err := w.dial(wire.Hello{Folder: dir, Join: true}, c.env, session.Options{})
+		s, err := w.dial(ipc.Hello{Folder: dir, Join: true}, c.env, session.Options{})
 		if (err == nil) != c.seen {
 			t.Errorf("%v: %v", c.env, err)
 		}

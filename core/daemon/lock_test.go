@@ -12,7 +12,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/daemon"
-	"github.com/mcptrack/mcptrack/core/daemon/wire"
+	"github.com/mcptrack/mcptrack/core/daemon/ipc"
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/journal/scoped"
@@ -26,7 +26,7 @@ import (
 // locked approves what the server of a folder's config offers. It returns the path of the lock.
 func (w *world) locked(folder string) (path string) {
 	w.t.Helper()
-	source, err := w.open(w.t.Context(), daemon.Client{Hello: wire.Hello{Folder: folder}, LookupEnv: os.LookupEnv})
+	source, err := w.open(w.t.Context(), daemon.Client{Hello: ipc.Hello{Folder: folder}, LookupEnv: os.LookupEnv})
 	must(w.t, err)
 	path = filepath.Join(folder, guard.FileName)
 	if err := lock.Update(w.t.Context(), path, func(l *lock.Lock) error {
@@ -53,16 +53,16 @@ func (w *world) approve(path, tool string) {
 }
 
 // TestLockDrift: folders with different locks share a server. Clients of each folder receive what differs
-// from its lock, once, although several views follow the same lock.
+// from its lock, once, although several groups follow the same lock.
 func TestLockDrift(t *testing.T) {
 	var log journal.Log
 	w := start(t, func(o *daemon.Options) { log = o.Engine.Log() })
 	entry := map[string]string{"a": `"shared":"machine"`}
 	one, two, open := w.folder(entry), w.folder(entry), w.folder(entry)
 	locks := map[string]string{one: w.locked(one), two: w.locked(two), open: filepath.Join(open, guard.FileName)}
-	first := w.client(wire.Hello{Folder: one, Server: "a", Client: "1"}, nil, session.Options{})
-	clients := []*session.Session{first, w.client(wire.Hello{Folder: one, Client: "2"}, nil, session.Options{}),
-		w.client(wire.Hello{Folder: two, Server: "a", Client: "3"}, nil, session.Options{}), w.client(wire.Hello{Folder: open, Server: "a", Client: "4"}, nil, session.Options{})}
+	first := w.client(ipc.Hello{Folder: one, Server: "a", Client: "1"}, nil, session.Options{})
+	clients := []*session.Session{first, w.client(ipc.Hello{Folder: one, Client: "2"}, nil, session.Options{}),
+		w.client(ipc.Hello{Folder: two, Server: "a", Client: "3"}, nil, session.Options{}), w.client(ipc.Hello{Folder: open, Server: "a", Client: "4"}, nil, session.Options{})}
 	for _, c := range clients {
 		if w.call(c, "pid", nil) != w.call(first, "pid", nil) {
 			t.Fatal("they do not share the server")
@@ -122,8 +122,8 @@ func TestLock(t *testing.T) {
 	entry := map[string]string{"a": `"shared":"machine"`}
 	locked, open := w.folder(entry), w.folder(entry)
 	path := w.locked(locked)
-	first := w.client(wire.Hello{Folder: locked, Server: "a", Client: "1"}, nil, session.Options{})
-	second := w.client(wire.Hello{Folder: open, Server: "a", Client: "2"}, nil, session.Options{})
+	first := w.client(ipc.Hello{Folder: locked, Server: "a", Client: "1"}, nil, session.Options{})
+	second := w.client(ipc.Hello{Folder: open, Server: "a", Client: "2"}, nil, session.Options{})
 	if w.call(first, "pid", nil) != w.call(second, "pid", nil) {
 		t.Fatal("they do not share the server")
 	}

@@ -9,7 +9,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/mcptrack/mcptrack/core/daemon/wire"
+	"github.com/mcptrack/mcptrack/core/daemon/ipc"
 	"github.com/mcptrack/mcptrack/core/mcp"
 	"github.com/mcptrack/mcptrack/core/printable"
 )
@@ -18,10 +18,10 @@ import (
 // server.
 const MCPPath = "/mcp/"
 
-// Limits of the views that are used over HTTP.
+// Limits of the groups that are used over HTTP.
 const (
-	httpViews = 64               // remembered views
-	httpIdle  = 10 * time.Minute // how long after its last request a view is not dropped; sessions without a stream end earlier
+	httpGroups = 64               // remembered groups
+	httpIdle   = 10 * time.Minute // how long after its last request a group is not dropped; sessions without a stream end earlier
 )
 
 // An endpoint is what a URL of MCP names: a config, the folder in which it is read, and one of its
@@ -51,25 +51,25 @@ func (d *Daemon) serveMCP(w http.ResponseWriter, r *http.Request) {
 	case !filepath.IsAbs(e.config) || !filepath.IsAbs(e.folder):
 		http.Error(w, "the URL must name a config and a folder by their absolute paths: "+MCPPath+"SERVER?config=FILE&folder=DIR", http.StatusBadRequest)
 		return
-	case !utf8.ValidString(e.config + e.folder): // views are identified by JSON
+	case !utf8.ValidString(e.config + e.folder): // groups are identified by JSON
 		http.Error(w, "the paths of the config and the folder must be UTF-8", http.StatusBadRequest)
 		return
 	}
-	v, err := d.enterEndpoint(ctx, e)
+	g, err := d.enterEndpoint(ctx, e)
 	if err != nil {
 		refuse(w, err)
 		return
 	}
-	defer v.leave()
-	v.gw.Server().ServeHTTP(w, r.WithContext(ctx))
+	defer g.leave()
+	g.gw.Server().ServeHTTP(w, r.WithContext(ctx))
 }
 
 var errNotRunning = errors.New("the daemon is starting or stopping")
 
-// refuse answers a request that has no view.
+// refuse answers a request that has no group.
 func refuse(w http.ResponseWriter, err error) {
 	text, status := printable.Reason(err, 2000), http.StatusInternalServerError
-	if refused, ok := errors.AsType[*wire.Refused](err); ok {
+	if refused, ok := errors.AsType[*ipc.Refused](err); ok {
 		if status = http.StatusUnprocessableEntity; refused.Code == "unknown_server" || refused.Code == "config_missing" {
 			status = http.StatusNotFound
 		}
@@ -105,20 +105,20 @@ func (d *Daemon) request(r *http.Request) (ctx context.Context, done func()) {
 	}
 }
 
-// httpClient is the name of all HTTP clients; see [wire.Hello].
+// httpClient is the name of all HTTP clients; see [ipc.Hello].
 const httpClient = "http"
 
-// enterEndpoint returns the view of an endpoint, and counts the request as a client. The caller must
-// call leave. The config is read when the endpoint is first used; then the view follows it.
-func (d *Daemon) enterEndpoint(ctx context.Context, e endpoint) (*View, error) {
+// enterEndpoint returns the group of an endpoint, and counts the request as a client. The caller must
+// call leave. The config is read when the endpoint is first used; then the group follows it.
+func (d *Daemon) enterEndpoint(ctx context.Context, e endpoint) (*Group, error) {
 	d.mu.Lock()
-	if v := d.endpoints[e]; v != nil && (e.server == "" || len(v.servers) > 0) {
-		v.join()
+	if g := d.endpoints[e]; g != nil && (e.server == "" || len(g.servers) > 0) {
+		g.join()
 		d.mu.Unlock()
-		return v, nil
+		return g, nil
 	}
 	d.mu.Unlock()
-	hello := wire.Hello{Purpose: wire.Attach, Client: httpClient, Folder: e.folder, Config: e.config, Server: e.server}
+	hello := ipc.Hello{Purpose: ipc.Attach, Client: httpClient, Folder: e.folder, Config: e.config, Server: e.server}
 	hello.Path, _ = d.opts.LookupEnv("PATH")
 	who, source, err := d.open(ctx, hello, func(need []string) (map[string]string, error) {
 		values := map[string]string{}
@@ -132,39 +132,39 @@ func (d *Daemon) enterEndpoint(ctx context.Context, e endpoint) (*View, error) {
 	if err != nil {
 		return nil, err
 	}
-	v, err := d.enter(who, source)
+	g, err := d.enter(who, source)
 	if err != nil {
 		return nil, err
 	}
-	v.settle(ctx)
-	if !d.remember(e, v) {
-		v.leave()
+	g.settle(ctx, nil)
+	if !d.remember(e, g) {
+		g.leave()
 		return nil, errNotRunning
 	}
-	return v, nil
+	return g, nil
 }
 
-// remember stores the view of an endpoint. It returns false if Run has begun to stop, so that the view
+// remember stores the group of an endpoint. It returns false if Run has begun to stop, so that the group
 // may be closed.
-func (d *Daemon) remember(e endpoint, v *View) bool {
+func (d *Daemon) remember(e endpoint, g *Group) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.running == nil {
 		return false
 	}
-	if d.endpoints[e] == nil && len(d.endpoints) >= httpViews {
+	if d.endpoints[e] == nil && len(d.endpoints) >= httpGroups {
 		d.forgetEndpoint()
 	}
-	d.endpoints[e] = v
+	d.endpoints[e] = g
 	return true
 }
 
-// recent reports whether a view was used over HTTP lately, so that it may have clients although none is
+// recent reports whether a group was used over HTTP lately, so that it may have clients although none is
 // connected. d.mu must be held.
-func (d *Daemon) recent(v *View) bool {
+func (d *Daemon) recent(g *Group) bool {
 	for _, other := range d.endpoints {
-		if other == v {
-			return time.Since(v.left) < httpIdle
+		if other == g {
+			return time.Since(g.left) < httpIdle
 		}
 	}
 	return false
@@ -173,10 +173,10 @@ func (d *Daemon) recent(v *View) bool {
 // forgetEndpoint forgets the endpoint that was not used longest. d.mu must be held.
 func (d *Daemon) forgetEndpoint() {
 	var oldest endpoint
-	var found *View
-	for e, v := range d.endpoints {
-		if found == nil || v.clients == 0 && (found.clients > 0 || v.left.Before(found.left)) {
-			oldest, found = e, v
+	var found *Group
+	for e, g := range d.endpoints {
+		if found == nil || g.clients == 0 && (found.clients > 0 || g.left.Before(found.left)) {
+			oldest, found = e, g
 		}
 	}
 	delete(d.endpoints, oldest)

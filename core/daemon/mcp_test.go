@@ -17,7 +17,7 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/daemon"
-	"github.com/mcptrack/mcptrack/core/daemon/wire"
+	"github.com/mcptrack/mcptrack/core/daemon/ipc"
 	"github.com/mcptrack/mcptrack/core/session"
 )
 
@@ -37,7 +37,7 @@ func startHTTP(t *testing.T, change func(*daemon.Options)) (w *world, base strin
 			source, err := open(ctx, c)
 			if err == nil && c.Server != "" {
 				if _, known := source.Config.Server(c.Server); !known {
-					err = &wire.Refused{Code: "unknown_server", Message: "the config has no server " + c.Server, Hint: "did you mean a?"}
+					err = &ipc.Refused{Code: "unknown_server", Message: "the config has no server " + c.Server, Hint: "did you mean a?"}
 				}
 			}
 			return source, err
@@ -46,7 +46,7 @@ func startHTTP(t *testing.T, change func(*daemon.Options)) (w *world, base strin
 			change(o)
 		}
 	})
-	if conn, err := w.connect(wire.Hello{Purpose: wire.Status}, nil); err != nil { // the daemon runs
+	if conn, err := w.connect(ipc.Hello{Purpose: ipc.Status}, nil); err != nil { // the daemon runs
 		t.Fatal(err)
 	} else {
 		_ = conn.Close()
@@ -81,7 +81,7 @@ func TestHTTP(t *testing.T) {
 	all := w.over(endpointURL(base, "", dir), config.ProtocolModern)
 	odd := w.over(endpointURL(base, "b/c", dir), config.ProtocolLegacy)
 	before := opens.Load()
-	socket := w.client(wire.Hello{Folder: dir, Config: filepath.Join(dir, "mcp.json"), Server: "a"}, map[string]string{"HOME": "/some/home"}, session.Options{})
+	socket := w.client(ipc.Hello{Folder: dir, Config: filepath.Join(dir, "mcp.json"), Server: "a"}, map[string]string{"HOME": "/some/home"}, session.Options{})
 	pid := w.call(socket, "pid", nil)
 	for name, s := range map[string]*session.Session{"legacy": legacy, "modern": modern} {
 		if got := w.call(s, "pid", nil); got != pid {
@@ -137,7 +137,7 @@ func refused(t *testing.T, to string, want int, contains string) bool {
 	return status == want && strings.Contains(body, contains)
 }
 
-// TestHTTPRefusals: requests without a view are told why.
+// TestHTTPRefusals: requests without a group are told why.
 func TestHTTPRefusals(t *testing.T) {
 	w, base, _ := startHTTP(t, nil)
 	good, bad := w.folder(map[string]string{"a": ""}), t.TempDir()
@@ -159,7 +159,7 @@ func TestHTTPRefusals(t *testing.T) {
 	}
 }
 
-// TestHTTPSessionsAreKept: views of later clients do not displace the view of an HTTP session, also while
+// TestHTTPSessionsAreKept: groups of later clients do not displace that of an HTTP session, also while
 // it has no stream.
 func TestHTTPSessionsAreKept(t *testing.T) {
 	w, base, opens := startHTTP(t, nil)
@@ -171,7 +171,7 @@ func TestHTTPSessionsAreKept(t *testing.T) {
 	}
 	empty := w.folder(nil)
 	for i := range 100 { // more than the daemon keeps without clients
-		conn, err := w.connect(wire.Hello{Folder: empty, Path: "/bin:/" + strings.Repeat("x", i+1)}, nil)
+		conn, err := w.connect(ipc.Hello{Folder: empty, Path: "/bin:/" + strings.Repeat("x", i+1)}, nil)
 		must(t, err)
 		_ = conn.Close()
 		w.until("the client has left", func() bool { return w.d.Status().Clients == 0 })
@@ -190,7 +190,7 @@ func TestHTTPUnshared(t *testing.T) {
 	dir := w.folder(map[string]string{"a": `"shared":false`, "b": `"shared":false`})
 	s := w.over(endpointURL(base, "a", dir), config.ProtocolModern)
 	pid := w.call(s, "pid", nil)
-	socket := w.client(wire.Hello{Folder: dir, Server: "b", Client: "1"}, nil, session.Options{})
+	socket := w.client(ipc.Hello{Folder: dir, Server: "b", Client: "1"}, nil, session.Options{})
 	w.call(socket, "pid", nil)
 	must(t, socket.Close())
 	w.until("the other server has ended", func() bool {

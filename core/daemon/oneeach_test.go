@@ -12,14 +12,14 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/daemon"
-	"github.com/mcptrack/mcptrack/core/daemon/wire"
+	"github.com/mcptrack/mcptrack/core/daemon/ipc"
 	"github.com/mcptrack/mcptrack/core/session"
 )
 
 // asked connects a client that declares capabilities and answers what it is asked with its name.
 func (w *world) asked(dir, name, capabilities string) *session.Session {
 	w.t.Helper()
-	return w.client(wire.Hello{Folder: dir, Client: name}, nil, session.Options{Era: session.EraLegacy, Client: &session.ClientSide{Capabilities: json.RawMessage(capabilities),
+	return w.client(ipc.Hello{Folder: dir, Client: name}, nil, session.Options{Era: session.EraLegacy, Client: &session.ClientSide{Capabilities: json.RawMessage(capabilities),
 		Request: func(context.Context, string, json.RawMessage) (json.RawMessage, error) {
 			return json.RawMessage(`{"action":"accept","content":{"name":"` + name + `"}}`), nil
 		}}})
@@ -36,7 +36,7 @@ func TestDeclared(t *testing.T) {
 	w := start(t, nil)
 	dir := w.folder(map[string]string{"a": legacy})
 	able, form, plain := w.asked(dir, "able", askable), w.asked(dir, "form", `{"elicitation":{"form":{}}}`), w.asked(dir, "plain", `{}`)
-	list := w.client(wire.Hello{Folder: dir, Join: true}, nil, session.Options{})
+	list := w.client(ipc.Hello{Folder: dir, Join: true}, nil, session.Options{})
 	pid := w.call(able, "pid", nil)
 	for _, s := range []*session.Session{form, plain, list} {
 		if got := w.call(s, "pid", nil); got != pid {

@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/mcptrack/mcptrack/core/catalog"
-	"github.com/mcptrack/mcptrack/core/daemon/wire"
+	"github.com/mcptrack/mcptrack/core/daemon/ipc"
 	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/session"
 )
@@ -17,7 +17,7 @@ func TestHealthCheckStartsNothing(t *testing.T) {
 	first := startOn(t, log, nil)
 	dir := first.folder(map[string]string{"a": ""})
 	check := func(w *world) *session.Session {
-		s := w.client(wire.Hello{Folder: dir, Server: "a"}, nil, session.Options{})
+		s := w.client(ipc.Hello{Folder: dir, Server: "a"}, nil, session.Options{})
 		tools, err := s.List(t.Context(), catalog.Tools)
 		if err != nil || len(tools) == 0 || s.Info().ServerName != "fake" {
 			t.Errorf("%d tools of %q, %v", len(tools), s.Info().ServerName, err)

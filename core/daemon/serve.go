@@ -10,10 +10,11 @@ import (
 	"net"
 	"net/http"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
-	"github.com/mcptrack/mcptrack/core/daemon/wire"
+	"github.com/mcptrack/mcptrack/core/daemon/ipc"
 	"github.com/mcptrack/mcptrack/core/gateway"
 	"github.com/mcptrack/mcptrack/core/printable"
 )
@@ -26,7 +27,7 @@ func (d *Daemon) serve(ctx context.Context, raw net.Conn) {
 			_ = raw.Close()
 		}
 	}()
-	c, err := wire.Accept(ctx, raw, d.opts.Build)
+	c, err := ipc.Accept(ctx, raw, d.opts.Build)
 	if err != nil {
 		if !errors.Is(err, io.EOF) { // a client that only tries whether somebody listens
 			d.opts.Logger.Debug("a connection was refused", "err", err)
@@ -34,11 +35,11 @@ func (d *Daemon) serve(ctx context.Context, raw net.Conn) {
 		return
 	}
 	switch c.Hello.Purpose {
-	case wire.Status:
+	case ipc.Status:
 		if c.OK() == nil {
 			_ = json.NewEncoder(c).Encode(d.Status()) // an error means that the client has left
 		}
-	case wire.Stop, wire.Handover:
+	case ipc.Stop, ipc.Handover:
 		if c.OK() != nil {
 			return
 		}
@@ -47,39 +48,39 @@ func (d *Daemon) serve(ctx context.Context, raw net.Conn) {
 		d.waiting = append(d.waiting, raw)
 		d.mu.Unlock()
 		cause := ErrStopped
-		if c.Hello.Purpose == wire.Handover {
+		if c.Hello.Purpose == ipc.Handover {
 			cause = ErrHandover
 		}
 		d.end(cause)
-	case wire.Attach, wire.HTTP:
-		d.serveView(ctx, c)
+	case ipc.Attach, ipc.HTTP:
+		d.serveGroup(ctx, c)
 	default:
-		_ = c.Refuse(&wire.Refused{Code: "purpose", Message: "this daemon does not know the purpose of the connection", Hint: "run mcptrack daemon stop, and try again"})
+		_ = c.Refuse(&ipc.Refused{Code: "purpose", Message: "this daemon does not know the purpose of the connection", Hint: "run mcptrack daemon stop, and try again"})
 	}
 }
 
-// serveView serves a client of a view.
-func (d *Daemon) serveView(ctx context.Context, c *wire.Conn) {
+// serveGroup serves a client of a group.
+func (d *Daemon) serveGroup(ctx context.Context, c *ipc.Conn) {
 	who, source, err := d.open(ctx, c.Hello, c.Need)
-	var v *View
-	if err == nil && c.Hello.Purpose == wire.HTTP && d.opts.HTTP == nil {
-		err = &wire.Refused{Code: "purpose", Message: "this daemon serves no events"}
+	var g *Group
+	if err == nil && c.Hello.Purpose == ipc.HTTP && d.opts.HTTP == nil {
+		err = &ipc.Refused{Code: "purpose", Message: "this daemon serves no events"}
 	}
 	in := io.Reader(c)
-	accepted := err == nil && c.Hello.Purpose == wire.Attach && asksForNames(source.Config)
+	accepted := err == nil && c.Hello.Purpose == ipc.Attach && asksForNames(source.Config)
 	if accepted { // before it is known what the client calls itself
 		if c.OK() != nil {
 			return
 		}
-		who.called, in = d.called(ctx, c, in)
+		who.name, in = d.clientName(ctx, c, in)
 	}
 	if err == nil {
-		var seated func(*View)
-		var stand func()
-		who, seated, stand = d.sit(who, source)
-		defer stand()
-		if v, err = d.enter(who, source); err == nil {
-			seated(v)
+		var taken func(*Group)
+		var leave func()
+		who, taken, leave = d.takeSlot(who, source)
+		defer leave()
+		if g, err = d.enter(who, source); err == nil {
+			taken(g)
 		}
 	}
 	if err != nil && accepted {
@@ -87,102 +88,67 @@ func (d *Daemon) serveView(ctx context.Context, c *wire.Conn) {
 		return
 	}
 	if err != nil {
-		refused, ok := errors.AsType[*wire.Refused](err)
+		refused, ok := errors.AsType[*ipc.Refused](err)
 		if !ok {
-			refused = &wire.Refused{Code: "failed", Message: printable.Reason(err, 1000)}
+			refused = &ipc.Refused{Code: "failed", Message: printable.Reason(err, 1000)}
 		}
 		_ = c.Refuse(refused)
 		return
 	}
-	defer v.leave()
-	if c.Hello.Purpose == wire.HTTP {
-		v.awaitApplied(ctx)
-		if c.OK() == nil {
-			v.serveHTTP(ctx, c)
+	defer g.leave()
+	if c.Hello.Purpose == ipc.HTTP {
+		g.awaitApplied(ctx)
+		handler := g.handler()
+		if handler == nil {
+			_ = c.Refuse(&ipc.Refused{Code: "failed", Message: "the config has just changed; try again"})
+		} else if c.OK() == nil {
+			serveHTTP(ctx, c, handler)
 		}
 		return
 	}
 	if !accepted && c.OK() != nil {
 		return
 	}
-	if err := v.attach(ctx, c, in); err != nil && ctx.Err() == nil {
+	if err := g.attach(ctx, c, in); err != nil && ctx.Err() == nil {
 		d.opts.Logger.Debug("a client left", "err", err)
 	}
 }
 
-// maxRounds limits how often a client is asked for variables: those of the config may depend on those
-// that determine where the config is.
-const maxRounds = 4
-
-// open reads the config of a client. It gets the client's variables from ask: those that servers
-// inherit, and those that the config depends on.
-func (d *Daemon) open(ctx context.Context, hello wire.Hello, ask func(names []string) (map[string]string, error)) (party, Source, error) {
-	who := party{Hello: hello}
-	who.realFolder, _ = filepath.EvalSymlinks(hello.Folder) // a folder that cannot be read has only its path
-	env := &environment{path: hello.Path, known: map[string]string{}, asked: map[string]bool{}}
-	for _, name := range d.inherited() {
-		_, _ = env.lookup(name)
-	}
-	need := env.missing()
-	values, err := ask(need)
-	if err != nil {
-		return who, Source{}, err
-	}
-	env.add(need, values)
-	who.inherited = maps.Clone(values)
-	for range maxRounds {
-		source, err := d.opts.Open(ctx, Client{Hello: hello, LookupEnv: env.lookup})
-		if need = env.missing(); len(need) == 0 {
-			who.env = env.known
-			return who, source, err
-		}
-		if values, err = ask(need); err != nil {
+// open reads the config of a client. It gets the client's variables from ask, at most twice: those that servers
+// inherit and that determine where the config is, before it reads anything; and then those that the config names.
+func (d *Daemon) open(ctx context.Context, hello ipc.Hello, ask func(names []string) (map[string]string, error)) (client, Source, error) {
+	who := client{Hello: hello, env: map[string]string{}}
+	inherited := d.inherited()
+	names := slices.Concat(inherited, d.opts.Reads)
+	for asked := map[string]bool{}; ; {
+		values, err := ask(names)
+		if err != nil {
 			return who, Source{}, err
 		}
-		env.add(need, values)
-	}
-	return who, Source{}, &wire.Refused{Code: "config_invalid", Message: "the config needs too many variables"}
-}
-
-// environment is what is known about the environment of a client.
-type environment struct {
-	path string
-
-	mu    sync.Mutex
-	known map[string]string
-	asked map[string]bool
-	need  []string
-}
-
-func (e *environment) lookup(name string) (string, bool) {
-	if name == "PATH" {
-		return e.path, e.path != ""
-	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if value, ok := e.known[name]; ok || e.asked[name] {
-		return value, ok
-	}
-	e.asked[name] = true
-	e.need = append(e.need, name)
-	return "", false
-}
-
-// missing returns the names that were looked up but are not known yet.
-func (e *environment) missing() []string {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	need := e.need
-	e.need = nil
-	return need
-}
-
-func (e *environment) add(need []string, values map[string]string) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for _, name := range need {
-		if value, ok := values[name]; ok {
-			e.known[name] = value
+		maps.Copy(who.env, values)
+		first := who.inherited == nil
+		if first {
+			who.realFolder, _ = filepath.EvalSymlinks(hello.Folder) // a folder that cannot be read has only its path
+			who.inherited = maps.Clone(values)
+			maps.DeleteFunc(who.inherited, func(name, _ string) bool { return !slices.Contains(inherited, name) })
+		}
+		for _, name := range names {
+			asked[name] = true
+		}
+		names = nil
+		source, err := d.opts.Open(ctx, Client{Hello: hello, LookupEnv: func(name string) (string, bool) {
+			if name == "PATH" {
+				return hello.Path, hello.Path != ""
+			}
+			value, ok := who.env[name]
+			if !asked[name] {
+				asked[name] = true
+				names = append(names, name)
+			}
+			return value, ok
+		}})
+		if !first || len(names) == 0 {
+			return who, source, err
 		}
 	}
 }
@@ -193,8 +159,8 @@ const lastRequests = 2 * time.Second
 
 // attach serves MCP to a client until it leaves. When ctx ends, it tells the client's relay so, reads
 // what the client has already sent, and answers all that is in flight. in returns what the client sends.
-func (v *View) attach(ctx context.Context, c *wire.Conn, in io.Reader) error {
-	v.settle(ctx)
+func (g *Group) attach(ctx context.Context, c *ipc.Conn, in io.Reader) error {
+	g.settle(ctx, c.Hello.Seen)
 	serving, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	if c.Hello.Resumes {
 		serving = gateway.Resumed(serving)
@@ -203,11 +169,6 @@ func (v *View) attach(ctx context.Context, c *wire.Conn, in io.Reader) error {
 	defer tasks.Wait()
 	defer cancel(nil)
 	out := &lines{conn: c}
-	first := v.hash()
-	if err := out.report(first); err != nil {
-		return err
-	}
-	tasks.Go(func() { v.reportLists(serving, out, first) })
 	tasks.Go(func() {
 		select {
 		case <-serving.Done():
@@ -219,35 +180,13 @@ func (v *View) attach(ctx context.Context, c *wire.Conn, in io.Reader) error {
 		tasks.Go(func() { _ = out.control(ends) }) // an error means that the client has left
 		select {
 		case <-serving.Done():
-		case <-time.After(v.d.opts.Drain):
+		case <-time.After(g.d.opts.Drain):
 			cancel(fmt.Errorf("%w; the request may have been executed", context.Cause(ctx)))
 		}
 	})
-	return v.gw.Server().ServeIO(serving, &untilStopped{in, ctx}, out)
-}
-
-// reportLists tells the client's relay which lists the client is about to see, so that the relay can
-// tell after a reconnect whether they differ. first contains the lists that it was told.
-func (v *View) reportLists(ctx context.Context, out *lines, first map[string]string) {
-	for {
-		lists, next := v.current()
-		if lists != nil && !maps.Equal(lists, first) {
-			if out.report(lists) != nil {
-				return
-			}
-			first = nil
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-next:
-		}
-	}
-}
-
-// report tells the relay the hashes of the lists.
-func (l *lines) report(lists map[string]string) error {
-	return l.control(map[string]any{"lists": lists})
+	return g.gw.Server().ServeResumable(serving, &untilStopped{in, ctx}, out, c.Hello.Seen, func(list, digest string) {
+		_ = out.control(map[string]any{"seen": map[string]string{list: digest}}) // an error means that the client has left
+	})
 }
 
 // control writes a line for the relay.
@@ -263,7 +202,7 @@ func (l *lines) control(members map[string]any) error {
 // lines writes whole lines from several goroutines.
 type lines struct {
 	mu   sync.Mutex
-	conn *wire.Conn
+	conn *ipc.Conn
 }
 
 func (l *lines) Write(p []byte) (int, error) {
@@ -290,10 +229,10 @@ func (u *untilStopped) Read(p []byte) (int, error) {
 }
 
 // serveHTTP serves HTTP on one connection until it ends or ctx ends.
-func (v *View) serveHTTP(ctx context.Context, c *wire.Conn) {
+func serveHTTP(ctx context.Context, c *ipc.Conn, handler http.Handler) {
 	one := &oneConn{conn: c, closed: make(chan struct{})}
 	srv := &http.Server{
-		Handler: v.http, ReadHeaderTimeout: 10 * time.Second, MaxHeaderBytes: 12 << 10,
+		Handler: handler, ReadHeaderTimeout: 10 * time.Second, MaxHeaderBytes: 12 << 10,
 		BaseContext: func(net.Listener) context.Context { return ctx },
 		ConnState: func(_ net.Conn, state http.ConnState) {
 			if state == http.StateClosed || state == http.StateHijacked {

@@ -15,7 +15,7 @@ import (
 	"strings"
 
 	"github.com/mcptrack/mcptrack/core/config"
-	"github.com/mcptrack/mcptrack/core/daemon/wire"
+	"github.com/mcptrack/mcptrack/core/daemon/ipc"
 )
 
 // identity contains everything that two clients must have in common to share a server.
@@ -45,28 +45,28 @@ type identity struct {
 // idDigits is the number of hexadecimal digits after the "~" of a tracked server's id.
 const idDigits = 12
 
-// party is a client, as far as it determines which servers it shares.
-type party struct {
-	wire.Hello
-	called     string            // what an MCP client calls itself
+// client is a client, as far as it determines which servers it shares.
+type client struct {
+	ipc.Hello
+	name       string            // what an MCP client calls itself
 	realFolder string            // Hello.Folder without symbolic links; empty if it cannot be read
 	env        map[string]string // the variables that the daemon asked the client for
 	inherited  map[string]string // the variables that its servers inherit; see Daemon.inherited
-	seat       string            // see Daemon.sit; empty if it has none
+	slot       string            // see Daemon.takeSlot; empty if it has none
 }
 
 // inherited returns the names of the variables of a client that its servers inherit, as they would
-// without the daemon. PATH is a member of [wire.Hello]. TERM differs in each terminal, and a server has none.
+// without the daemon. PATH is a member of [ipc.Hello]. TERM differs in each terminal, and a server has none.
 func (d *Daemon) inherited() []string {
 	return slices.DeleteFunc(slices.Clone(d.opts.Inherited), func(name string) bool { return name == "PATH" || name == "TERM" })
 }
 
 // inheritedBy returns the variables that a server inherits from a client: those that its entry does not set.
-func (p party) inheritedBy(srv *config.Server) map[string]string {
+func (c client) inheritedBy(srv *config.Server) map[string]string {
 	if srv.Transport != config.TransportStdio {
 		return nil
 	}
-	vars := maps.Clone(p.inherited)
+	vars := maps.Clone(c.inherited)
 	maps.DeleteFunc(vars, func(name, _ string) bool {
 		_, own := srv.Env[name]
 		return own
@@ -74,14 +74,14 @@ func (p party) inheritedBy(srv *config.Server) map[string]string {
 	return vars
 }
 
-// mayLend reports whether a command in the folder of p may see the servers that another client has: the
+// mayUse reports whether a command in the folder of c may see the servers that another client has: the
 // clients may differ in PATH and language, as terminals and hosts do, but not in their folders.
-func (p party) mayLend(other party) bool {
+func (c client) mayUse(other client) bool {
 	language := func(name, _ string) bool { return strings.HasPrefix(name, "LANG") || strings.HasPrefix(name, "LC_") }
-	ours, theirs := maps.Clone(p.inherited), maps.Clone(other.inherited)
+	ours, theirs := maps.Clone(c.inherited), maps.Clone(other.inherited)
 	maps.DeleteFunc(ours, language)
 	maps.DeleteFunc(theirs, language)
-	return p.Folder == other.Folder && maps.Equal(ours, theirs)
+	return c.Folder == other.Folder && maps.Equal(ours, theirs)
 }
 
 // trackedID returns the id under which the tracker knows a server of a client: the id in the
@@ -91,7 +91,7 @@ func (p party) mayLend(other party) bool {
 //
 // Two terminals rarely have exactly the same PATH. What counts is therefore which programs start the
 // server; see programs.
-func trackedID(key []byte, srv *config.Server, who party) string {
+func trackedID(key []byte, srv *config.Server, who client) string {
 	id := identity{
 		Transport: srv.Transport, Fallback: srv.Fallback, Command: srv.Command, Args: srv.Args, Env: revealed(srv.Env), Dir: srv.Dir,
 		URL: srv.URL.Reveal(), Headers: revealed(srv.Headers), OAuth: srv.OAuth, ClientSecret: srv.OAuth.ClientSecret.Reveal(),
@@ -111,7 +111,7 @@ func trackedID(key []byte, srv *config.Server, who party) string {
 			id.Dir = "" // it has no "cwd", and need not run in the client's folder
 		}
 	case config.NotShared:
-		id.Folder, id.Client = who.Folder, who.holder()
+		id.Folder, id.Client = who.Folder, who.owner()
 	default:
 		id.Folder = who.Folder
 	}

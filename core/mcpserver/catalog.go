@@ -189,6 +189,9 @@ func (c *catalogs) changedSince(digests map[string]string) (changed subscription
 	return changed
 }
 
+// Differs reports whether the lists differ from those with the digests that [Server.ServeResumable] reported.
+func (s *Server) Differs(seen map[string]string) bool { return s.lists.changedSince(seen).Any() }
+
 // page returns one page of at most size items of the list that of selects. next is the cursor for
 // the next page, empty on the last page. All pages come from the catalog of the first page, which
 // the cursor identifies.

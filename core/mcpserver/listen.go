@@ -17,7 +17,8 @@ type listen struct {
 	end json.RawMessage // result to send when the server ends the listen
 	// empty is true if the server honours none of the requested subscriptions.
 	empty    bool
-	messages *mailbox // task notifications; nil if none were requested
+	lists    subscriptions.Lists // those whose changes are sent
+	messages *mailbox            // task notifications; nil if none were requested
 }
 
 // maxTaskNotes limits the number of tasks for which a notification to a slow client can be pending.
@@ -68,6 +69,7 @@ func (s *Server) listen(ctx context.Context, m *message, principal string) (*lis
 			Type string                     `json:"resultType"`
 			Meta map[string]json.RawMessage `json:"_meta"`
 		}{"complete", meta}),
+		lists:    lists,
 		empty:    !lists.Any() && len(honoured.URIs) == 0 && len(tasks) == 0,
 		messages: messages,
 	}, nil
@@ -195,6 +197,7 @@ func (c *stdioConn) listen(m *message) {
 			return
 		}
 		defer l.sub.Close()
+		l.sub.Restore(subscriptions.Batch{Lists: c.missed().Lists.And(l.lists)})
 		if c.out.write(ctx, l.ack) != nil {
 			return
 		}

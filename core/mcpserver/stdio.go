@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -35,6 +36,13 @@ var errClosed = errors.New("the server is shutting down")
 // the end of in takes longer than one second. A Read or Write that closing does not interrupt, such
 // as one on a terminal, may continue after ServeIO has returned.
 func (s *Server) ServeIO(ctx context.Context, in io.Reader, out io.Writer) error {
+	return s.ServeResumable(ctx, in, out, nil, nil)
+}
+
+// ServeResumable does the same as ServeIO for a client that may have lost an earlier connection, also to another
+// process. seen has the digests of the lists that the client has seen: it is notified of those that differ. saw
+// receives the digest of each list before it is sent to the client, possibly from several goroutines. It may be nil.
+func (s *Server) ServeResumable(ctx context.Context, in io.Reader, out io.Writer, seen map[string]string, saw func(method, digest string)) error {
 	if !s.enter() {
 		closeIf(in)
 		return nil
@@ -45,6 +53,8 @@ func (s *Server) ServeIO(ctx context.Context, in io.Reader, out io.Writer) error
 		ending: make(chan struct{}),
 		slots:  make(chan struct{}, s.opts.MaxInFlight),
 		id:     nameDigest(rand.Text())[:8],
+		seen:   maps.Clone(seen),
+		saw:    saw,
 	}
 	c.ctx, c.cancel = context.WithCancelCause(ctx)
 	defer context.AfterFunc(s.ctx, func() { c.cancel(errClosed) })()
@@ -203,6 +213,31 @@ type stdioConn struct {
 
 	inFlight inFlight // requests handled by Funcs, and listens
 	listens  atomic.Int64
+
+	saw    func(method, digest string) // nil if digests are not recorded
+	seenMu sync.Mutex
+	seen   map[string]string // digests of the lists that the client saw last, by method; nil if there are none
+}
+
+// sees records the digest of a list that is sent to the client.
+func (c *stdioConn) sees(method, digest string) {
+	c.seenMu.Lock()
+	known, ok := c.seen[method]
+	if c.seen == nil {
+		c.seen = map[string]string{}
+	}
+	c.seen[method] = digest
+	c.seenMu.Unlock()
+	if !ok || known != digest {
+		c.saw(method, digest)
+	}
+}
+
+// missed returns what the client has not been told: that lists differ from those that it saw last.
+func (c *stdioConn) missed() subscriptions.Batch {
+	c.seenMu.Lock()
+	defer c.seenMu.Unlock()
+	return subscriptions.Batch{Lists: c.srv.lists.changedSince(c.seen)}
 }
 
 // legacyState is the state of a connection whose client has sent initialize.
@@ -251,6 +286,9 @@ func (c *stdioConn) handle(data []byte) {
 
 func (c *stdioConn) request(m *message) {
 	from := caller{stdio: true, session: c.id, modern: m.meta[mcp.MetaProtocolVersion] != nil || m.method == mcp.MethodDiscover || m.method == mcp.MethodListen}
+	if c.saw != nil {
+		from.saw = c.sees
+	}
 	switch {
 	case from.modern:
 	case m.method == mcp.MethodInitialize:
@@ -313,6 +351,7 @@ func (c *stdioConn) initialize(m *message) {
 		c.fail(m.id, errorf(mcp.CodeInternal, "%s", err))
 		return
 	}
+	sub.Restore(c.missed())
 	if c.legacy != nil {
 		c.legacy.stop()
 		c.legacy.leave()

@@ -114,21 +114,22 @@ func (g *Globals) behind(ctx context.Context, env *Env, srv config.Server) (conf
 // followed returns the flags of the config that a daemon follows for the command: its own or, if all its
 // servers are attached, the one behind them.
 func (g *Globals) followed(ctx context.Context, env *Env) *Globals {
-	none := slog.New(slog.DiscardHandler)
-	path, err := g.ConfigPath(env, none)
-	if err != nil {
-		return g
-	}
-	p, err := g.Permission(env, path)
-	if err != nil {
-		return g
-	}
-	cfg, err := p.Read(none, false)
-	if err != nil {
-		return g
+	if g.lastRead == nil {
+		none := slog.New(slog.DiscardHandler)
+		path, err := g.ConfigPath(env, none)
+		if err != nil {
+			return g
+		}
+		p, err := g.Permission(env, path)
+		if err != nil {
+			return g
+		}
+		if _, err := p.Read(none, false); err != nil {
+			return g
+		}
 	}
 	var all *Globals
-	for _, srv := range cfg.Servers {
+	for _, srv := range g.lastRead.Servers {
 		if !srv.Enabled {
 			continue
 		}

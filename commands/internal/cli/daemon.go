@@ -19,7 +19,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mcptrack/mcptrack/core/config"
-	"github.com/mcptrack/mcptrack/core/daemon/wire"
+	"github.com/mcptrack/mcptrack/core/daemon/ipc"
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/session"
 	"github.com/mcptrack/mcptrack/output/remote"
@@ -82,15 +82,15 @@ func (g *Globals) ownServers(env *Env) string {
 
 // reach connects to the user's daemon, if the command may use it and it follows the command's config.
 // It returns a nil connection otherwise.
-func (g *Globals) reach(ctx context.Context, env *Env, log *slog.Logger, use DaemonUse, hello wire.Hello) (net.Conn, wire.Answer) {
+func (g *Globals) reach(ctx context.Context, env *Env, log *slog.Logger, use DaemonUse, hello ipc.Hello) (net.Conn, ipc.Answer) {
 	if own := cmp.Or(g.ownServers(env), use.Own); own != "" {
 		use.say(env, log, "not using a daemon: %s", own)
-		return nil, wire.Answer{}
+		return nil, ipc.Answer{}
 	}
 	conn, answer, err := g.open(ctx, env, hello)
 	switch {
 	case err != nil && ctx.Err() != nil:
-	case errors.Is(err, wire.ErrNoDaemon):
+	case errors.Is(err, ipc.ErrNoDaemon):
 		use.say(env, log, "not using a daemon: none is running")
 	case isHung(err):
 		log.Warn("this command connects to the servers itself: " + err.Error())
@@ -100,16 +100,22 @@ func (g *Globals) reach(ctx context.Context, env *Env, log *slog.Logger, use Dae
 		use.say(env, log, "using the daemon (pid %d)", answer.PID)
 		return conn, answer
 	}
-	return nil, wire.Answer{}
+	return nil, ipc.Answer{}
+}
+
+// DaemonClient returns a client of the user's daemon.
+func (e *Env) DaemonClient() (ipc.Client, error) {
+	socket, err := ipc.Socket(e.LookupEnv)
+	return ipc.Client{Socket: socket, LookupEnv: e.LookupEnv, Build: ipc.ThisBuild(e.Version), Program: e.Executable}, err
 }
 
 // DaemonDir returns the default directory for the daemon's data; daemons with sockets of their own have
 // directories of their own. It returns "" if the user has no home directory.
 func (e *Env) DaemonDir() string {
 	name := "daemon"
-	own, err := wire.Socket(e.LookupEnv)
-	usual, usualErr := wire.Socket(func(name string) (string, bool) {
-		if name == wire.SocketKey {
+	own, err := ipc.Socket(e.LookupEnv)
+	usual, usualErr := ipc.Socket(func(name string) (string, bool) {
+		if name == ipc.SocketKey {
 			return "", false
 		}
 		return e.LookupEnv(name)
@@ -122,28 +128,27 @@ func (e *Env) DaemonDir() string {
 }
 
 func isHung(err error) bool {
-	_, hung := errors.AsType[*wire.Hung](err)
+	_, hung := errors.AsType[*ipc.Hung](err)
 	return hung
 }
 
 // open performs the handshake with the user's daemon, which must follow the command's config.
-func (g *Globals) open(ctx context.Context, env *Env, hello wire.Hello) (net.Conn, wire.Answer, error) {
+func (g *Globals) open(ctx context.Context, env *Env, hello ipc.Hello) (net.Conn, ipc.Answer, error) {
 	folder, err := os.Getwd()
 	if err != nil {
-		return nil, wire.Answer{}, err
+		return nil, ipc.Answer{}, err
 	}
 	of := g.followed(ctx, env)
 	hello.Folder, hello.Host, hello.Path, hello.Join = folder, of.Host, env.Getenv("PATH"), true
 	if of.Config != "" {
 		if hello.Config, err = filepath.Abs(of.Config); err != nil {
-			return nil, wire.Answer{}, err
+			return nil, ipc.Answer{}, err
 		}
 	}
-	socket, err := wire.Socket(env.LookupEnv)
+	client, err := env.DaemonClient()
 	if err != nil {
-		return nil, wire.Answer{}, err
+		return nil, ipc.Answer{}, err
 	}
-	client := wire.Client{Socket: socket, LookupEnv: env.LookupEnv, Build: wire.ThisBuild(env.Version)}
 	return client.Open(ctx, hello)
 }
 
@@ -152,7 +157,7 @@ func (g *Globals) open(ctx context.Context, env *Env, hello wire.Hello) (net.Con
 // nil if the command must connect to the server itself.
 func (g *Globals) DialDaemon(ctx context.Context, env *Env, log *slog.Logger, srv config.Server, era session.Era, opts session.Options) (*session.Session, error) {
 	use := DaemonUse{Quiet: true}
-	conn, _ := g.reach(ctx, env, log, use, wire.Hello{Purpose: wire.Attach, Server: srv.ID})
+	conn, _ := g.reach(ctx, env, log, use, ipc.Hello{Purpose: ipc.Attach, Server: srv.ID})
 	if conn == nil {
 		return nil, nil
 	}
@@ -191,7 +196,7 @@ var ErrDaemonGone = errors.New("the daemon has ended")
 // without. The context that it returns ends with ErrDaemonGone soon after the daemon has ended, if a
 // reader of a feed tries to reconnect.
 func (g *Globals) OpenDaemon(ctx context.Context, env *Env, log *slog.Logger, use DaemonUse) (context.Context, *Daemon) {
-	hello := wire.Hello{Purpose: wire.HTTP}
+	hello := ipc.Hello{Purpose: ipc.HTTP}
 	conn, answer := g.reach(ctx, env, log, use, hello)
 	if conn == nil {
 		return ctx, nil

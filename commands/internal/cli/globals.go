@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/config/hosts"
 	"github.com/mcptrack/mcptrack/core/config/tree"
 	"github.com/mcptrack/mcptrack/core/printable"
@@ -43,7 +44,8 @@ type Globals struct {
 	Quiet       bool
 	demo        bool // value of --demo of a command with AddDemo
 
-	traces *otlp.Export // nil if nothing is traced; set by StartTraces
+	lastRead *config.Config // the config as it was last read; nil before that
+	traces   *otlp.Export   // nil if nothing is traced; set by StartTraces
 
 	Format document.Format // output format from --output or --json; set by Resolve
 	level  slog.Level

@@ -24,6 +24,10 @@ import (
 // trustKey is the environment variable that lists the folders whose configs are trusted.
 const trustKey = "MCPTRACK_TRUST"
 
+// Reads returns the names of the variables, other than those that servers inherit, that are looked up to read any
+// config.
+func Reads() []string { return []string{"MCPTRACK_CONFIG", "AppData", trustKey, "CI"} }
+
 // Permission is the user's approval of one config. Anyone may have written a config that was found
 // in a folder, so the user must approve what it runs and sends. A config that the user specified,
 // or that is in the user's config directory, needs no approval. With --approved, specifying a config
@@ -74,6 +78,7 @@ func (p *Permission) Read(log *slog.Logger, withKeyring bool) (*config.Config, e
 	if cfg == nil {
 		return nil, invalidConfig(p.path, problems)
 	}
+	p.g.lastRead = cfg
 	for _, problem := range problems {
 		level := slog.LevelInfo
 		if problem.Code == config.CodeInsecure || problem.Severity == config.SeverityError {

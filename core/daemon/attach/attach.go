@@ -17,8 +17,8 @@ import (
 	"strconv"
 	"sync"
 
+	"github.com/mcptrack/mcptrack/core/daemon/ipc"
 	"github.com/mcptrack/mcptrack/core/daemon/relay"
-	"github.com/mcptrack/mcptrack/core/daemon/wire"
 )
 
 // Options are what a client is attached to, and how.
@@ -26,7 +26,7 @@ type Options struct {
 	In        io.Reader // messages of the client
 	Out       io.Writer // messages for the client
 	LookupEnv func(string) (string, bool)
-	Build     wire.Build
+	Build     ipc.Build
 	// Program is the path of mcptrack, which runs the daemon; see Program.
 	Program string
 
@@ -49,25 +49,25 @@ func (e *NoDaemon) Error() string { return "the mcptrack daemon cannot be used: 
 func (e *NoDaemon) Unwrap() error { return e.Err }
 
 // Run serves the client until it closes In and everything is answered, or until ctx ends. If the
-// daemon refuses the client, such as for an invalid config, the error is a *wire.Refused, and the client's
+// daemon refuses the client, such as for an invalid config, the error is a *ipc.Refused, and the client's
 // first request has been answered with it.
 func Run(ctx context.Context, opts Options) error {
 	hello, err := opts.hello()
 	if err != nil {
 		return err
 	}
-	socket, err := wire.Socket(opts.LookupEnv)
+	socket, err := ipc.Socket(opts.LookupEnv)
 	if err != nil {
 		return &NoDaemon{err}
 	}
 	a := &attachment{opts: opts, hello: hello,
-		client: wire.Client{Socket: socket, LookupEnv: opts.LookupEnv, Build: opts.Build, Program: opts.Program}}
+		client: ipc.Client{Socket: socket, LookupEnv: opts.LookupEnv, Build: opts.Build, Program: opts.Program}}
 	ctx, cancel := context.WithCancel(ctx)
 	defer a.replacing.Wait()
 	defer cancel()
 	err = relay.Run(ctx, relay.Options{In: opts.In, Out: opts.Out, Connect: a.connect, Lost: a.lost})
 	_, none := errors.AsType[*NoDaemon](err)
-	if refused, ok := errors.AsType[*wire.Refused](err); ok && !none && !a.connected {
+	if refused, ok := errors.AsType[*ipc.Refused](err); ok && !none && !a.connected {
 		relay.Refuse(ctx, opts.In, opts.Out, refused.Message, refused.Hint)
 	}
 	return err
@@ -76,8 +76,8 @@ func Run(ctx context.Context, opts Options) error {
 // attachment is the state of Run. The relay calls connect and lost one after the other.
 type attachment struct {
 	opts      Options
-	hello     wire.Hello
-	client    wire.Client
+	hello     ipc.Hello
+	client    ipc.Client
 	connected bool           // a daemon has accepted the client before
 	replaced  bool           // a newer daemon was started
 	replacing sync.WaitGroup // the start of a newer daemon
@@ -85,29 +85,29 @@ type attachment struct {
 }
 
 // hello returns the client's first message, without what the connection adds.
-func (o *Options) hello() (wire.Hello, error) {
+func (o *Options) hello() (ipc.Hello, error) {
 	folder, err := os.Getwd()
 	if err != nil {
-		return wire.Hello{}, fmt.Errorf("cannot determine the working directory: %w", err)
+		return ipc.Hello{}, fmt.Errorf("cannot determine the working directory: %w", err)
 	}
 	config := o.Config
 	if config != "" {
 		if config, err = filepath.Abs(config); err != nil {
-			return wire.Hello{}, fmt.Errorf("cannot determine the path of the config: %w", err)
+			return ipc.Hello{}, fmt.Errorf("cannot determine the path of the config: %w", err)
 		}
 	}
 	path, _ := o.LookupEnv("PATH")
-	return wire.Hello{Purpose: wire.Attach, Client: strconv.FormatUint(rand.Uint64(), 36) + strconv.FormatUint(rand.Uint64(), 36),
+	return ipc.Hello{Purpose: ipc.Attach, Client: strconv.FormatUint(rand.Uint64(), 36) + strconv.FormatUint(rand.Uint64(), 36),
 		Folder: folder, Config: config, Host: o.Host, Server: o.Server, Approved: o.Approved, Path: path}, nil
 }
 
-func (a *attachment) connect(ctx context.Context) (io.ReadWriteCloser, error) {
+func (a *attachment) connect(ctx context.Context, seen map[string]string) (io.ReadWriteCloser, error) {
 	hello := a.hello
-	hello.Resumes = a.connected
+	hello.Resumes, hello.Seen = a.connected, seen
 	conn, answer, err := a.client.OpenOrStart(ctx, hello)
 	if err != nil {
-		refused, ok := errors.AsType[*wire.Refused](err)
-		if a.connected || ctx.Err() != nil || ok && refused.Code != wire.CodeProtocol {
+		refused, ok := errors.AsType[*ipc.Refused](err)
+		if a.connected || ctx.Err() != nil || ok && refused.Code != ipc.CodeProtocol {
 			return nil, err
 		}
 		return nil, &NoDaemon{err}

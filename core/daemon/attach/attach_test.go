@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mcptrack/mcptrack/core/daemon/wire"
+	"github.com/mcptrack/mcptrack/core/daemon/ipc"
 )
 
 func TestProgram(t *testing.T) {
@@ -60,7 +60,7 @@ func TestHello(t *testing.T) {
 	if first.Client == second.Client || len(first.Client) < 16 {
 		t.Errorf("%q, %q", first.Client, second.Client)
 	}
-	if first.Purpose != wire.Attach || first.Server != "a" || first.Config != filepath.Join(first.Folder, "c.json") {
+	if first.Purpose != ipc.Attach || first.Server != "a" || first.Config != filepath.Join(first.Folder, "c.json") {
 		t.Errorf("%+v", first)
 	}
 	if got := opts.Gateway(); !slices.Equal(got, strings.Fields("--stdio --all --instead --server a")) {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"strings"
 	"testing"
@@ -32,7 +33,8 @@ func (halfClosing) CloseWrite() error { return nil }
 
 type daemon struct {
 	net.Conn
-	in *bufio.Reader
+	in   *bufio.Reader
+	seen map[string]string
 }
 
 func start(t *testing.T) *bench {
@@ -42,7 +44,7 @@ func start(t *testing.T) *bench {
 	ctx, cancel := context.WithCancel(t.Context())
 	b.stop = cancel
 	go func() {
-		err := Run(ctx, Options{In: in, Out: clientOut, Connect: func(ctx context.Context) (io.ReadWriteCloser, error) {
+		err := Run(ctx, Options{In: in, Out: clientOut, Lost: func(error) {}, Connect: func(ctx context.Context, seen map[string]string) (io.ReadWriteCloser, error) {
 			select {
 			case err := <-b.refuse:
 				return nil, err
@@ -50,7 +52,7 @@ func start(t *testing.T) *bench {
 			}
 			here, there := net.Pipe()
 			select {
-			case b.daemons <- &daemon{there, bufio.NewReader(there)}:
+			case b.daemons <- &daemon{there, bufio.NewReader(there), seen}:
 				return halfClosing{here}, nil
 			case <-ctx.Done():
 				return nil, context.Cause(ctx)
@@ -170,7 +172,7 @@ func (b *bench) reconnect() *daemon {
 // A client's initialize is remembered for the next daemon although a byte order mark precedes it.
 func TestByteOrderMark(t *testing.T) {
 	t.Parallel()
-	if m, isRequest, _ := parse([]byte("\ufeff" + request(1, "initialize", ""))); !isRequest || m.Method != "initialize" {
+	if m := parse([]byte("\ufeff" + request(1, "initialize", ""))); !m.request || m.Method != "initialize" {
 		t.Errorf("%+v", m)
 	}
 }
@@ -273,9 +275,6 @@ func TestAnotherDaemonContinuesALegacySession(t *testing.T) {
 		d := b.connect()
 		b.sends(d, request(2, "resources/subscribe", `"uri":"a"`))
 		b.receives(d, response(2))
-		b.sends(d, request(3, "tools/list", ""))
-		d.says(t, `{"mcptrack":{"lists":{"tools":"h1"}}}`)
-		b.receives(d, response(3))
 		b.sends(d, request(4, "tools/call", ""))
 		_ = d.Close()
 		b.hearsError("4", "may have been executed")
@@ -324,17 +323,6 @@ func TestARequestWaitsForADaemonForALimitedTime(t *testing.T) {
 		b.accept()
 		d = b.reconnect()
 		b.sends(d, request(3, "ping", ""))
-	})
-}
-
-func TestAnAnswerForALostDaemonIsDropped(t *testing.T) {
-	relayed(t, func(t *testing.T, b *bench) {
-		d := b.connect()
-		b.receives(d, request(70, "sampling/createMessage", ""))
-		_ = d.Close()
-		d = b.reconnect()
-		b.says(response(70))
-		b.sends(d, request(2, "ping", ""))
 	})
 }
 
@@ -539,58 +527,10 @@ func TestARequestThatIsTooLargeIsAnswered(t *testing.T) {
 func TestAFirstConnectionThatFailsIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		want := errors.New("no daemon")
-		err := Run(t.Context(), Options{Connect: func(context.Context) (io.ReadWriteCloser, error) { return nil, want }})
+		err := Run(t.Context(), Options{Connect: func(context.Context, map[string]string) (io.ReadWriteCloser, error) { return nil, want }})
 		if !errors.Is(err, want) {
 			t.Errorf("%v", err)
 		}
-	})
-}
-
-// TestListsThatDifferAreAnnounced: after a reconnect, each list that differs is announced once, as is
-// a list whose request was lost.
-func TestListsThatDifferAreAnnounced(t *testing.T) {
-	const lists = `{"mcptrack":{"lists":{"prompts":%q,"resources":%q,"tools":%q}}}`
-	changed := func(list string) string {
-		return `{"jsonrpc":"2.0","method":"notifications/` + list + `/list_changed"}`
-	}
-	relayed(t, func(t *testing.T, b *bench) {
-		d := b.connect()
-		d.says(t, fmt.Sprintf(lists, "p1", "r1", "t1"))
-		b.sends(d, request(3, "resources/templates/list", ""))
-		_ = d.Close()
-		b.hearsError("3", "may have been executed")
-		d = <-b.daemons
-		d.hears(t, request(1, "initialize", ""))
-		d.says(t, fmt.Sprintf(lists, "p1", "r1", "t2"))
-		d.says(t, response(1))
-		d.hears(t, initialized)
-		b.hears(changed("resources"))
-		b.hears(changed("tools"))
-		d.says(t, fmt.Sprintf(lists, "p2", "r2", "t3")) // the daemon itself announces later changes
-		b.receives(d, changed("prompts"))
-		_ = d.Close()
-		d = <-b.daemons
-		d.hears(t, request(1, "initialize", ""))
-		d.says(t, fmt.Sprintf(lists, "p2", "r2", "t3"))
-		d.says(t, response(1))
-		d.hears(t, initialized)
-		b.sends(d, request(4, "ping", ""))
-		b.receives(d, response(4)) // nothing was announced
-	})
-}
-
-// TestListsAreAnnouncedToAModernClient on the subscriptions that ask for them.
-func TestListsAreAnnouncedToAModernClient(t *testing.T) {
-	relayed(t, func(t *testing.T, b *bench) {
-		d := <-b.daemons
-		d.says(t, `{"mcptrack":{"lists":{"prompts":"p1","tools":"t1"}}}`)
-		listen := request(7, "subscriptions/listen", `"notifications":{"toolsListChanged":true,"resourceSubscriptions":["a"]}`)
-		b.sends(d, listen)
-		_ = d.Close()
-		d = <-b.daemons
-		d.says(t, `{"mcptrack":{"lists":{"prompts":"p2","tools":"t2"}}}`)
-		d.hears(t, listen)
-		b.hears(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":7}}}`)
 	})
 }
 
@@ -605,5 +545,40 @@ func TestAFailedInitializeIsNotRepeated(t *testing.T) {
 		d = <-b.daemons
 		b.sends(d, request(2, "initialize", ""))
 		b.receives(d, response(2))
+	})
+}
+
+// The next daemon learns what the client has seen, and answers what the lost one did not: requests for lists have no
+// effect.
+func TestTheNextDaemonContinuesWithLists(t *testing.T) {
+	relayed(t, func(t *testing.T, b *bench) {
+		d := b.connect()
+		b.sends(d, request(2, "tools/list", ""))
+		d.says(t, `{"mcptrack":{"seen":{"tools/list":"t1"}}}`)
+		b.receives(d, response(2))
+		d.says(t, `{"mcptrack":{"seen":{"prompts/list":"p1"}}}`)
+		d.says(t, `{"mcptrack":{"seen":{"tools/list":"t2"}}}`)
+		b.sends(d, request(3, "tools/list", ""))
+		_ = d.Close()
+		d = b.reconnect()
+		if want := map[string]string{"tools/list": "t2", "prompts/list": "p1"}; !maps.Equal(d.seen, want) {
+			t.Errorf("the daemon learned %v, want %v", d.seen, want)
+		}
+		d.hears(t, request(3, "tools/list", ""))
+		b.receives(d, response(3))
+	})
+}
+
+// A request waits for a daemon that has accepted the client, although it takes longer than one without a daemon.
+func TestARequestWaitsWhileADaemonContinuesTheSession(t *testing.T) {
+	relayed(t, func(t *testing.T, b *bench) {
+		_ = b.connect().Close()
+		d := <-b.daemons
+		d.hears(t, request(1, "initialize", ""))
+		b.says(request(2, "ping", ""))
+		time.Sleep(9 * time.Second)
+		d.says(t, response(1))
+		d.hears(t, initialized)
+		d.hears(t, request(2, "ping", ""))
 	})
 }

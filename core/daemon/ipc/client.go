@@ -1,13 +1,14 @@
-package wire
+package ipc
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net"
 	"os/exec"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/backoff"
@@ -16,8 +17,8 @@ import (
 const (
 	// answerTimeout is how long a daemon may take to load the client's config.
 	answerTimeout = 30 * time.Second
-	// hungTimeout is how long a daemon may take to answer anything. One that has just begun to listen
-	// may take startTimeout, because it opens its log first.
+	// hungTimeout is how long a daemon may take to answer anything: it asks for variables before it loads the config.
+	// One that has just begun to listen may take startTimeout, because it opens its log first.
 	hungTimeout = 5 * time.Second
 	// startTimeout is how long a started daemon may take to listen.
 	startTimeout = 15 * time.Second
@@ -59,22 +60,22 @@ func (c *Client) openOver(ctx context.Context, connect func(context.Context) (ne
 	ctx, cancel := context.WithTimeoutCause(ctx, answerTimeout, errors.New("the daemon does not answer; see mcptrack daemon logs"))
 	defer cancel()
 	ctx, giveUp := context.WithCancelCause(ctx)
-	var watching sync.WaitGroup
-	defer watching.Wait()
 	defer giveUp(nil)
-	watching.Go(func() {
-		if hung := c.hangs(ctx, connect, since); hung != nil {
-			giveUp(hung)
-		}
-	})
+	var pid atomic.Int64 // of the daemon
+	hangs := time.AfterFunc(max(hungTimeout, min(startTimeout-time.Since(since), startTimeout)), func() { giveUp(&Hung{PID: int(pid.Load())}) })
+	defer hangs.Stop()
 	conn, err := connect(ctx)
 	if err != nil {
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
 		return nil, Answer{}, err
 	}
+	pid.Store(int64(serverPID(conn)))
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	hello.Protocol, hello.Build = Protocol, c.Build
 	l := newLines(conn)
-	answer, err := l.clientHandshake(hello, c.LookupEnv)
+	answer, err := l.clientHandshake(hello, c.LookupEnv, func() { hangs.Stop() })
 	if !stop() && err == nil || err != nil && ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
@@ -99,30 +100,6 @@ func (h *Hung) Error() string {
 		return "the daemon does not answer; end its process"
 	}
 	return fmt.Sprintf("the daemon (pid %d) does not answer; %[2]s %[1]d ends it", h.PID, KillCommand)
-}
-
-// hangs waits until a daemon that listens since a time should have answered, and returns an error if
-// it does not answer even a client without a config. It returns nil if ctx ends before.
-func (c *Client) hangs(ctx context.Context, connect func(context.Context) (net.Conn, error), since time.Time) *Hung {
-	const asking = hungTimeout / 2
-	starting := min(startTimeout-time.Since(since), startTimeout)
-	if !backoff.Sleep(ctx, max(starting, hungTimeout)-asking) {
-		return nil
-	}
-	ask, cancel := context.WithTimeout(ctx, asking)
-	defer cancel()
-	hung := &Hung{}
-	conn, err := connect(ask)
-	if err == nil {
-		defer func() { _ = conn.Close() }()
-		defer context.AfterFunc(ask, func() { _ = conn.Close() })()
-		hung.PID = serverPID(conn)
-		_, err = newLines(conn).clientHandshake(Hello{Protocol: Protocol, Build: c.Build, Purpose: Status}, c.LookupEnv)
-	}
-	if err == nil || ask.Err() == nil || ctx.Err() != nil {
-		return nil
-	}
-	return hung
 }
 
 // OpenOrStart is like Open, but starts a daemon if none listens. A daemon that ends during the
@@ -163,47 +140,10 @@ func (c *Client) Start(ctx context.Context) error {
 		return err
 	}
 	defer starting.Release()
-	pause := backoff.New(2*time.Millisecond, 20*time.Millisecond)
-	for {
-		// A daemon that still ends holds the lock, without which the next one cannot begin.
-		before := c.locked(ctx)
-		if c.Listens(ctx) {
-			return nil
-		}
-		ended, err := c.spawn("--started")
-		if err != nil {
-			return err
-		}
-		for ended != nil {
-			select {
-			case err := <-ended:
-				if ended = nil; c.Listens(ctx) {
-					return nil
-				}
-				if !before && !c.locked(ctx) {
-					return fmt.Errorf("the daemon ended before it listened (%w); see mcptrack daemon logs", err)
-				}
-			case <-time.After(pause.Next()):
-				if c.Listens(ctx) {
-					return nil
-				}
-			case <-ctx.Done():
-				return context.Cause(ctx)
-			}
-		}
-		if !backoff.Poll(ctx, 20*time.Millisecond, func() bool { return c.Listens(ctx) || !c.locked(ctx) }) {
-			return context.Cause(ctx)
-		}
+	if c.Listens(ctx) {
+		return nil
 	}
-}
-
-// locked reports whether a daemon runs, whether or not it listens.
-func (c *Client) locked(ctx context.Context) bool {
-	lock, err := Acquire(ctx, c.Socket, false)
-	if err == nil {
-		lock.Release()
-	}
-	return errors.Is(err, ErrRunning)
+	return c.run(ctx, func(int) bool { return c.Listens(ctx) }, "--started")
 }
 
 // Listens reports whether a daemon accepts connections.
@@ -231,92 +171,65 @@ func (c *Client) Replace(ctx context.Context) error {
 	if c.current(ctx) {
 		return nil
 	}
-	ended, err := c.spawn("--replace")
-	if err != nil {
-		return err
-	}
-	pause := backoff.New(50*time.Millisecond, time.Second)
-	for !c.current(ctx) {
-		select {
-		case err := <-ended:
-			if c.current(ctx) {
-				return nil
-			}
-			return fmt.Errorf("the daemon that replaces the older one ended (%v); see mcptrack daemon logs", err)
-		case <-time.After(pause.Next()):
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
-	return nil
+	return c.run(ctx, func(int) bool { return c.current(ctx) }, "--replace")
 }
 
 // current reports whether the daemon that listens is not older than the client.
 func (c *Client) current(ctx context.Context) bool {
+	answer, err := c.Running(ctx)
+	return err == nil && !c.Build.Newer(answer.Build)
+}
+
+// Running asks the daemon only who it is.
+func (c *Client) Running(ctx context.Context) (Answer, error) {
 	conn, answer, err := c.Open(ctx, Hello{Purpose: Status})
-	if err != nil {
-		return false
+	if err == nil {
+		_ = conn.Close()
 	}
-	_ = conn.Close()
-	return !c.Build.Newer(answer.Build)
+	return answer, err
 }
 
 // Detach starts the daemon with flags, and returns when it serves clients. The caller then ends, so
 // that the daemon is no descendant of the client that needed it: hosts end a client with all its
-// descendants. If the daemon ends instead, Detach returns its error.
+// descendants.
 func (c *Client) Detach(ctx context.Context, flags ...string) error {
-	ended, pid, err := c.run(flags...)
-	if err != nil {
-		return err
-	}
-	pause := backoff.New(2*time.Millisecond, 20*time.Millisecond)
-	for {
-		select {
-		case err := <-ended:
-			return err
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-time.After(pause.Next()):
-		}
-		conn, answer, err := c.Open(ctx, Hello{Purpose: Status})
-		if err != nil {
-			continue
-		}
-		_ = conn.Close()
-		if answer.PID == pid {
-			return nil
-		}
-	}
+	return c.run(ctx, func(pid int) bool {
+		answer, err := c.Running(ctx)
+		return err == nil && answer.PID == pid
+	}, flags...)
 }
 
-// spawn starts the daemon with a flag; see run.
-func (c *Client) spawn(flag string) (<-chan error, error) {
-	ended, _, err := c.run(flag)
-	return ended, err
-}
-
-// run starts the daemon with flags. It does not end with this process. Its end is sent to the channel,
-// which has capacity 1 and is never closed; the goroutine that sends it ends with the daemon.
-func (c *Client) run(flags ...string) (<-chan error, int, error) {
+// run starts the daemon with flags, and returns when served is true for its process id. The daemon does not end with
+// this process; the goroutine that waits for its end ends with it. If it ends before, the error says why.
+func (c *Client) run(ctx context.Context, served func(pid int) bool, flags ...string) error {
 	if c.Program == "" {
-		return nil, 0, errors.New("cannot start the daemon: the program mcptrack was not found; install it beside this program or in PATH")
+		return errors.New("cannot start the daemon: the program mcptrack was not found; install it beside this program or in PATH")
 	}
 	cmd := exec.Command(c.Program, append([]string{"daemon"}, flags...)...) // its streams are the null device
 	cmd.Dir = rootFolder(c.LookupEnv)
 	cmd.Env = c.environment()
 	detach(cmd)
 	if err := cmd.Start(); err != nil {
-		return nil, 0, fmt.Errorf("cannot start the daemon: %w", err)
+		return fmt.Errorf("cannot start the daemon: %w", err)
 	}
-	ended := make(chan error, 1)
-	go func() {
-		err := cmd.Wait()
-		if err == nil {
-			err = errors.New("exit status 0")
+	ended := make(chan error, 1) // receives its end once; never closed
+	go func() { ended <- cmd.Wait() }()
+	pause := backoff.New(2*time.Millisecond, 50*time.Millisecond)
+	for {
+		select {
+		case err := <-ended:
+			if served(cmd.Process.Pid) {
+				return nil
+			}
+			return fmt.Errorf("the daemon ended before it served a client (%v); see mcptrack daemon logs", cmp.Or(err, errors.New("exit status 0")))
+		case <-time.After(pause.Next()):
+			if served(cmd.Process.Pid) {
+				return nil
+			}
+		case <-ctx.Done():
+			return context.Cause(ctx)
 		}
-		ended <- err
-	}()
-	return ended, cmd.Process.Pid, nil
+	}
 }
 
 // environment returns the environment of a daemon: what programs need to find the user's folders,

@@ -3,7 +3,7 @@ package daemon_test
 import (
 	"testing"
 
-	"github.com/mcptrack/mcptrack/core/daemon/wire"
+	"github.com/mcptrack/mcptrack/core/daemon/ipc"
 	"github.com/mcptrack/mcptrack/core/session"
 )
 
@@ -14,14 +14,14 @@ func TestSeats(t *testing.T) {
 	w := start(t, nil)
 	dir := w.folder(map[string]string{"a": `"shared":false`})
 	connect := func(client string) *session.Session {
-		return w.client(wire.Hello{Folder: dir, Server: "a", Client: client}, nil, session.Options{})
+		return w.client(ipc.Hello{Folder: dir, Server: "a", Client: client}, nil, session.Options{})
 	}
 	first, second := connect("1"), connect("2")
 	one, two := w.call(first, "pid", nil), w.call(second, "pid", nil)
 	if one == two {
 		t.Errorf("two clients share process %s", one)
 	}
-	all := w.client(wire.Hello{Folder: dir, Client: "4"}, nil, session.Options{})
+	all := w.client(ipc.Hello{Folder: dir, Client: "4"}, nil, session.Options{})
 	if four := w.call(all, "pid", nil); four == one || four == two {
 		t.Errorf("a client of all servers uses process %s of another client", four)
 	}

@@ -10,16 +10,16 @@ import (
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/config"
-	"github.com/mcptrack/mcptrack/core/daemon/wire"
+	"github.com/mcptrack/mcptrack/core/daemon/ipc"
 	"github.com/mcptrack/mcptrack/core/mcp"
 )
 
 // entry returns the entry of the config that limits what an MCP client sees, or nil if there is none.
-func (p party) entry(cfg *config.Config) *config.Client {
-	if p.Purpose != wire.Attach || p.Join {
+func (c client) entry(cfg *config.Config) *config.Client {
+	if c.Purpose != ipc.Attach || c.Join {
 		return nil
 	}
-	return cfg.ClientFor(p.called, p.Folder, p.realFolder)
+	return cfg.ClientFor(c.name, c.Folder, c.realFolder)
 }
 
 // asksForNames reports whether a config has clients that are known by what they call themselves.
@@ -30,15 +30,15 @@ func asksForNames(cfg *config.Config) bool {
 // maxNamed is the maximum size of a first message in which a client may name itself.
 const maxNamed = 64 << 10
 
-// called reads the first message of an MCP client from in. It returns what the client calls itself, and a reader that
+// clientName reads the first message of an MCP client from in. It returns what the client calls itself, and a reader that
 // returns everything that in returns. A client that has sent nothing yet is counted, so that the daemon does not end.
-func (d *Daemon) called(ctx context.Context, c *wire.Conn, in io.Reader) (name string, all io.Reader) {
+func (d *Daemon) clientName(ctx context.Context, c *ipc.Conn, in io.Reader) (name string, all io.Reader) {
 	d.mu.Lock()
-	d.conns++
+	d.count(1)
 	d.mu.Unlock()
 	defer func() {
 		d.mu.Lock()
-		d.conns--
+		d.count(-1)
 		d.mu.Unlock()
 	}()
 	defer context.AfterFunc(ctx, func() { _ = c.SetReadDeadline(time.Now()) })()

@@ -1,4 +1,4 @@
-package wire
+package ipc
 
 import (
 	"bufio"
@@ -17,9 +17,9 @@ import (
 
 const (
 	maxLine   = 1 << 20 // bytes in one line of the handshake
-	maxNames  = 1024    // variables that a daemon asks for in one handshake
+	maxNames  = 1024    // variables for which a daemon asks once
 	maxName   = 256     // bytes in the name of a variable
-	maxRounds = 16      // times that a daemon asks
+	maxRounds = 8       // times that a daemon may ask; it asks twice
 
 	// stepTimeout is how long a client may take to send a line.
 	stepTimeout = 10 * time.Second
@@ -96,11 +96,9 @@ type Conn struct {
 	lines
 	Hello Hello
 
-	ctx    context.Context // the daemon's; its end interrupts the handshake
-	stop   func() bool
-	build  Build
-	names  int // variables that were asked for
-	rounds int
+	ctx   context.Context // the daemon's; its end interrupts the handshake
+	stop  func() bool
+	build Build
 }
 
 // Accept reads the client's Hello. It returns an error, and closes the connection, if the client does
@@ -160,9 +158,7 @@ func (c *Conn) Need(names []string) (map[string]string, error) {
 	if len(names) == 0 {
 		return map[string]string{}, nil
 	}
-	c.rounds++
-	c.names += len(names)
-	if c.rounds > maxRounds || c.names > maxNames {
+	if len(names) > maxNames {
 		return nil, c.fail(fmt.Errorf("%w: the config names more than %d variables", errHandshake, maxNames))
 	}
 	for _, name := range names {
@@ -220,15 +216,16 @@ func (c *Conn) Refuse(reason *Refused) error {
 }
 
 // clientHandshake sends the client's Hello and answers the daemon's questions. lookup returns the
-// values of environment variables.
-func (l lines) clientHandshake(hello Hello, lookup func(string) (string, bool)) (Answer, error) {
+// values of environment variables. answers is called with each message of the daemon.
+func (l lines) clientHandshake(hello Hello, lookup func(string) (string, bool), answers func()) (Answer, error) {
 	// A daemon that refuses a client may close the connection before it has read everything: its
 	// answer explains a failed write.
 	sent := l.send(hello)
-	asked, rounds := 0, 0
-	for {
+	for range maxRounds {
 		var a Answer
-		switch err := l.receive(&a); {
+		err := l.receive(&a)
+		answers()
+		switch {
 		case err != nil && sent != nil:
 			return Answer{}, sent
 		case err != nil:
@@ -243,11 +240,6 @@ func (l lines) clientHandshake(hello Hello, lookup func(string) (string, bool)) 
 		case len(a.Need) == 0:
 			return a, fmt.Errorf("%w: the daemon sent neither an answer nor a question", errHandshake)
 		}
-		rounds++
-		asked += len(a.Need)
-		if rounds > maxRounds || asked > maxNames {
-			return Answer{}, fmt.Errorf("%w: the daemon asks for more than %d variables", errHandshake, maxNames)
-		}
 		values := Values{Env: make(map[string]string, len(a.Need))}
 		for _, name := range a.Need {
 			v, ok := lookup(name)
@@ -261,6 +253,7 @@ func (l lines) clientHandshake(hello Hello, lookup func(string) (string, bool)) 
 		}
 		sent = l.send(values)
 	}
+	return Answer{}, fmt.Errorf("%w: the daemon asks for variables again and again", errHandshake)
 }
 
 // lost reports whether an error means that the daemon has ended.

@@ -1,6 +1,6 @@
 //go:build unix
 
-package wire
+package ipc
 
 import (
 	"bufio"
@@ -57,7 +57,7 @@ func runDaemon() error {
 	if err != nil {
 		return err
 	}
-	lock, err := Acquire(context.Background(), socket, false)
+	lock, err := Acquire(context.Background(), socket, true)
 	if err != nil {
 		return err
 	}
@@ -92,7 +92,7 @@ func runDaemon() error {
 // socket returns the path of a socket in a new folder. That of t.TempDir may be too long.
 func socket(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "wire")
+	dir, err := os.MkdirTemp("", "ipc")
 	must(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	return filepath.Join(dir, "s")
@@ -381,7 +381,7 @@ func TestHostileDaemons(t *testing.T) {
 		"{}\n":                            "another version",
 		`{"mcptrack":1}` + "\n":           "neither an answer nor a question",
 		`{"mcptrack":2,"ok":true}` + "\n": "another version",
-		strings.Repeat(`{"mcptrack":1,"need":["A"]}`+"\n", maxRounds+1): "asks for more",
+		strings.Repeat(`{"mcptrack":1,"need":["A"]}`+"\n", maxRounds+1): "again and again",
 		"": "EOF",
 	} {
 		here, there := net.Pipe()
@@ -390,7 +390,7 @@ func TestHostileDaemons(t *testing.T) {
 			_, _ = io.WriteString(there, sends)
 			_ = there.Close()
 		}()
-		if _, err := newLines(here).clientHandshake(Hello{}, lookup(nil)); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := newLines(here).clientHandshake(Hello{}, lookup(nil), func() {}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%.40q: %v; want %q", sends, err, want)
 		}
 		_ = here.Close()
@@ -427,9 +427,9 @@ func TestADaemonThatHangs(t *testing.T) {
 	t.Parallel()
 	const never = time.Hour
 	for name, c := range map[string]struct {
-		listens        time.Duration // since when
-		status, attach time.Duration // after which it answers such a client
-		want, took     time.Duration // how long the handshake takes; the daemon hangs if took is set
+		listens    time.Duration // since when
+		asks, ends time.Duration // after which it asks for variables, and accepts the client
+		want, took time.Duration // how long the handshake takes; the daemon hangs if took is set
 	}{
 		"hung":                    {time.Hour, never, never, 0, hungTimeout},
 		"hung since it began":     {time.Second, never, never, 0, startTimeout - time.Second},
@@ -452,15 +452,16 @@ func TestADaemonThatHangs(t *testing.T) {
 							t.Errorf("%v", err)
 							return
 						}
-						after := c.attach
-						if served.Hello.Purpose == Status {
-							after = c.status
+						after := func(d time.Duration) {
+							select {
+							case <-time.After(time.Until(began.Add(d))):
+							case <-ctx.Done():
+							}
 						}
-						select {
-						case <-time.After(time.Until(began.Add(after))):
-							_ = served.OK()
-						case <-ctx.Done():
-						}
+						after(c.asks)
+						_, _ = served.Need([]string{"A"})
+						after(c.ends)
+						_ = served.OK()
 					})
 					return here, nil
 				}

@@ -1,6 +1,6 @@
 //go:build darwin || freebsd
 
-package wire
+package ipc
 
 import "golang.org/x/sys/unix"
 

@@ -1,11 +1,12 @@
-// Package wire connects programs of one user with the user's daemon. It knows where the daemon's
+// Package ipc connects programs of one user with the user's daemon. It knows where the daemon's
 // socket is, who may use it, and how a connection begins.
 //
 // # The handshake
 //
 // A connection begins with lines of JSON. The client sends a [Hello]. The daemon answers with the names
-// of environment variables ([Answer.Need]) that it needs for the client's config, and the client
-// sends their values ([Values]); a name without a value is omitted. This may repeat. The daemon then
+// of environment variables ([Answer.Need]), and the client sends their values ([Values]); a name without a value
+// is omitted. The daemon asks at most twice: for what it needs to read any config, before it reads
+// anything, so that the client knows that it is alive; and for what the client's config names. It then
 // sends an [Answer] that either accepts or refuses the client. After it has been accepted, the
 // connection carries what its [Purpose] says.
 //
@@ -22,7 +23,7 @@
 // gofrs/flock locks files on all systems. Microsoft/go-winio has named pipes that fit package net.
 // golang.org/x/mod/semver compares versions. This package is part of cmd/mcptrack-attach, so it imports
 // nothing larger.
-package wire
+package ipc
 
 import "unicode/utf8"
 
@@ -64,6 +65,8 @@ type Hello struct {
 	// Resumes means that an earlier connection of the client was lost, so that the client does not wait
 	// for the answers to what is repeated.
 	Resumes bool `json:"resumes,omitempty"`
+	// Seen describes the lists that the client has seen, as the last daemon reported them.
+	Seen map[string]string `json:"seen,omitempty"`
 	// Path is the client's PATH.
 	Path string `json:"path,omitempty"`
 }

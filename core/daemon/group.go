@@ -1,0 +1,502 @@
+package daemon
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"maps"
+	"net/http"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/backoff"
+	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/daemon/ipc"
+	"github.com/mcptrack/mcptrack/core/engine"
+	"github.com/mcptrack/mcptrack/core/gateway"
+	"github.com/mcptrack/mcptrack/core/lock/guard"
+	"github.com/mcptrack/mcptrack/core/printable"
+	"github.com/mcptrack/mcptrack/core/reload"
+)
+
+// A Group is the clients with the same config, folder and environment, and what they see. Its methods are safe for
+// concurrent use.
+type Group struct {
+	d        *Daemon
+	key      string // in d.groups
+	who      client // its first client
+	source   Source
+	gw       *gateway.Gateway
+	guard    *guard.Guard                  // nil if the config is no file
+	verdicts *engine.Verdicts              // of the gateway; nil if guard is
+	config   atomic.Pointer[config.Config] // as read, before the daemon adapts its servers
+	life     context.Context               // ends with stop; set by run
+	cancel   context.CancelFunc
+	tasks    sync.WaitGroup
+	names    atomic.Pointer[map[string]string] // see Names
+
+	// Guarded by d.mu:
+	http    http.Handler             // see handler
+	servers map[string]config.Server // by the id in the client's config; the ID is that of the tracker
+	kept    map[string]func()        // releases what Tracker.Keep keeps while there are clients, by tracker id
+	clients int
+	left    time.Time // when the last client left
+}
+
+// ExportedID returns the id in the client's config of a server with the given id in the tracker.
+func ExportedID(tracked string) string {
+	if i := strings.LastIndexByte(tracked, '~'); i >= 0 {
+		return tracked[:i]
+	}
+	return tracked
+}
+
+// Config returns the path of the group's config.
+func (g *Group) Config() string { return g.source.Config.Path }
+
+// Lock returns the path of the lock file that the group follows, which [event.LockDrift] has as Lock. It is
+// empty if the config is no file.
+func (g *Group) Lock() string {
+	if g.guard == nil {
+		return ""
+	}
+	return g.guard.Path()
+}
+
+// Names returns the ids of the group's servers in its config, by their ids in the tracker. The caller
+// must not modify the map.
+func (g *Group) Names() map[string]string { return *g.names.Load() }
+
+// Demand keeps a server, given its id in the group's config, connected until release is called.
+func (g *Group) Demand(server string) (release func()) {
+	if id := g.TrackedID(server); id != "" {
+		return g.d.opts.Engine.Tracker().Demand(id)
+	}
+	return func() {}
+}
+
+// TrackedID returns the id in the tracker of a server, given its id in the group's config. It returns
+// "" if the group has no such server.
+func (g *Group) TrackedID(server string) string {
+	for id, name := range g.Names() {
+		if name == server {
+			return id
+		}
+	}
+	return ""
+}
+
+// groupKey identifies a group.
+func groupKey(who client, source Source) string {
+	client := ""
+	if slices.ContainsFunc(source.Config.Servers, func(s config.Server) bool { return s.Unshared() }) {
+		client = who.owner()
+	}
+	seen := "" // what limits what the client sees
+	if entry := who.entry(source.Config); entry != nil {
+		seen = entry.Name
+	}
+	data, err := json.Marshal([]any{seen, source.Config.Path, who.Config, who.Host, who.Folder, who.Server, who.Approved, who.Path, client, who.inherited, who.env})
+	if err != nil {
+		panic(err) // strings can be encoded
+	}
+	sum := sha256.Sum256(data)
+	return string(sum[:])
+}
+
+// enter returns the group for a client, and counts the client. The caller must call leave.
+func (d *Daemon) enter(who client, source Source) (*Group, error) {
+	entries := d.entries(who, source, source.Config)
+	if who.Join {
+		var ok bool
+		if who, entries, ok = d.joins(who, source); !ok {
+			return nil, &ipc.Refused{Code: ipc.NotFollowed, Message: "the daemon does not follow this config"}
+		}
+	}
+	key := groupKey(who, source)
+	d.mu.Lock()
+	known := d.groups[key] != nil
+	d.mu.Unlock()
+	var locked *guard.Guard
+	if !known {
+		d.recall(entries)
+		var err error
+		if locked, err = d.guard(source); err != nil { // reads a file, so d.mu must not be held
+			return nil, err
+		}
+	}
+	d.mu.Lock()
+	g := d.groups[key]
+	if g == nil && known { // it was dropped meanwhile
+		d.mu.Unlock()
+		return d.enter(who, source)
+	}
+	defer d.mu.Unlock()
+	if g == nil {
+		var err error
+		if g, err = d.newGroup(key, who, source, locked); err != nil {
+			return nil, err
+		}
+		d.groups[key] = g
+		g.apply(source.Config, entries)
+		g.run()
+		d.dropGroups()
+	}
+	g.join()
+	return g, nil
+}
+
+// join counts a client of the group. d.mu must be held.
+func (g *Group) join() {
+	g.clients++
+	g.d.count(1)
+	g.keep()
+}
+
+// joins returns a client as which the given one has one of the servers of another group, and the servers
+// that it then has; or false if there is none. The client keeps its environment or, because the PATH and
+// language of terminals and hosts often differ, gets another client's; see mayUse.
+func (d *Daemon) joins(who client, source Source) (as client, entries []config.Server, ok bool) {
+	known, others := map[string]bool{}, []client{who}
+	d.mu.Lock()
+	for _, key := range slices.Sorted(maps.Keys(d.groups)) {
+		g := d.groups[key]
+		if who.mayUse(g.who) && !slices.ContainsFunc(others, func(c client) bool { return c.Path == g.who.Path && maps.Equal(c.inherited, g.who.inherited) }) {
+			other := who
+			other.Path, other.inherited = g.who.Path, g.who.inherited
+			others = append(others, other)
+		}
+		for _, srv := range g.servers {
+			known[srv.ID] = true
+		}
+	}
+	d.mu.Unlock()
+	for _, who := range others {
+		entries = d.entries(who, source, source.Config)
+		if slices.ContainsFunc(entries, func(srv config.Server) bool { return known[srv.ID] }) {
+			return who, entries, true
+		}
+	}
+	return who, nil, false
+}
+
+// unsharedIdle is how long a server runs after its only client has left. The client may reconnect.
+// HTTP clients, which share one name, come and go with each request.
+const unsharedIdle = time.Second
+
+// entries returns the servers that a client's group has with a config, in its order. Their ID is that
+// of the tracker. It reads files that may be slow, so d.mu must not be held.
+func (d *Daemon) entries(who client, source Source, cfg *config.Config) []config.Server {
+	if source.Select != nil {
+		cfg = source.Select(cfg)
+	}
+	var entries []config.Server
+	only := who.entry(cfg)
+	for _, srv := range cfg.Servers {
+		if srv.Enabled && (only == nil || only.Sees(srv.ID)) {
+			srv.ID = trackedID(d.opts.Key, &srv, who)
+			if srv.Unshared() && who.Client != httpClient {
+				srv.Idle = unsharedIdle
+			}
+			entries = append(entries, srv)
+		}
+	}
+	return entries
+}
+
+// recall reads from the log what servers offered before, so that a client that only lists them starts none. It
+// may be slow, so d.mu must not be held.
+func (d *Daemon) recall(entries []config.Server) {
+	for i := range entries {
+		d.opts.Engine.Recall(d.life, entries[i].ID)
+	}
+}
+
+// leave ends what join began.
+func (g *Group) leave() {
+	g.d.mu.Lock()
+	defer g.d.mu.Unlock()
+	g.clients--
+	g.left = time.Now()
+	g.d.count(-1)
+	g.keep()
+}
+
+// keep keeps the servers of a group with clients connected, once they have started. d.mu must be
+// held.
+func (g *Group) keep() {
+	wanted := map[string]bool{}
+	if g.clients > 0 {
+		for _, srv := range g.servers {
+			wanted[srv.ID] = true
+		}
+	}
+	for id, release := range g.kept {
+		if !wanted[id] {
+			release()
+			delete(g.kept, id)
+		}
+	}
+	for id := range wanted {
+		if g.kept[id] == nil {
+			g.kept[id] = g.d.opts.Engine.Tracker().Keep(id)
+		}
+	}
+}
+
+// guard returns a guard with the lock beside a group's config; nil if the config is no file.
+func (d *Daemon) guard(source Source) (*guard.Guard, error) {
+	if source.Config.Path == "" {
+		return nil, nil
+	}
+	path, err := filepath.Abs(source.Config.Path)
+	if err != nil {
+		return nil, err
+	}
+	return guard.New(guard.Options{Path: guard.Beside(path), Flags: "--config " + printable.Shell(path), Logger: d.opts.Logger})
+}
+
+// newGroup creates a group that is not running.
+func (d *Daemon) newGroup(key string, who client, source Source, locked *guard.Guard) (*Group, error) {
+	g := &Group{d: d, key: key, who: who, source: source, guard: locked, kept: map[string]func(){}}
+	opts := d.opts.Gateway
+	opts.Tracker, opts.Alias, opts.Transparent = d.opts.Engine.Tracker(), ExportedID, who.Server != ""
+	opts.Wait = d.opts.Wait
+	if only := who.entry(source.Config); only != nil {
+		opts.Allow, opts.Deny = only.Allow, only.Deny
+	}
+	if opts.Guard = locked; locked != nil {
+		g.verdicts = d.opts.Engine.Verdicts(locked.Path())
+		opts.Verdicts = g.verdicts.Set
+	}
+	if launch := opts.Launch; launch != nil {
+		opts.Launch = func(ctx context.Context, srv config.Server) json.RawMessage {
+			if entry, ok := g.config.Load().Server(srv.ID); ok { // as in the config: with the client's environment and folder
+				srv = entry
+			}
+			return launch(ctx, srv)
+		}
+	}
+	var err error
+	if g.gw, err = gateway.New(opts); err != nil && g.verdicts != nil {
+		g.verdicts.Close()
+	}
+	return g, err
+}
+
+// run starts what keeps the group up to date, until stop. d.mu must be held.
+func (g *Group) run() {
+	g.life, g.cancel = context.WithCancel(g.d.life)
+	g.start(g.gw.Run)
+	if g.guard != nil {
+		g.start(g.guard.Run)
+	}
+	if g.source.Follow != nil {
+		g.start(g.follow)
+	}
+}
+
+// start runs a task until stop. d.mu must be held.
+func (g *Group) start(task func(context.Context) error) {
+	g.tasks.Go(func() {
+		if err := task(g.life); err != nil && g.life.Err() == nil {
+			g.d.opts.Logger.Warn("a part of the daemon ended", "folder", g.who.Folder, "err", err)
+		}
+	})
+}
+
+// handler returns the handler for clients with the purpose [ipc.HTTP], which the first of them starts. It returns nil
+// if the group has ended.
+func (g *Group) handler() http.Handler {
+	g.d.mu.Lock()
+	defer g.d.mu.Unlock()
+	if g.http == nil && g.d.groups[g.key] == g {
+		handler, run := g.d.opts.HTTP(g)
+		g.http = handler
+		g.start(run)
+	}
+	return g.http
+}
+
+// stop ends everything that run started, and waits for it.
+func (g *Group) stop() {
+	g.gw.Close()
+	g.cancel()
+	g.tasks.Wait()
+	if g.verdicts != nil {
+		g.verdicts.Close()
+	}
+}
+
+// dropGroups removes the groups that have been without clients longest, if there are too many. Those that
+// were used over HTTP lately are not counted, because they may have sessions. d.mu must be held.
+func (d *Daemon) dropGroups() {
+	for {
+		var oldest string
+		idle := 0
+		for key, g := range d.groups {
+			if g.clients > 0 || g.left.IsZero() || d.recent(g) {
+				continue
+			}
+			if idle++; oldest == "" || g.left.Before(d.groups[oldest].left) {
+				oldest = key
+			}
+		}
+		if idle <= maxIdleGroups {
+			return
+		}
+		g := d.groups[oldest]
+		delete(d.groups, oldest)
+		maps.DeleteFunc(d.endpoints, func(_ endpoint, other *Group) bool { return other == g })
+		d.dropped.Go(g.stop)
+		d.apply()
+	}
+}
+
+// closeGroups stops all groups.
+func (d *Daemon) closeGroups() {
+	d.mu.Lock()
+	groups := slices.Collect(maps.Values(d.groups))
+	clear(d.groups)
+	clear(d.endpoints)
+	d.mu.Unlock()
+	for _, g := range groups {
+		g.stop()
+	}
+	d.dropped.Wait()
+}
+
+// follow applies the changes of the group's config.
+func (g *Group) follow(ctx context.Context) error {
+	opts := *g.source.Follow
+	opts.Current, opts.Publish = g.source.Config, g.d.opts.Engine.Tracker().Publish
+	opts.Apply = func(cfg *config.Config) {
+		entries := g.d.entries(g.who, g.source, cfg)
+		g.d.recall(entries)
+		g.d.mu.Lock()
+		defer g.d.mu.Unlock()
+		if slices.EqualFunc(cfg.Clients, g.config.Load().Clients, config.Client.Equal) {
+			g.apply(cfg, entries)
+		} else {
+			g.retire()
+		}
+	}
+	return reload.Run(ctx, opts)
+}
+
+// retire ends a group because other clients may belong to it than before. Its clients connect again. Their servers
+// stay, because the next groups get them. d.mu must be held.
+func (g *Group) retire() {
+	if g.d.groups[g.key] != g {
+		return // it already ends
+	}
+	delete(g.d.groups, g.key)
+	maps.DeleteFunc(g.d.endpoints, func(_ endpoint, other *Group) bool { return other == g })
+	g.d.dropped.Go(g.stop)
+}
+
+// apply sets the servers of the group to those that entries returned for a config. d.mu must be held.
+func (g *Group) apply(cfg *config.Config, entries []config.Server) {
+	g.config.Store(cfg)
+	g.servers = map[string]config.Server{}
+	names := map[string]string{}
+	var exported []config.Server
+	for _, srv := range entries {
+		if srv.Transport == config.TransportStdio {
+			srv.Env = g.environment(&srv)
+		}
+		if srv.Sharing == config.SharedByMachine {
+			if _, known := g.d.dirs[srv.ID]; !known {
+				g.d.dirs[srv.ID] = srv.Dir
+			}
+			srv.Dir = g.d.dirs[srv.ID]
+		}
+		id := ExportedID(srv.ID)
+		g.servers[id], names[srv.ID] = srv, id
+		srv.Sharing = config.SharedByFolder // the id determines who shares it
+		exported = append(exported, srv)
+	}
+	g.names.Store(&names)
+	g.keep()
+	g.d.apply()
+	g.gw.Apply(cfg.With(exported))
+	if g.clients > 0 || g.d.recent(g) {
+		g.tasks.Go(func() { g.settle(g.life, nil) })
+	}
+}
+
+// environment returns the whole environment of a server. d.mu must be held.
+func (g *Group) environment(srv *config.Server) map[string]config.Secret {
+	env := map[string]config.Secret{}
+	for name, value := range g.who.inheritedBy(srv) {
+		env[name] = config.NewSecret(value)
+	}
+	if _, own := srv.Env["PATH"]; !own && g.who.Path != "" {
+		if _, known := g.d.paths[srv.ID]; !known {
+			g.d.paths[srv.ID] = config.NewSecret(g.who.Path)
+		}
+		env["PATH"] = g.d.paths[srv.ID]
+	}
+	maps.Copy(env, srv.Env)
+	return env
+}
+
+// settle starts the servers whose lists are not known, and waits until they have been tried. If lists then differ
+// from those with the given digests, which a client has seen, it starts all: what is known may lack the last changes
+// before a daemon was killed.
+func (g *Group) settle(ctx context.Context, seen map[string]string) {
+	g.awaitApplied(ctx)
+	ctx, cancel := context.WithTimeout(ctx, g.d.opts.Wait)
+	defer cancel()
+	snap := g.d.opts.Engine.Tracker().Snapshot()
+	defer g.hold(func(srv *config.Server) bool {
+		st, _ := snap.Server(srv.ID)
+		return st.Info.Era == ""
+	})()
+	_ = g.gw.Settled(ctx) // after an error, clients are served what is known
+	if g.gw.Server().Differs(seen) {
+		defer g.hold(func(*config.Server) bool { return true })()
+		_ = g.gw.Settled(ctx)
+	}
+	g.isolate()
+}
+
+// maxApply limits how long a client waits until the tracker knows its servers.
+const maxApply = 2 * time.Second
+
+// awaitApplied waits until the tracker knows the servers of the group.
+func (g *Group) awaitApplied(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, maxApply)
+	defer cancel()
+	backoff.Poll(ctx, time.Millisecond, func() bool {
+		snap := g.d.opts.Engine.Tracker().Snapshot()
+		for id := range g.Names() {
+			if _, known := snap.Server(id); !known {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// hold keeps the servers that which selects connected until release is called.
+func (g *Group) hold(which func(*config.Server) bool) (release func()) {
+	t := g.d.opts.Engine.Tracker()
+	g.d.mu.Lock()
+	var releases []func()
+	for _, srv := range g.servers {
+		if which(&srv) {
+			releases = append(releases, t.Demand(srv.ID))
+		}
+	}
+	g.d.mu.Unlock()
+	return func() {
+		for _, release := range releases {
+			release()
+		}
+	}
+}
