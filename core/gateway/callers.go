@@ -20,8 +20,6 @@ import (
 )
 
 const (
-	// maxLate is how long a server may still ask because of a request that its client cancelled.
-	maxLate = 20 * time.Second
 	// maxRoots is the maximum size of a client's roots.
 	maxRoots = 64 << 10
 	// maxLevelWait limits how long a server takes to set its log level.
@@ -72,7 +70,7 @@ type Shared struct {
 // sharedServer is a server whose session its clients share. Callers.mu guards it.
 type sharedServer struct {
 	Shared
-	requests []*inFlight                // in progress, and cancelled a short time ago; oldest first
+	requests requests
 	users    map[*mcpserver.Client]bool // clients that have used the session
 	asked    *rootsAnswers              // of the present session
 	told     bool                       // the present session was told the folder, or to ask again
@@ -80,11 +78,10 @@ type sharedServer struct {
 	level    json.RawMessage            // log level that the present session was told; nil if none
 }
 
-// caller is a connected legacy client.
+// caller is a connected legacy client. It is replaced when the client's roots have changed.
 type caller struct {
 	base    *base           // of its gateway
-	changes int             // of its roots
-	roots   json.RawMessage // nil if the client has not answered since the last change
+	roots   json.RawMessage // nil if the client has not answered
 	refused error           // why it has not, if it was asked
 }
 
@@ -126,7 +123,7 @@ func (c *Callers) ClientSide(server string) *session.ClientSide {
 		return nil
 	}
 	s.told, s.none, s.asked, s.level = false, false, &rootsAnswers{}, nil // this session has not asked yet
-	s.requests = slices.DeleteFunc(s.requests, func(f *inFlight) bool { return !f.late.IsZero() })
+	s.requests.forgetLate()
 	asked := s.asked
 	return &session.ClientSide{Capabilities: json.RawMessage(relayed), Events: true, Asked: asked.begin,
 		Request: func(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
@@ -159,8 +156,7 @@ func (c *Callers) rootsChanged(client *mcpserver.Client) (tell []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if k := c.clients[client]; k != nil {
-		k.changes++
-		k.roots, k.refused = nil, nil
+		c.clients[client] = &caller{base: k.base}
 	}
 	for id, s := range c.servers {
 		if s.Alone && s.users[client] {
@@ -302,17 +298,7 @@ func (c *Callers) begin(ctx context.Context, server string, r *mcpserver.Request
 	if s == nil {
 		return func() {}
 	}
-	f := &inFlight{client: r.Client, via: r, round: round, ctx: ctx}
-	s.requests = append(s.requests, f)
-	return func() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		if ctx.Err() == nil {
-			s.requests = slices.DeleteFunc(s.requests, func(other *inFlight) bool { return other == f })
-		} else {
-			f.late = time.Now().Add(maxLate)
-		}
-	}
+	return s.requests.begin(&inFlight{client: r.Client, via: r, round: round, ctx: ctx})
 }
 
 // request answers a request from a server in a shared session.
@@ -339,35 +325,17 @@ func (c *Callers) asked(server string) (*inFlight, error) {
 	if s == nil {
 		return nil, &session.RPCError{Code: mcp.CodeMethodNotFound, Message: "method not found"}
 	}
-	requests := s.recent()
-	waiting := slices.DeleteFunc(slices.Clone(requests), func(f *inFlight) bool { return !f.late.IsZero() })
-	switch {
-	case len(requests) == 0:
-		if connected := c.connected(server); len(connected) == 1 {
-			return &inFlight{client: connected[0]}, nil
-		}
-		return nil, errNobody
-	case len(waiting) == 0:
-		return nil, errCancelled
-	case !oneOwner(waiting):
-		if first, oneEach := !s.OneEach, c.oneEach; first {
-			s.OneEach = true
-			c.mu.Unlock()
-			oneEach(server)
-			c.mu.Lock()
-		}
-		return nil, errSeveral
-	case !oneOwner(requests):
-		return nil, unclear("the server may still be working on another client's request, which was cancelled")
+	f, err := s.requests.asked()
+	if connected := c.connected(server); errors.Is(err, errNobody) && len(connected) == 1 {
+		return &inFlight{client: connected[0]}, nil
 	}
-	return waiting[len(waiting)-1], nil
-}
-
-// recent returns the requests because of which the server may ask. Callers.mu must be held.
-func (s *sharedServer) recent() []*inFlight {
-	now := time.Now()
-	s.requests = slices.DeleteFunc(s.requests, func(f *inFlight) bool { return !f.late.IsZero() && now.After(f.late) })
-	return s.requests
+	if first, oneEach := !s.OneEach, c.oneEach; errors.Is(err, errSeveral) && first {
+		s.OneEach = true
+		c.mu.Unlock()
+		oneEach(server)
+		c.mu.Lock()
+	}
+	return f, err
 }
 
 // connected returns the clients that have a server. c.mu must be held.
@@ -450,7 +418,7 @@ func (c *Callers) rootsOf(ctx context.Context, client *mcpserver.Client, via *mc
 		c.mu.Unlock()
 		return nil, mcpserver.ErrUnreachable
 	}
-	roots, refused, changes := k.roots, k.refused, k.changes
+	roots, refused := k.roots, k.refused
 	c.mu.Unlock()
 	if roots != nil || refused != nil {
 		return roots, refused
@@ -471,7 +439,7 @@ func (c *Callers) rootsOf(ctx context.Context, client *mcpserver.Client, via *mc
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if k.changes == changes && k.roots == nil { // a later question may have been answered earlier
+	if k.roots == nil { // a later question may have been answered earlier
 		k.roots, k.refused = roots, err
 	}
 	return roots, err
@@ -491,8 +459,8 @@ func (c *Callers) recipients(server, method string, params json.RawMessage, of *
 		return nil
 	}
 	if method == mcp.NotificationMessage {
-		if requests := s.recent(); len(requests) > 0 && oneOwner(requests) {
-			clients = append(clients, requests[0].client)
+		if f, err := s.requests.asked(); err == nil {
+			clients = append(clients, f.client)
 		}
 	} else {
 		clients = c.connected(server)

@@ -37,8 +37,7 @@ var errNoSession = errors.New("cannot open a separate session for this client, a
 // time for a request during which a legacy server may ask.
 //
 // A server may support both protocol eras. Regardless of the era of the tracker's session, each client is
-// served in its own era: legacy clients that can be asked for input have their own sessions anyway, and
-// modern clients use one together.
+// served in its own era: clients of the other era use one session together, unless they have their own.
 type ownSessions struct {
 	*base
 	tasks  *taskRegistry
@@ -137,8 +136,8 @@ func (c *ownSessions) get(use sessionUse, srv config.Server, principal string, c
 		if !c.makeRoom(srv.ID, principal) {
 			return nil
 		}
-		s = &ownSession{srv: srv, use: use, client: use.client, capabilities: capabilities, ids: c.taskIDs(principal, srv.ID), era: era,
-			queues: c.queues, ready: make(chan struct{}), last: time.Now()}
+		s = &ownSession{srv: srv, use: use, client: use.client, shared: use.era != "", capabilities: capabilities, ids: c.taskIDs(principal, srv.ID), era: era,
+			queues: c.queues, ready: make(chan struct{}), began: time.Now()}
 		s.life, s.end = context.WithCancel(c.life)
 		if !c.run(func(context.Context) { c.live(s, level) }) {
 			s.end()
@@ -336,17 +335,26 @@ func (c *ownSessions) rejectedLegacy(s *ownSession) {
 	}
 }
 
-// sharedModern returns the session that modern clients use together if the tracker's session with the server
-// is in the legacy era. It returns nil if the server supports only that era, or if no session can be opened.
-func (c *ownSessions) sharedModern(ctx context.Context, st serverState, server string) *ownSession {
-	if st.other != session.EraModern {
+// together returns the session with a server that all clients of an era use, if the tracker's is in the other era.
+// It returns nil if the server has not said that it supports the clients' era, or if no session can be opened.
+func (c *ownSessions) together(ctx context.Context, st serverState, server string, era session.Era) *ownSession {
+	if st.announced != era {
 		return nil
 	}
 	srv, found := c.entry(server)
 	if !found || srv.Unshared() {
 		return nil
 	}
-	s := c.get(sessionUse{server: server}, srv, "", nil, session.EraModern, nil)
+	declares := json.RawMessage(nil)
+	if era == session.EraLegacy {
+		if !c.speaksLegacy(st, srv) {
+			return nil
+		}
+		if declares = json.RawMessage(`{}`); c.opts.Callers != nil {
+			declares = declared(json.RawMessage(relayed), mcp.MethodListRoots) // which are of one client
+		}
+	}
+	s := c.get(sessionUse{server: server, era: era}, srv, "", declares, era, nil)
 	if s == nil || !s.await(ctx) {
 		return nil
 	}

@@ -422,6 +422,41 @@ func TestServersOfBothEras(t *testing.T) {
 	}
 }
 
+// Legacy clients of a server that is tracked in the modern era, and says that it supports both, use one session in
+// their own era together.
+func TestLegacyClientsTogether(t *testing.T) {
+	for name, callers := range map[string]*Callers{"cannot be asked": nil, "with Callers": NewCallers()} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newFixture(t)
+				w.opts.Dial, w.opts.Callers = w.Dial, callers
+				w.Add("docs", dualServer(true))
+				if callers != nil {
+					callers.Serve(map[string]Shared{"docs": {}}, nil)
+				}
+				w.start(sessiontest.Entry("docs"))
+				w.advance(5 * time.Second)
+				dials, want := len(w.Dialled("docs")), `{}`
+				clients := []*session.Session{w.client(session.EraLegacy), w.client(session.EraLegacy)}
+				if callers != nil {
+					clients[1], want = w.capable(), `{"elicitation":{"form":{},"url":{}},"sampling":{"tools":{}}}`
+				}
+				for _, c := range append(clients, clients...) {
+					if _, err := w.do(c, "tools/call", `{"name":"ask"}`); err != nil || w.eraOf("docs") != session.EraLegacy {
+						t.Errorf("served in the era %s, %v", w.eraOf("docs"), err)
+					}
+				}
+				if n := len(w.Dialled("docs")) - dials; n != 1 {
+					t.Errorf("%d sessions", n)
+				}
+				if got := string(w.last("docs", "initialize")["capabilities"]); got != want {
+					t.Errorf("initialize with %s", got)
+				}
+			})
+		})
+	}
+}
+
 // The legacy era is tried once with a server that rejects it, by the first client that could use it.
 func TestLegacyEraIsTriedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
