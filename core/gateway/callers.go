@@ -153,6 +153,9 @@ func (c *Callers) leave(client *mcpserver.Client) {
 // rootsChanged is called when a client has announced that its roots have changed. It returns the ids of
 // the servers to tell.
 func (c *Callers) rootsChanged(client *mcpserver.Client) (tell []string) {
+	if c == nil {
+		return nil
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if k := c.clients[client]; k != nil {
@@ -241,20 +244,20 @@ func (c *Callers) tellLevel(ctx context.Context, server string, client *mcpserve
 	}
 	c.mu.Lock()
 	s := c.servers[server]
-	if s == nil || s.level != nil && severity(s.level) <= severity(level["level"]) {
+	if s == nil || covers(s.level, level) {
 		c.mu.Unlock()
 		return
 	}
 	told := s.asked
 	c.mu.Unlock()
-	_, err := of.Do(ctx, server, session.Request{Method: mcp.MethodSetLevel, Params: level, Timeout: maxLevelWait})
+	_, err := of.Do(ctx, server, session.Request{Method: mcp.MethodSetLevel, Params: map[string]json.RawMessage{"level": level}, Timeout: maxLevelWait})
 	if ctx.Err() != nil || errors.Is(err, tracker.ErrNotConnected) {
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if s.asked == told { // the same session; an error means that the server does not support logging
-		s.level = level["level"]
+		s.level = level
 	}
 }
 
@@ -268,10 +271,13 @@ func severity(level json.RawMessage) int {
 	return slices.Index(strings.Fields(severities), name)
 }
 
+// covers reports whether a log level that a server was told is as verbose as another. It is nil if there was none.
+func covers(told, level json.RawMessage) bool { return told != nil && severity(told) <= severity(level) }
+
 // hears reports whether a legacy client wants a log message. It gets those without a valid level.
 func hears(client *mcpserver.Client, message json.RawMessage) bool {
 	of := severity(fields(message)["level"])
-	return of < 0 || of >= severity(levelOf(client)["level"])
+	return of < 0 || of >= severity(levelOf(client))
 }
 
 // takes reports whether a modern client with these capabilities can use the session with a server and be

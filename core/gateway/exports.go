@@ -44,8 +44,7 @@ type serverState struct {
 	subscribes bool                                  // the server supports ad-hoc subscriptions, see offersUpdates
 	asks       bool                                  // connected in the legacy era, in which servers can send requests
 	modern     bool                                  // connected in the modern era
-	other      session.Era                           // the other era that the server supports, or may support; empty if none
-	announced  session.Era                           // the other era that the server says it supports; empty if none
+	other      session.Era                           // the other era that the server supports; empty if none
 	compared                                         // with the lock
 }
 

@@ -1,9 +1,11 @@
 package gateway
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/config"
@@ -37,11 +39,10 @@ type ownSession struct {
 	life         context.Context
 	end          context.CancelFunc // ends life, and thereby the session
 
-	ready    chan struct{}    // closed by live, once the fields below are set
-	conn     *session.Session // nil if dialling failed
-	tried    time.Time        // when dialling completed
-	wrongEra bool             // the server does not support the required era
-	roots    rootsAnswers
+	ready chan struct{}    // closed by live, once the fields below are set
+	conn  *session.Session // nil if dialling failed
+	tried time.Time        // when dialling completed
+	roots rootsAnswers
 
 	// ownSessions.mu guards these.
 	use  sessionUse // zero if its client has left
@@ -49,6 +50,9 @@ type ownSession struct {
 
 	began    time.Time
 	requests requests
+
+	mu    sync.Mutex
+	level json.RawMessage // that the server was told last; nil if none
 }
 
 // usable reports whether the session can be used after dialling.
@@ -96,10 +100,29 @@ func (s *ownSession) do(ctx context.Context, r *mcpserver.Request, round *inputR
 	if s.shared {
 		f.ctx = ctx
 	}
+	s.tellLevel(ctx, r)
 	defer s.requests.begin(f)()
 	raw, err := s.conn.Do(ctx, q)
 	s.queues.flush(ctx, s) // deliver messages that preceded the response first
 	return raw, err
+}
+
+// tellLevel tells a legacy server the log level that the client of a request wants, unless it knows the level: the
+// most verbose one if clients use the session together.
+func (s *ownSession) tellLevel(ctx context.Context, r *mcpserver.Request) {
+	level := logLevel(r)
+	if r.Client != nil {
+		level = levelOf(r.Client)
+	}
+	s.mu.Lock()
+	tell := level != nil && s.conn.Info().Era == session.EraLegacy && !bytes.Equal(level, s.level) && !(s.shared && covers(s.level, level))
+	if tell {
+		s.level = level
+	}
+	s.mu.Unlock()
+	if tell {
+		_, _ = s.conn.Do(ctx, session.Request{Method: mcp.MethodSetLevel, Params: map[string]json.RawMessage{"level": level}}) // an error means that the server does not support logging
+	}
 }
 
 // asked returns the request because of which the server asks, or why that is not clear.

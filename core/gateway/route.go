@@ -164,7 +164,7 @@ func (rt *route) send(ctx context.Context, params map[string]json.RawMessage) (j
 	q := session.Request{Method: rt.r.Method, Params: params, Timeout: rt.g.opts.CallTimeout, Client: rt.r.Capabilities}
 	if rt.r.Client != nil { // only declare what a legacy client can be asked during its request
 		q.Client = declared(rt.r.Capabilities)
-		if level := levelOf(rt.r.Client)["level"]; level != nil && rt.g.opts.Callers != nil && rt.state().modern {
+		if level := levelOf(rt.r.Client); level != nil && rt.g.opts.Callers != nil && rt.state().modern {
 			meta := map[string]json.RawMessage{mcp.MetaLogLevel: level}
 			maps.Copy(meta, fields(params["_meta"]))
 			params["_meta"] = encode(meta)
@@ -514,7 +514,7 @@ func (g *Gateway) complete(ctx context.Context, r *mcpserver.Request) (json.RawM
 // the server that owns the resource specified in the request.
 func (g *Gateway) extension(ctx context.Context, r *mcpserver.Request) (json.RawMessage, error) {
 	if r.Method == mcp.MethodSetLevel {
-		return g.sessions.setLevel(r)
+		return setLevel(r)
 	}
 	switch r.Method {
 	case mcp.MethodGetSkill:

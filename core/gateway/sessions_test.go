@@ -379,7 +379,6 @@ func (w *fixture) capable() *session.Session {
 // A server that speaks both eras serves clients in their own era, whichever era it is tracked in.
 func TestServersOfBothEras(t *testing.T) {
 	for name, set := range map[string]func(*sessiontest.Fake){
-		"tracked in the modern era":                 func(*sessiontest.Fake) {},
 		"tracked in the modern era, announces both": func(s *sessiontest.Fake) { s.NamesLegacy = true },
 		"tracked in the legacy era, for pushes":     func(s *sessiontest.Fake) { s.NamesLegacy = true; s.FailAck(sessiontest.AckFault{NoTools: true}) },
 	} {
@@ -455,31 +454,6 @@ func TestLegacyClientsTogether(t *testing.T) {
 			})
 		})
 	}
-}
-
-// The legacy era is tried once with a server that rejects it, by the first client that could use it.
-func TestLegacyEraIsTriedOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newFixture(t)
-		w.opts.Dial = w.Dial
-		docs := w.Serve("docs", session.EraModern)
-		docs.SetList(catalog.Tools, tool("ask"))
-		w.start(sessiontest.Entry("docs"))
-		for range 3 {
-			c := w.capable()
-			for range 2 {
-				if _, err := w.do(c, "tools/call", `{"name":"ask"}`); err != nil {
-					t.Error(err)
-				}
-			}
-		}
-		if n := docs.Count("initialize"); n != 1 {
-			t.Errorf("%d initialize", n)
-		}
-		if n := len(w.Dialled("docs")); n != 2 {
-			t.Errorf("%d sessions", n)
-		}
-	})
 }
 
 // If the session that modern clients share breaks, the next request gets a new session.
