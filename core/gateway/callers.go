@@ -272,7 +272,9 @@ func severity(level json.RawMessage) int {
 }
 
 // covers reports whether a log level that a server was told is as verbose as another. It is nil if there was none.
-func covers(told, level json.RawMessage) bool { return told != nil && severity(told) <= severity(level) }
+func covers(told, level json.RawMessage) bool {
+	return told != nil && severity(told) <= severity(level)
+}
 
 // hears reports whether a legacy client wants a log message. It gets those without a valid level.
 func hears(client *mcpserver.Client, message json.RawMessage) bool {
@@ -357,45 +359,29 @@ func (c *Callers) connected(server string) (clients []*mcpserver.Client) {
 // folder answers a server that asks for roots: with the folder of its clients, if it is the only root of
 // one of them, and no client without roots uses the session.
 func (c *Callers) folder(ctx context.Context, server string) (json.RawMessage, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
 	c.mu.Lock()
 	s := c.servers[server]
-	if s == nil {
+	if s == nil || s.none || s.Folder == "" {
 		c.mu.Unlock()
-		return nil, errNobody
+		return nil, errOtherFolder
 	}
 	folder, clients := s.Folder, c.connected(server)
-	if s.none {
-		folder = ""
-	}
 	c.mu.Unlock()
-	clients = slices.DeleteFunc(clients, func(client *mcpserver.Client) bool {
-		return folder == "" || !canAnswer(client.Capabilities, mcp.MethodListRoots)
-	})
-	found := make(chan json.RawMessage, len(clients)) // each client's roots, or nil
-	var asking sync.WaitGroup
-	defer asking.Wait()
-	defer cancel()
 	for _, client := range clients {
-		asking.Go(func() {
-			roots, err := c.rootsOf(ctx, client, nil)
-			if err != nil || !isOnly(roots, folder) {
-				roots = nil
-			}
-			found <- roots
-		})
-	}
-	for range clients {
-		if roots := <-found; roots != nil {
+		if !canAnswer(client.Capabilities, mcp.MethodListRoots) {
+			continue
+		}
+		if roots, err := c.rootsOf(ctx, client, nil); err == nil && isOnly(roots, folder) {
 			c.mu.Lock()
 			defer c.mu.Unlock()
 			s.told = true
 			return encode(map[string]json.RawMessage{"roots": roots}), nil
 		}
 	}
-	return nil, &session.RPCError{Code: mcp.CodeInternal, Message: "no client of this session has the folder that they share as its root"}
+	return nil, errOtherFolder
 }
+
+var errOtherFolder error = &session.RPCError{Code: mcp.CodeInternal, Message: "no client of this session has the folder that they share as its root"}
 
 // isOnly reports whether a client's roots are one folder and nothing else.
 func isOnly(roots json.RawMessage, folder string) bool {
