@@ -20,8 +20,6 @@ import (
 )
 
 const (
-	// maxLate is how long a server may still ask because of a request that its client cancelled.
-	maxLate = 20 * time.Second
 	// maxRoots is the maximum size of a client's roots.
 	maxRoots = 64 << 10
 	// maxLevelWait limits how long a server takes to set its log level.
@@ -72,7 +70,7 @@ type Shared struct {
 // sharedServer is a server whose session its clients share. Callers.mu guards it.
 type sharedServer struct {
 	Shared
-	requests []*inFlight                // in progress, and cancelled a short time ago; oldest first
+	requests requests
 	users    map[*mcpserver.Client]bool // clients that have used the session
 	asked    *rootsAnswers              // of the present session
 	told     bool                       // the present session was told the folder, or to ask again
@@ -80,11 +78,10 @@ type sharedServer struct {
 	level    json.RawMessage            // log level that the present session was told; nil if none
 }
 
-// caller is a connected legacy client.
+// caller is a connected legacy client. It is replaced when the client's roots have changed.
 type caller struct {
 	base    *base           // of its gateway
-	changes int             // of its roots
-	roots   json.RawMessage // nil if the client has not answered since the last change
+	roots   json.RawMessage // nil if the client has not answered
 	refused error           // why it has not, if it was asked
 }
 
@@ -126,7 +123,7 @@ func (c *Callers) ClientSide(server string) *session.ClientSide {
 		return nil
 	}
 	s.told, s.none, s.asked, s.level = false, false, &rootsAnswers{}, nil // this session has not asked yet
-	s.requests = slices.DeleteFunc(s.requests, func(f *inFlight) bool { return !f.late.IsZero() })
+	s.requests.forgetLate()
 	asked := s.asked
 	return &session.ClientSide{Capabilities: json.RawMessage(relayed), Events: true, Asked: asked.begin,
 		Request: func(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
@@ -156,11 +153,13 @@ func (c *Callers) leave(client *mcpserver.Client) {
 // rootsChanged is called when a client has announced that its roots have changed. It returns the ids of
 // the servers to tell.
 func (c *Callers) rootsChanged(client *mcpserver.Client) (tell []string) {
+	if c == nil {
+		return nil
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if k := c.clients[client]; k != nil {
-		k.changes++
-		k.roots, k.refused = nil, nil
+		c.clients[client] = &caller{base: k.base}
 	}
 	for id, s := range c.servers {
 		if s.Alone && s.users[client] {
@@ -245,20 +244,20 @@ func (c *Callers) tellLevel(ctx context.Context, server string, client *mcpserve
 	}
 	c.mu.Lock()
 	s := c.servers[server]
-	if s == nil || s.level != nil && severity(s.level) <= severity(level["level"]) {
+	if s == nil || covers(s.level, level) {
 		c.mu.Unlock()
 		return
 	}
 	told := s.asked
 	c.mu.Unlock()
-	_, err := of.Do(ctx, server, session.Request{Method: mcp.MethodSetLevel, Params: level, Timeout: maxLevelWait})
+	_, err := of.Do(ctx, server, session.Request{Method: mcp.MethodSetLevel, Params: map[string]json.RawMessage{"level": level}, Timeout: maxLevelWait})
 	if ctx.Err() != nil || errors.Is(err, tracker.ErrNotConnected) {
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if s.asked == told { // the same session; an error means that the server does not support logging
-		s.level = level["level"]
+		s.level = level
 	}
 }
 
@@ -272,10 +271,15 @@ func severity(level json.RawMessage) int {
 	return slices.Index(strings.Fields(severities), name)
 }
 
+// covers reports whether a log level that a server was told is as verbose as another. It is nil if there was none.
+func covers(told, level json.RawMessage) bool {
+	return told != nil && severity(told) <= severity(level)
+}
+
 // hears reports whether a legacy client wants a log message. It gets those without a valid level.
 func hears(client *mcpserver.Client, message json.RawMessage) bool {
 	of := severity(fields(message)["level"])
-	return of < 0 || of >= severity(levelOf(client)["level"])
+	return of < 0 || of >= severity(levelOf(client))
 }
 
 // takes reports whether a modern client with these capabilities can use the session with a server and be
@@ -302,17 +306,7 @@ func (c *Callers) begin(ctx context.Context, server string, r *mcpserver.Request
 	if s == nil {
 		return func() {}
 	}
-	f := &inFlight{client: r.Client, via: r, round: round, ctx: ctx}
-	s.requests = append(s.requests, f)
-	return func() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		if ctx.Err() == nil {
-			s.requests = slices.DeleteFunc(s.requests, func(other *inFlight) bool { return other == f })
-		} else {
-			f.late = time.Now().Add(maxLate)
-		}
-	}
+	return s.requests.begin(&inFlight{client: r.Client, via: r, round: round, ctx: ctx})
 }
 
 // request answers a request from a server in a shared session.
@@ -339,35 +333,17 @@ func (c *Callers) asked(server string) (*inFlight, error) {
 	if s == nil {
 		return nil, &session.RPCError{Code: mcp.CodeMethodNotFound, Message: "method not found"}
 	}
-	requests := s.recent()
-	waiting := slices.DeleteFunc(slices.Clone(requests), func(f *inFlight) bool { return !f.late.IsZero() })
-	switch {
-	case len(requests) == 0:
-		if connected := c.connected(server); len(connected) == 1 {
-			return &inFlight{client: connected[0]}, nil
-		}
-		return nil, errNobody
-	case len(waiting) == 0:
-		return nil, errCancelled
-	case !oneOwner(waiting):
-		if first, oneEach := !s.OneEach, c.oneEach; first {
-			s.OneEach = true
-			c.mu.Unlock()
-			oneEach(server)
-			c.mu.Lock()
-		}
-		return nil, errSeveral
-	case !oneOwner(requests):
-		return nil, unclear("the server may still be working on another client's request, which was cancelled")
+	f, err := s.requests.asked()
+	if connected := c.connected(server); errors.Is(err, errNobody) && len(connected) == 1 {
+		return &inFlight{client: connected[0]}, nil
 	}
-	return waiting[len(waiting)-1], nil
-}
-
-// recent returns the requests because of which the server may ask. Callers.mu must be held.
-func (s *sharedServer) recent() []*inFlight {
-	now := time.Now()
-	s.requests = slices.DeleteFunc(s.requests, func(f *inFlight) bool { return !f.late.IsZero() && now.After(f.late) })
-	return s.requests
+	if first, oneEach := !s.OneEach, c.oneEach; errors.Is(err, errSeveral) && first {
+		s.OneEach = true
+		c.mu.Unlock()
+		oneEach(server)
+		c.mu.Lock()
+	}
+	return f, err
 }
 
 // connected returns the clients that have a server. c.mu must be held.
@@ -383,45 +359,29 @@ func (c *Callers) connected(server string) (clients []*mcpserver.Client) {
 // folder answers a server that asks for roots: with the folder of its clients, if it is the only root of
 // one of them, and no client without roots uses the session.
 func (c *Callers) folder(ctx context.Context, server string) (json.RawMessage, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
 	c.mu.Lock()
 	s := c.servers[server]
-	if s == nil {
+	if s == nil || s.none || s.Folder == "" {
 		c.mu.Unlock()
-		return nil, errNobody
+		return nil, errOtherFolder
 	}
 	folder, clients := s.Folder, c.connected(server)
-	if s.none {
-		folder = ""
-	}
 	c.mu.Unlock()
-	clients = slices.DeleteFunc(clients, func(client *mcpserver.Client) bool {
-		return folder == "" || !canAnswer(client.Capabilities, mcp.MethodListRoots)
-	})
-	found := make(chan json.RawMessage, len(clients)) // each client's roots, or nil
-	var asking sync.WaitGroup
-	defer asking.Wait()
-	defer cancel()
 	for _, client := range clients {
-		asking.Go(func() {
-			roots, err := c.rootsOf(ctx, client, nil)
-			if err != nil || !isOnly(roots, folder) {
-				roots = nil
-			}
-			found <- roots
-		})
-	}
-	for range clients {
-		if roots := <-found; roots != nil {
+		if !canAnswer(client.Capabilities, mcp.MethodListRoots) {
+			continue
+		}
+		if roots, err := c.rootsOf(ctx, client, nil); err == nil && isOnly(roots, folder) {
 			c.mu.Lock()
 			defer c.mu.Unlock()
 			s.told = true
 			return encode(map[string]json.RawMessage{"roots": roots}), nil
 		}
 	}
-	return nil, &session.RPCError{Code: mcp.CodeInternal, Message: "no client of this session has the folder that they share as its root"}
+	return nil, errOtherFolder
 }
+
+var errOtherFolder error = &session.RPCError{Code: mcp.CodeInternal, Message: "no client of this session has the folder that they share as its root"}
 
 // isOnly reports whether a client's roots are one folder and nothing else.
 func isOnly(roots json.RawMessage, folder string) bool {
@@ -450,7 +410,7 @@ func (c *Callers) rootsOf(ctx context.Context, client *mcpserver.Client, via *mc
 		c.mu.Unlock()
 		return nil, mcpserver.ErrUnreachable
 	}
-	roots, refused, changes := k.roots, k.refused, k.changes
+	roots, refused := k.roots, k.refused
 	c.mu.Unlock()
 	if roots != nil || refused != nil {
 		return roots, refused
@@ -471,7 +431,7 @@ func (c *Callers) rootsOf(ctx context.Context, client *mcpserver.Client, via *mc
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if k.changes == changes && k.roots == nil { // a later question may have been answered earlier
+	if k.roots == nil { // a later question may have been answered earlier
 		k.roots, k.refused = roots, err
 	}
 	return roots, err
@@ -491,8 +451,8 @@ func (c *Callers) recipients(server, method string, params json.RawMessage, of *
 		return nil
 	}
 	if method == mcp.NotificationMessage {
-		if requests := s.recent(); len(requests) > 0 && oneOwner(requests) {
-			clients = append(clients, requests[0].client)
+		if f, err := s.requests.asked(); err == nil {
+			clients = append(clients, f.client)
 		}
 	} else {
 		clients = c.connected(server)

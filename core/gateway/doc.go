@@ -41,7 +41,7 @@
 //     credentials in its own config entry.
 //   - What a server asks, and its log messages, are for the client whose requests are in progress in the
 //     session, if there is exactly one, else for the only client of the session. Otherwise the server receives an
-//     error that says why.
+//     error that says why, and the messages are dropped.
 //   - A legacy client that declares sampling, elicitation or roots, or sets a log level, has
 //     its own sessions with legacy servers, from its first request until it disconnects: at most 64
 //     per server and 256 in total. If no session can be opened, the client uses the tracker's session,
@@ -49,37 +49,31 @@
 //   - With [Options.Callers], all clients instead use the tracker's session, whatever they declare. A client whose
 //     roots are not those that the server was told has its own session, and so have new clients of a server
 //     that asked while requests of several were in progress. The server is told the most verbose log level that a
-//     legacy client has set, and each receives messages from its own level on, while only its requests are in
-//     progress. A modern client is asked in the result of its request, and uses a session for one request at
-//     a time where the others have their own, if it declares roots and the server asks for them, and if it
-//     wants log messages of a legacy server.
-//   - A server that supports both protocol eras serves each client in the client's era, regardless
-//     of the era in which it is tracked: legacy clients that can be asked for input use their own
-//     sessions, and modern clients share one session.
+//     legacy client has set, and each receives messages from its own level on. A modern client uses a session for
+//     one request at a time where the others have their own, if it declares roots and the server asks for
+//     them, and if it wants log messages of a legacy server.
+//   - A server that says that it supports both protocol eras serves each client in the client's era: clients of
+//     the era in which it is not tracked use one more session together, unless they have their own.
 //   - Between a modern client and a modern server, the client's capabilities, and results
-//     that require input, are forwarded; for a legacy client, the gateway sends the input requests
-//     to the client instead. If a legacy server asks for input during a request from a modern
-//     client, the client receives a result that requires input. The request stays pending in its own
-//     session until the client repeats it with the answers, for at most 15 minutes.
-//   - All clients see what the tracker's session lists, whatever they declare. A tool that needs what a
-//     client lacks fails with this reason.
-//   - Tasks pass between a client and a server of the same era. A client of the other era receives the server's error
+//     that require input, are forwarded; a legacy client is sent the input requests instead. If a legacy server
+//     asks for input during a request from a modern client, the client receives a result that requires input.
+//     The request stays pending until the client repeats it with the answers, for at most 15 minutes.
+//   - All clients see what the tracker's session lists. A tool that needs what a client lacks fails with this
+//     reason.
+//   - Tasks pass between a client and a server of the same era. Otherwise the client receives the server's error
 //     for a tool that must be called as a task. Tasks continue while their client is disconnected, for at most 15
-//     minutes after the last request if they run in a session of that client. Options.Key binds their ids to the
-//     principal that started them. The
-//     ids remain valid after a restart, and a request by another principal is rejected without asking
-//     the server. All clients without credentials are the same principal: they must know the id,
-//     and they can list only the tasks started in their own connection or session.
-//   - The skills (SEP-2640) of all servers are listed, as the tracker has listed them, so one server
-//     that fails does not affect the others. A skill is omitted if one of its files is not admitted by
-//     [Options.Allow] and [Options.Deny], because hosts expect to read all of them. Their servers answer
-//     skills/get, for skills that they do not list too, and resources/directory/read if all of them
-//     declare it. A server owns the files in its skills' entries, also those that it does not list.
+//     minutes after the last request if they run in a session of that client. [Options.Key] binds their ids to the
+//     principal that started them, also after a restart. All clients without credentials are the same principal:
+//     they must know the id, and they can list only the tasks started in their own connection or session.
+//   - The skills (SEP-2640) of all servers are listed, as the tracker has listed them. A skill is omitted if one
+//     of its files is not admitted by [Options.Allow] and [Options.Deny], because hosts expect to read all of them.
+//     Their servers answer skills/get, for skills that they do not list too, and resources/directory/read if all
+//     of them declare it. A server owns the files in its skills' entries, also those that it does not list.
 //   - The extensions of all servers are declared; requests for an extension are forwarded to the
 //     server that declares it, or that owns the specified resource. Instructions are merged under the
 //     ids of their servers, up to 8 KiB.
-//   - Everything that could deceive users is removed from items (see clean). The bytes of an item
-//     stay the same when its server reconnects.
+//   - Everything that could deceive users is removed from items (see clean), and items that could break clients are
+//     omitted and reported to [Options.Refused]. The bytes of an item stay the same when its server reconnects.
 //   - A transparent gateway whose server has never been reached answers initialize and requests for lists with
 //     the reason. Every request to a server that is down is answered with the reason and what to do.
 //   - The items of a server that is down stay listed, marked with mcptrack/down in _meta, or
@@ -87,35 +81,24 @@
 //     is not considered down: calls wait that long and are retried several times per second.
 //   - Several gateways may use one tracker, each with some of its servers, and with its own ids for
 //     them ([Options.Alias]). The ids in the tracker appear in nothing that clients receive, nor in
-//     logs. No gateway affects another's subscriptions, tasks, clients and sessions, also when it
-//     stops. A gateway with one server can describe itself as that server ([Options.Transparent]).
+//     logs. No gateway affects another's subscriptions, tasks, clients and sessions, also when it stops.
 //   - If the tracker connects its servers on demand, the items of a server that is asleep are
 //     listed as if it were connected. A request wakes it, and waits until it is connected and its
 //     lists are compared, or until that fails. The server stays awake until the client has
 //     disconnected (for requests without a connection: until the request ends), and while a client
-//     of the gateway is subscribed to one of its resources, listens to one of its tasks, or has
+//     is subscribed to one of its resources, listens to one of its tasks, or has
 //     started a task that has neither ended nor expired. tasks/list wakes no server.
-//   - Items that [Options.Allow] and [Options.Deny] do not admit cannot be listed, read,
+//   - Items that [Options.Allow], [Options.Deny] and [Gateway.Filter] do not admit cannot be listed, read,
 //     subscribed to or completed, and are omitted from read results, regardless of how their URIs
-//     are written. The globs do not apply to the effects and results of tools, nor to the messages
-//     of prompts.
-//   - [Gateway.Filter] changes what is admitted while clients are connected; subscriptions to items that are
-//     no longer admitted receive nothing.
+//     are written. The globs do not apply to the effects and results of tools, nor to the messages of prompts.
 //   - A tool has the name and description in config.Server.Tools; what is compared with the lock are those
 //     of the server. A result of a tool that is larger than config.Server.MaxResult is cut, and the whole is a
 //     resource for the same principal for 15 minutes.
-//   - Items that could break clients are omitted and reported to Options.Refused; they
-//     affect neither the gateway nor other items.
-//   - With Options.Guard, an item that differs from what was approved keeps its approved definition in
-//     the lists, an item that was not approved is omitted, and requests for both are refused. A request
-//     is compared with the newest list that the tracker has received, which clients need not have seen
-//     yet. Clients are notified
-//     when a change was approved, not when it was held. A change that a server does not announce is found
-//     when the tracker requests its lists again: see tracker.Options.Resync and Tracking.PollInterval. A
-//     URI that a server may take for another spelling of a held one is refused as well.
+//   - With [Options.Guard], an item that differs from what was approved keeps its approved definition in
+//     the lists, an item that was not approved is omitted, and requests for both are refused, as are those for a
+//     URI that a server may take for another spelling. A request is compared with the newest list that the tracker
+//     has received. A change that a server does not announce is found when the tracker requests its lists again:
+//     see tracker.Options.Resync and Tracking.PollInterval.
 //   - Ownership: Run owns every goroutine and stops when its context ends. Close closes the
 //     mcpserver.Server; the owner of the tracker runs it.
-//
-// Libraries: yosida95/uritemplate/v3 (RFC 6570) matches URIs against templates; golang.org/x/time/rate
-// limits how often servers are probed.
 package gateway

@@ -38,14 +38,12 @@ type contribution struct {
 
 // serverState is the state of an exported server, apart from its items.
 type serverState struct {
-	tracks     func(k catalog.Kind, key string) bool // reports whether events about an item are published
-	maxResult  int64                                 // see config.Server
-	down       bool                                  // the server is unreachable, and its items are marked
-	subscribes bool                                  // the server supports ad-hoc subscriptions, see offersUpdates
-	asks       bool                                  // connected in the legacy era, in which servers can send requests
-	modern     bool                                  // connected in the modern era
-	other      session.Era                           // the other era that the server supports, or may support; empty if none
-	compared                                         // with the lock
+	down       bool        // the server is unreachable, and its items are marked
+	subscribes bool        // the server supports ad-hoc subscriptions, see offersUpdates
+	asks       bool        // connected in the legacy era, in which servers can send requests
+	modern     bool        // connected in the modern era
+	other      session.Era // the other era that the server supports; empty if none
+	compared               // with the lock
 }
 
 // exports is what clients can use: the merged catalog, together with the mapping from exported names to targets. It is
@@ -325,24 +323,21 @@ func (v *exports) export(t target) string {
 	return v.filter.alias.qualify(t)
 }
 
-// tracks returns a function that reports whether the config requests events about an item of the
-// server.
-func tracks(srv config.Server) func(catalog.Kind, string) bool {
-	return func(k catalog.Kind, key string) bool {
-		switch k {
-		case catalog.Resources:
-			return srv.TrackResources && srv.Selects(key)
-		case catalog.Templates:
-			return srv.TrackResources
-		case catalog.Prompts:
-			return srv.TrackPrompts
-		case catalog.Tools:
-			return srv.TrackTools
-		case catalog.Skills:
-			return srv.TrackSkills
-		}
-		return false
+// tracks reports whether the config requests events about an item of a server.
+func tracks(srv config.Server, k catalog.Kind, key string) bool {
+	switch k {
+	case catalog.Resources:
+		return srv.TrackResources && srv.Selects(key)
+	case catalog.Templates:
+		return srv.TrackResources
+	case catalog.Prompts:
+		return srv.TrackPrompts
+	case catalog.Tools:
+		return srv.TrackTools
+	case catalog.Skills:
+		return srv.TrackSkills
 	}
+	return false
 }
 
 // ExportsServer reports whether the server with this id in the tracker is exported, so that clients may receive events about
@@ -377,7 +372,7 @@ func (g *Gateway) Unapproved(server string, k catalog.Kind, key, stored string) 
 
 // admits reports whether the config tracks an item and the filter admits it; see Exports.
 func (g *Gateway) admits(v *exports, server string, k catalog.Kind, key, stored string) (exported string, ok bool) {
-	if srv, known := v.servers[server]; !known || srv.tracks == nil || !srv.tracks(k, key) {
+	if srv, known := v.servers[server]; !known || !tracks(srv.entry, k, key) {
 		return "", false
 	}
 	t := target{server, key}

@@ -119,9 +119,12 @@ func TestExports(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	all := tracks(config.Server{Tracking: config.Tracking{TrackResources: true, TrackTools: true, TrackPrompts: true, Exclude: []string{"file:///tmp/*"}}})
+	of := func(t config.Tracking) serverState {
+		return serverState{compared: compared{entry: config.Server{Tracking: t}}}
+	}
+	all := of(config.Tracking{TrackResources: true, TrackTools: true, TrackPrompts: true, Exclude: []string{"file:///tmp/*"}})
 	lists := map[catalog.Kind][]item{catalog.Resources: itemsOf(t, catalog.Resources, "file:///both")}
-	v := newExports(contribution{}, []contribution{{id: "a", serverState: serverState{tracks: all}, lists: lists}, {id: "b", serverState: serverState{tracks: tracks(config.Server{Tracking: config.Tracking{TrackTools: true}})}, lists: lists}}, f, func(Refusal) {})
+	v := newExports(contribution{}, []contribution{{id: "a", serverState: all, lists: lists}, {id: "b", serverState: of(config.Tracking{TrackTools: true}), lists: lists}}, f, func(Refusal) {})
 	v.refused = unlisted(map[Refusal]struct{}{
 		{Server: "a", Kind: catalog.Tools, Key: "broken"}:              {},
 		{Server: "a", Kind: catalog.Tools, Key: "odd", Listed: true}:   {},

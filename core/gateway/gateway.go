@@ -309,7 +309,7 @@ func New(opts Options) (*Gateway, error) {
 		adhocWake:    make(chan struct{}, 1),
 		httpCatalogs: map[string]*httpCatalog{},
 	}
-	g.sessions = ownSessions{base: b, tasks: &g.tasks, queues: &g.queues, total: fair.Limit{Max: maxOwnSessions}, perServer: map[string]*fair.Limit{}, modernOnly: map[string]modernOnly{}}
+	g.sessions = ownSessions{base: b, tasks: &g.tasks, queues: &g.queues, total: fair.Limit{Max: maxOwnSessions}, perServer: map[string]*fair.Limit{}}
 	g.demands = clientDemands{base: b, byClient: map[*mcpserver.Client]map[string]func(){}}
 	g.adhoc.limit = cmp.Or(opts.Serve.Subscriptions.MaxTotal, 1_000_000)
 	if g.tracker != nil {
@@ -346,15 +346,14 @@ func New(opts Options) (*Gateway, error) {
 // connected is called when a legacy client has connected.
 func (g *Gateway) connected(client *mcpserver.Client) {
 	callers := g.opts.Callers
-	client.OnNotification(func(method string, params json.RawMessage) {
-		if callers != nil && method == mcp.NotificationRootsChanged {
-			for _, server := range callers.rootsChanged(client) {
-				g.run(func(ending context.Context) { _, _ = g.tracker.Do(ending, server, session.Request{Method: method}) })
-			}
+	client.OnNotification(func(method string, _ json.RawMessage) {
+		if method != mcp.NotificationRootsChanged {
+			return
 		}
-		if method == mcp.NotificationRootsChanged {
-			g.sessions.forEach(client, func(ctx context.Context, s *ownSession) { _, _ = s.conn.Do(ctx, session.Request{Method: method}) })
+		for _, server := range callers.rootsChanged(client) {
+			g.run(func(ending context.Context) { _, _ = g.tracker.Do(ending, server, session.Request{Method: method}) })
 		}
+		g.sessions.rootsChanged(client)
 	})
 	if callers == nil {
 		return

@@ -31,9 +31,6 @@ const (
 	maxWaitingRounds = maxOwnSessions
 	// inputTimeout is how long a round waits for the client to repeat its request with answers.
 	inputTimeout = 15 * time.Minute
-	// inputDebounce is how long the gateway waits after an input request from the server, so that
-	// several requests that the server sends together reach the client in one result.
-	inputDebounce = 5 * time.Millisecond
 )
 
 var errInputTimeout = errors.New("the client did not respond to the input request in time")
@@ -266,14 +263,7 @@ func (s *inputRounds) wait(ctx context.Context, round *inputRound, r *mcpserver.
 			return nil, context.Cause(ctx)
 		case <-round.opened:
 		}
-		more := time.NewTimer(inputDebounce)
-		select {
-		case <-more.C:
-		case <-round.done:
-		case <-ctx.Done():
-		}
-		more.Stop()
-		if round.settled() || ctx.Err() != nil {
+		if round.settled() {
 			continue
 		}
 		state, ok := s.put(round)

@@ -115,7 +115,7 @@ func textOf(block json.RawMessage) (text string, ok bool) {
 
 // bounded returns the result of a call with at most as much content as the server's "maxResult" allows.
 func (rt *route) bounded(raw json.RawMessage) json.RawMessage {
-	limit := rt.state().maxResult
+	limit := rt.state().entry.MaxResult
 	if limit == 0 || int64(len(raw)) <= limit {
 		return raw
 	}

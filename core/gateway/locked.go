@@ -246,28 +246,34 @@ func (rt *route) readable(ctx context.Context, result json.RawMessage) error {
 }
 
 // skillOf returns the first of several skills, given by the URIs of their SKILL.md, to whose directory a
-// server may take a URI to belong. See spelled.
+// server may take a URI to belong.
 func skillOf(skills []string, uri string) (of string, is bool) {
-	if len(skills) == 0 {
+	return mayMean(skills, uri, func(asked, main string) bool {
+		return len(main) >= len(skill.Main) && strings.HasPrefix(asked+"/", main[:len(main)-len(skill.Main)])
+	})
+}
+
+// spelled returns the first of several URIs of which a server may take another URI for a spelling.
+func spelled(uris []string, uri string) (of string, is bool) {
+	return mayMean(uris, uri, func(asked, known string) bool { return asked == known })
+}
+
+// mayMean returns the first of several URIs for which means returns true, for a way in which a server may read
+// it and another URI: see [reading]. A URI that is not in normal form may be read as any other.
+func mayMean(uris []string, uri string, means func(asked, known string) bool) (of string, is bool) {
+	if len(uris) == 0 {
 		return "", false
 	}
 	asked, ok := readURI(uri)
 	if !ok || len(uri) > maxCompared {
-		return skills[0], true
+		return uris[0], true
 	}
-	for _, of := range skills {
+	for _, of := range uris {
 		known, ok := readURI(of)
-		if !ok {
+		if !ok || slices.ContainsFunc(asked.loose, func(a string) bool {
+			return slices.ContainsFunc(known.loose, func(k string) bool { return means(a, k) })
+		}) {
 			return of, true
-		}
-		for _, main := range known.loose {
-			if len(main) < len(skill.Main) {
-				continue
-			}
-			dir := main[:len(main)-len(skill.Main)]
-			if slices.ContainsFunc(asked.loose, func(s string) bool { return strings.HasPrefix(s+"/", dir) }) {
-				return of, true
-			}
 		}
 	}
 	return "", false
@@ -281,25 +287,6 @@ func (g *Gateway) MayReadTexts(ctx context.Context, r *mcpserver.Request, server
 	rt := g.route(r)
 	rt.server, rt.item = server, itemID{catalog.Resources, target{server, uri}}
 	return rt.permitted(ctx) == nil && !rt.state().verdict.HoldsContents()
-}
-
-// spelled returns the first of several URIs of which a server may take another URI for a spelling: see
-// [reading]. A URI that is not in normal form may be a spelling of each other.
-func spelled(uris []string, uri string) (of string, is bool) {
-	if len(uris) == 0 {
-		return "", false
-	}
-	asked, ok := readURI(uri)
-	if !ok || len(uri) > maxCompared {
-		return uris[0], true
-	}
-	for _, of := range uris {
-		known, ok := readURI(of)
-		if !ok || slices.ContainsFunc(asked.loose, func(s string) bool { return slices.Contains(known.loose, s) }) {
-			return of, true
-		}
-	}
-	return "", false
 }
 
 // outdated reports whether the newest exports do not show the newest state of the request's item.

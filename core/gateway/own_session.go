@@ -1,9 +1,10 @@
 package gateway
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
-	"slices"
+	"errors"
 	"sync"
 	"time"
 
@@ -18,37 +19,40 @@ type sessionUse struct {
 	server string
 	client *mcpserver.Client // all of this legacy client
 	// request is what requests of modern clients that may use the session have in common, one at a time; see
-	// ownSessions.acquire. Without client and request, all requests of modern clients use the session.
+	// ownSessions.acquire.
 	request string
+	era     session.Era // all clients of this era use the session together; else empty
 }
 
 // ownSession is a session with a server that the gateway has opened for some clients, in addition to the
 // tracker's. See ownSessions, which owns it.
 type ownSession struct {
 	srv    config.Server     // when the session was dialled
-	client *mcpserver.Client // whose session it is; nil for modern clients
+	client *mcpserver.Client // whose session it is; nil if it is not that of a legacy client
 	// capabilities are the client capabilities that the gateway declares to the server, as a JSON
 	// object.
 	capabilities json.RawMessage
+	shared       bool        // all clients of an era use the session together
 	ids          taskIDs     // task ids of the principal that owns the session
 	era          session.Era // the only protocol era that the session may use; empty means any
 	queues       *queues     // in which its messages have the session as their key
 	life         context.Context
 	end          context.CancelFunc // ends life, and thereby the session
 
-	ready    chan struct{}    // closed by live, once the fields below are set
-	conn     *session.Session // nil if dialling failed
-	tried    time.Time        // when dialling completed
-	wrongEra bool             // the server does not support the required era
-	roots    rootsAnswers
+	ready chan struct{}    // closed by live, once the fields below are set
+	conn  *session.Session // nil if dialling failed
+	tried time.Time        // when dialling completed
+	roots rootsAnswers
 
 	// ownSessions.mu guards these.
 	use  sessionUse // zero if its client has left
 	busy bool       // the one request that may use it does
 
-	mu       sync.Mutex
-	requests []*inFlight // oldest first
-	last     time.Time   // when a request was last added or removed
+	began    time.Time
+	requests requests
+
+	mu    sync.Mutex
+	level json.RawMessage // that the server was told last; nil if none
 }
 
 // usable reports whether the session can be used after dialling.
@@ -70,12 +74,14 @@ func (s *ownSession) outdated(srv config.Server) bool {
 
 // unused returns for how long the session has had no request.
 func (s *ownSession) unused() time.Duration {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.requests) > 0 {
+	since, ok := s.requests.unused()
+	if !ok {
 		return 0
 	}
-	return time.Since(s.last)
+	if since.IsZero() {
+		since = s.began
+	}
+	return time.Since(since)
 }
 
 // await waits until the session has been dialled and reports whether it can be used.
@@ -91,38 +97,50 @@ func (s *ownSession) await(ctx context.Context) bool {
 // do sends the request q to the server on behalf of the client request r, in its round if it has one.
 func (s *ownSession) do(ctx context.Context, r *mcpserver.Request, round *inputRound, q session.Request) (json.RawMessage, error) {
 	f := &inFlight{client: r.Client, round: round, via: r}
-	s.mu.Lock()
-	s.requests, s.last = append(s.requests, f), time.Now()
-	s.mu.Unlock()
-	defer func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.requests, s.last = slices.DeleteFunc(s.requests, func(o *inFlight) bool { return o == f }), time.Now()
-	}()
+	if s.shared {
+		f.ctx = ctx
+	}
+	s.tellLevel(ctx, r)
+	defer s.requests.begin(f)()
 	raw, err := s.conn.Do(ctx, q)
 	s.queues.flush(ctx, s) // deliver messages that preceded the response first
 	return raw, err
 }
 
+// tellLevel tells a legacy server the log level that the client of a request wants, unless it knows the level: the
+// most verbose one if clients use the session together.
+func (s *ownSession) tellLevel(ctx context.Context, r *mcpserver.Request) {
+	level := logLevel(r)
+	if r.Client != nil {
+		level = levelOf(r.Client)
+	}
+	s.mu.Lock()
+	tell := level != nil && s.conn.Info().Era == session.EraLegacy && !bytes.Equal(level, s.level) && !(s.shared && covers(s.level, level))
+	if tell {
+		s.level = level
+	}
+	s.mu.Unlock()
+	if tell {
+		_, _ = s.conn.Do(ctx, session.Request{Method: mcp.MethodSetLevel, Params: map[string]json.RawMessage{"level": level}}) // an error means that the server does not support logging
+	}
+}
+
 // asked returns the request because of which the server asks, or why that is not clear.
 func (s *ownSession) asked() (*inFlight, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	switch {
-	case len(s.requests) == 0 && s.client == nil:
-		return nil, errNobody
-	case len(s.requests) == 0:
+	f, err := s.requests.asked()
+	if errors.Is(err, errNobody) && s.client != nil {
 		return &inFlight{client: s.client}, nil
-	case !oneOwner(s.requests):
-		return nil, errSeveral
 	}
-	return s.requests[len(s.requests)-1], nil
+	return f, err
 }
 
 // message queues a notification from the server for the client.
 func (s *ownSession) message(method string, params json.RawMessage) {
 	rewrite := s.ids.related
 	if method == mcp.NotificationTaskStatus {
+		if s.shared {
+			return // it is not clear who has started the task
+		}
 		rewrite = s.ids.status
 	}
 	s.queues.put(s, len(params), func() {

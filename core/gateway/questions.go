@@ -23,8 +23,10 @@ type inFlight struct {
 	client *mcpserver.Client  // nil if the client is modern
 	round  *inputRound        // in which a modern client can be asked; nil if it cannot be
 	via    *mcpserver.Request // nil if it stands for a client without requests
-	ctx    context.Context    // whose end withdraws questions; nil if the request has none
-	late   time.Time          // when to forget the request, if it was cancelled
+	// ctx is that of the request, or nil if all requests in the session are of the same client. Its end withdraws
+	// questions, and the server may not have answered yet.
+	ctx  context.Context
+	late time.Time // when to forget the request, if it was cancelled
 }
 
 // owner identifies the client of a request. Each request of a modern client counts as a client.
@@ -35,9 +37,74 @@ func (f *inFlight) owner() any {
 	return f.client
 }
 
-// oneOwner reports whether all requests are of one client.
-func oneOwner(requests []*inFlight) bool {
-	return !slices.ContainsFunc(requests, func(f *inFlight) bool { return f.owner() != requests[0].owner() })
+// requests are those in progress in a session with a server, and those that were cancelled a short time ago. The
+// zero value is ready to use.
+type requests struct {
+	mu   sync.Mutex
+	all  []*inFlight // oldest first
+	last time.Time   // when one ended last
+}
+
+// maxLate is how long a server may still ask because of a request that its client cancelled.
+const maxLate = 20 * time.Second
+
+// begin adds a request; end must be called when it has ended.
+func (r *requests) begin(f *inFlight) (end func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.all = append(r.all, f)
+	return func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.last = time.Now()
+		if f.ctx == nil || f.ctx.Err() == nil {
+			r.all = slices.DeleteFunc(r.all, func(o *inFlight) bool { return o == f })
+		} else {
+			f.late = r.last.Add(maxLate)
+		}
+	}
+}
+
+// unused returns since when there has been no request, and whether that is so.
+func (r *requests) unused() (since time.Time, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.last, !slices.ContainsFunc(r.all, func(f *inFlight) bool { return f.late.IsZero() })
+}
+
+// forgetLate forgets the requests that were cancelled, because another session has begun.
+func (r *requests) forgetLate() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.all = slices.DeleteFunc(r.all, func(f *inFlight) bool { return !f.late.IsZero() })
+}
+
+// asked returns the request because of which the server asks or sends a message: the newest, if all are of one
+// client. The error says why that is not clear: errNobody, errSeveral or another.
+func (r *requests) asked() (*inFlight, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := time.Now()
+	r.all = slices.DeleteFunc(r.all, func(f *inFlight) bool { return !f.late.IsZero() && now.After(f.late) })
+	var newest *inFlight
+	for _, f := range r.all {
+		if !f.late.IsZero() {
+			continue
+		}
+		if newest != nil && f.owner() != newest.owner() {
+			return nil, errSeveral
+		}
+		newest = f
+	}
+	switch {
+	case len(r.all) == 0:
+		return nil, errNobody
+	case newest == nil:
+		return nil, errCancelled
+	case slices.ContainsFunc(r.all, func(f *inFlight) bool { return f.owner() != newest.owner() }):
+		return nil, unclear("the server may still be working on another client's request, which was cancelled")
+	}
+	return newest, nil
 }
 
 var (
@@ -90,7 +157,7 @@ func askLegacy(ctx context.Context, client *mcpserver.Client, via *mcpserver.Req
 // notify sends a notification of the server to the client of a request. It may block.
 func (f *inFlight) notify(method string, params json.RawMessage) {
 	switch {
-	case f.client != nil:
+	case f.client != nil && (method != mcp.NotificationMessage || hears(f.client, params)):
 		f.client.Notify(f.via, method, params)
 	case f.round != nil:
 		f.round.message(method, params)
@@ -111,11 +178,11 @@ func canAnswer(capabilities json.RawMessage, method string) bool {
 }
 
 // declared returns the client capabilities that the gateway declares to servers on behalf of a
-// client: the ones whose requests it forwards to the client.
-func declared(capabilities json.RawMessage) json.RawMessage {
+// client: the ones whose requests it forwards to the client, except for a method.
+func declared(capabilities json.RawMessage, except ...string) json.RawMessage {
 	all, caps := fields(capabilities), map[string]json.RawMessage{}
-	for _, capability := range answerable() {
-		if raw := all[capability]; isObject(raw) {
+	for method, capability := range answerable() {
+		if raw := all[capability]; isObject(raw) && !slices.Contains(except, method) {
 			caps[capability] = raw
 		}
 	}

@@ -30,18 +30,17 @@ import (
 // route forwards one request from a client to a server, and sends the additional requests that are
 // needed to answer it.
 type route struct {
-	g            *Gateway
-	v            *exports
-	r            *mcpserver.Request
-	server       string
-	session      *ownSession // session to use; nil means the client's own or the shared session
-	modernShared bool        // use the session returned by ownSessions.sharedModern
-	round        *inputRound // the round of a request that a legacy server may ask a modern client for
-	apart        bool        // the client must not use the session that clients share
-	unshareable  error       // why not, if that is so even if it can have no other session
-	used         *ownSession // session of the last request; nil means the shared session
-	sent         bool        // the server may have received a request
-	item         itemID      // what the request is about, for permitted; zero if that is no item of a server
+	g           *Gateway
+	v           *exports
+	r           *mcpserver.Request
+	server      string
+	session     *ownSession // session to use; nil means the client's own or the shared session
+	round       *inputRound // the round of a request that a legacy server may ask a modern client for
+	apart       bool        // the client must not use the session that clients share
+	unshareable error       // why not, if that is so even if it can have no other session
+	used        *ownSession // session of the last request; nil means the shared session
+	sent        bool        // the server may have received a request
+	item        itemID      // what the request is about, for permitted; zero if that is no item of a server
 }
 
 // route returns a route for a client request. The caller must set its server.
@@ -93,20 +92,11 @@ func (rt *route) do(ctx context.Context, q session.Request) (json.RawMessage, er
 
 // try sends a request to the server once, in the appropriate session.
 func (rt *route) try(ctx context.Context, q session.Request) (raw json.RawMessage, err error) {
-	switch {
-	case rt.session != nil:
-		rt.used = rt.session
-	case rt.modernShared:
-		if rt.used = rt.g.sessions.sharedModern(ctx, rt.state(), rt.server); rt.used == nil {
-			return nil, tracker.ErrNotConnected
-		}
-	default:
-		if rt.used, err = rt.ownSession(ctx); err == nil && rt.used == nil {
-			err = rt.unshareable
-		}
-		if err != nil {
-			return nil, err
-		}
+	if rt.used, err = rt.pick(ctx); err == nil && rt.used == nil {
+		err = rt.unshareable
+	}
+	if err != nil {
+		return nil, err
 	}
 	if rt.used != nil {
 		return rt.used.do(ctx, rt.r, rt.round, q)
@@ -118,9 +108,18 @@ func (rt *route) try(ctx context.Context, q session.Request) (raw json.RawMessag
 	return rt.g.tracker.Do(ctx, rt.server, q)
 }
 
-// ownSession returns the client's own session with the server, or nil if the client uses the shared one.
-func (rt *route) ownSession(ctx context.Context) (*ownSession, error) {
-	return rt.g.sessions.session(ctx, rt.state(), rt.r, rt.server, rt.apart)
+// pick returns the session to use, or nil if that is the tracker's.
+func (rt *route) pick(ctx context.Context) (s *ownSession, err error) {
+	if rt.session != nil {
+		return rt.session, nil
+	}
+	if rt.r.Client == nil {
+		return rt.g.sessions.together(ctx, rt.state(), rt.server, session.EraModern), nil
+	}
+	if s, err = rt.g.sessions.session(ctx, rt.state(), rt.r, rt.server, rt.apart); s != nil || err != nil || rt.unshareable != nil {
+		return s, err
+	}
+	return rt.g.sessions.together(ctx, rt.state(), rt.server, session.EraLegacy), nil
 }
 
 // repeatable reports whether a failed request may be sent again.
@@ -165,7 +164,7 @@ func (rt *route) send(ctx context.Context, params map[string]json.RawMessage) (j
 	q := session.Request{Method: rt.r.Method, Params: params, Timeout: rt.g.opts.CallTimeout, Client: rt.r.Capabilities}
 	if rt.r.Client != nil { // only declare what a legacy client can be asked during its request
 		q.Client = declared(rt.r.Capabilities)
-		if level := levelOf(rt.r.Client)["level"]; level != nil && rt.g.opts.Callers != nil && rt.state().modern {
+		if level := levelOf(rt.r.Client); level != nil && rt.g.opts.Callers != nil && rt.state().modern {
 			meta := map[string]json.RawMessage{mcp.MetaLogLevel: level}
 			maps.Copy(meta, fields(params["_meta"]))
 			params["_meta"] = encode(meta)
@@ -179,9 +178,9 @@ func (rt *route) send(ctx context.Context, params map[string]json.RawMessage) (j
 			raw, err := rt.resumeInputRound(ctx, q, state)
 			return raw, rt.g.wireError(rt.server, err)
 		}
-		rt.modernShared = rt.g.sessions.sharedModern(ctx, rt.state(), rt.server) != nil
-	}
-	if rt.r.Client == nil && rt.session == nil && !rt.modernShared {
+		if s, _ := rt.pick(ctx); s != nil {
+			return rt.forward(ctx, q)
+		}
 		round, err := rt.beginInputRound(ctx, q)
 		if err != nil {
 			return nil, rt.g.wireError(rt.server, err)
@@ -191,6 +190,11 @@ func (rt *route) send(ctx context.Context, params map[string]json.RawMessage) (j
 			return raw, rt.g.wireError(rt.server, err)
 		}
 	}
+	return rt.forward(ctx, q)
+}
+
+// forward performs a request, and forwards progress to the client.
+func (rt *route) forward(ctx context.Context, q session.Request) (json.RawMessage, error) {
 	if rt.r.ProgressToken() != nil {
 		defer rt.g.queues.flush(ctx, rt.r) // all progress must be sent before the response
 		q.Progress = func(p session.Progress) { rt.g.queues.progress(rt.r, p) }
@@ -252,14 +256,10 @@ func (rt *route) perform(ctx context.Context, q session.Request) (json.RawMessag
 
 // modern reports whether the session for the request is in the modern era.
 func (rt *route) modern(ctx context.Context) bool {
-	s := rt.session
-	if s == nil && !rt.modernShared {
-		s, _ = rt.ownSession(ctx) // the request itself will report the error
-	}
-	if s != nil {
+	if s, _ := rt.pick(ctx); s != nil { // the request itself will report the error
 		return s.conn.Info().Era == session.EraModern
 	}
-	return rt.modernShared || rt.state().modern
+	return rt.state().modern
 }
 
 // maxInputRounds is the maximum number of times that a modern server may respond to one request by
@@ -514,7 +514,7 @@ func (g *Gateway) complete(ctx context.Context, r *mcpserver.Request) (json.RawM
 // the server that owns the resource specified in the request.
 func (g *Gateway) extension(ctx context.Context, r *mcpserver.Request) (json.RawMessage, error) {
 	if r.Method == mcp.MethodSetLevel {
-		return g.sessions.setLevel(r)
+		return setLevel(r)
 	}
 	switch r.Method {
 	case mcp.MethodGetSkill:

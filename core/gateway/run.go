@@ -212,7 +212,7 @@ func (l *loop) merge(snap *status.Snapshot) {
 		}
 		c := contribution{
 			id: srv.ID, lists: map[catalog.Kind][]item{}, known: map[catalog.Kind]catalog.List{}, info: serverInfoOf(info), tools: srv.Tools,
-			serverState: serverState{tracks: tracks(srv), maxResult: srv.MaxResult, subscribes: offersUpdates(srv, st.Info), other: l.sessions.otherEra(srv, st.Info),
+			serverState: serverState{subscribes: offersUpdates(srv, st.Info), other: st.Info.Other,
 				asks: up[srv.ID] && st.Info.Era == session.EraLegacy, modern: st.Info.Era == session.EraModern, compared: result},
 		}
 		lists[srv.ID] = map[catalog.Kind]checkedList{}
@@ -240,7 +240,7 @@ func (l *loop) merge(snap *status.Snapshot) {
 	if l.opts.Transparent && v.only != "" {
 		only, _ := snap.Server(v.only)
 		describeAs(&d, only.Info, v.servers[v.only].verdict.Enforced())
-		if d.Offers != nil && v.servers[v.only].maxResult > 0 {
+		if d.Offers != nil && v.servers[v.only].entry.MaxResult > 0 {
 			d.Offers.Resources = true // which large results are
 		}
 	}

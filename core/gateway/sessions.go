@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -37,8 +36,7 @@ var errNoSession = errors.New("cannot open a separate session for this client, a
 // time for a request during which a legacy server may ask.
 //
 // A server may support both protocol eras. Regardless of the era of the tracker's session, each client is
-// served in its own era: legacy clients that can be asked for input have their own sessions anyway, and
-// modern clients use one together.
+// served in its own era: clients of the other era use one session together, unless they have their own.
 type ownSessions struct {
 	*base
 	tasks  *taskRegistry
@@ -48,18 +46,10 @@ type ownSessions struct {
 	total     fair.Limit             // counts all sessions, including sessions that are being closed
 	perServer map[string]*fair.Limit // counts the sessions with each server, by id
 	all       []*ownSession          // oldest first
-	// modernOnly contains the servers that do not support the legacy era, by id.
-	modernOnly map[string]modernOnly
-}
-
-// modernOnly describes a server that rejected the legacy era.
-type modernOnly struct {
-	entry  config.Server
-	server string // name and version that the server reported
 }
 
 // session returns the session with a server that belongs to the client that sent the request. It
-// returns nil if the request must use the tracker's session, because the client does not need a
+// returns nil if the request must use another, because the client does not need a
 // session of its own or because none can be opened. If the server must not be shared, the latter is
 // an error. st is the state of the server for the request. apart is the result of
 // Callers.apart.
@@ -68,40 +58,31 @@ func (c *ownSessions) session(ctx context.Context, st serverState, r *mcpserver.
 	if r.Client == nil || !found {
 		return nil, nil
 	}
-	has := c.has(r.Client, server)
-	if c.opts.Callers != nil && !apart && !srv.Unshared() && !has {
-		return nil, nil
-	}
-	legacy := has || c.speaksLegacy(st, srv)
-	if !legacy && c.opts.Callers != nil { // while the tracker's session is lost, clients that do not share it need theirs
-		known, _ := c.tracker.Snapshot().Server(server)
-		legacy = known.Info.Era == session.EraLegacy
-	}
-	if !legacy && !srv.Unshared() {
-		return nil, nil
-	}
-	s := c.sessionOf(ctx, r, srv, legacy)
-	if s == nil && srv.Unshared() {
-		return nil, errNoSession
-	}
-	return s, nil
-}
-
-// sessionOf is like session. legacy means that the server supports, or may support, the legacy era.
-func (c *ownSessions) sessionOf(ctx context.Context, r *mcpserver.Request, srv config.Server, legacy bool) *ownSession {
-	level, capabilities := levelOf(r.Client), declared(r.Client.Capabilities)
-	if !srv.Unshared() && c.opts.Callers == nil && string(capabilities) == "{}" && level == nil {
-		return nil
+	has, legacy, capabilities := c.has(r.Client, server), st.asks || st.other == session.EraLegacy, declared(r.Client.Capabilities)
+	if !has && !srv.Unshared() {
+		if c.opts.Callers != nil && apart && !legacy { // while the tracker's session is lost, clients that do not share it need theirs
+			known, _ := c.tracker.Snapshot().Server(server)
+			legacy = known.Info.Era == session.EraLegacy
+		}
+		if c.opts.Callers == nil {
+			apart = string(capabilities) != "{}" || r.Client.Remembered() != nil
+		}
+		if !apart || !legacy {
+			return nil, nil
+		}
 	}
 	era := session.Era("")
-	if legacy {
+	if has || legacy {
 		era = session.EraLegacy
 	}
-	s := c.get(sessionUse{server: srv.ID, client: r.Client}, srv, r.Principal, capabilities, era, level)
-	if s == nil || !s.await(ctx) {
-		return nil
+	s := c.get(sessionUse{server: server, client: r.Client}, srv, r.Principal, capabilities, era)
+	if s != nil && s.await(ctx) {
+		return s, nil
 	}
-	return s
+	if srv.Unshared() {
+		return nil, errNoSession
+	}
+	return nil, nil
 }
 
 // find returns the session for a use that is not busy, or nil. c.mu must be held.
@@ -123,9 +104,8 @@ func (c *ownSessions) has(client *mcpserver.Client, server string) bool {
 }
 
 // get returns the session for a use. If it is missing or outdated, get opens one for a principal in the
-// background, with level as the params of a logging/setLevel request; nil means that none is sent. It returns
-// nil if there is no room for one. A session for one request at a time must be released.
-func (c *ownSessions) get(use sessionUse, srv config.Server, principal string, capabilities json.RawMessage, era session.Era, level map[string]json.RawMessage) *ownSession {
+// background. It returns nil if there is no room for one. A session for one request at a time must be released.
+func (c *ownSessions) get(use sessionUse, srv config.Server, principal string, capabilities json.RawMessage, era session.Era) *ownSession {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := c.find(use)
@@ -137,10 +117,10 @@ func (c *ownSessions) get(use sessionUse, srv config.Server, principal string, c
 		if !c.makeRoom(srv.ID, principal) {
 			return nil
 		}
-		s = &ownSession{srv: srv, use: use, client: use.client, capabilities: capabilities, ids: c.taskIDs(principal, srv.ID), era: era,
-			queues: c.queues, ready: make(chan struct{}), last: time.Now()}
+		s = &ownSession{srv: srv, use: use, client: use.client, shared: use.era != "", capabilities: capabilities, ids: c.taskIDs(principal, srv.ID), era: era,
+			queues: c.queues, ready: make(chan struct{}), began: time.Now()}
 		s.life, s.end = context.WithCancel(c.life)
-		if !c.run(func(context.Context) { c.live(s, level) }) {
+		if !c.run(func(context.Context) { c.live(s) }) {
 			s.end()
 			return nil
 		}
@@ -180,11 +160,8 @@ func (c *ownSessions) makeRoom(server, principal string) bool {
 
 // live dials a session, and closes it once it has ended or its client has left. The session counts towards
 // the limits until its process has exited.
-func (c *ownSessions) live(s *ownSession, level map[string]json.RawMessage) {
-	c.dial(s, level)
-	if s.wrongEra && s.era == session.EraLegacy {
-		c.rejectedLegacy(s)
-	}
+func (c *ownSessions) live(s *ownSession) {
+	c.dial(s)
 	close(s.ready)
 	var left <-chan struct{}
 	if s.client != nil {
@@ -208,9 +185,8 @@ func (c *ownSessions) live(s *ownSession, level map[string]json.RawMessage) {
 	}
 }
 
-// dial connects a session to its server and declares the client's capabilities. level contains the
-// params of the client's last logging/setLevel request; nil if there was none.
-func (c *ownSessions) dial(s *ownSession, level map[string]json.RawMessage) {
+// dial connects a session to its server and declares the client's capabilities.
+func (c *ownSessions) dial(s *ownSession) {
 	ctx, cancel := context.WithTimeout(s.life, max(dialTimeout, s.srv.ConnectTimeout))
 	defer cancel()
 	opts := c.opts.Session
@@ -221,19 +197,16 @@ func (c *ownSessions) dial(s *ownSession, level map[string]json.RawMessage) {
 		srv.Protocol, opts.Era = config.Protocol(s.era), s.era
 	}
 	conn, err := c.opts.Dial(ctx, srv, opts)
-	if s.wrongEra = errors.Is(err, session.ErrEra); s.wrongEra && srv.Unshared() {
+	if errors.Is(err, session.ErrEra) && srv.Unshared() {
 		opts.Era = ""
 		conn, err = c.opts.Dial(ctx, s.srv, opts)
 	}
 	s.tried = time.Now()
 	if err != nil {
-		if !s.wrongEra && s.life.Err() == nil {
+		if s.life.Err() == nil {
 			c.opts.Logger.Warn("cannot open a separate session for a client; the client uses the shared session", "server", c.alias().line(s.srv.ID), "err", err)
 		}
 		return
-	}
-	if level != nil {
-		_, _ = conn.Do(ctx, session.Request{Method: mcp.MethodSetLevel, Params: level}) // an error means that the server does not support logging
 	}
 	if conn.Info().Era == session.EraLegacy && canAnswer(s.capabilities, mcp.MethodListRoots) {
 		_, err := conn.Do(ctx, session.Request{Method: mcp.MethodPing})
@@ -281,7 +254,6 @@ func (g *Gateway) Own() map[string][]int {
 func (c *ownSessions) reconcile(enabled []config.Server) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	maps.DeleteFunc(c.modernOnly, func(_ string, of modernOnly) bool { return !slices.ContainsFunc(enabled, of.entry.Equal) })
 	for _, s := range slices.Clone(c.all) {
 		idle := maxUnused
 		if s.use.request != "" && !s.srv.Unshared() {
@@ -293,60 +265,23 @@ func (c *ownSessions) reconcile(enabled []config.Server) {
 	}
 }
 
-// otherEra returns the era that a server supports in addition to the era in which it is connected,
-// or "" if there is none. Modern servers do not always announce the legacy era, so it is assumed to
-// be supported until an attempt fails.
-func (c *ownSessions) otherEra(srv config.Server, info session.Info) session.Era {
-	if info.Other != "" || info.Era != session.EraModern || srv.Protocol == config.ProtocolModern {
-		return info.Other
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	known, ok := c.modernOnly[srv.ID]
-	if ok && known.entry.Equal(srv) && known.server == nameOf(info) {
-		return ""
-	}
-	delete(c.modernOnly, srv.ID) // the entry refers to a different server
-	return session.EraLegacy
-}
-
-// speaksLegacy reports whether a session with a server can use the legacy era.
-func (c *ownSessions) speaksLegacy(st serverState, srv config.Server) bool {
-	if st.asks {
-		return true
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	known, refused := c.modernOnly[srv.ID]
-	return st.other == session.EraLegacy && !(refused && known.entry.Equal(srv))
-}
-
-func nameOf(info session.Info) string { return info.ServerName + "\x00" + info.ServerVersion }
-
-// rejectedLegacy records that a server does not support the legacy era, as a client's session with it has
-// shown. If the session is in no other era, it is discarded.
-func (c *ownSessions) rejectedLegacy(s *ownSession) {
-	st, _ := c.tracker.Snapshot().Server(s.srv.ID)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.modernOnly[s.srv.ID] = modernOnly{s.srv, nameOf(st.Info)}
-	c.kick()
-	if s.conn == nil {
-		c.drop(s)
-	}
-}
-
-// sharedModern returns the session that modern clients use together if the tracker's session with the server
-// is in the legacy era. It returns nil if the server supports only that era, or if no session can be opened.
-func (c *ownSessions) sharedModern(ctx context.Context, st serverState, server string) *ownSession {
-	if st.other != session.EraModern {
+// together returns the session with a server that all clients of an era use, if the tracker's is in the other era.
+// It returns nil if the server is not known to support the clients' era, or if no session can be opened.
+func (c *ownSessions) together(ctx context.Context, st serverState, server string, era session.Era) *ownSession {
+	if st.other != era {
 		return nil
 	}
 	srv, found := c.entry(server)
 	if !found || srv.Unshared() {
 		return nil
 	}
-	s := c.get(sessionUse{server: server}, srv, "", nil, session.EraModern, nil)
+	declares := json.RawMessage(nil)
+	if era == session.EraLegacy {
+		if declares = json.RawMessage(`{}`); c.opts.Callers != nil {
+			declares = declared(json.RawMessage(relayed), mcp.MethodListRoots) // which are of one client
+		}
+	}
+	s := c.get(sessionUse{server: server, era: era}, srv, "", declares, era)
 	if s == nil || !s.await(ctx) {
 		return nil
 	}
@@ -362,11 +297,7 @@ func (c *ownSessions) acquire(ctx context.Context, r *mcpserver.Request, server 
 	if !found {
 		return nil
 	}
-	var level map[string]json.RawMessage
-	if l := logLevel(r); l != nil {
-		level = map[string]json.RawMessage{"level": l}
-	}
-	s := c.get(sessionUse{server: server, request: string(encode([]any{r.Principal, capabilities, level}))}, srv, r.Principal, capabilities, era, level)
+	s := c.get(sessionUse{server: server, request: string(encode([]any{r.Principal, capabilities, logLevel(r)}))}, srv, r.Principal, capabilities, era)
 	if s == nil {
 		return nil
 	}
@@ -389,8 +320,8 @@ func (c *ownSessions) release(s *ownSession, clean bool) {
 	}
 }
 
-// forEach calls f for each usable session that belongs to a client, in the background.
-func (c *ownSessions) forEach(of *mcpserver.Client, f func(ctx context.Context, s *ownSession)) {
+// rootsChanged tells the servers in a client's own sessions that its roots have changed.
+func (c *ownSessions) rootsChanged(of *mcpserver.Client) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, s := range c.all {
@@ -398,45 +329,25 @@ func (c *ownSessions) forEach(of *mcpserver.Client, f func(ctx context.Context, 
 			continue
 		}
 		c.run(func(ending context.Context) {
-			if !s.await(ending) { // dialling has a timeout
-				return
+			if s.await(ending) { // dialling has a timeout
+				_, _ = s.conn.Do(ending, session.Request{Method: mcp.NotificationRootsChanged, Timeout: dialTimeout})
 			}
-			ctx, cancel := context.WithTimeout(ending, 10*time.Second)
-			defer cancel()
-			f(ctx, s)
 		})
 	}
 }
 
-// setLevel handles logging/setLevel requests. It sets the log level in the client's own sessions
-// with servers. Unless clients share sessions (see Callers), requests use such sessions after that.
-func (c *ownSessions) setLevel(r *mcpserver.Request) (json.RawMessage, error) {
-	params := fields(r.Params)
-	if !isString(params["level"]) {
+// setLevel handles logging/setLevel requests. Servers are told the level before the client's next request.
+func setLevel(r *mcpserver.Request) (json.RawMessage, error) {
+	level := fields(r.Params)["level"]
+	if !isString(level) {
 		return nil, &mcpserver.Error{Code: mcp.CodeInvalidParams, Message: `"level" must be a string`}
 	}
-	r.Client.Remember(encode(map[string]json.RawMessage{"level": params["level"]}))
-	c.forEach(r.Client, func(ctx context.Context, s *ownSession) {
-		// Concurrent calls must leave the most recent level set, so repeat until it is.
-		for level := levelOf(r.Client); level != nil; {
-			_, _ = s.conn.Do(ctx, session.Request{Method: mcp.MethodSetLevel, Params: level}) // an error means that the server does not support logging
-			latest := levelOf(r.Client)
-			if string(latest["level"]) == string(level["level"]) {
-				return
-			}
-			level = latest
-		}
-	})
+	r.Client.Remember(encode(map[string]json.RawMessage{"level": level}))
 	return json.RawMessage("{}"), nil
 }
 
-// levelOf returns the params of a client's last logging/setLevel request, or nil if there was none.
-func levelOf(of *mcpserver.Client) map[string]json.RawMessage {
-	if level := of.Remembered(); level != nil {
-		return fields(level)
-	}
-	return nil
-}
+// levelOf returns the level of a client's last logging/setLevel request, or nil if there was none.
+func levelOf(of *mcpserver.Client) json.RawMessage { return fields(of.Remembered())["level"] }
 
 // logLevel returns the level of the log messages that a modern client wants to receive during a
 // request, or nil if it wants none.

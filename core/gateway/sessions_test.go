@@ -379,7 +379,6 @@ func (w *fixture) capable() *session.Session {
 // A server that speaks both eras serves clients in their own era, whichever era it is tracked in.
 func TestServersOfBothEras(t *testing.T) {
 	for name, set := range map[string]func(*sessiontest.Fake){
-		"tracked in the modern era":                 func(*sessiontest.Fake) {},
 		"tracked in the modern era, announces both": func(s *sessiontest.Fake) { s.NamesLegacy = true },
 		"tracked in the legacy era, for pushes":     func(s *sessiontest.Fake) { s.NamesLegacy = true; s.FailAck(sessiontest.AckFault{NoTools: true}) },
 	} {
@@ -422,29 +421,39 @@ func TestServersOfBothEras(t *testing.T) {
 	}
 }
 
-// The legacy era is tried once with a server that rejects it, by the first client that could use it.
-func TestLegacyEraIsTriedOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newFixture(t)
-		w.opts.Dial = w.Dial
-		docs := w.Serve("docs", session.EraModern)
-		docs.SetList(catalog.Tools, tool("ask"))
-		w.start(sessiontest.Entry("docs"))
-		for range 3 {
-			c := w.capable()
-			for range 2 {
-				if _, err := w.do(c, "tools/call", `{"name":"ask"}`); err != nil {
-					t.Error(err)
+// Legacy clients of a server that is tracked in the modern era, and says that it supports both, use one session in
+// their own era together.
+func TestLegacyClientsTogether(t *testing.T) {
+	for name, callers := range map[string]*Callers{"cannot be asked": nil, "with Callers": NewCallers()} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newFixture(t)
+				w.opts.Dial, w.opts.Callers = w.Dial, callers
+				w.Add("docs", dualServer(true))
+				if callers != nil {
+					callers.Serve(map[string]Shared{"docs": {}}, nil)
 				}
-			}
-		}
-		if n := docs.Count("initialize"); n != 1 {
-			t.Errorf("%d initialize", n)
-		}
-		if n := len(w.Dialled("docs")); n != 2 {
-			t.Errorf("%d sessions", n)
-		}
-	})
+				w.start(sessiontest.Entry("docs"))
+				w.advance(5 * time.Second)
+				dials, want := len(w.Dialled("docs")), `{}`
+				clients := []*session.Session{w.client(session.EraLegacy), w.client(session.EraLegacy)}
+				if callers != nil {
+					clients[1], want = w.capable(), `{"elicitation":{"form":{},"url":{}},"sampling":{"tools":{}}}`
+				}
+				for _, c := range append(clients, clients...) {
+					if _, err := w.do(c, "tools/call", `{"name":"ask"}`); err != nil || w.eraOf("docs") != session.EraLegacy {
+						t.Errorf("served in the era %s, %v", w.eraOf("docs"), err)
+					}
+				}
+				if n := len(w.Dialled("docs")) - dials; n != 1 {
+					t.Errorf("%d sessions", n)
+				}
+				if got := string(w.last("docs", "initialize")["capabilities"]); got != want {
+					t.Errorf("initialize with %s", got)
+				}
+			})
+		})
+	}
 }
 
 // If the session that modern clients share breaks, the next request gets a new session.
