@@ -57,7 +57,7 @@ type cloudEvent struct {
 
 // cloudMessage encodes an event as a CloudEvent. Its ID and data are the same in every delivery.
 func cloudMessage(o *mcpevents.Occurrence, cursor string) ([]byte, error) {
-	return printable.Marshal(cloudEvent{"1.0", o.ID, "mcptrack://server/" + url.PathEscape(o.Server), "mcptrack." + o.Name,
+	return printable.Marshal(cloudEvent{"1.0", o.ID, "mcptrack://server/" + url.PathEscape(o.Server), "mcptrack." + string(o.Type()),
 		cmp.Or(o.Exported(), o.ListOrState()), "application/json", o.Time.UTC().Truncate(time.Millisecond), o.Data(), cursor})
 }
 
