@@ -422,7 +422,7 @@ func TestSlack(t *testing.T) {
 	}
 	dashboard = ""
 	long := text(event.Event{ServerID: "docs", Timestamp: now, ResourceURI: "x:" + strings.Repeat("<", 2000), Payload: event.ResourceUpdated{}})
-	if len(long) > 4*maxSlackName+100 {
+	if len(long) > 4*maxSlack+100 {
 		t.Errorf("%d bytes", len(long))
 	}
 }
