@@ -237,7 +237,7 @@ func (e *Event) Describe() Description {
 	case ConfigReloaded:
 		return Description{Verb: "config reloaded", Tone: ToneAccent, Items: items(p.Added, p.Removed, p.Changed)}
 	case ConfigRejected:
-		return Description{Verb: "config rejected", Tone: ToneBad, Text: p.Summary()}
+		return Description{Verb: "config rejected", Tone: ToneBad, Text: p.summary()}
 	case Gap:
 		return Description{Verb: "gap", Tone: ToneBad, Text: cmp.Or(p.Reason, "events are missing")}
 	}
