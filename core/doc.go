@@ -122,8 +122,8 @@
 //	                            from which the manual's table is made. Published by core/tracker: publish.go for
 //	                            states, lists and resources, events.go for server.event, cards.go for
 //	                            server.card_changed; by core/engine: drifts.go for lock.drift. Merged while it waits in
-//	                            a stored log: core/journal/internal/storing/queue.go. Described once, by describe.go;
-//	                            output/dashboard/assets/stream.js and output/agent/changes.go name the types that they show
+//	                            a stored log: core/journal/internal/storing/queue.go. Described by
+//	                            describe.go, for all outputs; output/agent/changes.go has the types that agents are told
 //	a new config key            one row in core/config/keys.go and the field that it fills (config.go). The reader,
 //	                            the schema, init, equality, approval and help config follow from the row. A new
 //	                            Go type of field also needs a case in key.fill and key.property

@@ -25,10 +25,13 @@ func changesOf(server string, drifts []lock.Drift) []change {
 	return all
 }
 
+// notLocked says what differs of a server that is not in the lock.
+const notLocked = "the server is not in the lock"
+
 // what says on one line what has changed.
 func (c change) what() string {
 	if c.Item == "" {
-		return "the lock does not have this server"
+		return notLocked
 	}
 	parts := []string{c.Kind()}
 	if len(c.Reasons) > 0 {

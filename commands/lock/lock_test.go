@@ -489,7 +489,7 @@ func TestReviewAsks(t *testing.T) {
 			t.Errorf("review prints\n%s", out)
 		}
 		text := tty.String()
-		if i := strings.Index(text, "notes tool/draw: changed (suspicious, wording)\n  hidden: "); i != 0 || !strings.Contains(text, "1 of 3: approve, reject, skip or quit? [a/r/s/q, then Enter] ") || strings.Contains(text, "\u200b") {
+		if i := strings.Index(text, "notes: tool/draw changed: suspicious, wording\n  hidden: "); i != 0 || !strings.Contains(text, "1 of 3: approve, reject, skip or quit? [a/r/s/q, then Enter] ") || strings.Contains(text, "\u200b") {
 			t.Errorf("%q: the terminal shows\n%s", answers, text)
 		}
 		var doc struct {
@@ -660,7 +660,7 @@ func TestEditedScript(t *testing.T) {
 	b.run(cli.ExitOK, "lock")
 	write(script, "two")
 	hint := `only the content of server.sh; if you develop this server, "lock": {"launch": "allow"} in its config entry and mcptrack lock --update serve each version`
-	if out := b.run(cli.ExitFound, "review"); !strings.Contains(out, "notes launch: changed (launch)\n  "+hint+"\n") {
+	if out := b.run(cli.ExitFound, "review"); !strings.Contains(out, "notes: launch changed: launch\n  "+hint+"\n") {
 		t.Errorf("review prints\n%s", out)
 	}
 	write(config, fmt.Sprintf(`{"mcpServers": {"notes": {"command": %q, "args": ["-u"]}}}`, script))

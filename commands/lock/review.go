@@ -189,11 +189,11 @@ func fingerprint(definition json.RawMessage) catalog.Digest {
 // text returns the change for people: a title, the reasons, and the difference.
 func (s shown) text() string {
 	var b strings.Builder
-	title := s.ServerID
+	statement := notLocked
 	if s.Item != "" {
-		title += " " + s.Item
+		statement = s.Item + " changed: " + strings.Join(s.Classes, ", ") // as in the event lock.drift
 	}
-	fmt.Fprintf(&b, "%s: %s (%s)", printable.Line(title, 0), s.Kind(), strings.Join(s.Classes, ", "))
+	b.WriteString(printable.Line(s.ServerID+": "+statement, 0))
 	if s.Seen != "" {
 		b.WriteString(", seen " + s.Seen)
 	}

@@ -48,9 +48,11 @@ const (
 	WebhookSlack       WebhookFormat = "slack"       // a text for a Slack incoming webhook
 )
 
-// WebhookTypes returns the event types that can be sent to webhooks.
+// WebhookTypes returns the event types that can be sent to webhooks. The type list.changed, as in MCP Events,
+// selects all five lists.
 func WebhookTypes() []string {
-	return []string{"list.changed", "lock.drift", "resource.updated", "server.state"}
+	return []string{"list.changed", "lock.drift", "prompts.list_changed", "resource.updated", "resources.list_changed", "server.state",
+		"skills.list_changed", "templates.list_changed", "tools.list_changed"}
 }
 
 // DefaultSettle is the default value of Webhook.Settle.

@@ -17,8 +17,8 @@ import (
 )
 
 // Description says in words for people what an event reports. An output lays it out: it chooses colours,
-// widths and what it leaves out, and makes the texts safe to print with [Description.Printable], because
-// servers, files and configs chose parts of them.
+// widths and what it leaves out, and makes the texts safe to print, because servers, files and configs chose
+// parts of them.
 type Description struct {
 	Verb string // what happened, such as "updated", or what it concerns, such as "tools" or "lock"
 	Tone Tone
@@ -96,23 +96,6 @@ func (d Description) Few() Description {
 	return d
 }
 
-// Printable returns a description whose texts are safe to print on a line; see [printable.Line]. A name or
-// place of an item has at most names characters, any other text at most texts; 0 means no limit.
-func (d Description) Printable(texts, names int) Description {
-	all := func(list []string, limit int) (out []string) {
-		for _, s := range list {
-			out = append(out, printable.Line(s, limit))
-		}
-		return out
-	}
-	d.Verb, d.Subject, d.Text, d.Hint = printable.Line(d.Verb, texts), printable.Line(d.Subject, texts), printable.Line(d.Text, texts), printable.Line(d.Hint, texts)
-	d.Details, d.Extra, d.Items = all(d.Details, texts), all(d.Extra, texts), slices.Clone(d.Items)
-	for i, it := range d.Items {
-		d.Items[i].Name, d.Items[i].Places = printable.Line(it.Name, names), all(it.Places, names)
-	}
-	return d
-}
-
 // Statement returns Subject and Text as one text, or the items if there is neither.
 func (d Description) Statement() string {
 	if d.Subject == "" && d.Text == "" {
@@ -153,11 +136,11 @@ func (d Description) String() string {
 // String returns the event as one printable line for people: its time, its server and what happened,
 // without contents. Use AppendJSON to store or transmit an event.
 func (e Event) String() string {
-	text := e.Timestamp.UTC().Format(TimeFormat) + " "
+	text := e.Describe().Few().String()
 	if e.ServerID != "" {
-		text += printable.Line(e.ServerID, 128) + " "
+		text = e.ServerID + " " + text
 	}
-	return text + e.Describe().Few().Printable(500, 80).String()
+	return e.Timestamp.UTC().Format(TimeFormat) + " " + printable.Line(text, 1000)
 }
 
 // Described returns the JSON of an event with one more member, description: the verb, the tone, the subject
@@ -236,7 +219,7 @@ func (e *Event) Describe() Description {
 	case HookReceived:
 		return about(p.HookID, "hook", ToneAccent, printable.Size(int64(p.Size)), p.DeliveryID)
 	case ResourceContent:
-		return about(uri, "read", ToneAccent, printable.Size(p.Size), unchanged(p.Changed), after("by ", p.Template))
+		return about(uri, "read", ToneAccent, printable.Size(p.Size), unchanged(p.Changed), p.Template)
 	case PromptContent:
 		return about(p.Name, "got prompt", ToneAccent, printable.Size(p.Size))
 	case ToolResult:
@@ -254,7 +237,7 @@ func (e *Event) Describe() Description {
 	case ConfigReloaded:
 		return Description{Verb: "config reloaded", Tone: ToneAccent, Items: items(p.Added, p.Removed, p.Changed)}
 	case ConfigRejected:
-		return Description{Verb: "config rejected", Tone: ToneBad, Text: p.Summary()}
+		return Description{Verb: "config rejected", Tone: ToneBad, Text: p.summary()}
 	case Gap:
 		return Description{Verb: "gap", Tone: ToneBad, Text: cmp.Or(p.Reason, "events are missing")}
 	}
@@ -450,14 +433,6 @@ func unchanged(changed *bool) string {
 		return "same content"
 	}
 	return ""
-}
-
-// after returns a text after a word, or nothing if there is no text.
-func after(word, text string) string {
-	if text == "" {
-		return ""
-	}
-	return word + text
 }
 
 // count formats a number of things.

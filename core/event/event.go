@@ -9,8 +9,7 @@
 //
 // To add an event type, declare its constant and its payload struct with a Type method, and add one
 // row to [Definitions]. Decoding, filters, completion, --count and the help are derived from these.
-// Then describe it in [Event.Describe], whose words all outputs show, and add it to the types that the
-// dashboard listens for, in assets/stream.js.
+// Then describe it in [Event.Describe], whose words all outputs show.
 package event
 
 import (

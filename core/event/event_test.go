@@ -129,7 +129,7 @@ func TestSummaryOfARejectedConfig(t *testing.T) {
 		"c.json:4:23: error: no (and 1 more error)":  {failure, warning, failure},
 		"c.json:4:23: error: no (and 2 more errors)": {warning, failure, failure, failure},
 	} {
-		if got := (ConfigRejected{Problems: problems}).Summary(); got != want {
+		if got := (ConfigRejected{Problems: problems}).summary(); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}

@@ -350,10 +350,10 @@ type Problem struct {
 // severityError is the severity of the problems that cause a config to be rejected.
 const severityError = "error"
 
-// Summary returns the first error as FILE:LINE:COLUMN: SEVERITY: MESSAGE, followed by the number of
+// summary returns the first error as FILE:LINE:COLUMN: SEVERITY: MESSAGE, followed by the number of
 // further errors. If there is no error, it returns the first warning. For decoded events, the
 // result may contain any characters.
-func (c ConfigRejected) Summary() string {
+func (c ConfigRejected) summary() string {
 	if len(c.Problems) == 0 {
 		return "no problems"
 	}

@@ -65,6 +65,14 @@ func (o *Occurrence) MayHaveChanged() bool { return o.changed == nil || *o.chang
 // returns an empty string for resource events.
 func (o *Occurrence) ListOrState() string { return o.word }
 
+// Type returns the event's type in the log. It is Name, except for lists, which have types of their own.
+func (o *Occurrence) Type() event.Type {
+	if o.Name == ListChanged {
+		return event.ListChanged{List: o.kind}.Type()
+	}
+	return event.Type(o.Name)
+}
+
 // Scope determines which servers and items the clients of this endpoint may see. The zero value
 // shows everything under its original name. The functions are called often and must not block.
 type Scope struct {

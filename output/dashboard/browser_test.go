@@ -33,7 +33,7 @@ func events(streams *atomic.Int64) http.Handler {
 				return
 			case <-time.After(200 * time.Millisecond):
 			}
-			fmt.Fprintf(w, "id: ab-%d\nevent: resource.updated\ndata: {\"id\":\"ab-%d\",\"type\":\"resource.updated\",\"serverId\":\"server-0000\",\"resourceUri\":\"file:///00001.md\",\"timestamp\":%q,\"cause\":\"notify\",\"changed\":true,\"name\":\"<img src=x>\"}\n\n",
+			fmt.Fprintf(w, "id: ab-%d\ndata: {\"id\":\"ab-%d\",\"type\":\"resource.updated\",\"serverId\":\"server-0000\",\"resourceUri\":\"file:///00001.md\",\"timestamp\":%q,\"cause\":\"notify\",\"changed\":true,\"name\":\"<img src=x>\"}\n\n",
 				i, i, time.Now().UTC().Format("2006-01-02T15:04:05.000Z"))
 			_ = http.NewResponseController(w).Flush()
 		}

@@ -24,7 +24,7 @@ func wire(t *testing.T, e event.Event) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return fmt.Sprintf("id: %s\nevent: %s\ndata: %s\n\n", e.ID, e.Type(), event.Described(data))
+	return fmt.Sprintf("id: %s\ndata: %s\n\n", e.ID, event.Described(data))
 }
 
 // versions is a dashboard over a log with three versions of a resource, of which the first has no

@@ -44,7 +44,7 @@ func TestRealDiffOfLongTexts(t *testing.T) {
 	p.Until(`document.querySelector('#detail-body').textContent.includes('149000 more lines of the new text')`) // comparing all pairs would take too long
 	p.Until(`document.querySelectorAll('#detail-body .del').length === 1000 && document.querySelectorAll('#detail-body .add').length === 1000`)
 	set("one\n" + lines + "two\n" + "three\n" + lines)
-	live.say <- "id: ab-9\nevent: resource.updated\ndata: {\"id\":\"ab-9\",\"type\":\"resource.updated\",\"serverId\":\"server-0000\",\"resourceUri\":\"" + uri + "\",\"timestamp\":\"2026-11-20T19:37:25.000Z\"}\n\n"
+	live.say <- "id: ab-9\ndata: {\"id\":\"ab-9\",\"type\":\"resource.updated\",\"serverId\":\"server-0000\",\"resourceUri\":\"" + uri + "\",\"timestamp\":\"2026-11-20T19:37:25.000Z\"}\n\n"
 	p.Until(`document.querySelector('#detail-body').textContent.includes('148003 more lines of the new text')`)
 	p.Until(`document.querySelectorAll('#detail-body .diff > div').length < 2100`)
 }

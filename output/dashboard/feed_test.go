@@ -113,7 +113,7 @@ func TestRealRefusedStreamIsRetried(t *testing.T) {
 func TestRealNextTabResumes(t *testing.T) {
 	first, address, s := site(t)
 	second := another(first, address)
-	s.say <- "id: ab-41\nevent: checkpoint\ndata: {}\n\nevent: resource.updated\ndata: {\"id\":\"ab-41\",\"type\":\"resource.updated\",\"timestamp\":\"2026-11-20T19:37:25.000Z\"}\n\n"
+	s.say <- "id: ab-41\nevent: checkpoint\ndata: {}\n\ndata: {\"id\":\"ab-41\",\"type\":\"resource.updated\",\"timestamp\":\"2026-11-20T19:37:25.000Z\"}\n\n"
 	second.Until(`document.querySelector('#feed-list').textContent.includes('updated')`)
 	another(first, address) // opened after the events
 	s.next(t)               // that of the first tab

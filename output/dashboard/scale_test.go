@@ -93,7 +93,7 @@ func TestRealFlood(t *testing.T) {
 	for from := 0; from < n; from += 500 {
 		var text strings.Builder
 		for i := from + 1; i <= from+500; i++ {
-			fmt.Fprintf(&text, "id: ab-%d\nevent: resource.updated\ndata: {\"id\":\"ab-%d\",\"type\":\"resource.updated\",\"serverId\":\"server-0000\",\"resourceUri\":\"file:///%05d.md\",\"timestamp\":\"2026-11-20T19:37:25.000Z\",\"size\":%d}\n\n", i, i, 1+i%2*i, i)
+			fmt.Fprintf(&text, "id: ab-%d\ndata: {\"id\":\"ab-%d\",\"type\":\"resource.updated\",\"serverId\":\"server-0000\",\"resourceUri\":\"file:///%05d.md\",\"timestamp\":\"2026-11-20T19:37:25.000Z\",\"size\":%d}\n\n", i, i, 1+i%2*i, i)
 		}
 		live.say <- text.String()
 		p.Until(fmt.Sprintf(`document.querySelector('#feed-list .row')?.getAttribute('aria-setsize') >= %d`, min(from+500, 5000)/2+1))

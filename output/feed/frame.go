@@ -55,11 +55,12 @@ func encode(e *journal.Entry) (*frame, bool) {
 	return f, true
 }
 
-// described returns the encoding for Hub.Events with a description in the event.
+// described returns the encoding for Hub.Events with a description in the event, as a message without a name, so
+// that a page receives events of all types with one listener.
 func (f *frame) described() []byte {
-	const field, end = "\ndata: ", "\n\n"
-	head, data, _ := bytes.Cut(f.event, []byte(field))
-	return slices.Concat(head, []byte(field), event.Described(bytes.TrimSuffix(data, []byte(end))), []byte(end))
+	id, rest, _ := bytes.Cut(f.event, []byte("\n"))
+	_, data, _ := bytes.Cut(rest, []byte("\ndata: "))
+	return slices.Concat(id, []byte("\ndata: "), event.Described(bytes.TrimSuffix(data, []byte("\n\n"))), []byte("\n\n"))
 }
 
 // appendStopped appends the frame that is sent last on every stream when the tracker stops.

@@ -110,7 +110,7 @@ func TestShutdown(t *testing.T) {
 	l := newMemLog()
 	l.append(updates(3)...)
 	h, base := serve(t, Options{Log: l, Ring: 64})
-	feed := connect(t, base, "/api/mcp/resource-events", "")
+	feed := connect(t, base, "/api/mcp/resource-events?since=0", "") // wherever the log ends when it is placed
 	events := connect(t, base, "/events?server=s1", "")
 	feed.next()
 	events.next()

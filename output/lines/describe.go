@@ -7,6 +7,7 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/output/termtext"
 )
 
@@ -14,21 +15,23 @@ const (
 	minSubject = 24   // minimum width of a subject in columns; details are omitted to preserve it
 	maxText    = 2000 // maximum characters of a text, unless the output is wide
 	maxName    = 80   // maximum characters of the name of an item in a list, unless the output is wide
+	maxNote    = 300  // maximum characters of what differs of an item, unless the output is wide
 	minDetails = 20   // minimum width of wrapped details, in columns
 )
 
 // describe returns the text for an event: its verb, its statement and its details. used is the number of
 // columns already occupied on the line.
 func (w *Writer) describe(e *event.Event, used int) string {
-	e = w.merged(e)
-	d, columns := e.Describe(), w.Columns != nil && !w.Wide
+	d, columns := w.merged(e).Describe(), w.Columns != nil && !w.Wide
 	if w.Wide {
 		d.Details = append(d.Details, d.Extra...)
-		d = d.Printable(0, 0)
 	} else {
-		d = d.Few().Printable(maxText, maxName)
+		d = d.Few()
 	}
-	word, statement, facts := d.Verb, d.Statement(), d.Facts()
+	word, statement, facts := w.text(d.Verb, maxText), w.text(d.Statement(), maxText), slices.Clone(d.Facts())
+	for i := range facts {
+		facts[i] = w.text(facts[i], maxText)
+	}
 	details := []string{strings.Join(facts, ", ")}
 	if columns && statement+details[0] != "" {
 		word = termtext.Pad(word, wordColumn)
@@ -51,13 +54,21 @@ func (w *Writer) describe(e *event.Event, used int) string {
 	}
 	statement = w.paint(plain, statement)
 	if d.Hint != "" {
-		statement += "; " + w.paint(termtext.Grey, d.Hint)
+		statement += "; " + w.paint(termtext.Grey, w.text(d.Hint, maxText))
 	}
 	for i := range details {
 		details[i] = w.paint(dim, details[i])
 	}
 	parts := []string{w.paint(toneColour(d.Tone), word), statement, strings.Join(details, "\n"+strings.Repeat(" ", indent))}
 	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), "  ")
+}
+
+// text returns a text that is safe to print, with at most limit characters unless the output is wide.
+func (w *Writer) text(s string, limit int) string {
+	if w.Wide {
+		limit = 0
+	}
+	return printable.Line(s, limit)
 }
 
 // toneColour returns the colour of a verb.
@@ -80,9 +91,9 @@ func (w *Writer) items(all []event.Item) string {
 	colours := map[catalog.Op]termtext.Colour{catalog.Added: termtext.Green, catalog.Removed: termtext.Red, catalog.Changed: termtext.Yellow}
 	var parts []string
 	for _, it := range all {
-		text := w.paint(colours[it.Op], it.String())
+		text := w.paint(colours[it.Op], w.text(it.String(), maxName))
 		if note := it.Note(); note != "" {
-			text += " " + w.paint(termtext.Grey, note)
+			text += " " + w.paint(termtext.Grey, w.text(note, maxNote))
 		}
 		parts = append(parts, text)
 	}

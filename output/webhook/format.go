@@ -57,7 +57,7 @@ type cloudEvent struct {
 
 // cloudMessage encodes an event as a CloudEvent. Its ID and data are the same in every delivery.
 func cloudMessage(o *mcpevents.Occurrence, cursor string) ([]byte, error) {
-	return printable.Marshal(cloudEvent{"1.0", o.ID, "mcptrack://server/" + url.PathEscape(o.Server), "mcptrack." + o.Name,
+	return printable.Marshal(cloudEvent{"1.0", o.ID, "mcptrack://server/" + url.PathEscape(o.Server), "mcptrack." + string(o.Type()),
 		cmp.Or(o.Exported(), o.ListOrState()), "application/json", o.Time.UTC().Truncate(time.Millisecond), o.Data(), cursor})
 }
 
@@ -67,8 +67,8 @@ func cloudGap(id, cursor string) ([]byte, error) {
 }
 
 const (
-	maxSlackName = 200  // maximum length of a text within a message, in characters
-	maxSlack     = 3000 // maximum characters of the text before escaping
+	maxSlackName = 200  // maximum length of a server's or item's name, in characters
+	maxSlack     = 1000 // maximum characters of what happened, before escaping
 )
 
 // slackText describes an event as plain, unescaped text. link is the URL of its page in the dashboard; it
@@ -98,8 +98,8 @@ func slackText(o *mcpevents.Occurrence, dashboard string) (text, link string) {
 	case mcpevents.ServerState:
 		e.Payload = event.ServerState{State: event.State(data.State), Reason: data.Reason}
 	}
-	d := e.Describe().Few().Printable(maxSlackName, maxSlackName)
-	text = printable.Line(o.Server, maxSlackName) + ": " + d.String()
+	d := e.Describe().Few()
+	text = printable.Line(o.Server, maxSlackName) + ": " + printable.Line(d.String(), maxSlack)
 	if d.Hint == "" {
 		return text, ""
 	}
@@ -149,7 +149,7 @@ func lockItem(section, name string) string {
 // previews are disabled.
 func slackMessage(text, link string) ([]byte, error) {
 	escape := strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;")
-	text = escape.Replace(printable.Line(text, maxSlack))
+	text = escape.Replace(printable.Line(text, 2*maxSlack))
 	if link != "" {
 		text += " <" + escape.Replace(link) + ">" // the query has no "|", which would begin a text
 	}

@@ -526,7 +526,7 @@ func selects(w config.Webhook, o *mcpevents.Occurrence) bool {
 			return slices.ContainsFunc(texts, func(text string) bool { return text != "" && glob.Match(g, text) })
 		})
 	}
-	return o != nil && o.MayHaveChanged() && (len(w.Types) == 0 || slices.Contains(w.Types, o.Name)) && (len(w.Servers) == 0 || matches(w.Servers, o.Server)) &&
+	return o != nil && o.MayHaveChanged() && (len(w.Types) == 0 || slices.Contains(w.Types, o.Name) || slices.Contains(w.Types, string(o.Type()))) && (len(w.Servers) == 0 || matches(w.Servers, o.Server)) &&
 		(len(w.URIs) == 0 || matches(w.URIs, o.URI(), o.Exported()))
 }
 

@@ -119,7 +119,9 @@ func TestHookFilters(t *testing.T) {
 			want []string
 		}{
 			"all":     {func(*config.Webhook) {}, []string{"1", "2", "4", "5"}},
-			"types":   {func(w *config.Webhook) { w.Types = []string{"list.changed"} }, []string{"4"}},
+			"types":   {func(w *config.Webhook) { w.Types = []string{"tools.list_changed", "prompts.list_changed"} }, []string{"4"}},
+			"lists":   {func(w *config.Webhook) { w.Types = []string{"list.changed"} }, []string{"4"}},
+			"another": {func(w *config.Webhook) { w.Types = []string{"prompts.list_changed"} }, nil},
 			"servers": {func(w *config.Webhook) { w.Servers = []string{"team-*"} }, []string{"5"}},
 			"uris":    {func(w *config.Webhook) { w.URIs = []string{"file:///x/**"} }, []string{"2"}},
 		} {
@@ -305,10 +307,11 @@ func TestCloudEvents(t *testing.T) {
 		synctest.Wait()
 		id := log.add("file:///a b<c>")
 		log.state("docs two", event.Ready)
+		log.store(event.Event{ServerID: "docs", Timestamp: time.Now(), Payload: event.ListChanged{List: "tools", Added: []string{"run"}}})
 		time.Sleep(time.Second)
 		w.end()
 		all := to.all("")
-		if len(all) != 2 {
+		if len(all) != 3 {
 			t.Fatalf("%v", all)
 		}
 		slices.SortFunc(all, func(a, b received) int { return strings.Compare(a.id, b.id) })
@@ -322,7 +325,7 @@ func TestCloudEvents(t *testing.T) {
 			if err := e.DataAs(&data); err != nil || e.Extensions()["cursor"] == nil || e.Time().IsZero() {
 				t.Errorf("%v: %s", err, raw)
 			}
-			want := []string{id + " mcptrack.resource.updated mcptrack://server/docs file:///a b<c>", log.id(2) + " mcptrack.server.state mcptrack://server/docs%20two Ready"}[i]
+			want := []string{id + " mcptrack.resource.updated mcptrack://server/docs file:///a b<c>", log.id(2) + " mcptrack.server.state mcptrack://server/docs%20two Ready", log.id(3) + " mcptrack.tools.list_changed mcptrack://server/docs tools"}[i]
 			if got := strings.Join([]string{e.ID(), e.Type(), e.Source(), e.Subject()}, " "); got != want {
 				t.Errorf("%s, want %s", got, want)
 			}
@@ -419,7 +422,7 @@ func TestSlack(t *testing.T) {
 	}
 	dashboard = ""
 	long := text(event.Event{ServerID: "docs", Timestamp: now, ResourceURI: "x:" + strings.Repeat("<", 2000), Payload: event.ResourceUpdated{}})
-	if len(long) > 4*maxSlackName+100 {
+	if len(long) > 4*maxSlack+100 {
 		t.Errorf("%d bytes", len(long))
 	}
 }

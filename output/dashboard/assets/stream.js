@@ -1,10 +1,5 @@
 // All tabs share one event stream: the tab that holds the lock reads it and forwards the
 // events to the others. When it is closed, another tab resumes after the last id.
-const types = ['server.state', 'subscription.active', 'resource.updated', 'resource.added', 'resource.removed',
-	'resource.changed', 'resources.list_changed', 'templates.list_changed', 'prompts.list_changed', 'tools.list_changed',
-	'skills.list_changed', 'skill.added', 'skill.removed', 'skill.changed', 'skill.mismatch',
-	'server.event', 'server.card_changed', 'lock.drift', 'hook.received', 'config.reloaded', 'config.rejected', 'gap'];
-
 const retryAfter = 5000; // ms until a refused stream is requested again
 
 export function follow(onEvent, onLink) {
@@ -35,11 +30,9 @@ export function follow(onEvent, onLink) {
 			done();
 		};
 		source.addEventListener('checkpoint', (e) => share({ id: e.lastEventId }));
-		for (const type of types) {
-			source.addEventListener(type, (e) => {
-				try { share({ event: JSON.parse(e.data), id: e.lastEventId }); } catch { /* not an event */ }
-			});
-		}
+		source.onmessage = (e) => {
+			try { share({ event: JSON.parse(e.data), id: e.lastEventId }); } catch { /* not an event */ }
+		};
 	});
 	const queue = async () => {
 		for (;;) {
