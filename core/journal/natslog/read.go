@@ -75,20 +75,24 @@ func (r *reader) consume(ctx context.Context) (moved bool, err error) {
 	if r.to != 0 {
 		within = callTimeout
 	}
-	for err == nil && (r.to == 0 || r.next <= r.to) {
-		if _, err = r.bounds(ctx); err != nil {
-			break
+	for quiet := true; err == nil && (r.to == 0 || r.next <= r.to); {
+		if quiet {
+			if _, err = r.bounds(ctx); err != nil {
+				break
+			}
 		}
 		if r.to != 0 && c.pending == 0 { // the remaining entries are no longer stored
 			err = r.missing(ctx, r.to, false)
 			break
 		}
+		before := c.last
 		err = c.fetch(ctx, within, func(m message) error {
 			if err := r.take(ctx, m); err != nil || r.to == 0 || r.next <= r.to {
 				return err
 			}
 			return storing.ErrStop
 		})
+		quiet = c.last == before
 	}
 	return r.next > began, err
 }
