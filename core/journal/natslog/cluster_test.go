@@ -130,6 +130,7 @@ func TestRealLeaseOfAVanishedProcessIsTakenOver(t *testing.T) {
 		held, err := b.Leases()
 		return err == nil && len(held) == 1
 	})
+	killed := time.Now()
 	a.store.nc.Close() // as if killed: nothing is given back
 	select {
 	case <-held.Lost():
@@ -142,6 +143,7 @@ func TestRealLeaseOfAVanishedProcessIsTakenOver(t *testing.T) {
 		if at.Before(gone) {
 			t.Error("two holders at a time")
 		}
+		t.Logf("taken over after %v", at.Sub(killed))
 	case <-time.After(time.Minute):
 		t.Fatal("not taken over")
 	}
@@ -223,7 +225,10 @@ func TestRealLeasesComeBack(t *testing.T) {
 	journaltest.Eventually(t, time.Minute, "the bucket is deleted", func() bool {
 		return journals[0].store.js.DeleteKeyValue(t.Context(), "mcptrack_leases") == nil
 	})
-	backoff.Sleep(t.Context(), 2*bucketCheck)
+	journaltest.Eventually(t, time.Minute, "the bucket is made again", func() bool {
+		_, err := journals[0].store.js.KeyValue(t.Context(), "mcptrack_leases")
+		return err == nil
+	})
 	back("after the bucket was deleted")
 }
 

@@ -3,15 +3,12 @@ package natslog
 import (
 	"context"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"strings"
 	"sync"
 	"sync/atomic"
 
 	"github.com/klauspost/compress/s2"
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/mcptrack/mcptrack/core/catalog"
@@ -170,24 +167,27 @@ func (c *contents) subject(d catalog.Digest) string {
 }
 
 func (c *contents) Get(ctx context.Context, d catalog.Digest) (text string, ok bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	m, err := c.store.nc.RequestWithContext(ctx, "$JS.API.DIRECT.GET."+c.stream()+"."+c.subject(d), nil)
-	switch {
-	case errors.Is(err, nats.ErrNoResponders): // the stream does not exist: no text was ever stored
-		return "", false, nil
-	case err != nil:
-		return "", false, fmt.Errorf("event log: read a stored text: %w", err)
-	}
-	packed := m.Data
-	if m.Header.Get("Status") != "" { // the node that responded may have been down and may not have the text yet
-		err := retried(ctx, func() (err error) {
-			packed, err = c.fromLeader(ctx, d)
-			return err
-		})
-		if err != nil || packed == nil {
-			return "", false, err
+	var packed []byte
+	err = retried(ctx, func(ctx context.Context) (bool, error) {
+		stream, err := c.store.stream(ctx, c.stream())
+		if err != nil {
+			return false, err
 		}
+		try, cancel := context.WithTimeout(ctx, callTimeout/4)
+		defer cancel()
+		m, err := stream.GetLastMsgForSubject(try, c.subject(d))
+		if err == nil {
+			ok, packed = true, m.Data
+		} else if errors.Is(err, jetstream.ErrMsgNotFound) {
+			err = nil
+		}
+		return false, err
+	})
+	if errors.Is(err, jetstream.ErrStreamNotFound) { // no text was ever stored
+		return "", false, nil
+	}
+	if err != nil || !ok {
+		return "", false, storing.Cause(ctx, err)
 	}
 	if n, err := s2.DecodedLen(packed); err != nil || n > journal.MaxContent {
 		return "", false, nil // malformed: any client of the cluster can store messages
@@ -197,36 +197,6 @@ func (c *contents) Get(ctx context.Context, d catalog.Digest) (text string, ok b
 		return "", false, nil
 	}
 	return string(data), true, nil
-}
-
-// fromLeader asks the leader of the stream, which always has all texts, for a compressed text. It
-// returns nil if the text is not stored.
-func (c *contents) fromLeader(ctx context.Context, d catalog.Digest) ([]byte, error) {
-	request, err := json.Marshal(map[string]string{"last_by_subj": c.subject(d)})
-	if err != nil {
-		return nil, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, callTimeout/maxEmptyConsumers)
-	defer cancel()
-	m, err := c.store.nc.RequestWithContext(ctx, "$JS.API.STREAM.MSG.GET."+c.stream(), request)
-	if err != nil {
-		return nil, fmt.Errorf("event log: read a stored text: %w", err)
-	}
-	var answer struct {
-		Message struct {
-			Data []byte `json:"data"`
-		} `json:"message"`
-		Error *jetstream.APIError `json:"error"`
-	}
-	switch err := json.Unmarshal(m.Data, &answer); {
-	case err != nil:
-		return nil, fmt.Errorf("event log: read a stored text: %w", err)
-	case answer.Error != nil && answer.Error.ErrorCode == jetstream.JSErrCodeMessageNotFound:
-		return nil, nil
-	case answer.Error != nil:
-		return nil, fmt.Errorf("event log: read a stored text: %w", answer.Error)
-	}
-	return answer.Message.Data, nil
 }
 
 func (c *contents) Stored(ctx context.Context, digests []catalog.Digest) (map[catalog.Digest]bool, error) {
@@ -242,10 +212,8 @@ func (c *contents) Stored(ctx context.Context, digests []catalog.Digest) (map[ca
 	if len(subjects) == 0 {
 		return found, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	return found, retried(ctx, func() error {
-		err := c.store.each(ctx, c.stream(), jetstream.ConsumerConfig{
+	err := retried(ctx, func(ctx context.Context) (bool, error) {
+		_, err := c.store.each(ctx, c.stream(), jetstream.ConsumerConfig{
 			DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy, FilterSubjects: subjects, HeadersOnly: true,
 		}, func(m message) bool {
 			var d catalog.Digest
@@ -254,9 +222,10 @@ func (c *contents) Stored(ctx context.Context, digests []catalog.Digest) (map[ca
 			}
 			return true
 		})
-		if errors.Is(err, jetstream.ErrStreamNotFound) { // no text was ever stored
-			return nil
-		}
-		return err
+		return false, err
 	})
+	if errors.Is(err, jetstream.ErrStreamNotFound) { // no text was ever stored
+		err = nil
+	}
+	return found, storing.Cause(ctx, err)
 }

@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/klauspost/compress/s2"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/mcptrack/mcptrack/core/catalog"
@@ -133,25 +132,5 @@ func TestRealStoredOutlivesConsumers(t *testing.T) {
 		case !errors.Is(err, jetstream.ErrConsumerNotFound) && !errors.Is(err, context.Canceled):
 			t.Fatal(err)
 		}
-	}
-}
-
-// If the node that responds first does not have a text yet, the leader is asked.
-func TestRealTextOfTheLeader(t *testing.T) {
-	t.Parallel()
-	opts := onServer(t)
-	opts.KeepContent = 1 << 20
-	j := open(t, opts)
-	putAll(t, j, "a text")
-	if packed, err := j.contents.fromLeader(t.Context(), textDigest("a text")); err != nil || packed == nil {
-		t.Errorf("%q, %v", packed, err)
-	} else if text, err := s2.Decode(nil, packed); err != nil || string(text) != "a text" {
-		t.Errorf("%q, %v", text, err)
-	}
-	if packed, err := j.contents.fromLeader(t.Context(), textDigest("another")); err != nil || packed != nil {
-		t.Errorf("a text that is not stored: %q, %v", packed, err)
-	}
-	if text, ok, err := j.Contents().Get(t.Context(), textDigest("another")); err != nil || ok {
-		t.Errorf("%q, %v, %v", text, ok, err)
 	}
 }

@@ -1,12 +1,12 @@
 package natslog
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -42,55 +42,45 @@ type Lease struct {
 	// Name identifies the lease on the cluster.
 	Name string
 
-	log   *Log
-	key   string
-	ttl   time.Duration
-	value leaseValue
-	rev   uint64                    // revision of the last write by acquire or renew
-	fence atomic.Pointer[position]  // position of the fence event (see Fence); nil if it is not in the log
-	until atomic.Pointer[time.Time] // until then, no other process can take the lease
+	log    *Log
+	key    string
+	ttl    time.Duration
+	holder string                    // unique id of this Lease
+	rev    uint64                    // revision of the last write
+	fence  atomic.Pointer[position]  // position of the fence event (see Fence); nil if it is not in the log
+	until  atomic.Pointer[time.Time] // until then, no other process can take the lease
 
 	lost chan struct{} // closed by the renewing goroutine when the lease is lost
 	stop context.CancelFunc
-	done sync.WaitGroup
 }
 
-// leaseValue is the stored form of a lease. It contains no timestamp, because the clocks of the
-// processes may differ.
+// leaseValue is the stored form of a lease.
 type leaseValue struct {
-	Holder   string `json:"holder"` // unique id of the Lease that holds it
-	Instance string `json:"instance,omitempty"`
-	Process  string `json:"process,omitempty"`
-	TTL      int64  `json:"ttlMs"`
-	Beat     uint64 `json:"beat"`
+	Holder  string `json:"holder"` // unique id of the Lease that holds it
+	Process string `json:"process,omitempty"`
+	TTL     int64  `json:"ttlMs"`
 }
 
-// Lease waits until no other process holds the lease with the given name, and then takes it. Each
-// process measures time itself, so clocks may be wrong as long as they run at about the same speed.
-// If the store loses its data, leases survive: holders claim their leases again, and waiting
-// processes still wait for the holders that they have seen.
+// Lease waits until no other process holds the lease with the given name, and then takes it. If the
+// store loses the lease, its holder notices within its TTL.
 func (l *Log) Lease(ctx context.Context, name string, opts LeaseOptions) (*Lease, error) {
-	if opts.TTL == 0 {
-		opts.TTL = DefaultLease
-	}
 	ctx, cancel := l.life.Begin(ctx)
 	defer cancel()
-	if err := l.leases.open(); err != nil {
-		return nil, err
-	}
-	ttl := max(opts.TTL, time.Second)
-	held := &Lease{
-		Name: name, log: l, key: leaseKey(name), ttl: ttl,
-		value: leaseValue{Holder: journal.NewEpoch() + journal.NewEpoch(), Instance: l.store.instance, Process: l.store.opts.Process, TTL: ttl.Milliseconds()},
-		lost:  make(chan struct{}),
-	}
+	l.leases.open()
+	held := &Lease{Name: name, log: l, key: leaseKey(name), ttl: max(cmp.Or(opts.TTL, DefaultLease), time.Second),
+		holder: l.store.instance + journal.NewEpoch(), lost: make(chan struct{})}
 	sent, err := held.acquire(ctx, opts.Yield)
 	if err != nil {
 		return nil, fmt.Errorf("event log: acquire a lease: %w", err)
 	}
-	if err := l.leases.hold(held, sent); err != nil {
-		return nil, err
-	}
+	held.renewed(sent)
+	renewing, done := l.leases.life.Begin(context.Background())
+	renewing, held.stop = context.WithCancel(renewing)
+	go func() {
+		defer done()
+		defer held.stop()
+		held.renew(renewing, sent)
+	}()
 	return held, nil
 }
 
@@ -98,18 +88,16 @@ func leaseKey(name string) string { return "l" + hex.EncodeToString([]byte(name)
 
 // acquire waits until the lease is free and takes it. It returns the time at which it sent the
 // successful request.
-func (l *Lease) acquire(ctx context.Context, yield func(taken bool) time.Duration) (time.Time, error) {
+func (l *Lease) acquire(ctx context.Context, yield func(taken bool) time.Duration) (sent time.Time, err error) {
 	yielded := false // yield was called since the lease was last held
 	taken := false   // another process has held the lease
 	for {
 		seen, kv, changed := l.log.leases.look(l.key)
-		wait := time.Until(seen.at.Add(seen.value.ttl()))
-		// If the stored holder is this process and it has lost the lease, the lease is free.
-		abandoned := seen.value.Instance == l.value.Instance && !l.log.leases.holds(l.key)
+		wait := time.Until(seen.until)
 		switch {
 		case kv == nil:
 			wait = time.Minute // no bucket yet; the wait ends early when it is created
-		case !seen.free && wait > 0 && !abandoned:
+		case wait > 0:
 			yielded, taken = false, true
 		case !yielded && yield != nil:
 			yielded = true
@@ -117,20 +105,14 @@ func (l *Lease) acquire(ctx context.Context, yield func(taken bool) time.Duratio
 				continue
 			}
 		default:
-			sent := time.Now()
-			rev, err := l.write(ctx, kv, seen)
+			sent = time.Now()
+			try, cancel := context.WithTimeout(ctx, l.ttl/2)
+			l.rev, err = kv.Create(try, l.key, l.value(), jetstream.KeyTTL(l.ttl))
+			cancel()
 			if err == nil {
-				l.rev = rev
 				return sent, nil
 			}
-			if ctx.Err() != nil {
-				return time.Time{}, context.Cause(ctx)
-			}
-			wait = l.ttl / 10 // another process took the lease, or the store is unreachable
-			if !errors.Is(err, jetstream.ErrKeyExists) && !wrongRevision(err) {
-				wait = l.ttl / 4
-				l.log.leases.check()
-			}
+			wait = l.ttl / 20 // another process has it, or the store is unreachable
 		}
 		timer := time.NewTimer(wait)
 		select {
@@ -145,20 +127,9 @@ func (l *Lease) acquire(ctx context.Context, yield func(taken bool) time.Duratio
 	}
 }
 
-// write stores this process as the holder, but only if the stored lease has not changed since seen
-// was read.
-func (l *Lease) write(ctx context.Context, kv jetstream.KeyValue, seen sighting) (uint64, error) {
-	ctx, cancel := context.WithTimeout(ctx, l.ttl/2)
-	defer cancel()
-	l.value.Beat++
-	data, err := json.Marshal(l.value)
-	if err != nil {
-		return 0, err
-	}
-	if seen.rev == 0 || seen.free {
-		return kv.Create(ctx, l.key, data)
-	}
-	return kv.Update(ctx, l.key, data, seen.rev)
+func (l *Lease) value() []byte {
+	data, _ := json.Marshal(leaseValue{l.holder, l.log.store.opts.Process, l.ttl.Milliseconds()}) // strings can always be encoded
+	return data
 }
 
 // Lost returns a channel that is closed when another process may hold the lease: after it was
@@ -179,83 +150,48 @@ func (l *Lease) renewed(sent time.Time) time.Time {
 	return until
 }
 
-// Release gives up the lease, so that another process can take it immediately, and waits for the
-// renewing goroutine to stop. It may be called more than once.
+// Release gives up the lease, so that another process can take it immediately, and waits until it is
+// lost. It may be called more than once.
 func (l *Lease) Release() {
 	l.stop()
-	l.done.Wait()
+	<-l.lost
 }
 
 // renew renews the lease periodically until ctx ends or the lease is lost.
 func (l *Lease) renew(ctx context.Context, sent time.Time) {
 	defer close(l.lost)
-	for {
-		until := l.renewed(sent)
-		next := time.NewTimer(min(l.ttl/4, time.Until(until)))
-		select {
-		case <-next.C:
-		case <-ctx.Done():
-			next.Stop()
-			l.giveBack(context.WithoutCancel(ctx))
-			return
+	until, pause := l.renewed(sent), l.ttl/4
+	for backoff.Sleep(ctx, min(pause, time.Until(until))) && time.Now().Before(until) {
+		sent, pause = time.Now(), l.ttl/16
+		if l.beat(ctx) == nil {
+			until, pause = l.renewed(sent), l.ttl/4
 		}
-		if !time.Now().Before(until) {
-			return
-		}
-		now := time.Now()
-		try, cancel := context.WithDeadline(ctx, until)
-		held, err := l.beat(try)
-		cancel()
-		if !held {
-			return
-		}
-		if err == nil {
-			sent = now
-		}
+	}
+	if ctx.Err() != nil {
+		l.giveBack(context.WithoutCancel(ctx))
 	}
 }
 
-// beat renews the lease once. held is false if another process has taken it. If it returns an
-// error, the lease may or may not have been renewed.
-func (l *Lease) beat(ctx context.Context) (held bool, err error) {
-	kv := l.log.leases.bucket()
-	if kv == nil {
-		return true, errNoAnswer
+// beat renews the lease once. After an error it may or may not have been renewed.
+func (l *Lease) beat(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, l.ttl/8)
+	defer cancel()
+	if seen, _, _ := l.log.leases.look(l.key); seen.Holder == l.holder { // the response to an earlier renewal may have been lost
+		l.rev = max(l.rev, seen.rev)
 	}
-	rev, err := l.write(ctx, kv, sighting{rev: l.rev})
+	m := &nats.Msg{Subject: "$KV." + l.log.leases.config.Bucket + "." + l.key, Data: l.value()}
+	ack, err := l.log.store.js.PublishMsg(ctx, m, jetstream.WithExpectLastSequencePerSubject(l.rev), jetstream.WithMsgTTL(l.ttl))
 	if err == nil {
-		l.rev = rev
-		return true, nil
+		l.rev = ack.Sequence
 	}
-	if !wrongRevision(err) {
-		l.log.leases.check()
-		return true, err
-	}
-	// The write was rejected for one of three reasons: the response to an earlier renewal was lost,
-	// the store has lost the lease, or another process has taken it.
-	e, err := kv.Get(ctx, l.key)
-	if errors.Is(err, jetstream.ErrKeyNotFound) {
-		if rev, err = l.write(ctx, kv, sighting{free: true}); err == nil {
-			l.rev = rev
-		}
-		return !errors.Is(err, jetstream.ErrKeyExists), err
-	}
-	if err != nil {
-		return true, err
-	}
-	var v leaseValue
-	if json.Unmarshal(e.Value(), &v) != nil || v.Holder != l.value.Holder {
-		return false, nil
-	}
-	l.rev = e.Revision()
-	return true, errNoAnswer // the lease was renewed, but it is unknown when
+	return err
 }
 
 func (l *Lease) giveBack(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	if kv := l.log.leases.bucket(); kv != nil {
-		_ = kv.Delete(ctx, l.key, jetstream.LastRevision(l.rev)) // if this fails, the lease expires by itself
+	if _, kv, _ := l.log.leases.look(l.key); kv != nil {
+		_ = kv.Purge(ctx, l.key, jetstream.LastRevision(l.rev), jetstream.PurgeTTL(leaseMarkers)) // if this fails, the lease expires by itself
 	}
 }
 
@@ -289,14 +225,14 @@ func (l *Lease) tryFence(ctx context.Context, subject, id string, data []byte) e
 	ctx, cancel := context.WithTimeout(ctx, callTimeout/4)
 	defer cancel()
 	epoch := l.log.Epoch()
-	// Read the last fence before verifying the lease. If another process takes the lease
-	// afterwards, one of the two processes detects the fence of the other.
+	// Read the last fence before checking the time. If another process takes the lease afterwards, one
+	// of the two processes detects the fence of the other.
 	last, err := l.log.store.lastFence(ctx, subject)
 	if err != nil {
 		return err
 	}
-	if err := l.verify(ctx); err != nil {
-		return err
+	if !l.Held() {
+		return ErrLeaseLost
 	}
 	ack, err := l.log.store.js.PublishMsg(ctx, &nats.Msg{Subject: subject, Data: data, Header: nats.Header{"Nats-Msg-Id": {id}}},
 		jetstream.WithExpectLastSequencePerSubject(last))
@@ -307,29 +243,9 @@ func (l *Lease) tryFence(ctx context.Context, subject, id string, data []byte) e
 	return nil
 }
 
-// verify returns nil if the store confirms that this process holds the lease.
-func (l *Lease) verify(ctx context.Context) error {
-	kv := l.log.leases.bucket()
-	if kv == nil {
-		return errNoAnswer
-	}
-	e, err := kv.Get(ctx, l.key)
-	if errors.Is(err, jetstream.ErrKeyNotFound) {
-		return errNoAnswer // the store has lost the lease; the next renewal claims it again
-	}
-	if err != nil {
-		return fmt.Errorf("event log: verify a lease: %w", err)
-	}
-	var v leaseValue
-	if json.Unmarshal(e.Value(), &v) != nil || v.Holder != l.value.Holder {
-		return ErrLeaseLost
-	}
-	return nil
-}
-
 // lastFence returns the number of the last event on the subject, or 0 if there is none.
 func (s *store) lastFence(ctx context.Context, subject string) (uint64, error) {
-	log, err := s.js.Stream(ctx, s.opts.Stream)
+	log, err := s.stream(ctx, s.opts.Stream)
 	if err != nil {
 		return 0, fmt.Errorf("event log: fence a lease: %w", err)
 	}

@@ -13,104 +13,59 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/mcptrack/mcptrack/core/backoff"
-	"github.com/mcptrack/mcptrack/core/journal"
+	"github.com/mcptrack/mcptrack/core/journal/internal/storing"
+	"github.com/mcptrack/mcptrack/core/records"
 )
 
-// leases tracks the leases that this Log holds and, once the first lease is requested, the state of
-// all leases on the cluster. A single watcher on the lease bucket serves all waiting callers.
+// leases mirrors the bucket of leases, once the first lease is requested: a key for each lease, which
+// expires unless its holder renews it.
 type leases struct {
-	store *store
-	// suspect receives a token when a request to the bucket has failed, so that the bucket is
-	// checked. Its capacity is 1, and it is never closed.
-	suspect chan struct{}
-	runs    sync.WaitGroup // waits for the goroutine run
+	store  *store
+	config jetstream.KeyValueConfig
+	life   *storing.Lifetime // of the goroutines that mirror the bucket and renew leases
+	opened sync.Once
 
-	mu      sync.Mutex // guards the fields below
-	held    map[*Lease]struct{}
-	closed  bool
-	end     context.CancelFunc // stops the goroutine run; nil if it was not started
-	kv      jetstream.KeyValue
-	err     error // reason why the sightings are outdated; nil if they are current
-	seen    map[string]sighting
-	waiting map[string]chan struct{} // by lease key; closed and removed when the lease changes
+	mu   sync.Mutex // guards the fields below
+	kv   jetstream.KeyValue
+	err  error // reason why the leases are unknown; nil if they are known
+	seen map[string]sighting
+	// changed is closed and replaced when a lease is taken or becomes free, but not when it is renewed,
+	// because every lease is renewed every few seconds and many may be waited for.
+	changed chan struct{}
 }
 
-func newLeases(s *store) *leases {
-	return &leases{store: s, suspect: make(chan struct{}, 1), err: errors.New("the leases have not been read yet"),
-		held: map[*Lease]struct{}{}, seen: map[string]sighting{}, waiting: map[string]chan struct{}{}}
+// leaseMarkers is how long the bucket keeps a marker for a lease that was released or has expired.
+const leaseMarkers = time.Minute
+
+func newLeases(ctx context.Context, s *store) *leases {
+	return &leases{store: s, life: storing.NewLifetime(ctx), err: errors.New("the leases have not been read yet"), changed: make(chan struct{}),
+		config: jetstream.KeyValueConfig{
+			Bucket: s.opts.Stream + "_leases", Description: "mcptrack: leases on tasks that only one process may perform at a time",
+			MaxBytes: 16 << 20, LimitMarkerTTL: leaseMarkers,
+			// Do not keep the bucket in memory, because it could become permanently unusable. A
+			// restarted node has an empty Raft log. Nodes with empty logs cannot elect a leader
+			// without the node that has the log, and that node cannot lead if the previous leader
+			// was killed before the node had read the leases. No process could then acquire a lease
+			// until somebody deletes the bucket.
+			Storage: jetstream.FileStorage,
+		}}
 }
 
-// open starts watching the lease bucket, unless it is already being watched.
-func (s *leases) open() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return journal.ErrClosed
-	}
-	if s.end == nil {
-		var ctx context.Context
-		ctx, s.end = context.WithCancel(context.Background())
-		s.runs.Go(func() { s.run(ctx) })
-	}
-	return nil
+// open starts mirroring the bucket.
+func (s *leases) open() {
+	s.opened.Do(func() {
+		ctx, done := s.life.Begin(context.Background())
+		go func() {
+			defer done()
+			s.run(ctx)
+		}()
+	})
 }
 
-// hold starts renewing a lease that was acquired with a request sent at the given time.
-func (s *leases) hold(l *Lease, sent time.Time) error {
-	ctx, stop := context.WithCancel(context.Background())
-	l.stop = stop
-	l.renewed(sent)
-	s.mu.Lock()
-	closed := s.closed
-	if !closed {
-		s.held[l] = struct{}{}
-		l.done.Go(func() {
-			l.renew(ctx, sent)
-			stop()
-			s.mu.Lock()
-			delete(s.held, l)
-			s.mu.Unlock()
-		})
-	}
-	s.mu.Unlock()
-	if closed {
-		stop()
-		l.giveBack(context.Background())
-		return journal.ErrClosed
-	}
-	return nil
-}
-
-// holds reports whether this Log currently holds the lease with the given key.
-func (s *leases) holds(key string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for l := range s.held {
-		if l.key == key {
-			return true
-		}
-	}
-	return false
-}
-
-// close releases all leases and stops watching the bucket.
+// close releases all leases and stops mirroring the bucket.
 func (s *leases) close() {
-	s.mu.Lock()
-	s.closed = true
-	held := make([]*Lease, 0, len(s.held))
-	for l := range s.held {
-		held = append(held, l)
-		l.stop()
-	}
-	end := s.end
-	s.mu.Unlock()
-	for _, l := range held {
-		l.done.Wait()
-	}
-	if end != nil {
-		end()
-		s.runs.Wait()
-	}
+	s.life.End()
+	s.life.Wait()
 }
 
 // LeaseInfo describes a lease that some process on the cluster holds.
@@ -124,143 +79,71 @@ type LeaseInfo struct {
 // an error, the leases are unknown at the moment, and none can be acquired.
 func (l *Log) Leases() ([]LeaseInfo, error) {
 	s := l.leases
-	if err := s.open(); err != nil {
-		return nil, err
-	}
+	s.open()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.err != nil {
 		return nil, fmt.Errorf("event log: read the leases: %w", s.err)
 	}
-	now := time.Now()
 	var out []LeaseInfo
-	for key, was := range s.seen {
+	for key, seen := range s.seen {
 		name, err := hex.DecodeString(strings.TrimPrefix(key, "l"))
-		if err == nil && !was.free && now.Before(was.at.Add(was.value.ttl())) {
-			out = append(out, LeaseInfo{string(name), was.value.Process, was.value.Instance == l.store.instance})
+		if err == nil && time.Now().Before(seen.until) {
+			out = append(out, LeaseInfo{string(name), seen.Process, strings.HasPrefix(seen.Holder, l.store.instance)})
 		}
 	}
 	return out, nil
 }
 
-// sighting is the state of a lease as this process last saw it.
+// sighting is a lease as this process last saw it.
 type sighting struct {
-	free  bool
-	rev   uint64 // revision; 0 if the store has lost the lease
-	value leaseValue
-	at    time.Time // when this process saw it, by the local clock
+	leaseValue
+	rev   uint64
+	until time.Time // when the lease expires unless it is renewed, by the local clock; zero if it is free
 }
 
-func sightingOf(e jetstream.KeyValueEntry) sighting {
-	s := sighting{rev: e.Revision(), at: time.Now()}
-	if e.Operation() != jetstream.KeyValuePut {
-		s.free = true
-	} else {
-		_ = json.Unmarshal(e.Value(), &s.value) // after an error, the lease is treated as expired
-	}
-	return s
-}
-
-// ttl returns the time to live of the lease, limited to a sensible range because another process
-// wrote the value.
-func (v leaseValue) ttl() time.Duration {
-	return min(time.Duration(v.TTL)*time.Millisecond, time.Minute)
-}
-
-// run watches the bucket until ctx ends. Whenever the bucket is lost, run creates it again.
+// run mirrors the bucket until ctx ends. Whenever the bucket is lost, run creates it again.
 func (s *leases) run(ctx context.Context) {
-	view := bucketView{
-		config: jetstream.KeyValueConfig{
-			Bucket: s.store.opts.Stream + "_leases", Description: "mcptrack: leases on tasks that only one process may perform at a time", MaxBytes: 16 << 20,
-			// Do not keep the bucket in memory, because it could become permanently unusable. A
-			// restarted node has an empty Raft log. Nodes with empty logs cannot elect a leader
-			// without the node that has the log, and that node cannot lead if the previous leader
-			// was killed before the node had read the leases. No process could then acquire a lease
-			// until somebody deletes the bucket.
-			Storage: jetstream.FileStorage,
-		},
-		suspect: s.suspect, reset: s.reset,
-		put: func(e jetstream.KeyValueEntry) { s.put(e.Key(), sightingOf(e)) },
-		state: func(err error) {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			s.err = err
-		},
-	}
 	for ctx.Err() == nil {
-		err := s.store.followBucket(ctx, view)
+		err := s.store.followBucket(ctx, s.config, s.put)
 		s.mu.Lock()
 		s.kv, s.err = nil, err
 		s.mu.Unlock()
 		if ctx.Err() == nil {
 			s.store.opts.Logger.Debug("following the leases failed; retrying", "err", err)
 		}
-		backoff.Sleep(ctx, bucketCheck/4)
+		backoff.Sleep(ctx, bucketRetry)
 	}
 }
 
-// reset replaces the known leases with the content of the bucket. A held lease that is missing from
-// the bucket stays with its holder until it expires.
-func (s *leases) reset(kv jetstream.KeyValue, all []jetstream.KeyValueEntry, _ uint64) {
-	now := map[string]sighting{}
-	for _, e := range all {
-		now[e.Key()] = sightingOf(e)
-	}
+// put applies changes of the bucket.
+func (s *leases) put(kv jetstream.KeyValue, c records.Changes) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for key, was := range s.seen {
-		if _, ok := now[key]; !ok && !was.free {
-			was.rev = 0
-			now[key] = was
+	changed := c.All
+	if c.All {
+		s.kv, s.err, s.seen = kv, nil, map[string]sighting{}
+	}
+	for _, rec := range c.Records {
+		var now leaseValue
+		_ = json.Unmarshal(rec.Value, &now) // a lease that is not JSON counts as free, but cannot be acquired before it has expired
+		changed = changed || now.Holder != s.seen[rec.Key].Holder
+		delete(s.seen, rec.Key)
+		if now.Holder != "" {
+			ttl := min(time.Duration(now.TTL)*time.Millisecond, time.Minute) // limited, because another process wrote it
+			s.seen[rec.Key] = sighting{now, rec.Revision, time.Now().Add(ttl)}
 		}
 	}
-	s.kv, s.err, s.seen = kv, nil, now
-	for key, changed := range s.waiting {
-		close(changed)
-		delete(s.waiting, key)
-	}
-}
-
-// put records a write to one lease. It wakes only the callers that wait for this lease, because
-// every lease is renewed every few seconds and many may be waited for.
-func (s *leases) put(key string, now sighting) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.seen[key] = now
-	if changed, ok := s.waiting[key]; ok {
-		close(changed)
-		delete(s.waiting, key)
-	}
-}
-
-// bucket returns the lease bucket, or nil if there is none at the moment.
-func (s *leases) bucket() jetstream.KeyValue {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.kv
-}
-
-// check requests an immediate check of the bucket.
-func (s *leases) check() {
-	select {
-	case s.suspect <- struct{}{}:
-	default:
+	if changed {
+		close(s.changed)
+		s.changed = make(chan struct{})
 	}
 }
 
 // look returns the last known state of a lease, the bucket (nil if there is none), and a channel
-// that is closed when the state may have changed.
+// that is closed when the state of a lease has changed.
 func (s *leases) look(key string) (sighting, jetstream.KeyValue, <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	seen, ok := s.seen[key]
-	if !ok {
-		seen.free = true
-	}
-	changed, ok := s.waiting[key]
-	if !ok {
-		changed = make(chan struct{})
-		s.waiting[key] = changed
-	}
-	return seen, s.kv, changed
+	return s.seen[key], s.kv, s.changed
 }

@@ -239,7 +239,7 @@ func (l *Log) changeLists(ctx context.Context, server string, lists map[string]*
 	for subject := range outdated {
 		cfg.FilterSubjects = append(cfg.FilterSubjects, subject)
 	}
-	return retried(ctx, func() error {
+	return retried(ctx, func(ctx context.Context) (bool, error) {
 		return l.store.each(ctx, l.store.opts.Stream, cfg, func(m message) bool {
 			list, ok := outdated[m.subject]
 			if !ok || list.at.covers(list.when, m, epoch) {

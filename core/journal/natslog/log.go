@@ -118,7 +118,7 @@ func Open(ctx context.Context, opts Options) (*Log, error) {
 		return nil, err
 	}
 	s := &store{opts: opts, health: storing.Health{Logger: opts.Logger}, instance: journal.NewEpoch(), subjects: subjects(opts.Stream)}
-	l := &Log{store: s, recent: &recent{instance: s.instance}, states: newStateWriter(s), contents: newContents(s), leases: newLeases(s), life: storing.NewLifetime(ctx)}
+	l := &Log{store: s, recent: &recent{instance: s.instance}, states: newStateWriter(s), contents: newContents(s), leases: newLeases(ctx, s), life: storing.NewLifetime(ctx)}
 	l.writer = &writer{store: s, states: l.states, recent: l.recent, queue: storing.NewQueue[note](opts.Queue)}
 	if err := l.start(ctx); err != nil {
 		l.life.End()
@@ -172,9 +172,11 @@ func (l *Log) Store(ctx context.Context, e *event.Event) (journal.Entry, error) 
 	if err != nil {
 		return journal.Entry{}, err
 	}
-	// Read the stored message, because only that contains the time at which the store received it.
-	if found, err := l.store.get(ctx, entry.Seq, entry.Seq); err == nil && len(found) == 1 && found[0].seq == entry.Seq {
-		entry.Stored = found[0].stored
+	// Only the stored message contains the time at which the store received it.
+	if stream, err := l.store.stream(ctx, l.store.opts.Stream); err == nil {
+		if m, err := stream.GetMsg(ctx, entry.Seq); err == nil {
+			entry.Stored = m.Time
+		}
 	}
 	return entry, nil
 }
@@ -231,42 +233,20 @@ func (l *Log) Resume(ctx context.Context, id string) (journal.Resumption, error)
 func (l *Log) Since(ctx context.Context, t time.Time) (seq uint64, err error) {
 	ctx, cancel := l.life.Begin(ctx)
 	defer cancel()
-	limit, done := context.WithTimeoutCause(ctx, callTimeout, errNoAnswer)
-	defer done()
-	err = retried(limit, func() error {
-		seq, err = l.since(limit, t)
-		return err
+	err = retried(ctx, func(ctx context.Context) (bool, error) {
+		b, err := l.Bounds(ctx)
+		if err != nil {
+			return false, err
+		}
+		seq = b.Last + 1
+		cfg := jetstream.ConsumerConfig{DeliverPolicy: jetstream.DeliverByStartTimePolicy, OptStartTime: &t}
+		_, err = l.store.each(ctx, l.store.opts.Stream, cfg, func(m message) bool {
+			seq = min(m.seq, seq)
+			return false
+		})
+		return false, err
 	})
 	return seq, storing.Cause(ctx, err)
-}
-
-func (l *Log) since(ctx context.Context, t time.Time) (uint64, error) {
-	b, err := l.Bounds(ctx)
-	if err != nil {
-		return 0, err
-	}
-	msgs, err := l.store.consume(ctx, l.store.opts.Stream, jetstream.ConsumerConfig{
-		DeliverPolicy: jetstream.DeliverByStartTimePolicy, OptStartTime: &t,
-	})
-	if err != nil {
-		return 0, err
-	}
-	defer msgs.close()
-	info, err := l.store.info(ctx, l.store.opts.Stream)
-	if err != nil {
-		return 0, fmt.Errorf("event log: find the first event after the given time: %w", err)
-	}
-	if b.First > b.Last || info.State.LastTime.Before(t) {
-		return b.Last + 1, nil
-	}
-	m, err := msgs.await(ctx)
-	if errors.Is(err, errEnd) {
-		return b.Last + 1, nil
-	}
-	if err != nil {
-		return 0, fmt.Errorf("event log: find the first event after the given time: %w", err)
-	}
-	return min(m.seq, b.Last+1), nil
 }
 
 func (l *Log) Stats() journal.StoreStats { return l.store.health.Stats(l.writer.queue.Size()) }

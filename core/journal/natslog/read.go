@@ -3,7 +3,6 @@ package natslog
 import (
 	"context"
 	"errors"
-	"fmt"
 	"iter"
 	"time"
 
@@ -14,14 +13,6 @@ import (
 	"github.com/mcptrack/mcptrack/core/journal/internal/storing"
 )
 
-// prefetch limits the number of entries that are requested before the reader needs them. They are
-// held in memory, so this limits the memory that a slow reader uses.
-const prefetch = 4096
-
-// maxEmptyConsumers is the number of consecutive consumers that may fail or deliver nothing before
-// reading fails. While the store may only be unavailable, reading is tried for longer; see [retried].
-const maxEmptyConsumers = 3
-
 func (l *Log) Read(ctx context.Context, from uint64) iter.Seq2[journal.Entry, error] {
 	return l.life.Iterate(ctx, func(ctx context.Context, yield func(journal.Entry, error) bool) error {
 		b, err := l.Bounds(ctx)
@@ -29,72 +20,29 @@ func (l *Log) Read(ctx context.Context, from uint64) iter.Seq2[journal.Entry, er
 		if err != nil || r.next > r.to {
 			return err
 		}
-		return r.run(ctx)
+		return retried(ctx, r.consume)
 	})
 }
 
 func (l *Log) Follow(ctx context.Context, from uint64) iter.Seq2[journal.Entry, error] {
 	return l.life.Iterate(ctx, func(ctx context.Context, yield func(journal.Entry, error) bool) error {
 		r := &reader{log: l, next: max(from, 1), yield: yield}
-		if !r.begin(ctx) {
-			return context.Cause(ctx)
+		for {
+			err := retried(ctx, r.consume)
+			if errors.Is(err, journal.ErrEpoch) || errors.Is(err, storing.ErrStop) || !backoff.Sleep(ctx, time.Second) {
+				return err
+			}
 		}
-		return r.run(ctx)
 	})
 }
 
 // reader performs one pass over the log, for one call to Read or Follow.
 type reader struct {
 	log   *Log
-	epoch string // epoch of the log when reading started
+	epoch string // epoch of the log when reading started; empty before it is known
 	next  uint64 // number of the next entry to yield
 	to    uint64 // number of the last entry to yield; 0 means no end
 	yield func(journal.Entry, error) bool
-}
-
-// begin determines the current epoch of the log. It retries while the store is unreachable, and
-// returns false if ctx ends first.
-func (r *reader) begin(ctx context.Context) bool {
-	for {
-		b, err := r.log.Bounds(ctx)
-		if err == nil {
-			r.epoch = b.Epoch
-			return true
-		}
-		if !backoff.Sleep(ctx, 250*time.Millisecond) {
-			return false
-		}
-	}
-}
-
-// run yields entries until it has reached the last one to yield. It replaces consumers that fail.
-func (r *reader) run(ctx context.Context) error {
-	if r.to != 0 && r.to-r.next < direct {
-		if err := r.few(ctx); err != nil {
-			return err
-		}
-	}
-	retry := newPatience()
-	for r.to == 0 || r.next <= r.to {
-		before := r.next
-		err := r.consume(ctx)
-		if ctx.Err() != nil || errors.Is(err, journal.ErrEpoch) || errors.Is(err, storing.ErrStop) {
-			return err
-		}
-		if r.next > before {
-			retry.waits.Reset()
-		}
-		wait, more := retry.next(err)
-		switch {
-		case r.to == 0 || more:
-			backoff.Sleep(ctx, wait) // the store may be unreachable
-		case err != nil:
-			return err
-		default:
-			return fmt.Errorf("event log: read the log: %w", errNoAnswer)
-		}
-	}
-	return nil
 }
 
 // bounds requests the bounds of the log, and returns [journal.ErrEpoch] if the log has another
@@ -102,69 +50,51 @@ func (r *reader) run(ctx context.Context) error {
 // the reader's log.
 func (r *reader) bounds(ctx context.Context) (journal.Bounds, error) {
 	b, err := r.log.Bounds(ctx)
-	if err == nil && b.Epoch != r.epoch {
+	switch {
+	case err != nil:
+	case r.epoch == "":
+		r.epoch = b.Epoch
+	case b.Epoch != r.epoch:
 		err = journal.ErrEpoch
 	}
 	return b, err
 }
 
 // consume creates a consumer and yields entries from it until it has reached the last one to yield,
-// or the consumer fails.
-func (r *reader) consume(ctx context.Context) error {
-	msgs, err := r.log.store.consumeFrom(ctx, r.next)
+// or the consumer fails. moved reports whether it yielded any.
+func (r *reader) consume(ctx context.Context) (moved bool, err error) {
+	began := r.next
+	c, err := r.log.store.consumer(ctx, r.log.store.opts.Stream, jetstream.ConsumerConfig{
+		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: r.next,
+	})
 	if err != nil {
-		return err
+		return false, err
 	}
-	defer msgs.close()
-	if _, err := r.bounds(ctx); err != nil {
-		return err
+	defer c.close()
+	within := time.Duration(0)
+	if r.to != 0 {
+		within = callTimeout
 	}
-	if r.to != 0 && msgs.pending == 0 { // the remaining entries are no longer stored
-		return r.missing(ctx, r.to, false)
-	}
-	for stalled := 0; r.to == 0 || r.next <= r.to; {
-		m, err := msgs.next(ctx)
-		if errors.Is(err, errQuiet) {
-			// Either there is nothing new, or the consumer's node is down and the consumer will
-			// never deliver again.
-			b, err := r.bounds(ctx)
-			if stalled++; b.Last < r.next {
-				stalled = 0
+	for quiet := true; err == nil && (r.to == 0 || r.next <= r.to); {
+		if quiet {
+			if _, err = r.bounds(ctx); err != nil {
+				break
 			}
-			if err != nil || stalled == 2 {
+		}
+		if r.to != 0 && c.pending == 0 { // the remaining entries are no longer stored
+			err = r.missing(ctx, r.to, false)
+			break
+		}
+		before := c.last
+		err = c.fetch(ctx, within, func(m message) error {
+			if err := r.take(ctx, m); err != nil || r.to == 0 || r.next <= r.to {
 				return err
 			}
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		stalled = 0
-		if err := r.take(ctx, m); err != nil {
-			return err
-		}
+			return storing.ErrStop
+		})
+		quiet = c.last == before
 	}
-	return nil
-}
-
-// few yields the entries that a single request to the store returns. Most readers are only slightly
-// behind, so this avoids creating a consumer. The response may be incomplete if the node that
-// responds is behind or the store is damaged.
-func (r *reader) few(ctx context.Context) error {
-	found, err := r.log.store.get(ctx, r.next, r.to)
-	if err == nil {
-		_, err = r.bounds(ctx)
-	}
-	if err != nil {
-		return err
-	}
-	for i, m := range found {
-		m.more = i < len(found)-1
-		if err := r.take(ctx, m); err != nil {
-			return err
-		}
-	}
-	return nil
+	return r.next > began, err
 }
 
 // take yields the entry for a message. If entries before it are missing, it first yields a gap.
@@ -184,9 +114,9 @@ func (r *reader) take(ctx context.Context, m message) error {
 	if !ok {
 		e = journal.GapEntry(r.epoch, m.seq, m.seq, journal.ReasonDamaged)
 	} else {
-		e = e.WithEvent(r.log.recent.get(m.id))
+		e = e.WithEvent(r.log.recent.get(m.id()))
 	}
-	return r.pass(e, m.more)
+	return r.pass(e, m.more && m.seq != r.to)
 }
 
 // missing yields gaps for the missing entries from r.next to last. more is true if another entry
@@ -225,7 +155,7 @@ func (l *Log) Select(ctx context.Context, sel journal.Selection) iter.Seq2[journ
 		if !sel.After.IsZero() {
 			cfg.DeliverPolicy, cfg.OptStartTime = jetstream.DeliverByStartTimePolicy, &sel.After
 		}
-		return retried(ctx, func() error {
+		return retried(ctx, func(ctx context.Context) (bool, error) {
 			return l.store.each(ctx, l.store.opts.Stream, cfg, func(m message) bool {
 				if m.seq > b.Last {
 					return false

@@ -2,7 +2,6 @@ package natslog
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"net"
 	"slices"
@@ -144,36 +143,6 @@ func (f *slowStore) setSlow(slow bool) {
 	}
 }
 
-// A delivery to one reader is not taken for a response to another reader that opens a consumer.
-func TestRealDeliveriesAreNotTakenForAnswers(t *testing.T) {
-	t.Parallel()
-	f := startSlowStore(t)
-	j := open(t, Options{URL: f.url, Replicas: 1})
-	journaltest.AppendN(t, j, new(journaltest.Source), 20)
-	one, err := j.store.consumeFrom(t.Context(), 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer one.close()
-	f.setSlow(true)
-	if m, err := one.next(t.Context()); !errors.Is(err, errQuiet) {
-		t.Fatalf("%d came, %v", m.seq, err)
-	}
-	other, err := j.store.consumeFrom(t.Context(), 5)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer other.close()
-	if other.consumer == one.consumer || other.pending != 16 {
-		t.Errorf("a consumer %q with %d to come", other.consumer, other.pending)
-	}
-	for want, msgs := range map[uint64]*messages{1: one, 5: other} {
-		if m, err := msgs.next(t.Context()); m.seq != want || err != nil {
-			t.Errorf("the first is %d, want %d, %v", m.seq, want, err)
-		}
-	}
-}
-
 // A store that responds slowly is not taken for an empty one.
 func TestRealSlowStoreIsReadToTheEnd(t *testing.T) {
 	t.Parallel()
@@ -197,23 +166,13 @@ func TestRealSlowStoreIsReadToTheEnd(t *testing.T) {
 	}
 	f.setSlow(true)
 	var found []uint64
-	err := j.store.scan(t.Context(), 1, n, func(seq uint64, _ string) { found = append(found, seq) })
-	if len(found) != n || !slices.IsSorted(found) || err != nil {
-		t.Errorf("looking up what was stored finds %v, %v", found, err)
+	for e, err := range j.Read(t.Context(), 1) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		found = append(found, e.Seq)
 	}
-}
-
-// A reader does not wait for messages that do not exist.
-func TestRealReadEndsWhenNothingIsPending(t *testing.T) {
-	t.Parallel()
-	j := open(t, Options{URL: journaltest.Store(t), Replicas: 1})
-	journaltest.AppendN(t, j, new(journaltest.Source), 3)
-	found := 0
-	began := time.Now()
-	if err := j.store.scan(t.Context(), 1, 5, func(uint64, string) { found++ }); found != 3 || err != nil {
-		t.Errorf("%d found, %v", found, err)
-	}
-	if took := time.Since(began); took > callTimeout/2 {
-		t.Errorf("it took %v", took)
+	if len(found) != n || !slices.IsSorted(found) {
+		t.Errorf("the log has the entries %v", found)
 	}
 }

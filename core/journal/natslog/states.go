@@ -376,17 +376,6 @@ func (l *Log) readStored(ctx context.Context, server string, resources map[journ
 	return lists.whole(), removed, nil
 }
 
-// latest calls f with the last message on each of the subjects. After a retry, f may receive the
-// same message again.
-func (s *store) latest(ctx context.Context, stream string, f func(message), subjects ...string) error {
-	return retried(ctx, func() error {
-		return s.each(ctx, stream, jetstream.ConsumerConfig{DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy, FilterSubjects: subjects}, func(m message) bool {
-			f(m)
-			return true
-		})
-	})
-}
-
 // AnnouncementTTL is how long the store keeps an announcement that is not repeated.
 const AnnouncementTTL = time.Hour
 
@@ -421,48 +410,34 @@ func (l *Log) Announcements(ctx context.Context) iter.Seq2[Announcement, error] 
 	return func(yield func(Announcement, error) bool) {
 		ctx, cancel := l.life.Begin(ctx)
 		defer cancel()
-		retry := backoff.New(100*time.Millisecond, 2*time.Second)
 		for ctx.Err() == nil {
-			more := l.store.announcements(ctx, func(a Announcement) bool {
-				retry.Reset()
-				return yield(a, nil)
-			})
-			if !more {
+			err := l.store.followAnnouncements(ctx, func(a Announcement) bool { return yield(a, nil) })
+			if errors.Is(err, storing.ErrStop) {
 				return
 			}
-			backoff.Sleep(ctx, retry.Next())
+			backoff.Sleep(ctx, bucketRetry)
 		}
 		yield(Announcement{}, context.Cause(ctx))
 	}
 }
 
-// announcements yields announcements from one consumer until the consumer fails. more is false if
-// the caller of the iterator has stopped.
-func (s *store) announcements(ctx context.Context, yield func(Announcement) bool) (more bool) {
-	msgs, err := s.consume(ctx, s.opts.Stream+"_states", jetstream.ConsumerConfig{
+// followAnnouncements yields announcements from one consumer until that fails, or yield returns false.
+func (s *store) followAnnouncements(ctx context.Context, yield func(Announcement) bool) error {
+	c, err := s.consumer(ctx, s.opts.Stream+"_states", jetstream.ConsumerConfig{
 		DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy, FilterSubjects: []string{s.subjects.of("state.*.server")},
 	})
 	if err != nil {
-		return true
+		return err
 	}
-	defer msgs.close()
-	for quiet := 0; ; {
-		m, err := msgs.next(ctx)
-		if errors.Is(err, errQuiet) {
-			if quiet++; quiet%4 != 0 {
-				continue
+	defer c.close()
+	for err == nil {
+		err = c.fetch(ctx, 0, func(m message) error {
+			var a Announcement
+			if json.Unmarshal(sanitize(m.data), &a) == nil && a.ServerID != "" && !yield(a) {
+				return storing.ErrStop
 			}
-			if late, err := msgs.left(ctx); err != nil || late {
-				return true
-			}
-			continue
-		}
-		if err != nil {
-			return true
-		}
-		var a Announcement
-		if json.Unmarshal(sanitize(m.data), &a) == nil && a.ServerID != "" && !yield(a) {
-			return false
-		}
+			return nil
+		})
 	}
+	return err
 }

@@ -150,10 +150,10 @@ const (
 	stateBytes = 256 << 20
 )
 
-// info returns the state of a stream. It repeats the request until a response arrives, because
-// requests are lost while a cluster elects a leader. The returned error is from the response, or
-// from the last attempt if there was none.
-func (s *store) info(ctx context.Context, name string) (*jetstream.StreamInfo, error) {
+// stream looks up a stream. It repeats the request until a response arrives, because requests are
+// lost while a cluster elects a leader. The returned error is from the response, or from the last
+// attempt if there was none.
+func (s *store) stream(ctx context.Context, name string) (jetstream.Stream, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	for {
@@ -161,15 +161,21 @@ func (s *store) info(ctx context.Context, name string) (*jetstream.StreamInfo, e
 		found, err := s.js.Stream(try, name)
 		done()
 		if err == nil {
-			return found.CachedInfo(), nil
+			return found, nil
 		}
-		if apiErr, ok := errors.AsType[*jetstream.APIError](err); ok && apiErr.Code < 500 || s.nc.IsClosed() {
-			return nil, err
-		}
-		if !backoff.Sleep(ctx, 50*time.Millisecond) {
+		if apiErr, ok := errors.AsType[*jetstream.APIError](err); ok && apiErr.Code < 500 || s.nc.IsClosed() || !backoff.Sleep(ctx, 50*time.Millisecond) {
 			return nil, err
 		}
 	}
+}
+
+// info returns the state of a stream.
+func (s *store) info(ctx context.Context, name string) (*jetstream.StreamInfo, error) {
+	found, err := s.stream(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	return found.CachedInfo(), nil
 }
 
 // ensure creates the streams for the log, the states and the texts. If they exist, it updates their
@@ -177,7 +183,7 @@ func (s *store) info(ctx context.Context, name string) (*jetstream.StreamInfo, e
 func (s *store) ensure(ctx context.Context) (*jetstream.StreamInfo, error) {
 	info, err := s.ensureStream(ctx, jetstream.StreamConfig{
 		Name: s.opts.Stream, Description: "mcptrack: events", Subjects: []string{s.subjects.of("event.>"), s.subjects.of("content.>")},
-		MaxAge: s.opts.Retain, MaxBytes: s.opts.RetainBytes, Duplicates: min(dedupe, s.opts.Retain), AllowDirect: true,
+		MaxAge: s.opts.Retain, MaxBytes: s.opts.RetainBytes, Duplicates: min(dedupe, s.opts.Retain),
 		DenyDelete: true, // a deleted message would be reported as damage
 	})
 	if err != nil {
@@ -195,7 +201,7 @@ func (s *store) ensure(ctx context.Context) (*jetstream.StreamInfo, error) {
 	}
 	_, err = s.ensureStream(ctx, jetstream.StreamConfig{
 		Name: s.opts.Stream + contentsSuffix, Description: "mcptrack: texts of resources, by the digest of their content", Subjects: []string{s.subjects.of("text.*")},
-		MaxBytes: s.opts.KeepContent, MaxMsgsPerSubject: 1, Duplicates: time.Second, AllowDirect: true,
+		MaxBytes: s.opts.KeepContent, MaxMsgsPerSubject: 1, Duplicates: time.Second,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("event log: open the stored texts: %w", err)
@@ -295,123 +301,8 @@ func (s *store) bucket(ctx context.Context, cfg jetstream.KeyValueConfig) (jetst
 	}
 }
 
-const (
-	bucketCheck    = time.Second // interval between checks of a bucket
-	bucketPatience = 3           // consecutive checks that may fail before the bucket is considered lost
-)
-
-var (
-	errBucketReplaced = errors.New("the bucket was replaced")
-	errBucketSilent   = errors.New("the bucket watcher has fallen behind")
-)
-
-// bucketView contains the callbacks for a goroutine that watches a bucket. Only that goroutine
-// calls them.
-type bucketView struct {
-	config jetstream.KeyValueConfig
-	// suspect receives a value to request an immediate check of the bucket.
-	suspect <-chan struct{}
-	// reset is called with the whole content of the bucket, and put with each later write. last is
-	// the number of the last write; the value written by it may have been removed since.
-	reset func(kv jetstream.KeyValue, all []jetstream.KeyValueEntry, last uint64)
-	put   func(jetstream.KeyValueEntry)
-	// state is called with the reason why the data from the bucket may be outdated, or with nil if
-	// it is current.
-	state func(error)
-}
-
-// followBucket creates the bucket if necessary, and watches it until the bucket is lost or ctx
-// ends.
-func (s *store) followBucket(ctx context.Context, v bucketView) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	open, opened := context.WithTimeout(ctx, callTimeout)
-	defer opened()
-	kv, err := s.bucket(open, v.config)
-	if err != nil {
-		return err
-	}
-	stream := "KV_" + v.config.Bucket
-	made, err := s.js.Stream(open, stream)
-	if err != nil {
-		return err
-	}
-	watcher, err := kv.WatchAll(ctx)
-	if err != nil {
-		return err
-	}
-	defer func() {
-		_ = watcher.Stop()
-		// The watcher's goroutine may be blocked on sending an update, so receive until it has
-		// closed the channel.
-		over := time.NewTimer(callTimeout)
-		defer over.Stop()
-		for open := true; open; {
-			select {
-			case _, open = <-watcher.Updates():
-			case <-over.C:
-				open = false
-			}
-		}
-	}()
-	var first []jetstream.KeyValueEntry
-	last := made.CachedInfo().State.LastSeq // the watcher delivers nothing older than this
-	for all := false; !all; {
-		select {
-		case e, ok := <-watcher.Updates():
-			if !ok {
-				return errBucketSilent
-			}
-			if all = e == nil; !all {
-				first, last = append(first, e), max(last, e.Revision())
-			}
-		case <-open.Done():
-			return context.Cause(open)
-		}
-	}
-	v.reset(kv, first, last)
-	tick := time.NewTicker(bucketCheck)
-	defer tick.Stop()
-	for failed, behind := 0, 0; ; {
-		select {
-		case e, ok := <-watcher.Updates():
-			if !ok {
-				return errBucketSilent
-			}
-			if e != nil {
-				v.put(e)
-				last = e.Revision()
-			}
-			continue
-		case <-tick.C:
-		case <-v.suspect:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-		try, done := context.WithTimeout(ctx, bucketCheck)
-		now, err := s.js.Stream(try, stream)
-		done()
-		switch {
-		case errors.Is(err, jetstream.ErrStreamNotFound):
-			return err
-		case err != nil:
-			if failed++; failed >= bucketPatience {
-				v.state(err)
-			}
-			continue
-		case !now.CachedInfo().Created.Equal(made.CachedInfo().Created), now.CachedInfo().State.LastSeq < last:
-			return errBucketReplaced
-		case now.CachedInfo().State.LastSeq > last:
-			if behind++; behind >= bucketPatience {
-				return errBucketSilent
-			}
-		default:
-			behind = 0
-		}
-		failed = 0
-		v.state(nil)
-	}
-}
+// bucketRetry is how long to wait before a lost bucket or stream is opened again.
+const bucketRetry = 250 * time.Millisecond
 
 // subjects builds the NATS subjects of a log. Its value is the name of the log's stream, which is the
 // prefix of all subjects. The stream of the log contains

@@ -297,13 +297,16 @@ func (w *writer) mend(ctx context.Context, records []*record) ([]*record, error)
 	for _, r := range records {
 		wanted[r.id] = r
 	}
-	err = w.store.scan(ctx, w.last+1, info.State.LastSeq, func(seq uint64, id string) {
-		if r, ok := wanted[id]; ok && r.seq == 0 {
-			r.seq = seq
+	_, err = w.store.each(ctx, w.store.opts.Stream, jetstream.ConsumerConfig{
+		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: w.last + 1, HeadersOnly: true,
+	}, func(m message) bool {
+		if r, ok := wanted[m.id()]; ok && r.seq == 0 {
+			r.seq = m.seq
 		}
+		return m.seq < info.State.LastSeq
 	})
 	if err != nil {
-		return records, err
+		return records, fmt.Errorf("event log: look up the stored events: %w", err)
 	}
 	// If a record between two stored ones is missing, it can only be stored after them. Batches
 	// prevent that case.
