@@ -174,7 +174,6 @@ func usage() [][2]string {
 		{"subscribe notes --call t={", "not a JSON object"},
 		// The lock
 		{"verify --fail-on words", "unknown class \"words\" in --fail-on"},
-		{"verify --against @DIR/none.lock --all-variants", "remove --all-variants"},
 		{"lock --class wording", "add --update"},
 		// Logs and feeds
 		{"watch --url :", "invalid URL"},

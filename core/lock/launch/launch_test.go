@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -364,40 +363,6 @@ func TestOfConfig(t *testing.T) {
 		}
 		if strings.Contains(got.String(), "hunter2") {
 			t.Error("a secret is in the launch")
-		}
-	}
-}
-
-// What a machine does not know is no difference.
-func TestAgainst(t *testing.T) {
-	t.Parallel()
-	one := func(version, integrity string) launch.Launch {
-		return launch.Launch{Packages: []launch.Package{{Type: launch.NPM, Name: "s", Version: version, Integrity: integrity}}}
-	}
-	for name, c := range map[string]struct {
-		locked, now launch.Launch
-		same        bool
-	}{
-		"equal":                {one("1", "a"), one("1", "a"), true},
-		"empty cache":          {one("1", "a"), one("", ""), true},
-		"empty cache then":     {one("", ""), one("1", "a"), true},
-		"integrity unknown":    {one("1", "a"), one("1", ""), true},
-		"integrity not locked": {one("1", ""), one("1", "a"), true},
-		"other version":        {one("1", "a"), one("2", ""), false},
-		"other content":        {one("1", "a"), one("1", "b"), false},
-		"other package":        {one("1", "a"), launch.Launch{Packages: []launch.Package{{Type: launch.NPM, Name: "t"}}}, false},
-		"other type":           {one("1", "a"), launch.Launch{Packages: []launch.Package{{Type: launch.PyPI, Name: "s"}}}, false},
-		"other request":        {one("1", "a"), launch.Launch{Packages: []launch.Package{{Type: launch.NPM, Name: "s", Requested: "2"}}}, false},
-		"other digest":         {launch.Launch{Packages: []launch.Package{{Type: launch.OCI, Name: "i", Integrity: "a"}}}, launch.Launch{Packages: []launch.Package{{Type: launch.OCI, Name: "i", Integrity: "b"}}}, false},
-		"no package":           {one("1", "a"), launch.Launch{}, false},
-		"a new package":        {launch.Launch{}, one("", ""), false},
-	} {
-		before := slices.Clone(c.now.Packages)
-		if got := cmp.Equal(c.locked, c.now.Against(c.locked)); got != c.same {
-			t.Errorf("%s: %+v", name, c.now.Against(c.locked))
-		}
-		if !slices.Equal(before, c.now.Packages) {
-			t.Errorf("%s: the launch was changed", name)
 		}
 	}
 }
