@@ -295,7 +295,7 @@ func TestScripts(t *testing.T) {
 	if want := (launch.Package{Type: launch.NPM, Name: "@s/server", Version: "1.0.0", Integrity: "sha512-x"}); len(problems) > 0 || len(got.Packages) != 1 || got.Packages[0] != want {
 		t.Errorf("%v, %q", got.Packages, problems)
 	}
-	if _, problems := m.of(t, "node large.js"); len(problems) != 1 || !strings.Contains(problems[0], "larger than 32 MiB") {
+	if _, problems := m.of(t, "node large.js"); len(problems) != 1 || !strings.Contains(problems[0], "larger than 33554432 bytes") {
 		t.Errorf("%q", problems)
 	}
 }
