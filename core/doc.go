@@ -94,6 +94,7 @@
 //	standardwebhooks  Standard Webhooks: secrets, signatures, and a receiver
 //	internal/fair       limits that principals share fairly
 //	internal/textindex  full-text search with ranking
+//	internal/program    finds the file that a command runs
 //	internal/regularfile  reads regular files of limited size, and never blocks on others
 //	internal/writable   reports which other users can modify a file
 //	peertest            finds the real programs that tests run against

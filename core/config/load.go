@@ -34,10 +34,6 @@ type Options struct {
 	Workspace string
 	// UserHome is the value of ${userHome}; if it is empty, os.UserHomeDir is used.
 	UserHome string
-	// LookPath finds a command that has no path separator. If it fails, a command_not_found warning
-	// is reported. If it is nil, the PATH in the server's env is searched, or else the PATH
-	// returned by Getenv.
-	LookPath func(name string) (string, error)
 	// Format is the syntax of the file. If it is empty, it is determined from the file name or,
 	// failing that, from the content.
 	Format tree.Format

@@ -134,7 +134,6 @@ func TestBareVariables(t *testing.T) {
 		}
 	}
 	opts := surroundings(t, nil)
-	opts.LookPath = func(string) (string, error) { return "", nil }
 	if got := only(t, `"command":"sh","args":["-c","exec server $HOME"]`, opts); got != "" {
 		t.Errorf("of a shell: %s", got)
 	}
@@ -325,7 +324,6 @@ func TestCommandOnDisk(t *testing.T) {
 	}
 	write(t, filepath.Join(dir, "plain"), "not executable")
 	opts := surroundings(t, map[string]string{"PATH": "relative:" + dir, "DIR": dir})
-	opts.LookPath = nil
 	for keys, want := range map[string]bool{
 		`"command":"tool"`: true, `"command":"my tool"`: true, `"command":"plain"`: false, `"command":"other"`: false,
 		`"command":"tool","env":{"PATH":"/nowhere"}`: false,

@@ -12,12 +12,13 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/config/credential"
 	"github.com/mcptrack/mcptrack/core/config/tree"
+	"github.com/mcptrack/mcptrack/core/internal/program"
 )
 
 // program reads how to start a program. The types of values are checked for every transport, files
 // and folders only for stdio.
 func (e *entry) program(spellings []string, s *Server) {
-	program := s.Transport == TransportStdio
+	stdio := s.Transport == TransportStdio
 	badArg := func(i int) string { return fmt.Sprintf("%s argument at index %d must be a string", e.label, i) }
 	command, commandField, args, rawArgs := e.command(spellings, badArg)
 	more, rawMore := e.strings("args", badArg)
@@ -30,9 +31,9 @@ func (e *entry) program(spellings []string, s *Server) {
 	e.secretArgs(rawArgs)
 	e.bareVariables(command, rawArgs)
 	env, unset := e.env()
-	fromFile := e.envFile(program)
-	dir := e.dir(program)
-	if !program {
+	fromFile := e.envFile(stdio)
+	dir := e.dir(stdio)
+	if !stdio {
 		return
 	}
 	s.Command, s.Args, s.Dir = command, args, dir
@@ -233,34 +234,25 @@ func (e *entry) checkCommand(f field) {
 	if raw := strings.TrimSpace(f.value.Text); raw == s.Command && !credential.Token(raw) {
 		name = " " + quote(raw)
 	}
-	if !e.commandExists(s) {
-		code, clause, hint := CodeCommandNotFound, "command"+name+" not found", ""
+	search, _ := e.expander.getenv("PATH")
+	if _, err := s.find(search); err != nil {
+		if program.HasPath(s.Command) {
+			e.expander.refersTo(program.File(s.Command, s.Dir))
+		}
+		code, clause, hint := CodeCommandNotFound, "command"+name+" "+err.Error(), "it must exist and be executable"
 		switch {
 		case isShellLine(s.Command):
 			code, clause = CodeShellLine, `"command" looks like a shell command line`
 			hint = `"command" must be only the program, which is started without a shell; put each argument in "args"`
 		case strings.HasPrefix(s.Command, "~"):
 			hint = `"~" is not expanded here; write ${userHome}`
-		case s.hasPath():
-			hint = "it must exist and be executable"
-			switch info, err := os.Stat(s.path()); {
-			case err == nil && info.IsDir():
-				clause, hint = "command"+name+" is a directory", "specify the program in it"
-			case err == nil && info.Mode().IsRegular():
-				clause, hint = "command"+name+" is not executable", "make it executable (chmod +x), or run it with its interpreter"
-			}
-		default:
+		case errors.Is(err, exec.ErrNotFound):
 			clause, hint = "there is no program"+name+" in PATH", "install it, or specify its full path"
-			for _, dir := range filepath.SplitList(e.search(s)) {
-				if info, err := os.Stat(filepath.Join(dir, s.Command)); err == nil && info.Mode().IsRegular() {
-					clause, hint = "the program"+name+" in PATH is not executable", "make it executable (chmod +x)"
-				}
-			}
 		}
 		e.lacks(f.value, f.path, code, clause, hint)
 	}
-	if program := programName(s.Command); (program == "docker" || program == "podman") && runsContainer(s.Args) && !slices.ContainsFunc(s.Args, keepsStdin) {
-		e.warnAt(f.value.Offset, f.path, CodeDockerNoStdin, fmt.Sprintf(`%s runs %s without "-i"`, e.label, program),
+	if tool := programName(s.Command); (tool == "docker" || tool == "podman") && runsContainer(s.Args) && !slices.ContainsFunc(s.Args, keepsStdin) {
+		e.warnAt(f.value.Offset, f.path, CodeDockerNoStdin, fmt.Sprintf(`%s runs %s without "-i"`, e.label, tool),
 			`the server reads its standard input; add "-i" after "run"`)
 	}
 }
@@ -310,74 +302,19 @@ func keepsStdin(arg string) bool {
 	return arg == "--interactive" || arg == "--interactive=true"
 }
 
-// commandExists reports whether the tracker will find the command; see [Program.Find].
-func (e *entry) commandExists(s *Server) bool {
-	if s.hasPath() {
-		_, found := s.Find("")
-		if !found {
-			e.expander.refersTo(s.path())
-		}
-		return found
-	}
-	if e.lookPath != nil {
-		_, err := e.lookPath(s.Command)
-		return err == nil
-	}
-	search := e.search(s)
-	key := [2]string{search, s.Command}
-	found, known := e.commands[key]
-	if !known {
-		_, found = s.Find(search)
-		e.commands[key] = found
-	}
-	return found
-}
-
-// search returns the PATH in which a server's command is looked up.
-func (e *entry) search(s *Server) string {
-	if own, ok := s.Env["PATH"]; ok {
-		return own.Reveal()
-	}
-	search, _ := e.expander.getenv("PATH")
-	return search
-}
-
 // Find returns the path of the file that the command runs, or false if there is none. A command with a
 // path separator is resolved against the working directory of the server; otherwise the PATH in the
 // server's environment is searched or, if it is not set, search, the PATH of this process.
 func (p *Program) Find(search string) (path string, found bool) {
-	if p.hasPath() {
-		return p.path(), executable(p.path())
-	}
+	path, err := p.find(search)
+	return path, err == nil
+}
+
+func (p *Program) find(search string) (string, error) {
 	if own, ok := p.Env["PATH"]; ok {
 		search = own.Reveal()
 	}
-	for _, dir := range filepath.SplitList(search) {
-		if path := filepath.Join(dir, p.Command); filepath.IsAbs(dir) && executable(path) {
-			return path, true
-		}
-	}
-	return "", false
-}
-
-// hasPath reports whether the command is a path instead of the name of a program.
-func (p *Program) hasPath() bool {
-	return strings.ContainsRune(p.Command, filepath.Separator) || strings.Contains(p.Command, "/")
-}
-
-// path returns the absolute path of a command that is a path.
-func (p *Program) path() string {
-	if filepath.IsAbs(p.Command) {
-		return p.Command
-	}
-	return filepath.Join(p.Dir, p.Command)
-}
-
-// executable reports whether the file at path can be executed. exec.LookPath handles PATHEXT on
-// Windows and permission bits on other systems.
-func executable(path string) bool {
-	_, err := exec.LookPath(path)
-	return err == nil || errors.Is(err, exec.ErrDot)
+	return program.Find(p.Command, p.Dir, search)
 }
 
 // bareVariables reports a warning for each $NAME in the command and its arguments, except in the

@@ -30,7 +30,7 @@ func newMachine(t *testing.T, files map[string]string) machine {
 	}
 	for name, text := range files {
 		must(t, os.MkdirAll(filepath.Dir(m.path(name)), 0o755))
-		must(t, os.WriteFile(m.path(name), []byte(text), 0o644))
+		must(t, os.WriteFile(m.path(name), []byte(text), 0o755))
 	}
 	return m
 }
@@ -329,14 +329,14 @@ func TestRealTree(t *testing.T) {
 func TestOfConfig(t *testing.T) {
 	t.Parallel()
 	const token = "ghp_hunter2hunter2hunter2hunter2hunter2"
-	m := newMachine(t, map[string]string{"project/.env": "FROM_FILE=hunter2hunter2\n", "project/s.js": "a", "project/mcptrack.json": `{"servers": {
+	m := newMachine(t, map[string]string{"project/.env": "FROM_FILE=hunter2hunter2\n", "project/s.js": "a", "bin/node": "", "bin/docker": "", "project/mcptrack.json": `{"servers": {
 		"a": {"command": "node", "args": ["${workspaceFolder}/s.js", "--api-key", "` + token + `", "--host=${HOST}"], "env": {"B": "hunter2hunter2", "A": "${HOST}"}, "envFile": ".env", "cwd": "${workspaceFolder}"},
 		"b": {"url": "https://me:hunter2hunter2@h.example/mcp?profile=x&api_key=` + token + `#frag", "headers": {"Authorization": "Bearer ` + token + `", "X-A": "1"}},
 		"c": {"url": "https://${HOST}/${TOKEN}/mcp"},
 		"d": {"command": "docker", "args": ["run", "-e", "API_KEY=hunter2hunter2", "--rm", "img@sha256:00"]},
 		"e": {"command": "npx", "args": ["${UNSET}"]}}}`})
-	c, problems := config.Load(m.path("project/mcptrack.json"), config.Options{Workspace: m.path("project"), LookPath: func(name string) (string, error) { return name, nil }, Getenv: func(name string) (string, bool) {
-		value, ok := map[string]string{"HOST": "h.internal.example", "TOKEN": token}[name]
+	c, problems := config.Load(m.path("project/mcptrack.json"), config.Options{Workspace: m.path("project"), Getenv: func(name string) (string, bool) {
+		value, ok := map[string]string{"HOST": "h.internal.example", "TOKEN": token, "PATH": m.path("bin")}[name]
 		return value, ok
 	}})
 	if c == nil {
@@ -415,7 +415,7 @@ func TestRemembering(t *testing.T) {
 		return l.File.SHA256
 	}
 	write := func(name, text string, modified time.Time) {
-		must(t, os.WriteFile(m.path(name), []byte(text), 0o644))
+		must(t, os.WriteFile(m.path(name), []byte(text), 0o755))
 		must(t, os.Chtimes(m.path(name), modified, modified))
 	}
 	at := time.Now().Add(-time.Hour)
