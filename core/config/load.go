@@ -34,8 +34,8 @@ type Options struct {
 	Workspace string
 	// UserHome is the value of ${userHome}; if it is empty, os.UserHomeDir is used.
 	UserHome string
-	// Format is the syntax of the file. If it is empty, it is determined from the file name or,
-	// failing that, from the content.
+	// Format is the syntax of the file. If it is empty, it is that of the file name's extension, by
+	// default JSON.
 	Format tree.Format
 	// Keyring returns a secret in the user's keyring, for ${keyring:NAME}. If it is nil, the
 	// keyring is not used.
@@ -172,7 +172,7 @@ func absolute(path string) string {
 // SizeLimit returns the maximum size in bytes of a config at this path: MaxFileSize, or more for a
 // JSON file in which a host also stores other data, such as the user's history.
 func SizeLimit(path string) int64 {
-	if hosts.IsSettings(path) && tree.NewSource(nil).Detect(path) == tree.JSON {
+	if hosts.IsSettings(path) && tree.Detect(path) == tree.JSON {
 		return 16 * MaxFileSize
 	}
 	return MaxFileSize

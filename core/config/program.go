@@ -13,6 +13,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/config/credential"
 	"github.com/mcptrack/mcptrack/core/config/tree"
 	"github.com/mcptrack/mcptrack/core/internal/program"
+	"github.com/mcptrack/mcptrack/core/launcher"
 )
 
 // program reads how to start a program. The types of values are checked for every transport, files
@@ -79,15 +80,9 @@ func (e *entry) command(spellings []string, badArg func(int) string) (command st
 		e.errorAt(f.value.Offset, f.path, CodeValue, needs, "")
 	case strings.ContainsRune(value, 0):
 		e.invalidValue(f.value, f.path, CodeValue, `a "command" with a NUL character`, "")
-	case strings.ContainsAny(value, noBreakSpaces):
-		e.invalidValue(f.value, f.path, CodeValue, `a "command" with a no-break space`, "replace it with a normal space")
 	}
 	return value, f, args, raw
 }
-
-// noBreakSpaces contains invisible characters that are often included in text copied from web
-// pages.
-const noBreakSpaces = "\u00a0\u202f\u2060\ufeff"
 
 // env returns the environment variables of the entry, and the names that it sets to null, which
 // removes these variables from the envFile.
@@ -196,7 +191,7 @@ func passedOnName(item *tree.Node) *tree.Node {
 
 // validEnvName reports whether operating systems accept s as the name of an environment variable.
 func validEnvName(name string) bool {
-	return name != "" && !strings.ContainsAny(name, "=\x00"+noBreakSpaces)
+	return name != "" && !strings.ContainsAny(name, "=\x00")
 }
 
 // dir returns the absolute working directory. A relative path is resolved against the workspace.
@@ -251,27 +246,24 @@ func (e *entry) checkCommand(f field) {
 		}
 		e.lacks(f.value, f.path, code, clause, hint)
 	}
-	if tool := programName(s.Command); (tool == "docker" || tool == "podman") && runsContainer(s.Args) && !slices.ContainsFunc(s.Args, keepsStdin) {
-		e.warnAt(f.value.Offset, f.path, CodeDockerNoStdin, fmt.Sprintf(`%s runs %s without "-i"`, e.label, tool),
+	if c := launcher.Parse(append([]string{s.Command}, s.Args...)); c.Kind == launcher.Image && !c.Has("-i", "--interactive") {
+		e.warnAt(f.value.Offset, f.path, CodeDockerNoStdin, fmt.Sprintf(`%s runs %s without "-i"`, e.label, c.Tool),
 			`the server reads its standard input; add "-i" after "run"`)
 	}
 }
 
-func programName(command string) string {
-	return strings.TrimSuffix(strings.TrimSuffix(strings.ToLower(filepath.Base(command)), ".exe"), ".cmd")
-}
+// programName returns the name of a program in lower case.
+func programName(command string) string { return strings.ToLower(launcher.Base(command)) }
 
 // Runs reports whether the server is a command of mcptrack, which global flags may precede.
 func (s *Server) Runs(command string) bool {
-	name := s.Command[strings.LastIndexAny(s.Command, `/\`)+1:]
-	return programName(name) == "mcptrack" && slices.Contains(s.Args, command)
+	return programName(s.Command) == "mcptrack" && slices.Contains(s.Args, command)
 }
 
 // Attaches reports whether the server is mcptrack's daemon: it runs "mcptrack attach". Such an entry
 // stands for a server of another config, see mcptrack connect.
 func (s *Server) Attaches() bool {
-	name := s.Command[strings.LastIndexAny(s.Command, `/\`)+1:]
-	return programName(name) == "mcptrack-attach" || s.Runs("attach")
+	return programName(s.Command) == "mcptrack-attach" || s.Runs("attach")
 }
 
 // isShellLine reports whether a command contains more than the program. Because a path may contain
@@ -281,25 +273,6 @@ func isShellLine(command string) bool {
 		return strings.Contains(command, " -") || strings.ContainsAny(command, "|;<>")
 	}
 	return strings.ContainsAny(command, " \t|;&<>")
-}
-
-// runsContainer reports whether docker's subcommand is "run", as opposed to "compose run", which
-// keeps stdin open, or "mcp gateway run".
-func runsContainer(args []string) bool {
-	for _, arg := range args {
-		if !strings.HasPrefix(arg, "-") && arg != "container" {
-			return arg == "run"
-		}
-	}
-	return false
-}
-
-// keepsStdin reports whether an option of docker run keeps stdin open: -i, -it, --interactive.
-func keepsStdin(arg string) bool {
-	if short, ok := strings.CutPrefix(arg, "-"); ok && !strings.HasPrefix(short, "-") {
-		return len(short) <= 4 && strings.Contains(short, "i")
-	}
-	return arg == "--interactive" || arg == "--interactive=true"
 }
 
 // Find returns the path of the file that the command runs, or false if there is none. A command with a
