@@ -174,7 +174,6 @@ func usage() [][2]string {
 		{"subscribe notes --call t={", "not a JSON object"},
 		// The lock
 		{"verify --fail-on words", "unknown class \"words\" in --fail-on"},
-		{"verify --against @DIR/none.lock --all-variants", "remove --all-variants"},
 		{"lock --class wording", "add --update"},
 		// Logs and feeds
 		{"watch --url :", "invalid URL"},
@@ -293,7 +292,7 @@ func failures() []failure {
 		{"verify", cli.ExitConfig, "there is no lock "},
 		{"verify --config @DIR/c.json --lock @DIR/syntax.json", cli.ExitConfig, "@DIR/syntax.json: line 1, column 38: "},
 		{"list --config @DIR/none.json", cli.ExitConfig, "config file not found\nhint: check the file name; run mcptrack init FILE"},
-		{"list --config @DIR", cli.ExitConfig, "is a directory, not a config file"},
+		{"list --config @DIR", cli.ExitConfig, "is not a regular file"},
 		{"list --config @DIR/syntax.json", cli.ExitConfig, "@DIR/syntax.json:1:40: error: unexpected end of file"},
 		{"list --config @DIR/package.json", cli.ExitConfig, "must contain a \"servers\" array or an \"mcpServers\" object\nhint: mcptrack validate-config @DIR/package.json shows all problems"},
 		{"replay --data-dir @DIR/none", cli.ExitFailed, "no events are stored in @DIR/none\nhint: use the --data-dir or --nats that serve-sse was started with"},

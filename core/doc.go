@@ -95,6 +95,8 @@
 //	internal/fair       limits that principals share fairly
 //	internal/rawjson    members and elements of JSON, in order and not decoded
 //	internal/textindex  full-text search with ranking
+//	internal/program    finds the file that a command runs
+//	internal/regularfile  reads regular files of limited size, and never blocks on others
 //	internal/writable   reports which other users can modify a file
 //	peertest            finds the real programs that tests run against
 //

@@ -99,7 +99,7 @@ func (p *planner) plan(f config.HostFile) (*plan, error) {
 		return plan, nil
 	}
 	plan.before, plan.after = before, before
-	plan.format = tree.NewSource(before).Detect(f.Path)
+	plan.format = tree.Detect(f.Path)
 	cfg, originals, problems := config.Originals(before, f.Path, p.opts)
 	if cfg == nil {
 		plan.problem = &cli.Failure{Exit: cli.ExitConfig, Code: "config_invalid", Err: fmt.Errorf("%s is invalid", printable.Line(f.Path, 200)),

@@ -172,11 +172,10 @@ func (d *doctor) broken(srv config.Server, state event.State, why string) (s sta
 
 // offers counts what a server offers.
 func offers(r observe.Result) string {
-	if len(r.Observations) == 0 {
+	if r.Offered == nil {
 		return ""
 	}
-	o := r.Observations[0]
-	n := func(k catalog.Kind) int { return len(o.Items[lock.Section(k)]) }
+	n := func(k catalog.Kind) int { return len(r.Offered[lock.Section(k)]) }
 	return counted(n(catalog.Tools), n(catalog.Prompts), n(catalog.Templates), n(catalog.Resources))
 }
 
@@ -225,7 +224,7 @@ func (d *doctor) checkLock(approved *lock.Lock, unreadable error, servers []conf
 			missing = append(missing, id)
 		case asked && r.Err == nil:
 			compared++
-			if n := len(lock.Compare(s, r.Observations...)); n > 0 {
+			if n := len(lock.Compare(s, r.Offered)); n > 0 {
 				drifted = append(drifted, fmt.Sprintf("%s (%d)", id, n))
 			}
 		}

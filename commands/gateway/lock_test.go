@@ -32,7 +32,7 @@ func approveAll(t *testing.T, b *clitest.Bench, path string) {
 	}
 	if err := lock.Update(t.Context(), path, func(l *lock.Lock) error {
 		r := observe.Servers(t.Context(), cfg.Servers, observe.Options{Probe: session.ProbeOptions{Dial: b.Dial}, Machine: b.Machine(), Hashing: func() lock.Hashing { return l.Hashing }})[0]
-		l.Servers["notes"], _ = lock.Merge(r.Observations...)
+		l.Servers["notes"] = lock.NewServer(r.Offered)
 		return r.Err
 	}); err != nil {
 		t.Fatal(err)
@@ -240,7 +240,7 @@ func TestGatewayLockedChanges(t *testing.T) {
 			}
 			if err := lock.Update(t.Context(), filepath.Join(filepath.Dir(file), guard.FileName), func(l *lock.Lock) error {
 				r := observe.Servers(t.Context(), cfg.Servers, observe.Options{Probe: session.ProbeOptions{Dial: b.Dial}, Machine: b.Machine(), Hashing: func() lock.Hashing { return l.Hashing }})[0]
-				l.Servers["notes"], _ = lock.Merge(r.Observations...)
+				l.Servers["notes"] = lock.NewServer(r.Offered)
 				if pinned {
 					l.Servers["notes"].Items[lock.SectionContents] = []lock.Item{l.Hashing.Item(lock.SectionContents, lock.Content("doc://a", "text/plain", []byte("good"), true))}
 				}

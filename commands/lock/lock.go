@@ -34,7 +34,7 @@ func Command(env *cli.Env, g *cli.Globals) *cobra.Command {
 		Short:       "Write what servers offer into mcptrack.lock",
 		Annotations: cli.ManualPage("lock"),
 		Example: `  mcptrack lock
-  mcptrack lock docs --all-variants
+  mcptrack lock docs
   mcptrack lock --update --class wording,title`,
 		ValidArgsFunction: cli.CompleteServerArgs(env, g),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
@@ -126,13 +126,13 @@ func (w *work) unstable(ctx context.Context, results []observe.Result, l *lock.L
 	for _, r := range results {
 		if r.Err == nil && l.Servers[r.Server.ID] == nil {
 			added = append(added, r.Server)
-			before[r.Server.ID], _ = lock.Merge(r.Observations...)
+			before[r.Server.ID] = lock.NewServer(r.Offered)
 		}
 	}
 	unstable := map[string][]string{}
-	for _, r := range w.list(ctx, added, false, func() *lock.Lock { return l }) {
+	for _, r := range w.list(ctx, added, func() *lock.Lock { return l }) {
 		id := r.Server.ID // if it does not answer now, there is nothing to compare
-		for _, d := range lock.Compare(before[id], r.Observations...) {
+		for _, d := range lock.Compare(before[id], r.Offered) {
 			if d.New.Problem == "" { // otherwise, it is not in the lock
 				unstable[id] = append(unstable[id], d.Name())
 			}
@@ -157,16 +157,16 @@ func (o lockOptions) take(l *lock.Lock, r observe.Result) outcome {
 	var left, taken []lock.Drift
 	if s == nil {
 		out.Result = "added"
-		s, _ = lock.Merge(r.Observations...)
-		left = lock.Compare(s, r.Observations...)
+		s = lock.NewServer(r.Offered)
+		left = lock.Compare(s, r.Offered)
 		s.Policy = r.Server.Lock.Weaker()
 		l.Servers[id] = s
 	} else if left = drifts(s, r); o.update {
 		chosen, rejected := split(left, func(d lock.Drift) bool { return !d.Rejected })
 		refused := s.Take(chosen, o.classes...)
 		left, taken = append(rejected, refused...), without(chosen, refused)
-		if len(left) == 0 && (o.all || len(s.Variants) <= 1) {
-			replace(s, r.Observations)
+		if len(left) == 0 {
+			maps.Copy(s.Items, lock.NewServer(r.Offered).Items) // without other definitions of the same items
 		}
 		if len(taken) > 0 {
 			out.Result = "updated"
@@ -178,13 +178,6 @@ func (o lockOptions) take(l *lock.Lock, r observe.Result) outcome {
 		out.Result = "changed"
 	}
 	return out
-}
-
-// replace makes the lock of a server that has no changes cover exactly what was observed.
-func replace(s *lock.Server, observations []lock.Observation) {
-	now, _ := lock.Merge(observations...)
-	s.Variants = now.Variants
-	maps.Copy(s.Items, now.Items)
 }
 
 // without returns the elements of all that are not in some, which has elements of all in their order.

@@ -162,7 +162,7 @@ func TestLockUnstable(t *testing.T) {
 		t.Fatal(err)
 	}
 	var doc struct{ Servers []struct{ Unstable []string } }
-	if err := json.Unmarshal([]byte(b.run(cli.ExitFound, "lock", "--json", "--all-variants")), &doc); err != nil || len(doc.Servers) != 1 || !slices.Equal(doc.Servers[0].Unstable, []string{"tool/report"}) {
+	if err := json.Unmarshal([]byte(b.run(cli.ExitFound, "lock", "--json")), &doc); err != nil || len(doc.Servers) != 1 || !slices.Equal(doc.Servers[0].Unstable, []string{"tool/report"}) {
 		t.Errorf("%+v, %v", doc, err)
 	}
 }
@@ -214,23 +214,6 @@ func TestLockUpdate(t *testing.T) {
 	if out := b.run(cli.ExitFound, "verify"); !strings.Contains(out, "new; rejected") {
 		t.Errorf("verify prints\n%s", out)
 	}
-}
-
-func TestVerifyAllVariants(t *testing.T) {
-	b := newBench(t, draw)
-	b.run(cli.ExitOK, "lock", "--all-variants")
-	b.Server.SetListForCapable(catalog.Tools, json.RawMessage(`{"name":"ask"}`))
-	b.items(cli.ExitOK)
-	if out := b.run(cli.ExitFound, "verify", "--all-variants"); !strings.Contains(out, "new; for clients that are legacy+elicitation+roots+sampling, modern+elicitation+roots+sampling") {
-		t.Errorf("verify prints\n%s", out)
-	}
-	b.run(cli.ExitOK, "lock", "--all-variants", "--update")
-	b.items(cli.ExitOK, "--all-variants")
-	if !strings.Contains(b.file(), `"modern+elicitation+roots+sampling"`) {
-		t.Errorf("the lock has no variants:\n%s", b.file())
-	}
-	b.run(cli.ExitOK, "lock", "--update") // as one client alone: what the others see stays
-	b.items(cli.ExitOK, "--all-variants")
 }
 
 func TestVerifyAgainst(t *testing.T) {

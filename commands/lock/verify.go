@@ -37,9 +37,6 @@ func VerifyCommand(env *cli.Env, g *cli.Globals) *cobra.Command {
 		ValidArgsFunction: cli.CompleteServerArgs(env, g),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			opts.servers = args
-			if opts.against != "" && opts.all {
-				return cli.UsageHint("remove --all-variants", "--against compares two locks and lists no servers")
-			}
 			if opts.failOn, err = classIDs("fail-on", opts.failOn); err != nil {
 				return err
 			}

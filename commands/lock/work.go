@@ -46,13 +46,11 @@ func ClassTable() string {
 type workFlags struct {
 	cli.ConnectFlags
 	cli.LockFlags
-	all bool
 }
 
 func (f *workFlags) add(cmd *cobra.Command) {
 	f.ConnectFlags.Add(cmd)
 	f.LockFlags.Add(cmd)
-	cmd.Flags().BoolVar(&f.all, "all-variants", false, "list servers as a legacy and as a modern client, both without capabilities and with sampling, elicitation and roots")
 }
 
 // work is one run of a command.
@@ -105,7 +103,7 @@ func (w *work) observe(ctx context.Context, read func() (*lock.Lock, error)) ([]
 			end(err)
 		}
 	}()
-	results := w.list(ctx, w.servers, w.all, func() *lock.Lock {
+	results := w.list(ctx, w.servers, func() *lock.Lock {
 		l, err := read()
 		if err != nil {
 			return &lock.Lock{}
@@ -128,13 +126,13 @@ func (w *work) observe(ctx context.Context, read func() (*lock.Lock, error)) ([]
 	return results, l, nil
 }
 
-// list lists servers once, or once for each variant, for the lock that known returns.
-func (w *work) list(ctx context.Context, servers []config.Server, all bool, known func() *lock.Lock) []observe.Result {
+// list lists servers for the lock that known returns.
+func (w *work) list(ctx context.Context, servers []config.Server, known func() *lock.Lock) []observe.Result {
 	beside, answered, stop := cli.Asking(w.env, w.g, len(servers))
 	defer stop()
 	return observe.Servers(ctx, servers, observe.Options{
-		Probe:       session.ProbeOptions{Dial: w.env.Dial, Session: w.SessionOptions(beside, w.g)},
-		AllVariants: all, Progress: answered, Machine: w.env.Machine(),
+		Probe:    session.ProbeOptions{Dial: w.env.Dial, Session: w.SessionOptions(beside, w.g)},
+		Progress: answered, Machine: w.env.Machine(),
 		Hashing: func() lock.Hashing { return known().Hashing },
 		Pinned: func(server string) (uris []string) {
 			if s := known().Servers[server]; s != nil {
@@ -149,7 +147,7 @@ func (w *work) list(ctx context.Context, servers []config.Server, all bool, know
 // drifts returns what differs from the lock of a server: what it offers, unless it could not be listed,
 // and its settings in the config.
 func drifts(s *lock.Server, r observe.Result) []lock.Drift {
-	return append(lock.Compare(s, r.Observations...), s.Weakened(r.Server.Lock.Weaker())...)
+	return append(lock.Compare(s, r.Offered), s.Weakened(r.Server.Lock.Weaker())...)
 }
 
 // read returns a lock that must exist.

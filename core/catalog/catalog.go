@@ -15,10 +15,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
-	"unicode/utf16"
-	"unicode/utf8"
 
 	"github.com/mcptrack/mcptrack/core/printable"
 )
@@ -137,8 +134,7 @@ func NewItem(k Kind, raw json.RawMessage) (Item, error) {
 	if !json.Valid(raw) {
 		return Item{}, fmt.Errorf("%s item: not a JSON object", k)
 	}
-	lossless := Lossless(raw)
-	v, err := decode(lossless)
+	v, err := decode(raw)
 	if err != nil {
 		return Item{}, fmt.Errorf("%s item: %w", k, err)
 	}
@@ -147,9 +143,6 @@ func NewItem(k Kind, raw json.RawMessage) (Item, error) {
 		return Item{}, fmt.Errorf("%s item: not a JSON object", k)
 	}
 	key, _ := members[k.KeyField()].(string)
-	if !bytes.Equal(lossless, raw) {
-		key = keyOf(k, raw)
-	}
 	if key == "" {
 		return Item{}, fmt.Errorf("%s item without a usable %q", k, k.KeyField())
 	}
@@ -164,17 +157,6 @@ func NewItem(k Kind, raw json.RawMessage) (Item, error) {
 // dropNull removes the members of an item that are null: they mean the same as absent ones.
 func dropNull(members map[string]any) {
 	maps.DeleteFunc(members, func(_ string, value any) bool { return value == nil })
-}
-
-// keyOf returns the key of an object for display, decoded without the original spelling that
-// [Lossless] would preserve.
-func keyOf(k Kind, raw json.RawMessage) string {
-	var members map[string]json.RawMessage
-	var key string
-	if json.Unmarshal(raw, &members) != nil || json.Unmarshal(members[k.KeyField()], &key) != nil {
-		return ""
-	}
-	return key
 }
 
 // Descriptor holds the members of an item that tables and events display.
@@ -208,18 +190,17 @@ func (it Item) Describe() Descriptor {
 }
 
 // Fingerprint hashes a JSON value, ignoring key order and white space. Numbers are equal only if
-// their digits are. Strings that only become equal by lossy decoding have different hashes (see
-// [Lossless]).
+// their digits are. Invalid UTF-8 and unpaired surrogates are all equal.
 func Fingerprint(raw json.RawMessage) (Digest, error) {
-	v, err := decode(Lossless(raw))
+	v, err := decode(raw)
 	if err != nil {
 		return Digest{}, err
 	}
 	return digest(v)
 }
 
-func decode(lossless json.RawMessage) (v any, err error) {
-	dec := json.NewDecoder(bytes.NewReader(lossless))
+func decode(raw json.RawMessage) (v any, err error) {
+	dec := json.NewDecoder(bytes.NewReader(raw))
 	dec.UseNumber() // keep the exact digits of numbers, which are part of the digest
 	err = dec.Decode(&v)
 	return v, err
@@ -304,62 +285,6 @@ func Diff(from, to List) Delta {
 		}
 	}
 	return d
-}
-
-// Lossless rewrites a JSON value so that decoding it preserves differences that would otherwise be
-// lost. An unpaired surrogate (for example in a text truncated within an emoji) and an invalid
-// UTF-8 byte both decode to U+FFFD, so Lossless replaces each of them by U+FFFD followed by its
-// original spelling. Other values are returned unchanged. The result is meant for digests and
-// comparisons, not for display.
-func Lossless(raw json.RawMessage) json.RawMessage {
-	if utf8.Valid(raw) && !bytes.Contains(raw, []byte(`\ud`)) && !bytes.Contains(raw, []byte(`\uD`)) {
-		return raw
-	}
-	out := make([]byte, 0, len(raw)+len(raw)/4)
-	for rest := []byte(raw); len(rest) > 0; {
-		n, spelling := 1, ""
-		switch {
-		case rest[0] == '\\':
-			n, spelling = escaped(rest)
-		case rest[0] >= utf8.RuneSelf:
-			var r rune
-			if r, n = utf8.DecodeRune(rest); r == utf8.RuneError && n == 1 {
-				spelling = fmt.Sprintf(`\ufffd\\x%02x`, rest[0])
-			}
-		}
-		if spelling == "" {
-			out = append(out, rest[:n]...)
-		} else {
-			out = append(out, spelling...)
-		}
-		rest = rest[n:]
-	}
-	return out
-}
-
-// escaped returns the length of the escape sequence at the start of s, where a surrogate pair
-// counts as one sequence. For an unpaired surrogate, it also returns the replacement text.
-func escaped(s []byte) (n int, spelling string) {
-	first, ok := unit(s)
-	if !ok {
-		return min(2, len(s)), ""
-	}
-	if !utf16.IsSurrogate(first) {
-		return 6, ""
-	}
-	if second, ok := unit(s[6:]); ok && utf16.DecodeRune(first, second) != utf8.RuneError {
-		return 12, ""
-	}
-	return 6, fmt.Sprintf(`\ufffd\\u%04x`, first)
-}
-
-// unit decodes one \uXXXX escape sequence.
-func unit(s []byte) (rune, bool) {
-	if len(s) < 6 || s[0] != '\\' || s[1] != 'u' {
-		return 0, false
-	}
-	n, err := strconv.ParseUint(string(s[2:6]), 16, 16)
-	return rune(n), err == nil
 }
 
 // MaxDepth limits how deeply objects and arrays may be nested in the JSON sent by a server and in

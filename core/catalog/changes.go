@@ -45,8 +45,8 @@ const (
 // one (arguments of prompts), and otherwise by position; an array of plain values (required, enum)
 // is compared as one value.
 func Changes(from, to Item, limit int) (changes []Change, more int) {
-	a, errA := decode(Lossless(from.Raw))
-	b, errB := decode(Lossless(to.Raw))
+	a, errA := decode(from.Raw)
+	b, errB := decode(to.Raw)
 	if errA != nil || errB != nil {
 		return nil, 0 // Raw was not created by NewItem
 	}

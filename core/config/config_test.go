@@ -36,6 +36,11 @@ func TestMain(m *testing.M) {
 		if err := errors.Join(err, os.MkdirAll(filepath.Join(workspace, "home"), 0o700), os.WriteFile(filepath.Join(workspace, "vars.env"), vars, 0o600)); err != nil {
 			panic(err)
 		}
+		for _, name := range []string{"go", "gofmt", "npx", "docker", "codex-tasks", "docs-server", "uvx", "sh"} {
+			if err := errors.Join(os.MkdirAll(filepath.Join(workspace, "bin"), 0o700), os.WriteFile(filepath.Join(workspace, "bin", name), nil, 0o700)); err != nil {
+				panic(err)
+			}
+		}
 		return m.Run()
 	}())
 }
@@ -44,16 +49,14 @@ func TestMain(m *testing.M) {
 // workspace.
 func surroundings(_ testing.TB, variables map[string]string) Options {
 	return Options{
-		Getenv:    func(name string) (string, bool) { v, ok := variables[name]; return v, ok },
+		Getenv: func(name string) (string, bool) {
+			if v, ok := variables[name]; ok || name != "PATH" {
+				return v, ok
+			}
+			return filepath.Join(workspace, "bin"), true
+		},
 		Workspace: workspace,
 		UserHome:  filepath.Join(workspace, "home"),
-		LookPath: func(name string) (string, error) {
-			switch name {
-			case "go", "gofmt", "npx", "docker", "codex-tasks", "docs-server", "uvx":
-				return "/bin/" + name, nil
-			}
-			return "", errors.New("not found")
-		},
 	}
 }
 

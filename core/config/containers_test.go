@@ -270,7 +270,6 @@ func TestFilesOfHosts(t *testing.T) {
 		{"f.json", `{"mcpServers": {"a": {"command": "docker", "args": ["container", "run", "--rm", "x"]}}}`, []string{"a stdio cmd=docker container run --rm x"}, 1},
 	} {
 		opts := surroundings(t, nil)
-		opts.LookPath = func(string) (string, error) { return "", nil }
 		c, problems := Parse([]byte(test.text), test.name, opts)
 		var got []string
 		if c != nil {

@@ -19,10 +19,10 @@ func TestWhyAProgramCannotBeStarted(t *testing.T) {
 	}
 	write(t, filepath.Join(dir, "bin", "script"), "#!/bin/sh\n")
 	opts := surroundings(t, map[string]string{"PATH": filepath.Join(dir, "bin")})
-	opts.Workspace, opts.LookPath = dir, nil
+	opts.Workspace = dir
 	for command, want := range map[string]string{
-		"./bin/script": `command "./bin/script" is not executable`, "./folder": `command "./folder" is a directory`, "./none": `command "./none" not found`,
-		"script": `the program "script" in PATH is not executable`, "none": `there is no program "none" in PATH`, filepath.Join(dir, "folder"): "is a directory",
+		"./bin/script": `command "./bin/script" is not executable`, "./folder": `command "./folder" is a directory`, "./none": `command "./none" does not exist`,
+		"script": `command "script" is not executable`, "none": `there is no program "none" in PATH`, filepath.Join(dir, "folder"): "is a directory",
 	} {
 		c, problems := Parse([]byte(`{"servers":[{"id":"a","command":"`+command+`"}]}`), "f", opts)
 		if c == nil || len(problems) != 1 || problems[0].Code != CodeCommandNotFound || !strings.Contains(c.Servers[0].Unconfigured().Error(), want) {

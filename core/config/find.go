@@ -117,7 +117,7 @@ func hasServers(path string, opts Options) bool {
 		return true
 	}
 	d := newDocument(data, path)
-	root, failure := d.Parse(d.Detect(path))
+	root, failure := d.Parse(tree.Detect(path))
 	if failure != nil || root.Kind != tree.Object {
 		return true
 	}

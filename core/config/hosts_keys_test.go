@@ -87,7 +87,7 @@ func TestTopLevelOfHostsIsTheirs(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			format := tree.NewSource(text).Detect(path)
+			format := tree.Detect(path)
 			more := theirs[format]
 			mixed := more + string(text)
 			if format == tree.JSON {

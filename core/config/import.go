@@ -93,7 +93,7 @@ func Import(path string, opts Options, names *Names) ([]Imported, Problems) {
 		return nil, Problems{*problem}
 	}
 	d := newDocument(data, path)
-	root, failure := d.Parse(cmp.Or(opts.Format, d.Detect(path)))
+	root, failure := d.Parse(cmp.Or(opts.Format, tree.Detect(path)))
 	workspace, err := opts.workspace()
 	if failure != nil || err != nil {
 		return nil, Problems{{Severity: SeverityError, File: path, Line: 1, Column: 1, Code: CodeUnreadable, Message: "file changed while it was read"}}

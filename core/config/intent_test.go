@@ -17,8 +17,8 @@ func intentsOf(t *testing.T, workspace, home, text string) (all []*Intent) {
 	t.Helper()
 	getenv := func(name string) (string, bool) { return "value of " + name, name == "TOKEN" || name == "OTHER" }
 	c, problems := Parse([]byte(text), filepath.Join(workspace, "mcp.json"), Options{Workspace: workspace, UserHome: home, Getenv: getenv,
-		Keyring:  func(name string) (string, error) { return "key of " + name, nil },
-		LookPath: func(s string) (string, error) { return s, nil }})
+		Keyring: func(name string) (string, error) { return "key of " + name, nil },
+	})
 	if c == nil {
 		t.Fatal(text, problems)
 	}
@@ -83,7 +83,7 @@ func TestIntentChanges(t *testing.T) {
 	if renamed := intents(t, dir, `{"servers":{"other":{`+base+`}}}`)[0].Digest; renamed == of(base) {
 		t.Error("the name, on which filters of the gateway depend, does not change the digest")
 	}
-	toml, problems := Parse([]byte("[mcp_servers.docs]\ncommand = 'go'\nargs = ['a']\nenv = {K = 'v'}\n"), "f.toml", Options{Workspace: dir, LookPath: func(s string) (string, error) { return s, nil }})
+	toml, problems := Parse([]byte("[mcp_servers.docs]\ncommand = 'go'\nargs = ['a']\nenv = {K = 'v'}\n"), "f.toml", Options{Workspace: dir})
 	if toml == nil || toml.Servers[0].Intent.Digest != of(base) {
 		t.Errorf("the format changes the digest: %v", problems)
 	}
@@ -202,7 +202,7 @@ func TestReferencesOthersCanChange(t *testing.T) {
 	must(t, os.Chmod(open, 0o777))
 	for _, entry := range []string{`"command":"go","envFile":"open/f"`, `"command":"go","args":["${file:open/f}"]`, `"url":"https://h/","oauth":{"privateKeyFile":"open/f"}`} {
 		for _, insecure := range []bool{false, true} {
-			c, problems := Parse([]byte(`{"servers":{"docs":{`+entry+`}}}`), "f", Options{Workspace: dir, Insecure: insecure, LookPath: func(s string) (string, error) { return s, nil }})
+			c, problems := Parse([]byte(`{"servers":{"docs":{`+entry+`}}}`), "f", Options{Workspace: dir, Insecure: insecure})
 			if c == nil {
 				t.Fatal(problems)
 			}

@@ -1,12 +1,9 @@
 package config
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -16,6 +13,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/config/credential"
 	"github.com/mcptrack/mcptrack/core/config/hosts"
 	"github.com/mcptrack/mcptrack/core/config/tree"
+	"github.com/mcptrack/mcptrack/core/internal/regularfile"
 	"github.com/mcptrack/mcptrack/core/internal/writable"
 	"github.com/mcptrack/mcptrack/core/printable"
 )
@@ -36,12 +34,8 @@ type Options struct {
 	Workspace string
 	// UserHome is the value of ${userHome}; if it is empty, os.UserHomeDir is used.
 	UserHome string
-	// LookPath finds a command that has no path separator. If it fails, a command_not_found warning
-	// is reported. If it is nil, the PATH in the server's env is searched, or else the PATH
-	// returned by Getenv.
-	LookPath func(name string) (string, error)
-	// Format is the syntax of the file. If it is empty, it is determined from the file name or,
-	// failing that, from the content.
+	// Format is the syntax of the file. If it is empty, it is that of the file name's extension, by
+	// default JSON.
 	Format tree.Format
 	// Keyring returns a secret in the user's keyring, for ${keyring:NAME}. If it is nil, the
 	// keyring is not used.
@@ -178,69 +172,32 @@ func absolute(path string) string {
 // SizeLimit returns the maximum size in bytes of a config at this path: MaxFileSize, or more for a
 // JSON file in which a host also stores other data, such as the user's history.
 func SizeLimit(path string) int64 {
-	if hosts.IsSettings(path) && tree.NewSource(nil).Detect(path) == tree.JSON {
+	if hosts.IsSettings(path) && tree.Detect(path) == tree.JSON {
 		return 16 * MaxFileSize
 	}
 	return MaxFileSize
 }
 
 // openFile returns the content and file info of a regular file with a size of at most most bytes,
-// or a problem without a position.
+// or a problem without a position. The problem omits the path, because every problem specifies its file.
 func openFile(path string, most int64) (data []byte, opened fs.FileInfo, problem *Problem) {
-	// Check the file type before opening the file, because opening a FIFO would block until there
-	// is a writer.
-	info, err := os.Stat(path)
-	if err != nil {
-		return nil, nil, fileProblem(err)
-	}
-	if problem := irregular(info, most); problem != nil {
-		return nil, nil, problem
-	}
-	file, err := os.Open(path)
-	if err != nil {
-		return nil, nil, fileProblem(err)
-	}
-	defer file.Close()
-	if info, err = file.Stat(); err != nil {
-		return nil, nil, fileProblem(err)
-	}
-	if problem := irregular(info, most); problem != nil {
-		return nil, nil, problem
-	}
-	var buf bytes.Buffer
-	if _, err := io.Copy(&buf, io.LimitReader(file, most+1)); err != nil {
-		return nil, nil, fileProblem(err)
-	}
-	if int64(buf.Len()) > most {
+	data, opened, err := regularfile.Read(path, most)
+	switch _, large := errors.AsType[*regularfile.SizeError](err); {
+	case err == nil:
+		return data, opened, nil
+	case large:
 		return nil, nil, tooLarge(most)
+	case errors.Is(err, regularfile.ErrNotRegular):
+		return nil, nil, &Problem{Code: CodeNotRegular, Message: "is not a regular file"}
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, nil, &Problem{Code: CodeNotFound, Message: "config file not found",
+			Hint: "check the path, or run mcptrack init to create a config"}
 	}
-	return buf.Bytes(), info, nil
-}
-
-func irregular(info fs.FileInfo, most int64) *Problem {
-	switch {
-	case info.IsDir():
-		return &Problem{Code: CodeNotRegular, Message: "is a directory, not a config file"}
-	case !info.Mode().IsRegular():
-		return &Problem{Code: CodeNotRegular, Message: "is not a regular file"}
-	case info.Size() > most:
-		return tooLarge(most)
-	}
-	return nil
+	return nil, nil, &Problem{Code: CodeUnreadable, Message: fmt.Sprintf("cannot read config file: %v", printable.Unnamed(err))}
 }
 
 func tooLarge(most int64) *Problem {
 	return &Problem{Code: CodeTooLarge, Message: fmt.Sprintf("file is larger than %d KiB", most>>10)}
-}
-
-// fileProblem returns a problem for an error returned by package os. It omits the path, because
-// every problem already specifies its file.
-func fileProblem(err error) *Problem {
-	if errors.Is(err, fs.ErrNotExist) {
-		return &Problem{Code: CodeNotFound, Message: "config file not found",
-			Hint: "check the path, or run mcptrack init to create a config"}
-	}
-	return &Problem{Code: CodeUnreadable, Message: fmt.Sprintf("cannot read config file: %v", printable.Unnamed(err))}
 }
 
 // maxProblems limits the number of errors, and separately the number of warnings, that are reported

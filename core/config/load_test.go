@@ -102,7 +102,7 @@ func TestProblems(t *testing.T) {
 		t.Error("no problems are no error")
 	}
 	_, problems := Parse([]byte("{\"servers\": [\n {\"id\": \"docs\", \"command\": \"go\", \"trackResources\": \"yes\", \"args\": 1}]}"), "f.json", Options{
-		LookPath: func(string) (string, error) { return "", errors.New("no") }})
+		Getenv: func(string) (string, bool) { return "", false }})
 	if problems.Errors() != 2 || problems.Warnings() != 1 {
 		t.Fatalf("%+v", problems)
 	}

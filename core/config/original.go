@@ -38,7 +38,7 @@ func Originals(data []byte, path string, opts Options) (*Config, []Original, Pro
 		return nil, nil, problems
 	}
 	d := newDocument(data, path)
-	root, failure := d.Parse(cmp.Or(opts.Format, d.Detect(path)))
+	root, failure := d.Parse(cmp.Or(opts.Format, tree.Detect(path)))
 	workspace, err := opts.workspace()
 	if failure != nil || err != nil {
 		return nil, nil, problems // cannot happen: LoadData has parsed the same text

@@ -12,12 +12,14 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/config/credential"
 	"github.com/mcptrack/mcptrack/core/config/tree"
+	"github.com/mcptrack/mcptrack/core/internal/program"
+	"github.com/mcptrack/mcptrack/core/launcher"
 )
 
 // program reads how to start a program. The types of values are checked for every transport, files
 // and folders only for stdio.
 func (e *entry) program(spellings []string, s *Server) {
-	program := s.Transport == TransportStdio
+	stdio := s.Transport == TransportStdio
 	badArg := func(i int) string { return fmt.Sprintf("%s argument at index %d must be a string", e.label, i) }
 	command, commandField, args, rawArgs := e.command(spellings, badArg)
 	more, rawMore := e.strings("args", badArg)
@@ -30,9 +32,9 @@ func (e *entry) program(spellings []string, s *Server) {
 	e.secretArgs(rawArgs)
 	e.bareVariables(command, rawArgs)
 	env, unset := e.env()
-	fromFile := e.envFile(program)
-	dir := e.dir(program)
-	if !program {
+	fromFile := e.envFile(stdio)
+	dir := e.dir(stdio)
+	if !stdio {
 		return
 	}
 	s.Command, s.Args, s.Dir = command, args, dir
@@ -78,15 +80,9 @@ func (e *entry) command(spellings []string, badArg func(int) string) (command st
 		e.errorAt(f.value.Offset, f.path, CodeValue, needs, "")
 	case strings.ContainsRune(value, 0):
 		e.invalidValue(f.value, f.path, CodeValue, `a "command" with a NUL character`, "")
-	case strings.ContainsAny(value, noBreakSpaces):
-		e.invalidValue(f.value, f.path, CodeValue, `a "command" with a no-break space`, "replace it with a normal space")
 	}
 	return value, f, args, raw
 }
-
-// noBreakSpaces contains invisible characters that are often included in text copied from web
-// pages.
-const noBreakSpaces = "\u00a0\u202f\u2060\ufeff"
 
 // env returns the environment variables of the entry, and the names that it sets to null, which
 // removes these variables from the envFile.
@@ -195,7 +191,7 @@ func passedOnName(item *tree.Node) *tree.Node {
 
 // validEnvName reports whether operating systems accept s as the name of an environment variable.
 func validEnvName(name string) bool {
-	return name != "" && !strings.ContainsAny(name, "=\x00"+noBreakSpaces)
+	return name != "" && !strings.ContainsAny(name, "=\x00")
 }
 
 // dir returns the absolute working directory. A relative path is resolved against the workspace.
@@ -233,53 +229,41 @@ func (e *entry) checkCommand(f field) {
 	if raw := strings.TrimSpace(f.value.Text); raw == s.Command && !credential.Token(raw) {
 		name = " " + quote(raw)
 	}
-	if !e.commandExists(s) {
-		code, clause, hint := CodeCommandNotFound, "command"+name+" not found", ""
+	search, _ := e.expander.getenv("PATH")
+	if _, err := s.find(search); err != nil {
+		if program.HasPath(s.Command) {
+			e.expander.refersTo(program.File(s.Command, s.Dir))
+		}
+		code, clause, hint := CodeCommandNotFound, "command"+name+" "+err.Error(), "it must exist and be executable"
 		switch {
 		case isShellLine(s.Command):
 			code, clause = CodeShellLine, `"command" looks like a shell command line`
 			hint = `"command" must be only the program, which is started without a shell; put each argument in "args"`
 		case strings.HasPrefix(s.Command, "~"):
 			hint = `"~" is not expanded here; write ${userHome}`
-		case s.hasPath():
-			hint = "it must exist and be executable"
-			switch info, err := os.Stat(s.path()); {
-			case err == nil && info.IsDir():
-				clause, hint = "command"+name+" is a directory", "specify the program in it"
-			case err == nil && info.Mode().IsRegular():
-				clause, hint = "command"+name+" is not executable", "make it executable (chmod +x), or run it with its interpreter"
-			}
-		default:
+		case errors.Is(err, exec.ErrNotFound):
 			clause, hint = "there is no program"+name+" in PATH", "install it, or specify its full path"
-			for _, dir := range filepath.SplitList(e.search(s)) {
-				if info, err := os.Stat(filepath.Join(dir, s.Command)); err == nil && info.Mode().IsRegular() {
-					clause, hint = "the program"+name+" in PATH is not executable", "make it executable (chmod +x)"
-				}
-			}
 		}
 		e.lacks(f.value, f.path, code, clause, hint)
 	}
-	if program := programName(s.Command); (program == "docker" || program == "podman") && runsContainer(s.Args) && !slices.ContainsFunc(s.Args, keepsStdin) {
-		e.warnAt(f.value.Offset, f.path, CodeDockerNoStdin, fmt.Sprintf(`%s runs %s without "-i"`, e.label, program),
+	if c := launcher.Parse(append([]string{s.Command}, s.Args...)); c.Kind == launcher.Image && !c.Has("-i", "--interactive") {
+		e.warnAt(f.value.Offset, f.path, CodeDockerNoStdin, fmt.Sprintf(`%s runs %s without "-i"`, e.label, c.Tool),
 			`the server reads its standard input; add "-i" after "run"`)
 	}
 }
 
-func programName(command string) string {
-	return strings.TrimSuffix(strings.TrimSuffix(strings.ToLower(filepath.Base(command)), ".exe"), ".cmd")
-}
+// programName returns the name of a program in lower case.
+func programName(command string) string { return strings.ToLower(launcher.Base(command)) }
 
 // Runs reports whether the server is a command of mcptrack, which global flags may precede.
 func (s *Server) Runs(command string) bool {
-	name := s.Command[strings.LastIndexAny(s.Command, `/\`)+1:]
-	return programName(name) == "mcptrack" && slices.Contains(s.Args, command)
+	return programName(s.Command) == "mcptrack" && slices.Contains(s.Args, command)
 }
 
 // Attaches reports whether the server is mcptrack's daemon: it runs "mcptrack attach". Such an entry
 // stands for a server of another config, see mcptrack connect.
 func (s *Server) Attaches() bool {
-	name := s.Command[strings.LastIndexAny(s.Command, `/\`)+1:]
-	return programName(name) == "mcptrack-attach" || s.Runs("attach")
+	return programName(s.Command) == "mcptrack-attach" || s.Runs("attach")
 }
 
 // isShellLine reports whether a command contains more than the program. Because a path may contain
@@ -291,93 +275,19 @@ func isShellLine(command string) bool {
 	return strings.ContainsAny(command, " \t|;&<>")
 }
 
-// runsContainer reports whether docker's subcommand is "run", as opposed to "compose run", which
-// keeps stdin open, or "mcp gateway run".
-func runsContainer(args []string) bool {
-	for _, arg := range args {
-		if !strings.HasPrefix(arg, "-") && arg != "container" {
-			return arg == "run"
-		}
-	}
-	return false
-}
-
-// keepsStdin reports whether an option of docker run keeps stdin open: -i, -it, --interactive.
-func keepsStdin(arg string) bool {
-	if short, ok := strings.CutPrefix(arg, "-"); ok && !strings.HasPrefix(short, "-") {
-		return len(short) <= 4 && strings.Contains(short, "i")
-	}
-	return arg == "--interactive" || arg == "--interactive=true"
-}
-
-// commandExists reports whether the tracker will find the command; see [Program.Find].
-func (e *entry) commandExists(s *Server) bool {
-	if s.hasPath() {
-		_, found := s.Find("")
-		if !found {
-			e.expander.refersTo(s.path())
-		}
-		return found
-	}
-	if e.lookPath != nil {
-		_, err := e.lookPath(s.Command)
-		return err == nil
-	}
-	search := e.search(s)
-	key := [2]string{search, s.Command}
-	found, known := e.commands[key]
-	if !known {
-		_, found = s.Find(search)
-		e.commands[key] = found
-	}
-	return found
-}
-
-// search returns the PATH in which a server's command is looked up.
-func (e *entry) search(s *Server) string {
-	if own, ok := s.Env["PATH"]; ok {
-		return own.Reveal()
-	}
-	search, _ := e.expander.getenv("PATH")
-	return search
-}
-
 // Find returns the path of the file that the command runs, or false if there is none. A command with a
 // path separator is resolved against the working directory of the server; otherwise the PATH in the
 // server's environment is searched or, if it is not set, search, the PATH of this process.
 func (p *Program) Find(search string) (path string, found bool) {
-	if p.hasPath() {
-		return p.path(), executable(p.path())
-	}
+	path, err := p.find(search)
+	return path, err == nil
+}
+
+func (p *Program) find(search string) (string, error) {
 	if own, ok := p.Env["PATH"]; ok {
 		search = own.Reveal()
 	}
-	for _, dir := range filepath.SplitList(search) {
-		if path := filepath.Join(dir, p.Command); filepath.IsAbs(dir) && executable(path) {
-			return path, true
-		}
-	}
-	return "", false
-}
-
-// hasPath reports whether the command is a path instead of the name of a program.
-func (p *Program) hasPath() bool {
-	return strings.ContainsRune(p.Command, filepath.Separator) || strings.Contains(p.Command, "/")
-}
-
-// path returns the absolute path of a command that is a path.
-func (p *Program) path() string {
-	if filepath.IsAbs(p.Command) {
-		return p.Command
-	}
-	return filepath.Join(p.Dir, p.Command)
-}
-
-// executable reports whether the file at path can be executed. exec.LookPath handles PATHEXT on
-// Windows and permission bits on other systems.
-func executable(path string) bool {
-	_, err := exec.LookPath(path)
-	return err == nil || errors.Is(err, exec.ErrDot)
+	return program.Find(p.Command, p.Dir, search)
 }
 
 // bareVariables reports a warning for each $NAME in the command and its arguments, except in the

@@ -245,12 +245,10 @@ type reader struct {
 	names       []string // names of all server keys
 	effective   []string // names of the keys that affect what is run or sent
 	expander    expander
-	lookPath    func(string) (string, error) // finds a command; nil means to search PATH
-	config      *Config                      // contains the servers read so far
-	ids         map[string]int               // offset of the first occurrence of each ID
-	durations   *regexp.Regexp               // matches Go durations without a sign, as in schema.json
+	config      *Config        // contains the servers read so far
+	ids         map[string]int // offset of the first occurrence of each ID
+	durations   *regexp.Regexp // matches Go durations without a sign, as in schema.json
 	envFiles    map[string]envFile
-	commands    map[[2]string]bool   // whether each command was found, by search path and command
 	unsupported []unsupportedKey     // unsupported keys of all servers, in file order
 	off         func(id string) bool // reports whether the file disables a server outside the server's entry
 	tracks      bool                 // at least one server has a key that selects what to track
@@ -264,9 +262,9 @@ type reader struct {
 
 func newReader(d *document, opts Options, workspace string) *reader {
 	keys := serverKeys() // computed once, because a malicious file may contain many servers
-	return &reader{document: d, format: cmp.Or(opts.Format, d.Detect(d.file)), entries: map[string]string{}, keys: keys, oauthKeys: oauthKeys(), names: keys.names(), effective: keys.effective().names(), expander: newExpander(opts, workspace, d.file), lookPath: opts.LookPath,
+	return &reader{document: d, format: cmp.Or(opts.Format, tree.Detect(d.file)), entries: map[string]string{}, keys: keys, oauthKeys: oauthKeys(), names: keys.names(), effective: keys.effective().names(), expander: newExpander(opts, workspace, d.file),
 		config: &Config{}, ids: map[string]int{}, durations: regexp.MustCompile(`^(\d+(\.\d+)?(ns|us|µs|μs|ms|s|m|h))+$`),
-		envFiles: map[string]envFile{}, commands: map[[2]string]bool{}}
+		envFiles: map[string]envFile{}}
 }
 
 func (r *reader) servers(c container) {

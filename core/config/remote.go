@@ -179,8 +179,6 @@ func checkURL(value string) (u *url.URL, what, hint string) {
 	switch {
 	case value == "":
 		return nil, "it is empty", ""
-	case strings.ContainsAny(value, noBreakSpaces):
-		return nil, "it has a no-break space", "remove it"
 	case err != nil:
 		return nil, "it is not a URL", hint
 	case !strings.EqualFold(u.Scheme, "http") && !strings.EqualFold(u.Scheme, "https"):

@@ -31,7 +31,7 @@ func (w *world) locked(folder string) (path string) {
 	path = filepath.Join(folder, guard.FileName)
 	if err := lock.Update(w.t.Context(), path, func(l *lock.Lock) error {
 		r := observe.Servers(w.t.Context(), source.Config.Servers, observe.Options{Hashing: func() lock.Hashing { return l.Hashing }})[0]
-		l.Servers["a"], _ = lock.Merge(r.Observations...)
+		l.Servers["a"] = lock.NewServer(r.Offered)
 		return r.Err
 	}); err != nil {
 		w.t.Fatal(err)

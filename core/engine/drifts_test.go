@@ -42,7 +42,7 @@ func TestVerdicts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	judge := func(variant string, texts ...string) *guard.Verdict {
+	judge := func(texts ...string) *guard.Verdict {
 		t.Helper()
 		var items []catalog.Item
 		for _, tool := range described(texts...) {
@@ -56,9 +56,9 @@ func TestVerdicts(t *testing.T) {
 			}
 			items = append(items, it)
 		}
-		return g.Judge("docs", nil, guard.Offer{Variant: variant, Lists: map[catalog.Kind][]catalog.Item{catalog.Tools: items}})
+		return g.Judge("docs", nil, guard.Offer{Lists: map[catalog.Kind][]catalog.Item{catalog.Tools: items}})
 	}
-	unknown := g.Judge("docs", nil, guard.Offer{Variant: "legacy"})
+	unknown := g.Judge("docs", nil, guard.Offer{})
 	set := func(v *engine.Verdicts, verdict *guard.Verdict) { v.Set(map[string]*guard.Verdict{"docs": verdict}) }
 	w, at := newWorld(t), place{dir: t.TempDir()}
 	var r *run
@@ -79,37 +79,37 @@ func TestVerdicts(t *testing.T) {
 	}
 	r = w.engine(at, engine.Options{}, w.config())
 	a, b, other := r.Verdicts(""), r.Verdicts(""), r.Verdicts("other")
-	set(a, judge("legacy", "dig EVIL"))
+	set(a, judge("dig EVIL"))
 	expect("a change", "changed tool/dig")
-	set(a, judge("legacy", "dig EVIL"))
-	set(b, judge("modern", "dig EVIL"))
+	set(a, judge("dig EVIL"))
+	set(b, judge("dig EVIL"))
 	expect("another judge finds it, too")
-	set(other, judge("legacy", "dig EVIL"))
+	set(other, judge("dig EVIL"))
 	expect("another lock", "other changed tool/dig")
 	set(a, unknown)
 	expect("one knows nothing, the other still finds it")
-	set(b, judge("modern", "dig EVIL2"))
+	set(b, judge("dig EVIL2"))
 	expect("changed again", "changed tool/dig")
-	set(a, judge("legacy", "dig EVIL2"))
+	set(a, judge("dig EVIL2"))
 	b.Close()
 	expect("one judge leaves")
 	if changes := r.LockChanges()["docs"]; len(changes) != 2 {
 		t.Errorf("in two locks: %v", changes)
 	}
-	set(a, judge("legacy", "dig digs"))
+	set(a, judge("dig digs"))
 	expect("taken back", "resolved tool/dig")
 	r.stop()
 
 	r = w.engine(at, engine.Options{}, w.config())
 	a, other = r.Verdicts(""), r.Verdicts("other")
-	set(a, judge("legacy", "dig digs"))
-	set(other, judge("legacy", "dig EVIL"))
+	set(a, judge("dig digs"))
+	set(other, judge("dig EVIL"))
 	expect("a restart")
-	set(a, judge("legacy", "dig digs", "sow sows"))
+	set(a, judge("dig digs", "sow sows"))
 	expect("another change", "changed tool/sow")
 	approve(t, path, "docs", "dig digs", "sow sows")
 	g.Reload()
-	set(a, judge("legacy", "dig digs", "sow sows"))
+	set(a, judge("dig digs", "sow sows"))
 	expect("approved", "approved tool/sow")
 	other.Set(nil)
 	expect("nothing is known")

@@ -128,7 +128,7 @@ func (l *locked) compare(ctx context.Context, srv config.Server, st *status.Serv
 		return
 	}
 	now := compared{version: l.lock.Guard.Version(), entry: srv, connected: st.Since, offer: guard.Offer{
-		Variant: string(st.Info.Era), Capabilities: st.Info.RawCapabilities, Instructions: &st.Info.Instructions, Lists: map[catalog.Kind][]catalog.Item{},
+		Capabilities: st.Info.RawCapabilities, Instructions: &st.Info.Instructions, Lists: map[catalog.Kind][]catalog.Item{},
 		Secrets: srv.Credentials(),
 	}}
 	for k, list := range st.Lists {
@@ -151,7 +151,7 @@ func (l *locked) compare(ctx context.Context, srv config.Server, st *status.Serv
 
 // same reports whether comparing gives the same result.
 func (a compared) same(b compared) bool {
-	return a.version == b.version && maps.Equal(a.entry.Lock, b.entry.Lock) && slices.Equal(a.offer.Secrets, b.offer.Secrets) && a.offer.Variant == b.offer.Variant &&
+	return a.version == b.version && maps.Equal(a.entry.Lock, b.entry.Lock) && slices.Equal(a.offer.Secrets, b.offer.Secrets) &&
 		bytes.Equal(a.offer.Launch, b.offer.Launch) && bytes.Equal(a.offer.Capabilities, b.offer.Capabilities) &&
 		*a.offer.Instructions == *b.offer.Instructions && maps.EqualFunc(a.offer.Lists, b.offer.Lists, sameList)
 }

@@ -38,8 +38,7 @@ func approve(t *testing.T, path, server string, texts ...string) {
 			}
 			items = append(items, l.Hashing.Item(lock.SectionTools, definition))
 		}
-		sections := map[lock.Section][]lock.Item{lock.SectionTools: items}
-		l.Servers[server], _ = lock.Merge(lock.Observation{Variant: "legacy", Items: sections}, lock.Observation{Variant: "modern", Items: sections})
+		l.Servers[server] = lock.NewServer(lock.Observation{lock.SectionTools: items})
 		return nil
 	})
 	if err != nil {

@@ -36,9 +36,8 @@
 //     under its watch), new watches are set and a batch with All set follows;
 //     directories that cannot be watched are polled.
 //   - Repetition: a path in a batch has not necessarily changed.
-//   - Order: a path is delivered once it has been unchanged for Quiet, or after 2 s,
-//     independently of other paths. If more than 500 paths change within a second,
-//     one batch with All set replaces them, once they are quiet or after 2 s.
+//   - Order: paths are delivered together once none has changed for Quiet, or 2 s after
+//     the first. A batch of more than 500 paths has All set instead.
 //   - Symbolic links inside the directory are not followed; ignored directories are not
 //     watched.
 //   - Ownership: Run owns all watches and goroutines and has released them when it

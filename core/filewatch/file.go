@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/fsnotify/fsnotify"
 
+	"github.com/mcptrack/mcptrack/core/internal/regularfile"
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
@@ -322,7 +322,7 @@ var errMissing = errors.New("absent or empty")
 // read returns the content of a regular file of at most limit bytes. It never blocks on a FIFO or
 // device. The same problem always has the same error text, so that it is delivered only once.
 func read(path string, limit int64) ([]byte, error) {
-	data, err := readRegular(path, limit)
+	data, _, err := regularfile.Read(path, limit)
 	switch {
 	case err == nil && len(data) == 0, isMissing(err):
 		return nil, errMissing
@@ -334,38 +334,4 @@ func read(path string, limit int64) ([]byte, error) {
 
 func isMissing(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
-}
-
-func readRegular(path string, limit int64) ([]byte, error) {
-	// Call Stat before opening, because merely opening some devices has side effects.
-	info, err := os.Stat(path)
-	if err == nil {
-		err = regular(info)
-	}
-	if err != nil {
-		return nil, err
-	}
-	file, err := open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer file.Close()
-	if info, err = file.Stat(); err == nil {
-		err = regular(info) // the file may have been replaced after Stat
-	}
-	if err != nil {
-		return nil, err
-	}
-	data, err := io.ReadAll(io.LimitReader(file, limit+1))
-	if err == nil && int64(len(data)) > limit {
-		err = fmt.Errorf("larger than %d bytes", limit)
-	}
-	return data, err
-}
-
-func regular(info fs.FileInfo) error {
-	if !info.Mode().IsRegular() {
-		return errors.New("not a regular file")
-	}
-	return nil
 }

@@ -15,7 +15,7 @@ import (
 // TreeOptions configures a [Tree]. The zero value is usable; a zero field means the default
 // documented for it.
 type TreeOptions struct {
-	// Quiet is how long a path must remain unchanged before it is delivered; default 200 ms.
+	// Quiet is how long nothing may change before what has changed is delivered; default 200 ms.
 	Quiet time.Duration
 	// MaxDirs is the maximum number of watched directories; default 100,000. If there are more, the
 	// whole tree is also polled.
@@ -29,7 +29,7 @@ type TreeOptions struct {
 	Logger *slog.Logger
 
 	// Only tests set these.
-	maxWait  time.Duration             // how long a path that keeps changing is delayed; default 2 s
+	maxWait  time.Duration             // how long further changes delay a batch; default 2 s
 	poll     time.Duration             // between batches with All set while events are reliable; default 5 min, with a jitter of 20 %
 	pollOnly time.Duration             // the same while events are unreliable; default 5 s
 	maxPaths int                       // of a batch; default 500; if there are more, it has All set instead
@@ -76,10 +76,6 @@ type Tree struct {
 	// batches delivers batches to the receiver. Only Run sends to it and closes it. It is
 	// unbuffered: a batch that has not been received yet is merged with the next one.
 	batches chan Batch
-	// kicks asks Run for a batch with All set. Kick sends, Run receives; it is never closed.
-	// Capacity 1, because one batch serves any number of requests.
-	kicks chan struct{}
-
 	started atomic.Bool
 }
 
@@ -91,21 +87,13 @@ func NewTree(dir string, opts TreeOptions) *Tree {
 	if err != nil {
 		root = dir // working directory unknown: polled until it exists
 	}
-	return &Tree{name: dir, root: root, opts: opts.withDefaults(), batches: make(chan Batch), kicks: make(chan struct{}, 1)}
+	return &Tree{name: dir, root: root, opts: opts.withDefaults(), batches: make(chan Batch)}
 }
 
 // Batches returns the channel on which Run delivers batches. The first batch has All set and is
 // sent once every directory is watched, so a receiver that then reads everything misses no change.
 // If the receiver is slow, batches are merged. Run closes the channel when it returns.
 func (t *Tree) Batches() <-chan Batch { return t.batches }
-
-// Kick requests a batch with All set immediately. It never blocks.
-func (t *Tree) Kick() {
-	select {
-	case t.kicks <- struct{}{}:
-	default:
-	}
-}
 
 // Run follows the tree until ctx ends. It then releases every watch, closes the channel returned by
 // Batches, and returns context.Cause(ctx). No error with the tree or its watches makes it return
@@ -116,7 +104,7 @@ func (t *Tree) Run(ctx context.Context) error {
 	}
 	defer close(t.batches)
 	r := &treeRun{Tree: t, dirs: watchedDirs{root: t.root, notify: t.opts.notify, ignore: t.opts.Ignore, most: t.opts.MaxDirs}}
-	r.dirty = dirtyPaths{quiet: t.opts.Quiet, most: t.opts.maxWait, limit: t.opts.maxPaths}
+	r.dirty = dirtyPaths{debounce: debounce{quiet: t.opts.Quiet, most: t.opts.maxWait}, limit: t.opts.maxPaths}
 	defer r.dirs.drop()
 	return r.run(ctx)
 }
@@ -140,7 +128,6 @@ type treeRun struct {
 
 	ready   *Batch        // due but not yet received; nil if none
 	rebuild bool          // the event source must be replaced
-	flushed time.Time     // time of the last batch
 	polled  time.Time     // time of the last batch with All set
 	poll    time.Duration // delay after polled until the next batch with All set
 	rebuilt time.Time     // when the event source was last replaced
@@ -170,10 +157,6 @@ func (r *treeRun) run(ctx context.Context) error {
 			r.ready = nil
 		case <-timer.C:
 			r.tick(time.Now())
-		case <-r.kicks:
-			now := time.Now()
-			r.dirty.kickAll(now)
-			r.flush(now.Add(r.opts.maxWait))
 		case ev, ok := <-events:
 			if !ok {
 				r.fail()
@@ -192,13 +175,8 @@ func (r *treeRun) next() time.Time {
 	if check := r.rooted.Add(rootCheck); check.Before(at) {
 		at = check
 	}
-	if due, ok := r.dirty.due(); ok {
-		if gap := r.flushed.Add(r.dirty.gap()); due.Before(gap) {
-			due = gap
-		}
-		if due.Before(at) {
-			at = due
-		}
+	if r.dirty.pending() && r.dirty.due().Before(at) {
+		at = r.dirty.due()
 	}
 	return at
 }
@@ -220,9 +198,7 @@ func (r *treeRun) tick(now time.Time) {
 		r.flush(now.Add(r.opts.maxWait))
 		return
 	}
-	if now.Sub(r.flushed) >= r.dirty.gap() {
-		r.flush(now)
-	}
+	r.flush(now)
 }
 
 // missing reports whether the root is absent now and was already absent when the watches were last
@@ -248,7 +224,6 @@ func (r *treeRun) flush(at time.Time) {
 	if b.All {
 		r.settled(now)
 	}
-	r.flushed = now
 	r.ready = merge(r.ready, b, r.opts.maxPaths)
 }
 

@@ -178,119 +178,44 @@ func (w *watchedDirs) drop() {
 	w.n, w.watched = nil, nil
 }
 
-// dirtyPaths holds the paths that may have changed and have not been delivered yet. Each path has
-// its own burst, so a file that is written continuously does not delay other paths.
+// dirtyPaths holds the paths that may have changed and have not been delivered yet: those of one burst.
 type dirtyPaths struct {
-	quiet, most time.Duration // quiet period and maximum duration of a burst; see debounce
-	limit       int           // maximum number of paths, and of bursts per stormWindow, before all is used
+	debounce
+	limit int // maximum number of paths, before all is set
 
-	paths map[string]*debounce
-	all   debounce // if pending, anything may have changed and paths is empty
-
-	window time.Time // start of the current stormWindow
-	begun  int       // number of bursts that started in window
+	paths map[string]struct{}
+	all   bool // anything may have changed; paths is then empty
 }
-
-const (
-	stormWindow = time.Second
-	// shortGap and longGap are the minimum intervals between two batches, at low and high rates of
-	// change, so that bursts that end at almost the same time are delivered in one batch.
-	shortGap = 40 * time.Millisecond
-	longGap  = 250 * time.Millisecond
-)
 
 // kick records that one path may have changed.
 func (d *dirtyPaths) kick(path string, now time.Time) {
-	if d.all.pending() {
-		d.all.kick(now)
+	if !d.all && d.paths == nil {
+		d.paths = make(map[string]struct{})
+	}
+	if !d.all {
+		d.paths[path] = struct{}{}
+	}
+	if d.all || len(d.paths) > d.limit {
+		d.kickAll(now)
 		return
 	}
-	burst := d.paths[path]
-	if burst == nil {
-		if now.Sub(d.window) >= stormWindow {
-			d.window, d.begun = now, 0
-		}
-		if d.begun++; d.begun > d.limit || len(d.paths) >= d.limit {
-			d.kickAll(now)
-			return
-		}
-		if d.paths == nil {
-			d.paths = make(map[string]*debounce)
-		}
-		burst = &debounce{quiet: d.quiet, most: d.most}
-		d.paths[path] = burst
-	}
-	burst.kick(now)
+	d.debounce.kick(now)
 }
 
-// kickAll records that anything may have changed. The resulting burst replaces the bursts of single
-// paths and keeps the earliest start time, so that the maximum duration is still met.
+// kickAll records that anything may have changed.
 func (d *dirtyPaths) kickAll(now time.Time) {
-	if !d.all.pending() {
-		d.all = debounce{quiet: d.quiet, most: d.most}
-		for _, burst := range d.paths {
-			if d.all.first.IsZero() || burst.first.Before(d.all.first) {
-				d.all.first = burst.first
-			}
-		}
-		clear(d.paths)
-	}
-	d.all.kick(now)
+	d.all, d.paths = true, nil
+	d.debounce.kick(now)
 }
 
-// due returns when the next burst will end if no further event occurs, and with it those that end at
-// most shortGap later. ok is false if there is no burst.
-func (d *dirtyPaths) due() (at time.Time, ok bool) {
-	if d.all.pending() {
-		return d.all.due(), true
-	}
-	for _, burst := range d.paths {
-		if t := burst.due(); !ok || t.Before(at) {
-			at, ok = t, true
-		}
-	}
-	limit := at.Add(shortGap)
-	for _, burst := range d.paths {
-		if t := burst.due(); t.After(at) && !t.After(limit) {
-			at = t
-		}
-	}
-	return at, ok
-}
-
-// gap returns the current minimum interval between two batches.
-func (d *dirtyPaths) gap() time.Duration {
-	if d.begun > d.limit/10 {
-		return longGap
-	}
-	return shortGap
-}
-
-// take removes the paths that are due at now and returns them as a batch, or nil if none are due.
+// take returns what may have changed as a batch if the burst has ended at now, and nil otherwise.
 func (d *dirtyPaths) take(now time.Time) *Batch {
-	if d.all.pending() {
-		if d.all.due().After(now) {
-			return nil
-		}
-		b := &Batch{All: true, SeenAt: d.all.first}
-		d.all.reset()
-		return b
-	}
-	b := &Batch{}
-	for path, burst := range d.paths {
-		if burst.due().After(now) {
-			continue
-		}
-		if b.SeenAt.IsZero() || burst.first.Before(b.SeenAt) {
-			b.SeenAt = burst.first
-		}
-		b.Paths = append(b.Paths, path)
-		delete(d.paths, path)
-	}
-	if len(b.Paths) == 0 {
+	if !d.pending() || d.due().After(now) {
 		return nil
 	}
-	slices.Sort(b.Paths)
+	b := &Batch{All: d.all, Paths: slices.Sorted(maps.Keys(d.paths)), SeenAt: d.first}
+	d.all, d.paths = false, nil
+	d.reset()
 	return b
 }
 

@@ -106,10 +106,6 @@ func TestTreePolls(t *testing.T) {
 			m.wantDisk(t)
 			wantAfter(t, began, 5*time.Second)
 		}
-		began := time.Now()
-		m.Kick()
-		<-m.news
-		wantAfter(t, began, 0)
 		time.Sleep(5 * time.Minute)
 		if tries := tries.Load(); tries < 5 || tries > 7 {
 			t.Errorf("%d tries for events in 5 min", tries)
@@ -151,23 +147,17 @@ func TestTreeSlowPoll(t *testing.T) {
 
 func TestDirtyPathsBecomeAll(t *testing.T) {
 	now := time.Now()
-	d := dirtyPaths{quiet: 200 * time.Millisecond, most: 2 * time.Second, limit: 3}
+	d := dirtyPaths{debounce: debounce{quiet: 200 * time.Millisecond, most: 2 * time.Second}, limit: 3}
 	for i := range 3 {
 		d.kick(fmt.Sprint(i), now.Add(time.Duration(i)*time.Millisecond))
-	}
-	if at, ok := d.due(); !ok || !at.Equal(now.Add(202*time.Millisecond)) {
-		t.Errorf("due %v", at.Sub(now))
 	}
 	d.kick("3", now.Add(150*time.Millisecond))
 	if b := d.take(now.Add(300 * time.Millisecond)); b != nil {
 		t.Errorf("too early: %+v", b)
 	}
 	b := d.take(now.Add(350 * time.Millisecond))
-	if b == nil || !b.All || len(b.Paths) > 0 || !b.SeenAt.Equal(now) {
+	if b == nil || !b.All || len(b.Paths) > 0 || !b.SeenAt.Equal(now) || d.pending() {
 		t.Errorf("%+v", b)
-	}
-	if _, ok := d.due(); ok {
-		t.Error("still due")
 	}
 	old, more := &Batch{Paths: []string{"a", "c"}, SeenAt: now}, &Batch{Paths: []string{"b", "c"}, SeenAt: now.Add(-time.Second)}
 	if m := merge(old, more, 3); m.All || strings.Join(m.Paths, "") != "abc" || !m.SeenAt.Equal(now.Add(-time.Second)) {

@@ -137,7 +137,7 @@ func (w *lockTable) verify(entries []config.Server) map[string][]lock.Drift {
 	}
 	drifts := map[string][]lock.Drift{}
 	for _, r := range w.observe(entries, l.Hashing) {
-		if found := lock.Compare(l.Servers[r.Server.ID], r.Observations...); len(found) > 0 {
+		if found := lock.Compare(l.Servers[r.Server.ID], r.Offered); len(found) > 0 {
 			drifts[r.Server.ID] = found
 		}
 	}
@@ -201,7 +201,7 @@ func (w *lockTable) run() {
 	}
 	if err := lock.Update(w.Context(), w.path, func(l *lock.Lock) error {
 		for _, r := range w.observe(entries, l.Hashing) {
-			l.Servers[r.Server.ID], _ = lock.Merge(r.Observations...)
+			l.Servers[r.Server.ID] = lock.NewServer(r.Offered)
 			l.Servers[r.Server.ID].Policy = r.Server.Lock.Weaker()
 		}
 		return nil

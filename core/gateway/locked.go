@@ -12,7 +12,6 @@ import (
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/gateway/upstream"
-	"github.com/mcptrack/mcptrack/core/lock"
 	"github.com/mcptrack/mcptrack/core/lock/guard"
 	"github.com/mcptrack/mcptrack/core/mcp"
 	"github.com/mcptrack/mcptrack/core/mcpserver"
@@ -93,11 +92,7 @@ func (l *loop) compare(srv config.Server, st status.ServerStatus, lists map[cata
 	if l.opts.Guard == nil {
 		return result
 	}
-	name := string(st.Info.Era) // what a client that declares nothing sees, others see too
-	if result.api != nil {
-		name = lock.VariantCatalog
-	}
-	offer := guard.Offer{Variant: name, Launch: l.launch(srv, st), Lists: result.listed}
+	offer := guard.Offer{Launch: l.launch(srv, st), Lists: result.listed}
 	if st.Info.Era != "" {
 		offer.Capabilities, offer.Instructions = st.Info.RawCapabilities, &st.Info.Instructions
 	}
@@ -116,7 +111,7 @@ func (l *loop) compare(srv config.Server, st status.ServerStatus, lists map[cata
 }
 
 func sameOffer(a, b guard.Offer) bool {
-	return a.Variant == b.Variant && bytes.Equal(a.Launch, b.Launch) && bytes.Equal(a.Capabilities, b.Capabilities) &&
+	return bytes.Equal(a.Launch, b.Launch) && bytes.Equal(a.Capabilities, b.Capabilities) &&
 		(a.Instructions == nil) == (b.Instructions == nil) && (a.Instructions == nil || *a.Instructions == *b.Instructions) &&
 		maps.EqualFunc(a.Lists, b.Lists, sameItems)
 }

@@ -46,11 +46,11 @@ func (w *fixture) locked(entries ...config.Server) (approve func(), path string)
 	approve = func() {
 		w.Helper()
 		err := lock.Update(w.Context(), path, func(l *lock.Lock) error {
-			for _, r := range observe.Servers(w.Context(), entries, observe.Options{Probe: session.ProbeOptions{Dial: w.dialer()}, AllVariants: true, Hashing: func() lock.Hashing { return l.Hashing }}) {
+			for _, r := range observe.Servers(w.Context(), entries, observe.Options{Probe: session.ProbeOptions{Dial: w.dialer()}, Hashing: func() lock.Hashing { return l.Hashing }}) {
 				if r.Err != nil {
 					return r.Err
 				}
-				l.Servers[r.Server.ID], _ = lock.Merge(r.Observations...)
+				l.Servers[r.Server.ID] = lock.NewServer(r.Offered)
 			}
 			return nil
 		})
@@ -459,7 +459,7 @@ func TestHeldHTTPCatalog(t *testing.T) {
 		t.Helper()
 		if err := lock.Update(t.Context(), path, func(l *lock.Lock) error {
 			r := observe.Servers(t.Context(), []config.Server{a.entry}, observe.Options{Hashing: func() lock.Hashing { return l.Hashing }})[0]
-			l.Servers["api"], _ = lock.Merge(r.Observations...)
+			l.Servers["api"] = lock.NewServer(r.Offered)
 			return r.Err
 		}); err != nil {
 			t.Fatal(err)

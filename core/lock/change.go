@@ -8,7 +8,6 @@ import (
 	"errors"
 	"reflect"
 	"slices"
-	"strings"
 )
 
 // Change is a drift of a server as it is shown to the user. Its JSON is part of the output of commands
@@ -19,12 +18,11 @@ type Change struct {
 	Class    string   `json:"class"` // the most severe one
 	ID       string   `json:"id"`    // of Class
 	Severity Severity `json:"severity"`
-	Classes  []string `json:"classes"`            // names, the most severe first
-	Was      string   `json:"was,omitempty"`      // "sha256:" and the hash of the approved definition
-	Now      string   `json:"now,omitempty"`      // "sha256:" and the hash of the offered definition
-	Variants []string `json:"variants,omitempty"` // in which it was observed, if there are several
-	Reasons  []Reason `json:"reasons,omitempty"`  // why a text is suspicious
-	Problem  string   `json:"problem,omitempty"`  // why the definition cannot be approved
+	Classes  []string `json:"classes"`           // names, the most severe first
+	Was      string   `json:"was,omitempty"`     // "sha256:" and the hash of the approved definition
+	Now      string   `json:"now,omitempty"`     // "sha256:" and the hash of the offered definition
+	Reasons  []Reason `json:"reasons,omitempty"` // why a text is suspicious
+	Problem  string   `json:"problem,omitempty"` // why the definition cannot be approved
 	Rejected bool     `json:"rejected,omitempty"`
 
 	Drift Drift `json:"-"` // the zero Drift for a server that is not in the lock
@@ -43,9 +41,6 @@ func NewChange(server string, d Drift) Change {
 	}
 	if d.New.Hash != "" {
 		c.Now = "sha256:" + d.New.Hash
-	}
-	if len(d.Variants) > 1 || len(d.Kept) > 0 {
-		c.Variants = d.Variants
 	}
 	c.Reasons = slices.Compact(d.Reasons()) // several words of one sentence
 	return c
@@ -85,9 +80,6 @@ func (c Change) Notes() (notes []string) {
 	if c.Problem != "" {
 		notes = append(notes, "cannot be approved: "+c.Problem)
 	}
-	if len(c.Variants) > 0 {
-		notes = append(notes, "for clients that are "+strings.Join(c.Variants, ", "))
-	}
 	if c.Rejected {
 		notes = append(notes, "rejected")
 	}
@@ -122,7 +114,7 @@ func (c Change) edited() string {
 // definition, and each byte of the new definition. It is a SHA-256 in base64url, of 43 characters.
 func (c Change) Fingerprint() string {
 	d := c.Drift
-	data, _ := json.Marshal([]any{c.ServerID, d.Section, []byte(d.Key), d.Old.id(), d.New.id(), []byte(d.New.Definition), d.New.Problem}) // cannot fail
+	data, _ := json.Marshal([]any{c.ServerID, d.Section, []byte(d.Key), d.Old.Hash, d.New.Hash, []byte(d.New.Definition), d.New.Problem}) // cannot fail
 	sum := sha256.Sum256(data)
 	return base64.RawURLEncoding.EncodeToString(sum[:])
 }

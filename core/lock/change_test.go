@@ -14,8 +14,8 @@ func TestDecide(t *testing.T) {
 	tool := func(text string) Item {
 		return DefaultHashing().Item(SectionTools, []byte(text))
 	}
-	was := offers("legacy", tool(`{"name":"dig","description":"digs"}`), tool(`{"name":"rake"}`))
-	now := offers("legacy", tool(`{"name":"dig","description":"digs deep"}`), tool(`{"name":"sow"}`)) // rake was removed
+	was := offers(tool(`{"name":"dig","description":"digs"}`), tool(`{"name":"rake"}`))
+	now := offers(tool(`{"name":"dig","description":"digs deep"}`), tool(`{"name":"sow"}`)) // rake was removed
 	path := filepath.Join(t.TempDir(), "mcptrack.lock")
 	change := func(f func(*Lock)) {
 		t.Helper()
@@ -23,7 +23,7 @@ func TestDecide(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	reset := func() { change(func(l *Lock) { l.Servers["docs"], _ = Merge(was) }) }
+	reset := func() { change(func(l *Lock) { l.Servers["docs"] = NewServer(was) }) }
 	reset()
 	l, err := Read(path)
 	must(t, err)
@@ -45,13 +45,13 @@ func TestDecide(t *testing.T) {
 	}
 	decide(true, "")
 	reset()
-	decide(false, "tools/dig →digs deep [legacy] rejected\ntools/rake → [legacy] rejected\ntools/sow → [legacy] rejected")
+	decide(false, "tools/dig →digs deep rejected\ntools/rake → rejected\ntools/sow → rejected")
 	if l, err := Read(path); err != nil || len(l.Servers["docs"].Rejected) != 3 {
 		t.Errorf("%+v, %v", l.Servers["docs"].Rejected, err)
 	}
 	// What was shown is approved no more if the lock has other definitions now.
 	change(func(l *Lock) {
-		l.Servers["docs"], _ = Merge(offers("legacy", tool(`{"name":"dig"}`), tool(`{"name":"sow","title":"S"}`)))
+		l.Servers["docs"] = NewServer(offers(tool(`{"name":"dig"}`), tool(`{"name":"sow","title":"S"}`)))
 	})
 	before, _ := os.ReadFile(path)
 	if left, err := Decide(t.Context(), path, true, shown); err != nil || len(left) != 3 {

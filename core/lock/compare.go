@@ -1,10 +1,8 @@
 package lock
 
 import (
-	"cmp"
 	"maps"
 	"slices"
-	"strings"
 )
 
 // Drift is one difference between what was approved and what is offered.
@@ -13,8 +11,6 @@ type Drift struct {
 	Key      string
 	Old      Item     // the approved item; the zero Item if a new one was added
 	New      Item     // the item that is offered; the zero Item if the old one was removed
-	Variants []string // in which it was observed, sorted
-	Kept     []string // observed variants that still offer the old item, sorted
 	Classes  []string // ids, sorted; at least one
 	Rejected bool     // the user rejected this change
 	Twin     string   // the name that the name of an added tool or prompt looks like; empty if there is none
@@ -26,49 +22,29 @@ func (d Drift) Added() bool { return d.Old.Hash == "" }
 // Removed reports whether the item is no longer offered.
 func (d Drift) Removed() bool { return d.New.Hash == "" && d.New.Problem == "" }
 
-// Compare returns what drifted of a server, sorted by section, key and hash. s may be nil if nothing
-// was approved. The same observations give the same result, in whatever order. For the rules see
-// Variants in the package documentation.
-func Compare(s *Server, observations ...Observation) []Drift {
+// Compare returns what drifted of a server in the sections that were listed, sorted by section and key. s may
+// be nil if nothing was approved. An item that is approved in several definitions may be offered in any of them.
+func Compare(s *Server, o Observation) []Drift {
 	if s == nil {
 		s = &Server{}
 	}
-	type change struct{ key, old, new, problem string }
 	var drifts []Drift
 	for _, section := range sections() {
-		approved := byKey(s.Items[section])
-		found := map[change]*Drift{}
-		for _, o := range observations {
-			items, listed := o.Items[section]
-			if !listed {
-				continue
-			}
-			offered := byKey(items)
-			for _, key := range slices.Sorted(maps.Keys(allKeys(approved, offered))) {
-				for _, d := range s.drift(o.Variant, approved[key], offered[key]) {
-					id := change{key, d.Old.id(), d.New.id(), d.New.Problem}
-					if found[id] == nil {
-						d.Section, d.Key = section, key
-						found[id] = &d
-					}
-					found[id].Variants = joined(found[id].Variants, o.Variant)
+		items, listed := o[section]
+		if !listed {
+			continue
+		}
+		approved, offered, start := byKey(s.Items[section]), byKey(items), len(drifts)
+		for _, key := range slices.Sorted(maps.Keys(allKeys(approved, offered))) {
+			for _, d := range differences(approved[key], offered[key]) {
+				d.Section, d.Key = section, key
+				if d.Classes = Classify(section, d.Old.compared(), d.New.compared()); len(d.Classes) == 0 {
+					d.Classes = []string{classOther}
 				}
+				d.Rejected = slices.Contains(s.Rejected, d.rejection()) && d.New.Problem == ""
+				drifts = append(drifts, d)
 			}
 		}
-		start := len(drifts)
-		for _, d := range found {
-			for _, o := range observations {
-				if !d.Added() && slices.ContainsFunc(o.Items[section], func(it Item) bool { return it.Key == d.Key && it.id() == d.Old.id() }) {
-					d.Kept = joined(d.Kept, o.Variant)
-				}
-			}
-			d.classify()
-			d.Rejected = slices.Contains(s.Rejected, Rejection{section, d.Key, d.New.Hash}) && d.New.Problem == ""
-			drifts = append(drifts, *d)
-		}
-		slices.SortFunc(drifts[start:], func(a, b Drift) int {
-			return cmp.Or(strings.Compare(a.Key, b.Key), compareItems(a.Old, b.Old), compareItems(a.New, b.New), strings.Compare(a.New.Problem, b.New.Problem))
-		})
 		if section == SectionTools || section == SectionPrompts {
 			markTwins(approved, drifts[start:])
 		}
@@ -76,50 +52,30 @@ func Compare(s *Server, observations ...Observation) []Drift {
 	return drifts
 }
 
-// drift compares the items with one key in one variant.
-func (s *Server) drift(variant string, approved, offered []Item) []Drift {
-	var unknown, gone []Item // offered but not approved; approved but not offered
-	for _, it := range offered {
-		if it.Problem != "" || !contains(approved, it) {
-			unknown = append(unknown, it)
-		}
-	}
+// differences compares the items with one key.
+func differences(approved, offered []Item) (drifts []Drift) {
+	var gone []Item // approved but not offered
 	for _, it := range approved {
-		if s.expects(it, variant) && !contains(offered, it) {
+		if !contains(offered, it) {
 			gone = append(gone, it)
 		}
-	}
-	if len(unknown) > 0 && len(gone) == 0 && len(offered) == len(unknown) {
-		gone = approved // in this variant it was not known; another variant has it
-	}
-	var drifts []Drift
-	for i, it := range unknown {
-		d := Drift{New: it}
-		if i < len(gone) {
-			d.Old = gone[i]
-		}
-		drifts = append(drifts, d)
 	}
 	if len(offered) == 0 {
 		for _, it := range gone {
 			drifts = append(drifts, Drift{Old: it})
 		}
 	}
-	return drifts
-}
-
-// expects reports whether a variant must offer an approved item.
-func (s *Server) expects(it Item, variant string) bool {
-	covered := len(s.Variants) == 0 || slices.Contains(s.Variants, variant)
-	return covered && (it.Variants == nil || slices.Contains(it.Variants, variant))
-}
-
-// classify sets the classes of a drift.
-func (d *Drift) classify() {
-	d.Classes = Classify(d.Section, d.Old.compared(), d.New.compared())
-	if len(d.Classes) == 0 {
-		d.Classes = []string{classOther} // the rules follow RFC 8785, which drops digits
+	for _, it := range offered {
+		if it.Problem == "" && contains(approved, it) {
+			continue
+		}
+		d := Drift{New: it}
+		if i := len(drifts); i < len(gone) {
+			d.Old = gone[i]
+		}
+		drifts = append(drifts, d)
 	}
+	return drifts
 }
 
 // CompareLocks returns what differs from lock a to lock b, by server id. A server without differences
@@ -129,7 +85,7 @@ func CompareLocks(a, b *Lock) map[string][]Drift {
 	all := map[string][]Drift{}
 	for id := range allKeys(a.Servers, b.Servers) {
 		was, is := a.Servers[id], b.Servers[id]
-		drifts := Compare(was, observe(a.Hashing, was, is)...)
+		drifts := Compare(was, observe(a.Hashing, was, is))
 		if was == nil {
 			was = &Server{}
 		}
@@ -156,45 +112,22 @@ func (s *Server) Weakened(settings Policy) []Drift {
 
 // observe returns what a server that offers exactly what is in its lock would be observed to offer,
 // with the hashes and in all sections of another lock. to is nil if the server offers nothing.
-func observe(h Hashing, from, to *Server) []Observation {
-	offered := &Server{Items: map[Section][]Item{}}
-	if to != nil {
-		maps.Copy(offered.Items, to.Items)
-		offered.Variants = to.Variants
-	}
+func observe(h Hashing, from, to *Server) Observation {
+	o := Observation{}
 	if from != nil {
 		for section := range from.Items {
-			if offered.Items[section] == nil {
-				offered.Items[section] = []Item{}
-			}
-		}
-		if to == nil {
-			offered.Variants = from.Variants
+			o[section] = nil
 		}
 	}
-	variants := offered.Variants
-	for _, items := range offered.Items {
-		for _, it := range items {
-			variants = joined(variants, it.Variants...)
-		}
-	}
-	if len(variants) == 0 {
-		variants = []string{""}
-	}
-	var observations []Observation
-	for _, variant := range variants {
-		o := Observation{variant, map[Section][]Item{}}
-		for section, items := range offered.Items {
-			o.Items[section] = []Item{}
+	if to != nil {
+		for section, items := range to.Items {
+			o[section] = nil
 			for _, it := range items {
-				if it.Variants == nil || slices.Contains(it.Variants, variant) {
-					o.Items[section] = append(o.Items[section], h.Item(section, it.Definition))
-				}
+				o[section] = append(o[section], h.Item(section, it.Definition))
 			}
 		}
-		observations = append(observations, o)
 	}
-	return observations
+	return o
 }
 
 // Take approves drift. If classes are given, by id, it takes only drift whose classes are all among them.
@@ -230,40 +163,20 @@ func (s *Server) Take(drifts []Drift, classes ...string) (left []Drift) {
 	return left
 }
 
-// withdraw removes an approved item from the variants of a drift, except those that still offer it.
+// withdraw removes the old item of a drift.
 func (s *Server) withdraw(d Drift) {
-	items := slices.Clone(s.Items[d.Section])
-	old, known := slices.BinarySearchFunc(items, d.Old, compareItems)
-	if !known {
-		return
+	if old, known := slices.BinarySearchFunc(s.Items[d.Section], d.Old, compareItems); known {
+		s.Items[d.Section] = slices.Delete(slices.Clone(s.Items[d.Section]), old, old+1)
 	}
-	variants := items[old].Variants
-	if variants == nil {
-		variants = s.Variants
-	}
-	variants = slices.DeleteFunc(slices.Clone(variants), func(v string) bool { return slices.Contains(d.Variants, v) })
-	variants = joined(variants, d.Kept...)
-	if len(variants) > 0 {
-		items[old].Variants = s.normal(variants)
-	} else {
-		items = slices.Delete(items, old, old+1)
-	}
-	s.Items[d.Section] = items
 }
 
-// approve adds the new item of a drift, or adds variants to it.
+// approve adds the new item of a drift.
 func (s *Server) approve(d Drift) {
 	it := d.New
-	it.Key, it.Variants = d.Key, s.normal(d.Variants)
-	items := slices.Clone(s.Items[d.Section])
-	i, known := slices.BinarySearchFunc(items, it, compareItems)
-	switch {
-	case !known:
-		items = slices.Insert(items, i, it)
-	case items[i].Variants != nil:
-		items[i].Variants = s.normal(joined(items[i].Variants, d.Variants...))
+	it.Key = d.Key
+	if i, known := slices.BinarySearchFunc(s.Items[d.Section], it, compareItems); !known {
+		s.Items[d.Section] = slices.Insert(slices.Clone(s.Items[d.Section]), i, it)
 	}
-	s.Items[d.Section] = items
 }
 
 // Reject records that the user rejected drift, so that Compare marks it. The approved items stay.
@@ -280,14 +193,14 @@ func (s *Server) Reject(drifts []Drift) {
 // rejection returns the change of a drift.
 func (d *Drift) rejection() Rejection { return Rejection{d.Section, d.Key, d.New.Hash} }
 
-// byKey returns items by their keys, sorted by hash.
+// byKey returns items by their keys, without duplicates.
 func byKey(items []Item) map[string][]Item {
 	keys := map[string][]Item{}
 	for _, it := range items {
 		keys[it.Key] = append(keys[it.Key], it)
 	}
-	for _, same := range keys {
-		slices.SortFunc(same, compareItems)
+	for key, same := range keys {
+		keys[key] = unique(same)
 	}
 	return keys
 }
@@ -306,5 +219,5 @@ func allKeys[V any](a, b map[string]V) map[string]bool {
 
 // contains reports whether items have a definition.
 func contains(items []Item, it Item) bool {
-	return slices.ContainsFunc(items, func(other Item) bool { return other.id() == it.id() })
+	return slices.ContainsFunc(items, func(other Item) bool { return other.Hash == it.Hash })
 }

@@ -13,11 +13,9 @@ import (
 )
 
 // offers returns an observation of tools.
-func offers(variant string, tools ...Item) Observation {
-	return Observation{variant, map[Section][]Item{SectionTools: tools}}
-}
+func offers(tools ...Item) Observation { return Observation{SectionTools: tools} }
 
-// text returns drift as lines such as "tools/read a→b [legacy]", with the descriptions of tools.
+// text returns drift as lines such as "tools/read a→b", with the descriptions of tools.
 func text(drifts []Drift) string {
 	word := func(it Item) string {
 		_, after, _ := strings.Cut(string(it.Definition), `"description":"`)
@@ -26,7 +24,7 @@ func text(drifts []Drift) string {
 	}
 	var lines []string
 	for _, d := range drifts {
-		line := fmt.Sprintf("%s/%s %s→%s %v", d.Section, d.Key, word(d.Old), word(d.New), d.Variants)
+		line := fmt.Sprintf("%s/%s %s→%s", d.Section, d.Key, word(d.Old), word(d.New))
 		if d.Rejected {
 			line += " rejected"
 		}
@@ -40,48 +38,33 @@ func text(drifts []Drift) string {
 
 func TestCompare(t *testing.T) {
 	t.Parallel()
-	merge := func(observations ...Observation) *Server {
-		s, refused := Merge(observations...)
-		if len(refused) > 0 {
-			t.Fatalf("%+v", refused)
-		}
-		return s
-	}
 	broken := DefaultHashing().Item(SectionTools, []byte(`{"name":"read","description":"a","description":"b"}`))
-	legacy, modern := offers("legacy", tool("read", "a"), tool("old", "o")), offers("modern", tool("read", "b"), tool("new", "n"))
-	both := merge(legacy, modern)
+	one := NewServer(offers(tool("read", "a"), tool("old", "o")))
+	two := NewServer(offers(tool("read", "a"), tool("read", "b")))
 	for _, test := range []struct {
 		name     string
 		approved *Server
-		offered  []Observation
+		offered  Observation
 		want     string
 	}{
-		{"the same", merge(legacy), []Observation{legacy}, ""},
-		{"the same in another order", merge(legacy), []Observation{offers("legacy", tool("old", "o"), tool("read", "a"))}, ""},
-		{"the same twice", merge(legacy), []Observation{offers("legacy", tool("old", "o"), tool("read", "a"), tool("read", "a"))}, ""},
-		{"nothing was approved", nil, []Observation{legacy, modern}, "tools/new →n [modern]\ntools/old →o [legacy]\ntools/read →b [modern]\ntools/read →a [legacy]"},
-		{"changed", merge(legacy), []Observation{offers("legacy", tool("read", "x"), tool("old", "o"))}, "tools/read a→x [legacy]"},
-		{"added", merge(legacy), []Observation{offers("legacy", tool("read", "a"), tool("old", "o"), tool("x", "x"))}, "tools/x →x [legacy]"},
-		{"removed", merge(legacy), []Observation{offers("legacy", tool("read", "a"))}, "tools/old o→ [legacy]"},
-		{"renamed", merge(legacy), []Observation{offers("legacy", tool("read", "a"), tool("оld", "o"))}, "tools/old o→ [legacy]\ntools/оld →o [legacy]"},
-		{"all removed", merge(legacy), []Observation{offers("legacy")}, "tools/old o→ [legacy]\ntools/read a→ [legacy]"},
-		{"not listed", merge(legacy), []Observation{{"legacy", nil}}, ""},
-		{"another section", merge(legacy), []Observation{{"legacy", map[Section][]Item{SectionPrompts: {DefaultHashing().Item(SectionPrompts, []byte(`{"name":"p"}`))}}}}, "prompts/p → [legacy]"},
-		{"no observation", merge(legacy), nil, ""},
-		{"two variants", both, []Observation{modern, legacy}, ""},
-		{"one of two variants", both, []Observation{modern}, ""},
-		{"a variant offers what another did", both, []Observation{offers("modern", tool("read", "a"), tool("old", "o"), tool("new", "n"))}, ""},
-		{"removed in one variant", both, []Observation{offers("modern", tool("read", "b"))}, "tools/new n→ [modern]"},
-		{"changed in one variant", both, []Observation{legacy, offers("modern", tool("read", "x"), tool("new", "n"))}, "tools/read b→x [modern]"},
-		{"changed in both variants", both, []Observation{offers("legacy", tool("read", "x"), tool("old", "o")), offers("modern", tool("read", "x"), tool("new", "n"))}, "tools/read b→x [modern]\ntools/read a→x [legacy]"},
-		{"an unknown variant offers less", both, []Observation{offers("modern+sampling", tool("read", "b"))}, ""},
-		{"an unknown variant offers more", both, []Observation{offers("modern+sampling", tool("read", "b"), tool("x", "x"))}, "tools/x →x [modern+sampling]"},
-		{"an unknown variant offers something else", merge(legacy), []Observation{offers("modern", tool("read", "x"))}, "tools/read a→x [modern]"},
-		{"a second tool of the same name", merge(legacy), []Observation{offers("legacy", tool("read", "a"), tool("read", "x"), tool("old", "o"))}, "tools/read →x [legacy]"},
-		{"a problem", merge(legacy), []Observation{offers("legacy", broken, tool("old", "o"))}, "tools/read a→a [legacy] problem"},
-		{"a problem beside the approved tool", merge(legacy), []Observation{offers("legacy", broken, tool("read", "a"), tool("old", "o"))}, "tools/read →a [legacy] problem"},
+		{"the same", one, offers(tool("read", "a"), tool("old", "o")), ""},
+		{"the same in another order", one, offers(tool("old", "o"), tool("read", "a")), ""},
+		{"the same twice", one, offers(tool("old", "o"), tool("read", "a"), tool("read", "a")), ""},
+		{"nothing was approved", nil, offers(tool("read", "b"), tool("new", "n"), tool("new", "n")), "tools/new →n\ntools/read →b"},
+		{"changed", one, offers(tool("read", "x"), tool("old", "o")), "tools/read a→x"},
+		{"added", one, offers(tool("read", "a"), tool("old", "o"), tool("x", "x")), "tools/x →x"},
+		{"removed", one, offers(tool("read", "a")), "tools/old o→"},
+		{"renamed", one, offers(tool("read", "a"), tool("оld", "o")), "tools/old o→\ntools/оld →o"},
+		{"all removed", one, offers(), "tools/old o→\ntools/read a→"},
+		{"not listed", one, Observation{}, ""},
+		{"another section", one, Observation{SectionPrompts: {DefaultHashing().Item(SectionPrompts, []byte(`{"name":"p"}`))}}, "prompts/p →"},
+		{"one of two definitions", two, offers(tool("read", "b")), ""},
+		{"one of two definitions and another", two, offers(tool("read", "b"), tool("read", "x")), "tools/read a→x"},
+		{"a second tool of the same name", one, offers(tool("read", "a"), tool("read", "x"), tool("old", "o")), "tools/read →x"},
+		{"a problem", one, offers(broken, tool("old", "o")), "tools/read a→a problem"},
+		{"a problem beside the approved tool", one, offers(broken, tool("read", "a"), tool("old", "o")), "tools/read →a problem"},
 	} {
-		got := Compare(test.approved, test.offered...)
+		got := Compare(test.approved, test.offered)
 		if diff := cmp.Diff(test.want, text(got)); diff != "" {
 			t.Errorf("%s: -want +got\n%s", test.name, diff)
 		}
@@ -90,77 +73,28 @@ func TestCompare(t *testing.T) {
 				t.Errorf("%s: %+v", test.name, d)
 			}
 		}
-		slices.Reverse(test.offered)
-		if again := Compare(test.approved, test.offered...); !cmp.Equal(again, got, cmpopts.IgnoreUnexported(Item{})) {
-			t.Errorf("%s: another order gives\n%s", test.name, text(again))
-		}
-	}
-}
-
-func TestMerge(t *testing.T) {
-	t.Parallel()
-	broken := DefaultHashing().Item(SectionTools, []byte(`{"name":7}`))
-	s, refused := Merge(
-		offers("modern", tool("read", "a"), tool("b", "2"), broken),
-		offers("legacy", tool("read", "a"), tool("b", "1"), tool("b", "1")),
-		Observation{"modern+roots", map[Section][]Item{SectionTools: {tool("read", "a")}, SectionPrompts: {}}},
-	)
-	want := &Server{
-		Variants: []string{"legacy", "modern", "modern+roots"},
-		Items: map[Section][]Item{
-			SectionTools:   {in(tool("b", "2"), "modern"), in(tool("b", "1"), "legacy"), tool("read", "a")},
-			SectionPrompts: {},
-		},
-	}
-	slices.SortFunc(want.Items[SectionTools], compareItems)
-	if diff := cmp.Diff(want, s, cmpopts.IgnoreUnexported(Item{})); diff != "" {
-		t.Errorf("-want +got\n%s", diff)
-	}
-	if len(refused) != 1 || refused[0].Problem != broken.Problem {
-		t.Errorf("%+v", refused)
 	}
 }
 
 func TestTake(t *testing.T) {
 	t.Parallel()
-	s, _ := Merge(offers("legacy", tool("read", "a"), tool("gone", "g")), offers("modern", tool("read", "a"), tool("gone", "g")))
-	now := []Observation{offers("legacy", tool("read", "b"), tool("new", "n")), offers("modern", tool("read", "c"), tool("new", "n"))}
-	drifts := Compare(s, now...)
-	if len(drifts) != 4 {
+	s := NewServer(offers(tool("read", "a"), tool("gone", "g")))
+	now := offers(tool("read", "b"), tool("new", "n"))
+	drifts := Compare(s, now)
+	if len(drifts) != 3 {
 		t.Fatal(text(drifts))
 	}
-	if left := s.Take(drifts, "L001", "L005"); text(left) != text(Compare(s, now...)) || len(left) != 2 {
-		t.Errorf("left:\n%s\nthen:\n%s", text(left), text(Compare(s, now...)))
+	if left := s.Take(drifts, "L001", "L005"); text(left) != text(Compare(s, now)) || len(left) != 1 {
+		t.Errorf("left:\n%s\nthen:\n%s", text(left), text(Compare(s, now)))
 	}
 	if left := s.Take(drifts[2:]); len(left) != 0 {
 		t.Error(text(left))
 	}
-	if drifts := Compare(s, now...); len(drifts) > 0 {
-		t.Error(text(drifts))
-	}
-	want, _ := Merge(now...)
-	if diff := cmp.Diff(want, s, cmpopts.IgnoreUnexported(Item{})); diff != "" {
+	if diff := cmp.Diff(NewServer(now), s, cmpopts.IgnoreUnexported(Item{})); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
 	}
-	if left := s.Take(drifts); len(left) != 3 {
+	if left := s.Take(drifts); len(left) != 2 {
 		t.Errorf("drift of a lock that has changed was taken; left:\n%s", text(left))
-	}
-}
-
-func TestTakeInOneVariant(t *testing.T) {
-	t.Parallel()
-	s, _ := Merge(offers("legacy", tool("read", "a")), offers("modern", tool("read", "a")))
-	now := offers("modern", tool("read", "b"))
-	s.Take(Compare(s, now))
-	want := []Item{in(tool("read", "a"), "legacy"), in(tool("read", "b"), "modern")}
-	slices.SortFunc(want, compareItems)
-	if diff := cmp.Diff(want, s.Items[SectionTools], cmpopts.IgnoreUnexported(Item{})); diff != "" {
-		t.Errorf("-want +got\n%s", diff)
-	}
-	other := offers("modern+sampling", tool("read", "b"), tool("x", "x"))
-	s.Take(Compare(s, other))
-	if drifts := Compare(s, now, other, offers("legacy", tool("read", "a"))); len(drifts) > 0 {
-		t.Error(text(drifts))
 	}
 }
 
@@ -168,31 +102,24 @@ func TestTakeInOneVariant(t *testing.T) {
 func TestTakeSettles(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(3, 4))
-	observe := func() (all []Observation) {
-		for _, variant := range []string{"legacy", "modern", "modern+roots"} {
-			if r.IntN(3) == 0 {
-				continue
-			}
-			o := offers(variant)
-			o.Items[SectionTools] = []Item{}
-			for range r.IntN(4) {
-				o.Items[SectionTools] = append(o.Items[SectionTools], tool(string(rune('a'+r.IntN(2))), string(rune('0'+r.IntN(3)))))
-			}
-			all = append(all, o)
+	observe := func() Observation {
+		o := offers()
+		for range r.IntN(5) {
+			o[SectionTools] = append(o[SectionTools], tool(string(rune('a'+r.IntN(2))), string(rune('0'+r.IntN(3)))))
 		}
-		return all
+		return o
 	}
 	for round := range 200 {
 		first, second := observe(), observe()
-		s, _ := Merge(first...)
-		if drifts := Compare(s, first...); len(drifts) > 0 {
+		s := NewServer(first)
+		if drifts := Compare(s, first); len(drifts) > 0 {
 			t.Fatalf("%v: %s", first, text(drifts))
 		}
-		drifts := Compare(s, second...)
+		drifts := Compare(s, second)
 		if left := s.Take(drifts); len(left) > 0 {
 			t.Fatalf("left:\n%s", text(left))
 		}
-		if rest := Compare(s, second...); len(rest) > 0 {
+		if rest := Compare(s, second); len(rest) > 0 {
 			t.Fatalf("%v\n%v\ntaken:\n%s\nthen:\n%s", first, second, text(drifts), text(rest))
 		}
 		l := New()
@@ -207,19 +134,19 @@ func TestTakeSettles(t *testing.T) {
 
 func TestReject(t *testing.T) {
 	t.Parallel()
-	approved := offers("legacy", tool("read", "a"), tool("old", "o"))
-	s, _ := Merge(approved)
-	now := offers("legacy", tool("read", "b"), DefaultHashing().Item(SectionTools, []byte(`{"name":7}`)))
+	approved := offers(tool("read", "a"), tool("old", "o"))
+	s := NewServer(approved)
+	now := offers(tool("read", "b"), DefaultHashing().Item(SectionTools, []byte(`{"name":7}`)))
 	drifts := Compare(s, now)
 	s.Reject(drifts)
 	s.Reject(drifts)
-	if want := "tools/ → [legacy] problem\ntools/old o→ [legacy] rejected\ntools/read a→b [legacy] rejected"; text(Compare(s, now)) != want || len(s.Rejected) != 2 {
+	if want := "tools/ → problem\ntools/old o→ rejected\ntools/read a→b rejected"; text(Compare(s, now)) != want || len(s.Rejected) != 2 {
 		t.Errorf("%s\n%+v", text(Compare(s, now)), s.Rejected)
 	}
 	if drifts := Compare(s, approved); len(drifts) > 0 {
 		t.Error(text(drifts))
 	}
-	if got := text(Compare(s, offers("legacy", tool("read", "c"), tool("old", "o")))); got != "tools/read a→c [legacy]" {
+	if got := text(Compare(s, offers(tool("read", "c"), tool("old", "o")))); got != "tools/read a→c" {
 		t.Error(got)
 	}
 	if left := s.Take(drifts); len(left) != 1 || left[0].New.Problem == "" || len(s.Rejected) != 0 {
@@ -242,14 +169,14 @@ func TestCompareLocks(t *testing.T) {
 	delete(files.Items, SectionContents)
 	b.Servers["new"] = &Server{Items: map[Section][]Item{SectionTools: {tool("t", "t")}}}
 	got := CompareLocks(a, b)
-	if len(got) != 2 || text(got["files"]) != "tools/read Reads a file.→x [legacy modern modern+sampling]\ncontents/file:///a → [legacy modern]" || text(got["new"]) != "tools/t →t []" {
+	if len(got) != 2 || text(got["files"]) != "tools/read Reads a file.→x\ncontents/file:///a →" || text(got["new"]) != "tools/t →t" {
 		t.Errorf("%s\n%s", text(got["files"]), text(got["new"]))
 	}
 	if drifts := CompareLocks(a, New())["files"]; len(drifts) != 9 || !drifts[0].Removed() {
 		t.Errorf("a server was removed: %s", text(drifts))
 	}
 	got = CompareLocks(b, a)
-	if len(got) != 2 || text(got["new"]) != "tools/t t→ []" {
+	if len(got) != 2 || text(got["new"]) != "tools/t t→" {
 		t.Errorf("%s", text(got["new"]))
 	}
 }
@@ -316,7 +243,7 @@ func TestDriftHasClasses(t *testing.T) {
 	t.Parallel()
 	a := sample()
 	b := New()
-	b.Servers["files"] = &Server{Variants: []string{"legacy", "modern"}, Items: map[Section][]Item{}}
+	b.Servers["files"] = &Server{Items: map[Section][]Item{}}
 	for want, pair := range map[int][2]*Lock{9: {a, b}, 10: {b, a}} { // settings that become stricter are no drift
 		drifts := CompareLocks(pair[0], pair[1])["files"]
 		if len(drifts) != want {
@@ -336,9 +263,9 @@ func TestDriftHasClasses(t *testing.T) {
 func TestExcludedMembersAreNoChange(t *testing.T) {
 	t.Parallel()
 	observe := func(definition string) Observation {
-		return Observation{"legacy", map[Section][]Item{SectionResources: {DefaultHashing().Item(SectionResources, []byte(definition))}}}
+		return Observation{SectionResources: {DefaultHashing().Item(SectionResources, []byte(definition))}}
 	}
-	s, _ := Merge(observe(`{"uri":"a","size":1,"description":"x","annotations":{"lastModified":"1"}}`))
+	s := NewServer(observe(`{"uri":"a","size":1,"description":"x","annotations":{"lastModified":"1"}}`))
 	l := New()
 	l.Servers["s"] = s
 	data, err := Marshal(l)
@@ -358,55 +285,12 @@ func TestExcludedMembersAreNoChange(t *testing.T) {
 // TestTakeAgain: drift that was approved in the meantime changes nothing.
 func TestTakeAgain(t *testing.T) {
 	t.Parallel()
-	s, _ := Merge(offers("legacy", tool("read", "a")), offers("modern", tool("read", "a")))
-	stale := Compare(s, offers("modern", tool("read", "a"), tool("x", "x")))
-	s.Take(Compare(s, offers("legacy", tool("read", "a"), tool("x", "x")), offers("modern", tool("read", "a"), tool("x", "x"))))
-	s.Take(stale)
-	if got := s.Items[SectionTools]; len(got) != 2 || got[1].Key != "x" || got[1].Variants != nil {
+	s := NewServer(offers(tool("read", "a")))
+	drifts := Compare(s, offers(tool("read", "a"), tool("x", "x")))
+	s.Take(drifts)
+	s.Take(drifts)
+	if got := s.Items[SectionTools]; len(got) != 2 || got[1].Key != "x" {
 		t.Errorf("%+v", got)
-	}
-}
-
-// TestDigitsThatHashesDrop: a number is drift if it changes in a digit that no float64 has.
-func TestDigitsThatHashesDrop(t *testing.T) {
-	t.Parallel()
-	for _, test := range []struct {
-		a, b  string
-		drift bool
-	}{
-		{"1234567890123456789", "1234567890123456788", true},
-		{"9223372036854775807", "9223372036854775807", false},
-		{"0.10000000000000000001", "0.1", true},
-		{"1e-999", "2e-999", true},
-		{"1e-310", "1.0000000000000001e-310", true},
-		{"1.0", "1", false},
-		{"100000000000000000000", "1e20", false},
-		{"-0.000000000000000000000000125", "-1.25e-25", false},
-		{"0e999", "0", false},
-	} {
-		h := DefaultHashing()
-		observe := func(number string) Observation {
-			it := h.Item(SectionResources, []byte(`{"uri":"bank://pay","size":77777777777777777777,"account":`+number+`}`))
-			return Observation{"legacy", map[Section][]Item{SectionResources: {it}}}
-		}
-		l := &Lock{Hashing: h, Servers: map[string]*Server{}}
-		l.Servers["s"], _ = Merge(observe(test.a))
-		data, err := Marshal(l)
-		must(t, err)
-		if l, err = Parse(data); err != nil {
-			t.Fatal(err)
-		}
-		s := l.Servers["s"]
-		drifts := Compare(s, observe(test.b))
-		if len(drifts) > 0 != test.drift {
-			t.Errorf("%s and %s: %+v", test.a, test.b, drifts)
-		}
-		if test.drift && (!slices.Equal(drifts[0].Classes, []string{"L015"}) || drifts[0].Old.Hash != drifts[0].New.Hash) {
-			t.Errorf("%+v", drifts)
-		}
-		if left := s.Take(drifts); len(left) > 0 || len(Compare(s, observe(test.b))) > 0 {
-			t.Errorf("%s and %s: it was not taken", test.a, test.b)
-		}
 	}
 }
 
@@ -414,7 +298,7 @@ func TestDigitsThatHashesDrop(t *testing.T) {
 // text says.
 func TestTwinIsSuspicious(t *testing.T) {
 	t.Parallel()
-	s, _ := Merge(offers("legacy", tool("draw", "a"), tool("Old", "a")))
+	s := NewServer(offers(tool("draw", "a"), tool("Old", "a")))
 	for _, test := range []struct {
 		name string
 		now  []Item
@@ -430,7 +314,7 @@ func TestTwinIsSuspicious(t *testing.T) {
 	} {
 		var classes []string
 		twin := ""
-		for _, d := range Compare(s, offers("legacy", test.now...)) {
+		for _, d := range Compare(s, offers(test.now...)) {
 			classes, twin = append(classes, fmt.Sprint(d.Classes)), d.Twin
 			if reasons := d.Reasons(); (d.Twin != "") != strings.Contains(kinds(reasons), Twin) {
 				t.Errorf("%s: %+v", test.name, reasons)
@@ -442,7 +326,7 @@ func TestTwinIsSuspicious(t *testing.T) {
 	}
 	prompt := DefaultHashing().Item(SectionPrompts, []byte(`{"name":"Greet"}`))
 	s.Items[SectionPrompts] = []Item{prompt}
-	now := Observation{"legacy", map[Section][]Item{SectionPrompts: {prompt, DefaultHashing().Item(SectionPrompts, []byte(`{"name":"greet"}`))}}}
+	now := Observation{SectionPrompts: {prompt, DefaultHashing().Item(SectionPrompts, []byte(`{"name":"greet"}`))}}
 	if drifts := Compare(s, now); len(drifts) != 1 || drifts[0].Twin != "Greet" {
 		t.Errorf("%+v", drifts)
 	}
@@ -462,7 +346,7 @@ func TestReasonsOfContents(t *testing.T) {
 		fmt.Fprintf(&links, "https://%d.net/ is its address, and its password is %d.\n", i, i)
 	}
 	for text, want := range map[string]string{links.String(): "", links.String() + "zero\u200bwidth": Hidden} {
-		drifts := Compare(s, Observation{"", map[Section][]Item{SectionContents: {content(text)}}})
+		drifts := Compare(s, Observation{SectionContents: {content(text)}})
 		if len(drifts) != 1 || kinds(drifts[0].Reasons()) != want || slices.Contains(drifts[0].Classes, "L009") != (want != "") {
 			t.Errorf("%v: %+v", drifts[0].Classes, drifts[0].Reasons())
 		}

@@ -3,32 +3,21 @@
 //
 // A [Lock] has one [Server] for each server id, and a server has items in sections. An [Item] has
 // its definition, so that a review of the file shows the text that a model reads. [Hashing.Item]
-// makes an item from the bytes that a server sent. An [Observation] is what a server offers in one
-// variant, such as to a client of the legacy protocol. [Merge] makes a Server from observations,
-// and [Compare] returns what drifted since. [Server.Take] approves drift and [Server.Reject] rejects
-// it. [Read] and [Update] access the file; all other functions are pure.
-//
-// # Variants
-//
-// A server may offer different items to different clients. That is no drift: the lock has the union,
-// and an item that is not in every variant has the names of its variants. Whoever lists chooses the
-// names; the convention is the era ("legacy" or "modern"), then "+" and a client capability for
-// each that the client declared, in alphabetical order ("modern+sampling"). An item is approved if
-// its hash is in the lock under its key, whatever the variant. An item is removed if a variant that
-// the lock covers does not offer it any more. The lock says nothing about removals in other variants.
+// makes an item from the bytes that a server sent. An [Observation] is what a server offers.
+// [NewServer] approves all of it, and [Compare] returns what drifted since. [Server.Take] approves drift
+// and [Server.Reject] rejects it. [Read] and [Update] access the file; all other functions are pure.
 //
 // # Hash
 //
 // The hash of an item is SHA-256 over the canonical JSON of RFC 8785 of its whole definition, less the
 // members that the lock excludes ([Hashing]). For tools, prompts, sets and instructions it equals
 // mcp-pin's "Tool definition hash, version 1", which excludes nothing, except that a text with an
-// unpaired surrogate is refused here. RFC 8785 reads numbers as float64, so it drops digits of large
-// and long numbers. [Compare] does not: another account number in a schema is drift, of class L015,
-// also if the hash is the same.
+// unpaired surrogate is refused here. RFC 8785 reads numbers as float64: numbers that differ only in
+// digits that a float64 does not have are equal.
 //
 // # Order, bounds, ownership
 //
-// Lists are sorted by section, key and hash. A file has at most [MaxFile] bytes, a list or an object
+// Lists are sorted by section and key. A file has at most [MaxFile] bytes, a list or an object
 // of the file at most [MaxItems] elements, and a definition at most [catalog.MaxDepth] levels. Everything
 // in a file or from a server is untrusted; errors quote only printable text. Definitions are not
 // copied: do not modify them. A Lock is not safe for concurrent use.

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -15,6 +14,7 @@ import (
 	"github.com/gofrs/flock"
 
 	"github.com/mcptrack/mcptrack/core/atomicfile"
+	"github.com/mcptrack/mcptrack/core/internal/regularfile"
 	"github.com/mcptrack/mcptrack/core/internal/writable"
 	"github.com/mcptrack/mcptrack/core/printable"
 )
@@ -22,7 +22,6 @@ import (
 const (
 	waitForOthers = 10 * time.Second     // how long Update waits for another process that changes the file
 	waitBetween   = 5 * time.Millisecond // delay between two attempts to lock the file
-	maxOpens      = 100                  // attempts to read a file that other processes replace
 )
 
 // Read returns the lock in a file. The error is [fs.ErrNotExist] if there is no file, and wraps an
@@ -57,39 +56,17 @@ func read(path string) (*Lock, []byte, error) {
 
 // contentOf returns the content of a regular file of at most [MaxFile] bytes.
 func contentOf(path string) ([]byte, error) {
-	for range maxOpens {
-		named, err := os.Lstat(path)
-		switch {
-		case err != nil:
-			return nil, err
-		case named.Mode()&fs.ModeSymlink != 0:
-			return nil, &FileError{Problem: "the lock is a symbolic link", Advice: "replace the link with the file itself"}
-		case !named.Mode().IsRegular():
-			return nil, &FileError{Problem: "the lock is not a file", Advice: "move it away, and then run: mcptrack lock"}
-		case named.Size() > MaxFile:
-			return nil, errTooLarge()
-		}
-		data, same, err := readSame(path, named)
-		if err != nil || same {
-			return data, err // Parse refuses a file that has grown beyond the limit
-		}
+	if named, err := os.Lstat(path); err == nil && named.Mode()&fs.ModeSymlink != 0 {
+		return nil, &FileError{Problem: "the lock is a symbolic link", Advice: "replace the link with the file itself"}
 	}
-	return nil, errors.New("the file is being replaced again and again")
-}
-
-// readSame reads a file if it is still the one that was found under its name.
-func readSame(path string, named fs.FileInfo) (data []byte, same bool, err error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, false, err
+	data, _, err := regularfile.Read(path, MaxFile)
+	switch _, large := errors.AsType[*regularfile.SizeError](err); {
+	case large:
+		return nil, errTooLarge()
+	case errors.Is(err, regularfile.ErrNotRegular):
+		return nil, &FileError{Problem: "the lock is not a file", Advice: "move it away, and then run: mcptrack lock"}
 	}
-	defer func() { _ = f.Close() }()
-	opened, err := f.Stat()
-	if err != nil || !os.SameFile(named, opened) {
-		return nil, false, err
-	}
-	data, err = io.ReadAll(io.LimitReader(f, MaxFile+1))
-	return data, true, err
+	return data, err
 }
 
 // Update reads a lock file, calls change with its lock, and replaces the file if the lock has changed.

@@ -41,7 +41,7 @@ func TestUpdate(t *testing.T) {
 	if !errors.Is(err, refused) {
 		t.Error(err)
 	}
-	err = Update(t.Context(), path, func(l *Lock) error { l.Servers["files"].Variants = []string{""}; return nil })
+	err = Update(t.Context(), path, func(l *Lock) error { l.Servers["files"].Policy["L999"] = Allow; return nil })
 	if err == nil || !strings.Contains(err.Error(), "would be invalid: ") {
 		t.Error(err)
 	}

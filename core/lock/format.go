@@ -25,15 +25,11 @@ const (
 	// MaxItems is the maximum number of elements of a list or object of a lock file, such as the tools
 	// of a server. It equals the maximum length of a list of a server.
 	MaxItems = 10_000
-	// maxVariants is the maximum number of variants of a server.
-	maxVariants = 100
-	// maxVariant is the maximum length of the name of a variant.
-	maxVariant = 200
 )
 
 // FileError is a defect of a lock file.
 type FileError struct {
-	Line, Column int    // from 1; the column counts characters. 0 if the whole file is meant
+	Line, Column int    // of malformed JSON, from 1; the column counts characters. 0 for other defects
 	Problem      string // printable, one line
 	Advice       string // what to do; printable, one line
 }
@@ -66,7 +62,7 @@ type fileHash struct {
 }
 
 type fileServer struct {
-	Variants     list[string]        `json:"variants,omitzero"`
+	Variants     jsontext.Value      `json:"variants,omitzero"` // written by earlier versions, and ignored
 	Policy       Policy              `json:"policy,omitzero"`
 	Hashes       object[fileSum]     `json:"hashes"` // of each section
 	Launch       *fileItem           `json:"launch,omitzero"`
@@ -84,12 +80,12 @@ type fileServer struct {
 // fileItem is an item. It has no members if the section of the only item, such as the launch, is empty.
 type fileItem struct {
 	fileDefinition
-	Others list[fileDefinition] `json:"others,omitzero"` // the definitions in other variants
+	Others list[fileDefinition] `json:"others,omitzero"` // more definitions of the same item, which are approved, too
 }
 
 type fileDefinition struct {
 	Hash       fileSum        `json:"hash,omitzero"`
-	Variants   list[string]   `json:"variants,omitzero"`
+	Variants   jsontext.Value `json:"variants,omitzero"` // written by earlier versions, and ignored
 	Definition jsontext.Value `json:"definition,omitzero"`
 	Text       jsontext.Value `json:"text,omitzero"` // in place of the definition, for instructions
 }
@@ -166,12 +162,12 @@ func (f *fileServer) definitions(section Section) (all []placed) {
 }
 
 func (it *fileItem) empty() bool {
-	return it.Hash == "" && it.Variants == nil && it.Definition == nil && it.Text == nil && it.Others == nil
+	return it.Hash == "" && it.Definition == nil && it.Text == nil && it.Others == nil
 }
 
 // add adds a definition of an item. The definitions of one key are added one after the other.
 func (f *fileServer) add(section Section, it Item) {
-	d := fileDefinition{Hash: fileSum(it.Hash), Variants: it.Variants}
+	d := fileDefinition{Hash: fileSum(it.Hash)}
 	if section == SectionInstructions {
 		d.Text = jsontext.Value(it.Definition)
 	} else {
@@ -274,7 +270,7 @@ func Parse(data []byte) (*Lock, error) {
 	case "":
 		return nil, &FileError{Problem: "the file has no lockVersion, so it is not a lock of mcptrack", Advice: adviseRestore}
 	default:
-		return nil, at(data, "/lockVersion", "lockVersion is "+printable.Line(version, 20)+"; this version of mcptrack reads only "+strconv.Itoa(Version), "upgrade mcptrack")
+		return nil, &FileError{Problem: "lockVersion is " + printable.Line(version, 20) + "; this version of mcptrack reads only " + strconv.Itoa(Version), Advice: "upgrade mcptrack"}
 	}
 	var f file
 	if err := jsonv2.Unmarshal(data, &f, jsonv2.RejectUnknownMembers(true)); err != nil {
@@ -282,7 +278,11 @@ func Parse(data []byte) (*Lock, error) {
 	}
 	l, d := f.lock()
 	if d != nil {
-		return nil, at(data, d.pointer, d.problem, d.advice)
+		e := &FileError{Problem: printable.Line(d.problem, 300), Advice: d.advice}
+		if d.pointer != "" {
+			e.Problem += " at " + printable.Line(string(d.pointer), 200)
+		}
+		return nil, e
 	}
 	return l, nil
 }
@@ -322,10 +322,7 @@ func (f *file) lock() (*Lock, *defect) {
 
 // server checks a server and returns it. Defects are relative to the server.
 func (f *fileServer) server(h Hashing) (*Server, *defect) {
-	s := &Server{Variants: f.Variants, Policy: f.Policy, Items: map[Section][]Item{}}
-	if problem := checkVariants(f.Variants); problem != "" {
-		return nil, &defect{"/variants", problem, adviseEdited}
-	}
+	s := &Server{Policy: f.Policy, Items: map[Section][]Item{}}
 	hashes := 0
 	for _, section := range sections() {
 		all := f.definitions(section)
@@ -341,16 +338,10 @@ func (f *fileServer) server(h Hashing) (*Server, *defect) {
 			}
 			items[i] = it
 		}
-		slices.SortFunc(items, compareItems)
-		for i := range items[:max(0, len(items)-1)] {
-			if compareItems(items[i], items[i+1]) == 0 {
-				return nil, &defect{jsontext.Pointer("/" + section), "two items are equal: " + printable.Line(items[i].Key, 100), adviseEdited}
-			}
-		}
 		if string(f.Hashes[string(section)]) != SetHash(items) {
 			return nil, &defect{"/hashes", "the hash of " + string(section) + " does not match the hashes of its items", adviseEdited}
 		}
-		s.Items[section] = items
+		s.Items[section] = unique(items)
 	}
 	if hashes != len(f.Hashes) {
 		return nil, &defect{"/hashes", "there is a hash of a section that is missing", adviseEdited}
@@ -375,7 +366,6 @@ func (d placed) item(h Hashing, section Section) (it Item, problem string) {
 		return it, "the definition is missing"
 	}
 	it = h.Item(section, []byte(value))
-	it.Variants = d.Variants
 	switch {
 	case it.Problem != "":
 		return it, "the definition is invalid: " + it.Problem
@@ -383,26 +373,8 @@ func (d placed) item(h Hashing, section Section) (it Item, problem string) {
 		return it, "the hash does not match the definition"
 	case it.Key != d.key:
 		return it, "the name is not the name in the definition"
-	case d.Variants != nil && len(d.Variants) == 0:
-		return it, "the list of variants is empty"
 	}
-	return it, checkVariants(d.Variants)
-}
-
-// checkVariants returns what is wrong with names of variants.
-func checkVariants(names []string) (problem string) {
-	if len(names) > maxVariants {
-		return fmt.Sprintf("there are more than %d variants", maxVariants)
-	}
-	for i, name := range names {
-		if name == "" || len(name) > maxVariant || !printable.VisibleASCII(name) {
-			return "the name of a variant is invalid: " + printable.Line(name, 40)
-		}
-		if i > 0 && names[i-1] >= name {
-			return "the variants are not sorted"
-		}
-	}
-	return ""
+	return it, ""
 }
 
 // syntaxError returns the error of the JSON library for a file.
@@ -446,34 +418,6 @@ func reason(err error) (*FileError, int64) {
 	return e, semantic.ByteOffset
 }
 
-// at returns an error for a place of a file that is valid JSON.
-func at(data []byte, pointer jsontext.Pointer, problem, advice string) *FileError {
-	e := &FileError{Problem: printable.Line(problem, 300), Advice: advice}
-	if pointer != "" {
-		e.Problem += " at " + printable.Line(string(pointer), 200)
-	}
-	dec := jsontext.NewDecoder(bytes.NewReader(data))
-	for {
-		before := dec.InputOffset()
-		if _, err := dec.ReadToken(); err != nil {
-			return e
-		}
-		if dec.StackPointer() == pointer {
-			if _, length := dec.StackIndex(dec.StackDepth()); length%2 == 1 && kindOf(dec) == '{' {
-				continue // the name of the member; its value follows
-			}
-			e.Line, e.Column = place(data, start(data, before))
-			return e
-		}
-	}
-}
-
-// kindOf returns the kind of the object or array that a decoder is in.
-func kindOf(dec *jsontext.Decoder) jsontext.Kind {
-	kind, _ := dec.StackIndex(dec.StackDepth())
-	return kind
-}
-
 // start returns the offset of the first value at or after an offset.
 func start(data []byte, offset int64) int64 {
 	rest := data[min(offset, int64(len(data))):]
@@ -496,9 +440,6 @@ func Marshal(l *Lock) ([]byte, error) {
 	}
 	for id, s := range l.Servers {
 		fs := &fileServer{Policy: s.Policy, Hashes: object[fileSum]{}}
-		if len(s.Variants) > 0 {
-			fs.Variants = slices.Sorted(slices.Values(s.Variants))
-		}
 		for _, r := range slices.SortedFunc(slices.Values(s.Rejected), compareRejections) {
 			fs.Rejected = append(fs.Rejected, fileRejection{r.Section, r.Key, fileSum(r.Hash)})
 		}

@@ -22,12 +22,6 @@ func tool(name, description string) Item {
 	return DefaultHashing().Item(SectionTools, definition)
 }
 
-// in returns an item in some variants only.
-func in(it Item, variants ...string) Item {
-	it.Variants = variants
-	return it
-}
-
 // sample returns a lock with all that a lock can have.
 func sample() *Lock {
 	l := New()
@@ -35,13 +29,12 @@ func sample() *Lock {
 		return l.Hashing.Item(section, []byte(definition))
 	}
 	l.Servers["files"] = &Server{
-		Variants: []string{"legacy", "modern"},
-		Policy:   Policy{"L002": Allow, "L005": Audit},
+		Policy: Policy{"L002": Allow, "L005": Audit},
 		Items: map[Section][]Item{
 			SectionLaunch:       {item(SectionLaunch, `{"command":"npx","args":["-y","files@1.2.3"]}`)},
-			SectionCapabilities: {in(item(SectionCapabilities, `{"tools":{}}`), "legacy"), in(item(SectionCapabilities, `{"tools":{},"x":1.50}`), "modern")},
+			SectionCapabilities: {item(SectionCapabilities, `{"tools":{}}`), item(SectionCapabilities, `{"tools":{},"x":1.50}`)},
 			SectionInstructions: {item(SectionInstructions, `"Use it."`)},
-			SectionTools:        {tool("read", "Reads a file."), in(tool("write", "Hidden: \u200b\u202e & <b> \"ü\""), "modern", "modern+sampling")},
+			SectionTools:        {tool("read", "Reads a file."), tool("write", "Hidden: \u200b\u202e & <b> \"ü\"")},
 			SectionPrompts:      {},
 			SectionTemplates:    {item(SectionTemplates, `{"uriTemplate":"file:///{path}","annotations":{"lastModified":"2026"}}`)},
 			SectionResources:    {item(SectionResources, `{"uri":"file:///a","size":3}`)},
@@ -76,7 +69,7 @@ func TestMarshal(t *testing.T) {
 	}
 	got := l.Servers["files"]
 	if !reflect.DeepEqual(got.Policy, Policy{"L002": Allow, "L005": Audit}) || !reflect.DeepEqual(got.Rejected, sample().Servers["files"].Rejected) ||
-		!reflect.DeepEqual(got.Items[SectionTools][1].Variants, []string{"modern", "modern+sampling"}) || got.Items[SectionPrompts] == nil || l.Servers["empty/~id"].Items[SectionTools] != nil {
+		len(got.Items[SectionCapabilities]) != 2 || got.Items[SectionPrompts] == nil || l.Servers["empty/~id"].Items[SectionTools] != nil {
 		t.Errorf("%+v", got)
 	}
 }
@@ -104,23 +97,14 @@ func TestMarshalRefuses(t *testing.T) {
 	for name, spoil := range map[string]func(*Server){
 		"the hash does not match": func(s *Server) { s.Items[SectionTools][0].Hash = sum(nil) },
 		"duplicate object member name at /servers/files/tools/read/definition": func(s *Server) { s.Items[SectionTools][0].Definition = []byte(`{"name":"x","a":1,"a":2}`) },
-		"two items are equal": func(s *Server) { s.Items[SectionTools] = append(s.Items[SectionTools], s.Items[SectionTools][0]) },
-		"variant is invalid":  func(s *Server) { s.Variants = []string{"a b"} },
-		"more than 100 variants": func(s *Server) {
-			for i := range maxVariants + 1 {
-				s.Variants = append(s.Variants, fmt.Sprintf("v%03d", i))
-			}
-		},
 		"more than 10000 elements": func(s *Server) {
 			for i := range MaxItems {
 				s.Rejected = append(s.Rejected, Rejection{SectionTools, fmt.Sprint(i), ""})
 			}
 		},
-		"no action":               func(s *Server) { s.Policy["L001"] = "none" },
-		"no class of changes":     func(s *Server) { s.Policy["L999"] = Allow },
-		"the section is invalid":  func(s *Server) { s.Rejected[0].Section = "x" },
-		"variants is empty":       func(s *Server) { s.Items[SectionTools][0].Variants = []string{} },
-		"variants are not sorted": func(s *Server) { s.Items[SectionTools][0].Variants = []string{"b", "a"} },
+		"no action":              func(s *Server) { s.Policy["L001"] = "none" },
+		"no class of changes":    func(s *Server) { s.Policy["L999"] = Allow },
+		"the section is invalid": func(s *Server) { s.Rejected[0].Section = "x" },
 	} {
 		l := sample()
 		spoil(l.Servers["files"])
@@ -136,8 +120,6 @@ func TestParseErrors(t *testing.T) {
 	valid, err := Marshal(sample())
 	must(t, err)
 	file := string(valid)
-	_, rest, _ := strings.Cut(file, `"others": [`)
-	other, _, _ := strings.Cut(rest, "]\n      },\n      \"instructions\"")
 	edit := func(old, new string) string {
 		if strings.Count(file, old) == 0 {
 			t.Fatalf("the sample does not contain %s", old)
@@ -152,7 +134,7 @@ func TestParseErrors(t *testing.T) {
 		{"merge", edit("  \"servers\"", "<<<<<<< HEAD\n  \"servers\""), "the file has the conflict markers of a merge; take one side"},
 		{"array", "[]", "the value has the wrong type"},
 		{"no version", `{"servers":{}}`, "it is not a lock of mcptrack"},
-		{"next version", edit(`"lockVersion": 1`, `"lockVersion": 2`), "line 2, column 18: lockVersion is 2; this version of mcptrack reads only 1 at /lockVersion; upgrade mcptrack"},
+		{"next version", edit(`"lockVersion": 1`, `"lockVersion": 2`), "lockVersion is 2; this version of mcptrack reads only 1; upgrade mcptrack"},
 		{"spelled version", edit(`"lockVersion": 1`, `"lockVersion": 1.0`), "lockVersion is 1.0"},
 		{"hostile version", edit(`"lockVersion": 1`, `"lockVersion": "\u001b[2J"`), `lockVersion is "\u001b[2J"`},
 		{"duplicate member", edit(`"command": "npx"`, `"command": "sh", "command": "npx"`), "duplicate object member name at /servers/files/launch/definition/command; it was edited by hand"},
@@ -160,17 +142,16 @@ func TestParseErrors(t *testing.T) {
 		{"unknown member", edit(`"lockVersion": 1,`, `"lockVersion": 1, "note": 1,`), "line 2, column 21: there is an unknown member note"},
 		{"unknown member of an item", edit(`"hash": "`, `"note": 1, "hash": "`), "unknown member note"},
 		{"other case", edit(`"servers"`, `"Servers"`), "unknown member Servers"},
-		{"algorithm", edit("sha256-jcs", "md5"), `line 4, column 18: the algorithm is "md5" instead of "sha256-jcs" at /hash/algorithm; a newer version`},
+		{"algorithm", edit("sha256-jcs", "md5"), `the algorithm is "md5" instead of "sha256-jcs" at /hash/algorithm; a newer version`},
 		{"exclusion", edit(`"resources/size"`, `"tools/description"`), `hashes must not leave out "tools/description", because its changes would not be found; they leave out only resources/annotations/lastModified, resources/size, templates/annotations/lastModified at /hash/exclude; it was edited by hand`},
 		{"exclusions", edit(`"resources/size"`, `"resources/size", "resources/size"`), `"resources/size" is left out twice at /hash/exclude`},
-		{"wrong type", edit(`"variants": [`, `"variants": [7,`), "the value has the wrong type at /servers/files/variants/0"},
+		{"wrong type", edit(`"hashes": {`, `"rejected": [7], "hashes": {`), "the value has the wrong type at /servers/empty~1~0id/rejected/0"},
 		{"no list", edit(`"others": [`, `"others": {}, "x": [`), "a list is expected at /servers/files/capabilities/others"},
 		{"null section", edit(`"prompts": {}`, `"prompts": null`), "an object is expected"},
 		{"other name", edit(`"read": {`, `"reads": {`), "the name is not the name in the definition at /servers/files/tools/reads"},
 		{"text for a definition", edit(`"text":`, `"definition":`), "the definition is missing at /servers/files/instructions"},
 		{"null item", edit(`"read": {`, `"nothing": null, "read": {`), "the definition is missing at /servers/files/tools/nothing"},
 		{"hash without algorithm", edit(`"hash": "sha256:`, `"hash": "`), "a hash is sha256: and 64 hexadecimal digits"},
-		{"two equal definitions", edit(`"others": [`, `"others": [`+other+`,`), "two items are equal"},
 		{"no object", edit(`"empty/~id": {`, `"x": 3, "empty/~id": {`), "the value has the wrong type at /servers/x"},
 		{"null server", edit(`"empty/~id": {`, `"x": null, "empty/~id": {`), "the server is null at /servers/x"},
 		{"null servers", `{"lockVersion":1,"hash":{"algorithm":"sha256-jcs","exclude":[]},"servers":null}`, "an object is expected"},
@@ -181,9 +162,6 @@ func TestParseErrors(t *testing.T) {
 		{"edited set", edit(sum(nil), sum([]byte("x"))), "the hash of prompts does not match the hashes of its items"},
 		{"action", edit(`"wording": "allow"`, `"wording": "ignore"`), `wording: there is no action "ignore"`},
 		{"class", edit(`"wording": "allow"`, `"words": "allow"`), `there is no class of changes "words"`},
-		{"empty variants", edit(`"variants": [
-          "legacy"
-        ]`, `"variants": []`), "the list of variants is empty"},
 		{"surrogate", edit("Reads a file.", `Reads \ud800`), "invalid surrogate pair"},
 		{"invalid UTF-8", edit("Reads a file.", "Reads \xff"), "invalid UTF-8"},
 		{"large number", edit("1.50", "1e999"), "the number 1e999 is too large at /servers/files/capabilities/others/0"},
@@ -204,6 +182,22 @@ func TestParseErrors(t *testing.T) {
 		if text := err.Error(); strings.ContainsAny(text, "\n\x1b") || strings.Contains(text, "jsontext") || strings.Contains(text, "json:") {
 			t.Errorf("%s: %q", test.name, text)
 		}
+	}
+}
+
+// TestEarlierLock: a lock of a version that had variants approves what it approved then, and is written without
+// them.
+func TestEarlierLock(t *testing.T) {
+	t.Parallel()
+	l, err := Read("testdata/earlier.lock")
+	must(t, err)
+	if drifts := CompareLocks(l, sample()); len(drifts) > 0 {
+		t.Errorf("%+v", drifts)
+	}
+	got, err := Marshal(l)
+	must(t, err)
+	if want, _ := Marshal(sample()); !bytes.Equal(got, want) {
+		t.Errorf("%s", got)
 	}
 }
 

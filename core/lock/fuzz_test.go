@@ -89,14 +89,13 @@ func FuzzCompare(f *testing.F) {
 	f.Fuzz(func(t *testing.T, old, new []byte) {
 		h := DefaultHashing()
 		of := func(definition []byte) (Observation, *Server) {
-			o := Observation{Variant: "modern", Items: map[Section][]Item{SectionTools: {h.Item(SectionTools, definition)}}}
-			s, _ := Merge(o)
-			return o, s
+			o := Observation{SectionTools: {h.Item(SectionTools, definition)}}
+			return o, NewServer(o)
 		}
 		oldOffer, oldServer := of(old)
 		newOffer, newServer := of(new)
-		a, b := oldOffer.Items[SectionTools][0], newOffer.Items[SectionTools][0]
-		same := a.Problem == "" && b.Problem == "" && a.Key == b.Key && a.id() == b.id()
+		a, b := oldOffer[SectionTools][0], newOffer[SectionTools][0]
+		same := a.Problem == "" && b.Problem == "" && a.Key == b.Key && a.Hash == b.Hash
 		there, back := Compare(oldServer, newOffer), Compare(newServer, oldOffer)
 		if (len(there) == 0) != same || a.Problem == "" && b.Problem == "" && len(there) != len(back) {
 			t.Fatalf("%d changes there and %d back", len(there), len(back))

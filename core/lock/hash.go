@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -55,9 +54,6 @@ func (h Hashing) Item(section Section, definition json.RawMessage) Item {
 	if err == nil {
 		it.Hash, it.rest, err = h.hash(section, canonical)
 	}
-	if err == nil && len(undetermined(definition)) > 0 {
-		it.exact, err = h.exact(section, definition)
-	}
 	if err != nil {
 		it.Hash, it.Problem = "", printable.Line(err.Error(), 300)
 	}
@@ -101,31 +97,9 @@ func (it *Item) Redact(secrets []string) {
 	*it = Item{Key: replacer.Replace(it.Key), Definition: bytes.TrimSpace(out.Bytes()), Problem: "it contains a credential of the config, which the lock would publish"}
 }
 
-// exact returns a hash of the numbers of a valid definition that [undetermined] returns, in the order
-// of the canonical form; empty if there are none.
-func (h Hashing) exact(section Section, definition json.RawMessage) (string, error) {
-	spelled := []jsontext.Options{jsontext.CanonicalizeRawInts(false), jsontext.CanonicalizeRawFloats(false)}
-	v := jsontext.Value(bytes.Clone(definition))
-	if err := v.Canonicalize(spelled...); err != nil {
-		return "", err
-	}
-	_, rest, err := h.hash(section, v, spelled...)
-	if err != nil {
-		return "", err
-	}
-	if rest == nil {
-		rest = json.RawMessage(v)
-	}
-	numbers := undetermined(rest)
-	if len(numbers) == 0 {
-		return "", nil
-	}
-	return sum([]byte(strings.Join(numbers, " "))), nil
-}
-
-// hash returns the hash of a valid definition in canonical form, to which the options have led. If
-// members are excluded, rest is the definition without them.
-func (h Hashing) hash(section Section, canonical jsontext.Value, options ...jsontext.Options) (hash string, rest json.RawMessage, err error) {
+// hash returns the hash of a valid definition in canonical form. If members are excluded, rest is the
+// definition without them.
+func (h Hashing) hash(section Section, canonical jsontext.Value) (hash string, rest json.RawMessage, err error) {
 	if section == SectionInstructions {
 		var text string
 		if err := jsonv2.Unmarshal(canonical, &text); err != nil {
@@ -145,7 +119,7 @@ func (h Hashing) hash(section Section, canonical jsontext.Value, options ...json
 		}
 	}
 	if excluded {
-		if err := canonical.Canonicalize(options...); err != nil {
+		if err := canonical.Canonicalize(); err != nil {
 			return "", nil, err
 		}
 		rest = json.RawMessage(canonical)
@@ -195,43 +169,6 @@ func canonicalize(definition json.RawMessage) (jsontext.Value, error) {
 			return nil, fmt.Errorf("the number %s is too large", printable.Line(token.String(), 40))
 		}
 	}
-}
-
-// undetermined returns the numbers in valid JSON that their float64 does not determine, so that other
-// numbers have the same canonical form.
-func undetermined(definition []byte) (numbers []string) {
-	inString := false
-	for i := 0; i < len(definition); i++ {
-		switch c := definition[i]; {
-		case inString && c == '\\':
-			i++
-		case c == '"':
-			inString = !inString
-		case inString:
-		case c == '-' || isDigit(c):
-			end := i
-			for end < len(definition) && strings.IndexByte("0123456789+-.eE", definition[end]) >= 0 {
-				end++
-			}
-			if number := string(definition[i:end]); !determined(number) {
-				numbers = append(numbers, number)
-			}
-			i = end - 1
-		}
-	}
-	return numbers
-}
-
-// determined reports whether the float64 of a number determines its decimal digits. A float64 keeps
-// any 15 digits, unless it is smaller than the normal ones.
-func determined(number string) bool {
-	if len(number) <= 15 && !strings.ContainsAny(number, "eE") {
-		return true // nearly all numbers, and the rest is slower
-	}
-	mantissa, _, _ := strings.Cut(strings.ToLower(number), "e")
-	digits := strings.Trim(strings.NewReplacer("-", "", ".", "").Replace(mantissa), "0")
-	f, err := strconv.ParseFloat(number, 64)
-	return digits == "" || err == nil && len(digits) <= 15 && math.Abs(f) >= 0x1p-1022
 }
 
 // plain returns an error of the JSON library without its prefix and offset.

@@ -66,7 +66,10 @@ func markTwins(approved map[string][]Item, drifts []Drift) {
 			continue
 		}
 		if others := known.add(d.Key); len(others) > 0 {
-			d.Twin, d.Classes = others[0], joined(d.Classes, classSuspicious)
+			d.Twin = others[0]
+			if !slices.Contains(d.Classes, classSuspicious) {
+				d.Classes = slices.Sorted(slices.Values(append(d.Classes, classSuspicious)))
+			}
 		}
 	}
 }

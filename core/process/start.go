@@ -1,19 +1,18 @@
 package process
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
 	"syscall"
 
+	"github.com/mcptrack/mcptrack/core/internal/program"
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
@@ -58,10 +57,6 @@ func (spec Spec) cannotStart(err error, format string, args ...any) (string, err
 	return "", &StartError{Command: spec.Command, Reason: fmt.Sprintf(format, args...), Err: err}
 }
 
-func (spec Spec) notInPath(why string) (string, error) {
-	return "", &StartError{Command: spec.Command, Reason: fmt.Sprintf("there is no program %q in PATH%s", spec.Command, why), Err: exec.ErrNotFound, missing: true}
-}
-
 // resolve returns the path of the file to run, or an error that reports what is missing. Without
 // this check, exec would report a missing directory as "no such file" together with the command's
 // name.
@@ -79,52 +74,15 @@ func (spec Spec) resolve() (string, error) {
 			return spec.cannotStart(syscall.ENOTDIR, "working directory %q is not a directory", spec.Dir)
 		}
 	}
-	if runtime.GOOS == "windows" {
-		return spec.lookPathExt()
+	file, err := program.Find(spec.Command, spec.Dir, spec.path())
+	if errors.Is(err, exec.ErrNotFound) {
+		reason := fmt.Sprintf("there is no program %q %s", spec.Command, strings.TrimPrefix(err.Error(), "is not "))
+		return "", &StartError{Command: spec.Command, Reason: reason, Err: exec.ErrNotFound, missing: true}
 	}
-	if strings.ContainsRune(spec.Command, filepath.Separator) {
-		file := spec.Command
-		if !filepath.IsAbs(file) {
-			file = filepath.Join(spec.Dir, file)
-		}
-		switch info, err := os.Stat(file); {
-		case errors.Is(err, fs.ErrNotExist):
-			return spec.cannotStart(fs.ErrNotExist, "no such file")
-		case err != nil:
-			return spec.cannotStart(err, "%v", printable.Unnamed(err))
-		case info.IsDir():
-			return spec.cannotStart(syscall.EISDIR, "is a directory")
-		case info.Mode()&0o111 == 0:
-			return spec.cannotStart(fs.ErrPermission, "is not executable (chmod +x?)")
-		}
-		return spec.Command, nil
+	if err != nil {
+		return spec.cannotStart(err, "%v", err)
 	}
-	return spec.lookPath()
-}
-
-// lookPathExt finds the file on Windows, where exec.LookPath applies PATHEXT. Like lookPath, it
-// ignores relative entries in the PATH of the child.
-func (spec Spec) lookPathExt() (string, error) {
-	if filepath.Base(spec.Command) != spec.Command {
-		file := spec.Command
-		if !filepath.IsAbs(file) {
-			file = filepath.Join(cmp.Or(spec.Dir, "."), file)
-		}
-		file, err := filepath.Abs(file)
-		if err == nil {
-			file, err = exec.LookPath(file)
-		}
-		if err != nil {
-			return spec.cannotStart(fs.ErrNotExist, "no such program")
-		}
-		return file, nil
-	}
-	for _, dir := range filepath.SplitList(spec.path()) {
-		if found, err := exec.LookPath(filepath.Join(dir, spec.Command)); err == nil && filepath.IsAbs(dir) {
-			return found, nil
-		}
-	}
-	return spec.notInPath("")
+	return file, nil
 }
 
 // path returns the PATH of the child.
@@ -135,35 +93,6 @@ func (spec Spec) path() (path string) {
 		}
 	}
 	return path
-}
-
-// lookPath searches the PATH of the child, not that of this process. It ignores relative entries,
-// which could run any file in the working directory.
-func (spec Spec) lookPath() (string, error) {
-	path := spec.path()
-	blocked := ""
-	for _, dir := range filepath.SplitList(path) {
-		if !filepath.IsAbs(dir) {
-			continue
-		}
-		file := filepath.Join(dir, spec.Command)
-		info, err := os.Stat(file)
-		if err != nil || info.IsDir() {
-			continue
-		}
-		if info.Mode()&0o111 != 0 {
-			return file, nil
-		}
-		blocked = file
-	}
-	switch {
-	case blocked != "":
-		return spec.cannotStart(fs.ErrPermission, "%q is not executable (chmod +x?)", blocked)
-	case path == "":
-		return spec.notInPath(", which is empty")
-	default:
-		return spec.notInPath("")
-	}
 }
 
 // startError converts a system error into a StartError.

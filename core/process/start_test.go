@@ -37,7 +37,7 @@ func TestStartErrors(t *testing.T) {
 		"PATH empty":      {process.Spec{Command: "sh"}, exec.ErrNotFound, "PATH, which is empty"},
 		"not executable":  {process.Spec{Command: plain}, fs.ErrPermission, "not executable"},
 		"in PATH, no x":   {process.Spec{Command: "plain", Env: []string{"PATH=" + dir}}, fs.ErrPermission, "not executable"},
-		"no file":         {process.Spec{Command: dir + "/nope"}, fs.ErrNotExist, "no such file"},
+		"no file":         {process.Spec{Command: dir + "/nope"}, fs.ErrNotExist, "does not exist"},
 		"a directory":     {process.Spec{Command: dir}, syscall.EISDIR, "is a directory"},
 		"no dir":          {process.Spec{Command: "sh", Dir: dir + "/nope"}, fs.ErrNotExist, "working directory"},
 		"dir is a file":   {process.Spec{Command: "sh", Dir: plain}, syscall.ENOTDIR, "not a directory"},

@@ -123,7 +123,11 @@ func TestUnapprovedReference(t *testing.T) {
 	a := newApprovals(t, "${GOOD}")
 	read := make(chan struct{}, 1)
 	b := run(t, servers(server("a", "${GOOD}")), a.hold, func(o *Options) {
-		o.Config.Getenv = func(string) (string, bool) {
+		path, _ := o.Config.Getenv("PATH")
+		o.Config.Getenv = func(name string) (string, bool) {
+			if name == "PATH" {
+				return path, true
+			}
 			select {
 			case read <- struct{}{}:
 			default:

@@ -44,11 +44,23 @@ func private(t *testing.T) string {
 	return dir
 }
 
+// programs returns an environment whose PATH has the programs of the tests.
+func programs(t *testing.T) func(string) (string, bool) {
+	t.Helper()
+	dir := t.TempDir()
+	for _, name := range []string{"x", "sh", "evil", "good", "same", "one", "two", "go", "gofmt"} {
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return func(name string) (string, bool) { return dir, name == "PATH" }
+}
+
 func run(t *testing.T, content string, change ...func(*Options)) *bench {
 	t.Helper()
 	b := &bench{T: t, path: filepath.Join(private(t), "mcp-servers.json"), kick: make(chan struct{}, 1),
 		applied: make(chan *config.Config, 16), published: make(chan event.Payload, 16)}
-	opts := Options{Path: b.path, Kick: b.kick, Config: config.Options{LookPath: func(s string) (string, error) { return s, nil }},
+	opts := Options{Path: b.path, Kick: b.kick, Config: config.Options{Getenv: programs(t)},
 		Apply:   func(c *config.Config) { b.applied <- c },
 		Publish: func(e event.Event) { b.published <- e.Payload }}
 	if content != "" {

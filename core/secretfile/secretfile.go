@@ -7,13 +7,13 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"runtime"
 	"strings"
 
 	"github.com/mcptrack/mcptrack/core/atomicfile"
+	"github.com/mcptrack/mcptrack/core/internal/regularfile"
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
@@ -82,32 +82,14 @@ func Load(path string, limit int64, forbidden fs.FileMode) ([]byte, error) {
 	refuse := func(format string, args ...any) ([]byte, error) {
 		return nil, &RefusedError{path, fmt.Sprintf(format, args...)}
 	}
-	// Opening a FIFO would block forever, so check the type before opening, and again afterwards.
-	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
-		return refuse("not a regular file")
-	}
-	f, err := os.Open(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return refuse("no such file")
-	} else if err != nil {
-		return refuse("%v", printable.Unnamed(err))
-	}
-	defer func() { _ = f.Close() }()
-	info, err := f.Stat()
+	data, info, err := regularfile.Read(path, limit)
 	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return refuse("no such file")
 	case err != nil:
 		return refuse("%v", printable.Unnamed(err))
-	case !info.Mode().IsRegular():
-		return refuse("not a regular file")
 	case runtime.GOOS != "windows" && info.Mode().Perm()&forbidden != 0:
 		return refuse("mode %04o lets other users read it; run chmod 600", info.Mode().Perm())
-	}
-	data, err := io.ReadAll(io.LimitReader(f, limit+1))
-	if err != nil {
-		return refuse("%v", printable.Unnamed(err))
-	}
-	if int64(len(data)) > limit {
-		return refuse("the file exceeds %d bytes", limit)
 	}
 	return data, nil
 }

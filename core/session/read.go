@@ -11,7 +11,6 @@ import (
 	"hash"
 	"maps"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/mcp"
@@ -166,9 +165,8 @@ type Content struct {
 	// Raw is the complete result, unchanged.
 	Raw json.RawMessage
 	// Digest covers, for each entry in order, the URI, the MIME type, the text or decoded blob, and
-	// all other members as they were before decoding (see [catalog.Lossless]). Members of the
-	// result itself (_meta, ttlMs, cacheScope) are not part of the content and are not covered. A
-	// member that is null is absent.
+	// all other members. Members of the result itself (_meta, ttlMs, cacheScope) are not part of the
+	// content and are not covered. A member that is null is absent.
 	Digest catalog.Digest
 	// Size is the total number of bytes of all texts and decoded blobs.
 	Size int64
@@ -235,20 +233,20 @@ func newContent(raw json.RawMessage) (*Content, error) {
 func (c *Content) add(h hash.Hash, text *strings.Builder, entry map[string]json.RawMessage) error {
 	maps.DeleteFunc(entry, func(_ string, value json.RawMessage) bool { return string(value) == "null" })
 	for _, name := range []string{"uri", "mimeType"} {
-		value, exact, _ := takeString(entry, name)
-		hashField(h, name, exact)
+		value, _ := takeString(entry, name)
+		hashField(h, name, []byte(value))
 		if name == "mimeType" && c.MimeType == "" {
 			c.MimeType = value
 		}
 	}
-	if t, exact, ok := takeString(entry, "text"); ok {
-		hashField(h, "text", exact)
+	if t, ok := takeString(entry, "text"); ok {
+		hashField(h, "text", []byte(t))
 		c.Size += int64(len(t))
 		text.WriteString(t)
 	} else {
 		c.allText = false
-		if _, exact, ok := takeString(entry, "blob"); ok {
-			data := decodeBlob(string(exact))
+		if blob, ok := takeString(entry, "blob"); ok {
+			data := decodeBlob(blob)
 			hashField(h, "blob", data)
 			c.Size += int64(len(data))
 		}
@@ -290,20 +288,12 @@ func hashField(h hash.Hash, name string, value []byte) {
 	h.Write(value)
 }
 
-// takeString removes a string member and returns it, together with the bytes that represent it in a
-// digest.
-func takeString(m map[string]json.RawMessage, name string) (s string, exact []byte, ok bool) {
+// takeString removes a string member and returns it.
+func takeString(m map[string]json.RawMessage, name string) (s string, ok bool) {
 	raw := m[name]
 	if len(raw) == 0 || raw[0] != '"' || json.Unmarshal(raw, &s) != nil {
-		return "", nil, false
+		return "", false
 	}
 	delete(m, name)
-	exact = []byte(s)
-	if strings.ContainsRune(s, utf8.RuneError) { // may replace invalid bytes
-		var spelled string
-		if json.Unmarshal(catalog.Lossless(raw), &spelled) == nil {
-			exact = []byte(spelled)
-		}
-	}
-	return s, exact, true
+	return s, true
 }

@@ -147,7 +147,7 @@ type Options struct {
 	// MaxEntries is the maximum number of files and folders; default 200,000. Further entries, in
 	// path order, are skipped.
 	MaxEntries int
-	// Quiet is how long a file must remain unchanged before it is read; default 200 ms.
+	// Quiet is how long nothing may change before what has changed is read; default 200 ms.
 	Quiet time.Duration
 	// Spacing is the minimum interval between two published updates of the same resource; default
 	// 250 ms.

@@ -44,8 +44,7 @@ func newLocked(t *testing.T, servers map[string][]string) *locked {
 			for _, it := range o.Lists[catalog.Tools] {
 				items = append(items, file.Hashing.Item(lock.SectionTools, it.Raw))
 			}
-			file.Servers[id], _ = lock.Merge(lock.Observation{Variant: o.Variant, Items: map[lock.Section][]lock.Item{
-				lock.SectionTools: items, lock.SectionLaunch: {file.Hashing.Item(lock.SectionLaunch, o.Launch)}}})
+			file.Servers[id] = lock.NewServer(lock.Observation{lock.SectionTools: items, lock.SectionLaunch: {file.Hashing.Item(lock.SectionLaunch, o.Launch)}})
 		}
 		return nil
 	})
@@ -62,7 +61,7 @@ func newLocked(t *testing.T, servers map[string][]string) *locked {
 // offer sets what a server offers. A text that begins with a brace is a definition.
 func (l *locked) offer(id string, tools ...string) guard.Offer {
 	l.Helper()
-	o := guard.Offer{Variant: "modern", Launch: json.RawMessage(`{"command":"docs"}`), Lists: map[catalog.Kind][]catalog.Item{catalog.Tools: {}}}
+	o := guard.Offer{Launch: json.RawMessage(`{"command":"docs"}`), Lists: map[catalog.Kind][]catalog.Item{catalog.Tools: {}}}
 	for _, tool := range tools {
 		name, description, _ := strings.Cut(tool, " ")
 		raw, _ := json.Marshal(map[string]any{"name": name, "description": description, "inputSchema": map[string]any{"type": "object"}})

@@ -204,7 +204,7 @@ func (g *Globals) resolveConfig() error {
 	}
 	g.syntax = tree.Format(g.formatOf)
 	if h, known := hosts.Find(g.formatOf); known {
-		g.syntax = tree.NewSource(nil).Detect(h.Files[0].Path)
+		g.syntax = tree.Detect(h.Files[0].Path)
 	}
 	if !slices.Contains([]tree.Format{"", tree.JSON, tree.TOML, tree.YAML}, g.syntax) {
 		return Usage("unknown --format %q; choose json, toml, yaml or a host such as cursor", printable.Line(g.formatOf, 60))

@@ -54,7 +54,7 @@ func TestChangedWhileRunning(t *testing.T) {
 	t.Chdir(dir)
 	p := &Permission{env: &Env{LookupEnv: func(string) (string, bool) { return "", false }}, g: &Globals{}, Needed: true, folder: dir, store: trust.New(filepath.Join(home, "trust"))}
 	parse := func(text string) *config.Config {
-		cfg, problems := config.Parse([]byte(text), ".mcp.json", config.Options{Workspace: dir, LookPath: func(s string) (string, error) { return s, nil }})
+		cfg, problems := config.Parse([]byte(text), ".mcp.json", config.Options{Workspace: dir})
 		if cfg == nil {
 			t.Fatal(problems)
 		}

@@ -3,7 +3,6 @@ package tree
 import (
 	"errors"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/pelletier/go-toml/v2/unstable"
 )
@@ -64,9 +63,6 @@ func (r *tomlReader) explainTOML(err error) *Error {
 	}
 	if strings.Contains(bad.Message, "nest") {
 		return tooDeep(offset)
-	}
-	if c, _ := utf8.DecodeRune(r.text[offset:]); space(offset, c) != nil {
-		return space(offset, c)
 	}
 	return syntax(offset, "invalid TOML here", `write keys as NAME = VALUE, tables as [NAME], and strings in quotes`)
 }

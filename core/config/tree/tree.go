@@ -21,11 +21,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"sort"
 	"strings"
-	"unicode"
 	"unicode/utf8"
 )
 
@@ -168,9 +166,6 @@ func syntax(offset int, message, hint string) *Error {
 
 // checkText rejects files that are not text, regardless of the format.
 func (s *Source) checkText() *Error {
-	if s.isUTF16() {
-		return &Error{Code: CodeEncoding, Message: "file is UTF-16, not UTF-8", Hint: "save it as UTF-8"}
-	}
 	for i := 0; i < len(s.text); {
 		r, size := utf8.DecodeRune(s.text[i:])
 		if r == utf8.RuneError && size == 1 {
@@ -179,43 +174,12 @@ func (s *Source) checkText() *Error {
 		i += size
 	}
 	if i := bytes.IndexByte(s.text, 0); i >= 0 {
-		return &Error{Offset: i, Code: CodeEncoding, Message: "file has a NUL character", Hint: "save it as text"}
+		return &Error{Offset: i, Code: CodeEncoding, Message: "file has a NUL character", Hint: "save it as UTF-8"}
 	}
 	if len(bytes.TrimSpace(s.text)) == 0 {
 		return syntax(0, "file is empty", `the smallest config is {"servers": []}`)
 	}
-	for _, start := range s.lines {
-		line := s.text[start:]
-		for _, marker := range []string{"<<<<<<< ", ">>>>>>> "} {
-			if bytes.HasPrefix(line, []byte(marker)) {
-				return syntax(start, "merge conflict marker", "resolve the conflict and remove the lines with <<<<<<<, ======= and >>>>>>>")
-			}
-		}
-	}
 	return nil
-}
-
-// isUTF16 detects UTF-16 by its byte order mark, or by the zero bytes in its first two characters,
-// which are ASCII in every format.
-func (s *Source) isUTF16() bool {
-	t := s.text
-	if bytes.HasPrefix(t, []byte("\xff\xfe")) || bytes.HasPrefix(t, []byte("\xfe\xff")) {
-		return true
-	}
-	return len(t) >= 4 && (t[0] == 0 && t[1] != 0 && t[2] == 0 && t[3] != 0 ||
-		t[0] != 0 && t[1] == 0 && t[2] != 0 && t[3] == 0)
-}
-
-// space returns an error for a character that looks like a space but is not treated as white space
-// by parsers; otherwise nil.
-func space(offset int, r rune) *Error {
-	if r < utf8.RuneSelf || !unicode.IsSpace(r) && r != '\u200b' && r != '\u2060' && r != '\ufeff' {
-		return nil
-	}
-	if r == '\u00a0' || r == '\u202f' {
-		return syntax(offset, "unexpected no-break space", "replace it with a normal space")
-	}
-	return syntax(offset, "unexpected invisible character", "remove it")
 }
 
 // Format is the syntax of a file.
@@ -228,30 +192,13 @@ const (
 	YAML Format = "yaml"
 )
 
-// Detect determines the format of a file from its name or, if that is inconclusive, from its
-// content.
-func (s *Source) Detect(path string) Format {
+// Detect returns the format that the name of a file has; without a known extension it is JSON.
+func Detect(path string) Format {
 	switch strings.ToLower(filepath.Ext(path)) {
-	case ".json", ".jsonc", ".json5", ".code-workspace":
-		return JSON
 	case ".toml":
 		return TOML
 	case ".yaml", ".yml":
 		return YAML
-	}
-	tomlLine := regexp.MustCompile(`^\s*(\[\[?[\w."' -]+\]\]?\s*(#.*)?|[\w."'-]+\s*=.*)$`)
-	yamlLine := regexp.MustCompile(`^(---|%YAML.*|-|- .*|[\w."' -]+:(\s.*)?)$`)
-	for line := range bytes.Lines(s.text) {
-		line = bytes.TrimRight(line, "\r\n")
-		switch {
-		case len(bytes.TrimSpace(line)) == 0, line[0] == '#':
-		case tomlLine.Match(line):
-			return TOML
-		case yamlLine.Match(line):
-			return YAML
-		default:
-			return JSON
-		}
 	}
 	return JSON
 }

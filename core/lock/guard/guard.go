@@ -214,9 +214,8 @@ func (g *Guard) Lacks(server string) bool {
 	return l != nil && l.Servers[server] == nil
 }
 
-// Offer is what a server offers in one variant; see Variants in the documentation of package lock.
+// Offer is what a server offers.
 type Offer struct {
-	Variant string
 	// Launch and Capabilities are nil if they are not known.
 	Launch, Capabilities json.RawMessage
 	// Instructions is nil if they are not known, and points to an empty text if there are none.
@@ -230,17 +229,17 @@ type Offer struct {
 
 // observation returns the offer as an observation.
 func (o Offer) observation(h lock.Hashing) lock.Observation {
-	seen := lock.Observation{Variant: o.Variant, Items: map[lock.Section][]lock.Item{}}
+	seen := lock.Observation{}
 	for section, definition := range map[lock.Section]json.RawMessage{lock.SectionLaunch: o.Launch, lock.SectionCapabilities: o.Capabilities} {
 		if definition != nil {
-			seen.Items[section] = []lock.Item{h.Item(section, definition)}
+			seen[section] = []lock.Item{h.Item(section, definition)}
 		}
 	}
 	if o.Instructions != nil {
-		seen.Items[lock.SectionInstructions] = []lock.Item{}
+		seen[lock.SectionInstructions] = []lock.Item{}
 		if *o.Instructions != "" {
 			text, _ := json.Marshal(*o.Instructions) // cannot fail
-			seen.Items[lock.SectionInstructions] = []lock.Item{h.Item(lock.SectionInstructions, text)}
+			seen[lock.SectionInstructions] = []lock.Item{h.Item(lock.SectionInstructions, text)}
 		}
 	}
 	for kind, list := range o.Lists {
@@ -249,10 +248,10 @@ func (o Offer) observation(h lock.Hashing) lock.Observation {
 			items[i] = h.Item(lock.Section(kind), it.Raw)
 			items[i].Key = it.Key // under which clients use it
 		}
-		seen.Items[lock.Section(kind)] = items
+		seen[lock.Section(kind)] = items
 	}
 	if len(o.Secrets) > 0 {
-		for section, items := range seen.Items {
+		for section, items := range seen {
 			for i := range items {
 				if section != lock.SectionLaunch { // which is masked
 					items[i].Redact(o.Secrets)
@@ -285,7 +284,7 @@ func (g *Guard) Judge(server string, policy lock.Policy, o Offer) *Verdict {
 	v.policy = policy.Within(v.approved.Policy)
 	v.hashing = s.lock.Hashing
 	seen := o.observation(v.hashing)
-	for section := range seen.Items {
+	for section := range seen {
 		v.compared = append(v.compared, section)
 	}
 	for _, d := range lock.Compare(v.approved, seen) {

@@ -26,7 +26,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func offered(t testing.TB, tools ...string) Offer {
 	t.Helper()
 	none := ""
-	o := Offer{Variant: "modern", Launch: json.RawMessage(`{"command":"docs"}`), Capabilities: json.RawMessage(`{"tools":{}}`), Instructions: &none,
+	o := Offer{Launch: json.RawMessage(`{"command":"docs"}`), Capabilities: json.RawMessage(`{"tools":{}}`), Instructions: &none,
 		Lists: map[catalog.Kind][]catalog.Item{catalog.Tools: {}}}
 	for _, tool := range tools {
 		name, description, _ := strings.Cut(tool, " ")
@@ -39,15 +39,11 @@ func offered(t testing.TB, tools ...string) Offer {
 	return o
 }
 
-// write approves offers of the server docs in the lock file.
-func write(t testing.TB, path string, approved ...Offer) {
+// write approves an offer of the server docs in the lock file.
+func write(t testing.TB, path string, approved Offer) {
 	t.Helper()
 	err := lock.Update(context.Background(), path, func(l *lock.Lock) error {
-		var seen []lock.Observation
-		for _, o := range approved {
-			seen = append(seen, o.observation(l.Hashing))
-		}
-		l.Servers["docs"], _ = lock.Merge(seen...)
+		l.Servers["docs"] = lock.NewServer(approved.observation(l.Hashing))
 		return nil
 	})
 	if err != nil {
@@ -115,30 +111,28 @@ func TestVerdict(t *testing.T) {
 		want    string
 		changes string // actions
 	}{
-		"same":                    {offer: first, want: "dig=digs rake=rakes"},
-		"changed":                 {offer: offered(t, "dig EVIL", "rake rakes"), want: "dig=digs! rake=rakes", changes: "hold"},
-		"added":                   {offer: offered(t, "dig digs", "rake rakes", "sow EVIL"), want: "dig=digs rake=rakes (sow)!", changes: "hold"},
-		"a twin of a name":        {offer: offered(t, "dig digs", "d\u0456g digs", "rake rakes"), want: "dig=digs (d\u0456g)! rake=rakes", changes: "hold"},
-		"removed":                 {offer: offered(t, "dig digs"), want: "dig=digs", changes: "audit"},
-		"removed and held":        {policy: lock.Policy{"L001": lock.Hold}, offer: offered(t, "dig digs"), want: "dig=digs rake=rakes!", changes: "hold"},
-		"allowed":                 {policy: lock.Policy{"L002": lock.Allow}, offer: offered(t, "dig EVIL", "rake rakes"), want: "dig=EVIL rake=rakes"},
-		"allowed by the config":   {policy: lock.Policy{"L002": lock.Allow}, only: true, offer: offered(t, "dig EVIL", "rake rakes"), want: "dig=digs! rake=rakes", changes: "hold"},
-		"launched by the config":  {policy: lock.Policy{"L011": lock.Allow}, only: true, offer: launched, want: "(dig)! (rake)!", changes: "block"},
-		"blocked by the config":   {policy: lock.Policy{"L002": lock.Block}, only: true, offer: offered(t, "dig EVIL", "rake rakes"), want: "(dig)! (rake)!", changes: "block"},
-		"audited":                 {policy: lock.Policy{"L002": lock.Audit}, offer: offered(t, "dig EVIL", "rake rakes"), want: "dig=EVIL rake=rakes", changes: "audit"},
-		"blocked":                 {policy: lock.Policy{"L002": lock.Block}, offer: offered(t, "dig EVIL", "rake rakes"), want: "(dig)! (rake)!", changes: "block"},
-		"audit only":              {enforce: lock.Audit, policy: lock.Policy{"L002": lock.Block}, offer: offered(t, "dig EVIL", "sow EVIL", "rake rakes"), want: "dig=EVIL sow=EVIL rake=rakes", changes: "audit audit"},
-		"block instead of hold":   {enforce: lock.Block, offer: offered(t, "dig EVIL", "rake rakes"), want: "(dig)! (rake)!", changes: "block"},
-		"block leaves audit":      {enforce: lock.Block, offer: offered(t, "dig digs"), want: "dig=digs", changes: "audit"},
-		"launch":                  {offer: launched, want: "(dig)! (rake)!", changes: "block"},
-		"launch held":             {policy: lock.Policy{"L011": lock.Hold}, offer: launched, want: "(dig)! (rake)!", changes: "block"},
-		"launch allowed":          {policy: lock.Policy{"L011": lock.Allow}, offer: launched, want: "dig=digs rake=rakes"},
-		"capabilities":            {offer: capable, want: "dig=digs rake=rakes", changes: "audit"},
-		"capabilities held":       {policy: lock.Policy{"L013": lock.Hold}, offer: capable, want: "(dig)! (rake)!", changes: "block"},
-		"instructions":            {offer: spoken, want: "dig=digs rake=rakes", changes: "hold"},
-		"not listed yet":          {offer: Offer{Variant: "modern"}, want: ""},
-		"a variant says nothing":  {offer: Offer{Variant: "legacy", Lists: offered(t, "dig digs").Lists}, want: "dig=digs"},
-		"a variant holds as well": {offer: Offer{Variant: "legacy", Lists: offered(t, "dig EVIL").Lists}, want: "dig=digs!", changes: "hold"},
+		"same":                   {offer: first, want: "dig=digs rake=rakes"},
+		"changed":                {offer: offered(t, "dig EVIL", "rake rakes"), want: "dig=digs! rake=rakes", changes: "hold"},
+		"added":                  {offer: offered(t, "dig digs", "rake rakes", "sow EVIL"), want: "dig=digs rake=rakes (sow)!", changes: "hold"},
+		"a twin of a name":       {offer: offered(t, "dig digs", "d\u0456g digs", "rake rakes"), want: "dig=digs (d\u0456g)! rake=rakes", changes: "hold"},
+		"removed":                {offer: offered(t, "dig digs"), want: "dig=digs", changes: "audit"},
+		"removed and held":       {policy: lock.Policy{"L001": lock.Hold}, offer: offered(t, "dig digs"), want: "dig=digs rake=rakes!", changes: "hold"},
+		"allowed":                {policy: lock.Policy{"L002": lock.Allow}, offer: offered(t, "dig EVIL", "rake rakes"), want: "dig=EVIL rake=rakes"},
+		"allowed by the config":  {policy: lock.Policy{"L002": lock.Allow}, only: true, offer: offered(t, "dig EVIL", "rake rakes"), want: "dig=digs! rake=rakes", changes: "hold"},
+		"launched by the config": {policy: lock.Policy{"L011": lock.Allow}, only: true, offer: launched, want: "(dig)! (rake)!", changes: "block"},
+		"blocked by the config":  {policy: lock.Policy{"L002": lock.Block}, only: true, offer: offered(t, "dig EVIL", "rake rakes"), want: "(dig)! (rake)!", changes: "block"},
+		"audited":                {policy: lock.Policy{"L002": lock.Audit}, offer: offered(t, "dig EVIL", "rake rakes"), want: "dig=EVIL rake=rakes", changes: "audit"},
+		"blocked":                {policy: lock.Policy{"L002": lock.Block}, offer: offered(t, "dig EVIL", "rake rakes"), want: "(dig)! (rake)!", changes: "block"},
+		"audit only":             {enforce: lock.Audit, policy: lock.Policy{"L002": lock.Block}, offer: offered(t, "dig EVIL", "sow EVIL", "rake rakes"), want: "dig=EVIL sow=EVIL rake=rakes", changes: "audit audit"},
+		"block instead of hold":  {enforce: lock.Block, offer: offered(t, "dig EVIL", "rake rakes"), want: "(dig)! (rake)!", changes: "block"},
+		"block leaves audit":     {enforce: lock.Block, offer: offered(t, "dig digs"), want: "dig=digs", changes: "audit"},
+		"launch":                 {offer: launched, want: "(dig)! (rake)!", changes: "block"},
+		"launch held":            {policy: lock.Policy{"L011": lock.Hold}, offer: launched, want: "(dig)! (rake)!", changes: "block"},
+		"launch allowed":         {policy: lock.Policy{"L011": lock.Allow}, offer: launched, want: "dig=digs rake=rakes"},
+		"capabilities":           {offer: capable, want: "dig=digs rake=rakes", changes: "audit"},
+		"capabilities held":      {policy: lock.Policy{"L013": lock.Hold}, offer: capable, want: "(dig)! (rake)!", changes: "block"},
+		"instructions":           {offer: spoken, want: "dig=digs rake=rakes", changes: "hold"},
+		"not listed yet":         {offer: Offer{}, want: ""},
 	} {
 		granted := test.policy.Weaker()
 		if test.only {
@@ -189,7 +183,7 @@ func TestApproves(t *testing.T) {
 	first := offered(t, "dig digs")
 	write(t, path, first)
 	g := guarded(t, Options{Path: path})
-	hash := first.observation(lock.DefaultHashing()).Items[lock.SectionTools][0].Hash
+	hash := first.observation(lock.DefaultHashing())[lock.SectionTools][0].Hash
 	for _, test := range []struct {
 		server    string
 		section   lock.Section
@@ -363,7 +357,7 @@ func TestManyTools(t *testing.T) {
 	}
 	o := offered(t, append(tools, "more digs")...)
 	err := lock.Update(t.Context(), path, func(l *lock.Lock) error {
-		l.Servers["docs"], _ = lock.Merge(o.observation(l.Hashing))
+		l.Servers["docs"] = lock.NewServer(o.observation(l.Hashing))
 		return nil
 	})
 	if err == nil || !strings.Contains(err.Error(), "more than 10000 elements") {

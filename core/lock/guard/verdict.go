@@ -74,7 +74,7 @@ func (v *Verdict) Approves(section lock.Section, key, hash string) bool {
 }
 
 // ApprovedHash returns the hash of the approved definition of an item, or an empty string if the lock has
-// no such item. If variants have different definitions, it returns the hash of one of them.
+// no such item. If it has several definitions, it returns the hash of one of them.
 func (v *Verdict) ApprovedHash(section lock.Section, key string) string {
 	if v == nil || v.approved == nil {
 		return ""
@@ -320,7 +320,7 @@ func (v *Verdict) Contents(uri string, result json.RawMessage) error {
 		add(uri, mimeType, whole, text)
 	}
 	approved := &lock.Server{Items: map[lock.Section][]lock.Item{lock.SectionContents: v.approved.Items[lock.SectionContents]}, Rejected: v.approved.Rejected}
-	for _, d := range lock.Compare(approved, lock.Observation{Items: map[lock.Section][]lock.Item{lock.SectionContents: contents}}) {
+	for _, d := range lock.Compare(approved, lock.Observation{lock.SectionContents: contents}) {
 		if action := v.action(d); !d.Removed() && (action == lock.Hold || action == lock.Block) {
 			return v.changedContent()
 		}

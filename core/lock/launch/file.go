@@ -3,8 +3,6 @@ package launch
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -13,6 +11,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/mcptrack/mcptrack/core/internal/regularfile"
 	"github.com/mcptrack/mcptrack/core/launcher"
 	"github.com/mcptrack/mcptrack/core/printable"
 )
@@ -103,23 +102,6 @@ func (r *resolver) hash(l *Launch, path string) {
 	l.File = &File{Path: filepath.ToSlash(name), SHA256: sum}
 }
 
-// errNotRegular is the reason why a pipe, device or folder is not read.
-var errNotRegular = errors.New("it is not a regular file")
-
-// open opens a regular file of at most MaxFile bytes.
-func open(path string) (*os.File, error) {
-	info, err := os.Stat(path) // first, because opening a pipe may block
-	switch {
-	case err != nil:
-		return nil, err
-	case !info.Mode().IsRegular():
-		return nil, errNotRegular
-	case info.Size() > MaxFile:
-		return nil, fmt.Errorf("it is larger than %d MiB", MaxFile>>20)
-	}
-	return os.Open(path)
-}
-
 // hashes remembers the hashes of files, because many servers may run the same program. It is safe for
 // concurrent use. A nil *hashes remembers nothing.
 type hashes struct {
@@ -151,7 +133,7 @@ func (h *hashes) of(path string) (string, error) {
 }
 
 func hashFile(path string) (string, error) {
-	f, err := open(path)
+	f, _, err := regularfile.Open(path, MaxFile)
 	if err != nil {
 		return "", err
 	}
@@ -164,12 +146,8 @@ func hashFile(path string) (string, error) {
 }
 
 func readFile(path string) ([]byte, error) {
-	f, err := open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return io.ReadAll(io.LimitReader(f, MaxFile))
+	data, _, err := regularfile.Read(path, MaxFile)
+	return data, err
 }
 
 // maxEntries is how many entries of a folder are read.

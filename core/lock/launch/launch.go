@@ -120,27 +120,6 @@ func Of(ctx context.Context, srv config.Server, m Machine) (l Launch, problems [
 	return l, r.problems
 }
 
-// Against returns the launch as it must be compared with a locked one. Machines differ in what they
-// know: a cache may be empty, or a package manager may not record what it installs. So for a package
-// that both launches have, a version or integrity that either of them does not know is the one of
-// locked. Call Of when the server has been started, because package managers fill their caches then.
-func (l Launch) Against(locked Launch) Launch {
-	l.Packages = slices.Clone(l.Packages)
-	for i := range l.Packages {
-		p := &l.Packages[i]
-		j := slices.IndexFunc(locked.Packages, func(o Package) bool { return o.Type == p.Type && o.Name == p.Name && o.Requested == p.Requested })
-		if j < 0 || p.Type == OCI { // what is known of an image is on the command line
-			continue
-		}
-		if was := locked.Packages[j]; was.Version == "" || p.Version == "" {
-			p.Version, p.Integrity = was.Version, was.Integrity
-		} else if was.Version == p.Version && (was.Integrity == "" || p.Integrity == "") {
-			p.Integrity = was.Integrity
-		}
-	}
-	return l
-}
-
 // written describes a server by its config only.
 func written(srv config.Server) Launch {
 	l := Launch{

@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -31,7 +30,7 @@ func newMachine(t *testing.T, files map[string]string) machine {
 	}
 	for name, text := range files {
 		must(t, os.MkdirAll(filepath.Dir(m.path(name)), 0o755))
-		must(t, os.WriteFile(m.path(name), []byte(text), 0o644))
+		must(t, os.WriteFile(m.path(name), []byte(text), 0o755))
 	}
 	return m
 }
@@ -296,7 +295,7 @@ func TestScripts(t *testing.T) {
 	if want := (launch.Package{Type: launch.NPM, Name: "@s/server", Version: "1.0.0", Integrity: "sha512-x"}); len(problems) > 0 || len(got.Packages) != 1 || got.Packages[0] != want {
 		t.Errorf("%v, %q", got.Packages, problems)
 	}
-	if _, problems := m.of(t, "node large.js"); len(problems) != 1 || !strings.Contains(problems[0], "larger than 32 MiB") {
+	if _, problems := m.of(t, "node large.js"); len(problems) != 1 || !strings.Contains(problems[0], "larger than 33554432 bytes") {
 		t.Errorf("%q", problems)
 	}
 }
@@ -330,14 +329,14 @@ func TestRealTree(t *testing.T) {
 func TestOfConfig(t *testing.T) {
 	t.Parallel()
 	const token = "ghp_hunter2hunter2hunter2hunter2hunter2"
-	m := newMachine(t, map[string]string{"project/.env": "FROM_FILE=hunter2hunter2\n", "project/s.js": "a", "project/mcptrack.json": `{"servers": {
+	m := newMachine(t, map[string]string{"project/.env": "FROM_FILE=hunter2hunter2\n", "project/s.js": "a", "bin/node": "", "bin/docker": "", "project/mcptrack.json": `{"servers": {
 		"a": {"command": "node", "args": ["${workspaceFolder}/s.js", "--api-key", "` + token + `", "--host=${HOST}"], "env": {"B": "hunter2hunter2", "A": "${HOST}"}, "envFile": ".env", "cwd": "${workspaceFolder}"},
 		"b": {"url": "https://me:hunter2hunter2@h.example/mcp?profile=x&api_key=` + token + `#frag", "headers": {"Authorization": "Bearer ` + token + `", "X-A": "1"}},
 		"c": {"url": "https://${HOST}/${TOKEN}/mcp"},
 		"d": {"command": "docker", "args": ["run", "-e", "API_KEY=hunter2hunter2", "--rm", "img@sha256:00"]},
 		"e": {"command": "npx", "args": ["${UNSET}"]}}}`})
-	c, problems := config.Load(m.path("project/mcptrack.json"), config.Options{Workspace: m.path("project"), LookPath: func(name string) (string, error) { return name, nil }, Getenv: func(name string) (string, bool) {
-		value, ok := map[string]string{"HOST": "h.internal.example", "TOKEN": token}[name]
+	c, problems := config.Load(m.path("project/mcptrack.json"), config.Options{Workspace: m.path("project"), Getenv: func(name string) (string, bool) {
+		value, ok := map[string]string{"HOST": "h.internal.example", "TOKEN": token, "PATH": m.path("bin")}[name]
 		return value, ok
 	}})
 	if c == nil {
@@ -364,40 +363,6 @@ func TestOfConfig(t *testing.T) {
 		}
 		if strings.Contains(got.String(), "hunter2") {
 			t.Error("a secret is in the launch")
-		}
-	}
-}
-
-// What a machine does not know is no difference.
-func TestAgainst(t *testing.T) {
-	t.Parallel()
-	one := func(version, integrity string) launch.Launch {
-		return launch.Launch{Packages: []launch.Package{{Type: launch.NPM, Name: "s", Version: version, Integrity: integrity}}}
-	}
-	for name, c := range map[string]struct {
-		locked, now launch.Launch
-		same        bool
-	}{
-		"equal":                {one("1", "a"), one("1", "a"), true},
-		"empty cache":          {one("1", "a"), one("", ""), true},
-		"empty cache then":     {one("", ""), one("1", "a"), true},
-		"integrity unknown":    {one("1", "a"), one("1", ""), true},
-		"integrity not locked": {one("1", ""), one("1", "a"), true},
-		"other version":        {one("1", "a"), one("2", ""), false},
-		"other content":        {one("1", "a"), one("1", "b"), false},
-		"other package":        {one("1", "a"), launch.Launch{Packages: []launch.Package{{Type: launch.NPM, Name: "t"}}}, false},
-		"other type":           {one("1", "a"), launch.Launch{Packages: []launch.Package{{Type: launch.PyPI, Name: "s"}}}, false},
-		"other request":        {one("1", "a"), launch.Launch{Packages: []launch.Package{{Type: launch.NPM, Name: "s", Requested: "2"}}}, false},
-		"other digest":         {launch.Launch{Packages: []launch.Package{{Type: launch.OCI, Name: "i", Integrity: "a"}}}, launch.Launch{Packages: []launch.Package{{Type: launch.OCI, Name: "i", Integrity: "b"}}}, false},
-		"no package":           {one("1", "a"), launch.Launch{}, false},
-		"a new package":        {launch.Launch{}, one("", ""), false},
-	} {
-		before := slices.Clone(c.now.Packages)
-		if got := cmp.Equal(c.locked, c.now.Against(c.locked)); got != c.same {
-			t.Errorf("%s: %+v", name, c.now.Against(c.locked))
-		}
-		if !slices.Equal(before, c.now.Packages) {
-			t.Errorf("%s: the launch was changed", name)
 		}
 	}
 }
@@ -450,7 +415,7 @@ func TestRemembering(t *testing.T) {
 		return l.File.SHA256
 	}
 	write := func(name, text string, modified time.Time) {
-		must(t, os.WriteFile(m.path(name), []byte(text), 0o644))
+		must(t, os.WriteFile(m.path(name), []byte(text), 0o755))
 		must(t, os.Chtimes(m.path(name), modified, modified))
 	}
 	at := time.Now().Add(-time.Hour)

@@ -96,7 +96,6 @@ func Changes() (all []Change) {
 	tool("output", `"outputSchema":{"type":"object"}`, `"outputSchema":{"type":"object","properties":{"EVIL":{}}}`, "L012")
 	tool("wording-of-output", `"outputSchema":{"type":"object","description":"A hole."}`, `"outputSchema":{"type":"object","description":"EVIL"}`, "L002 L012")
 	tool("other", ``, `"x-more":"EVIL"`, "L015")
-	param("digits", `{"const":9007199254740992}`, `{"const":9007199254740993}`, "L015")
 	hint("promise", ``, `"readOnlyHint":true`, "L016")
 
 	prompt("removed", `"description":"Plans."`, gone, "L001")

@@ -26,10 +26,10 @@ func observeCatalog(ctx context.Context, srv config.Server, opts Options) Result
 	if err != nil {
 		return Result{Server: srv, Err: err}
 	}
-	o := lock.Observation{Variant: lock.VariantCatalog, Items: map[lock.Section][]lock.Item{lock.SectionTools: {}}}
+	o := lock.Observation{lock.SectionTools: {}}
 	for _, it := range up.Catalog().Tools {
-		o.Items[lock.SectionTools] = append(o.Items[lock.SectionTools], opts.Hashing().Item(lock.Section(catalog.Tools), it.Raw))
+		o[lock.SectionTools] = append(o[lock.SectionTools], opts.Hashing().Item(lock.Section(catalog.Tools), it.Raw))
 	}
 	redact(o, srv.Credentials())
-	return Result{Server: srv, Observations: []lock.Observation{o}}.launched(ctx, opts)
+	return Result{Server: srv, Offered: o}.launched(ctx, opts)
 }

@@ -22,15 +22,15 @@ func TestCatalog(t *testing.T) {
 	ts := httptest.NewServer(mux)
 	defer ts.Close()
 	entry := config.Server{ID: "api", Enabled: true, Transport: config.TransportCatalog, URL: config.NewSecret(ts.URL)}
-	got := observe.Servers(t.Context(), []config.Server{entry}, observe.Options{AllVariants: true})[0]
-	if got.Err != nil || len(got.Observations) != 1 || got.Observations[0].Variant != "catalog" {
+	got := observe.Servers(t.Context(), []config.Server{entry}, observe.Options{})[0]
+	if got.Err != nil {
 		t.Fatalf("%+v", got)
 	}
-	if items, want := offered(t, got.Observations[0]), []string{"launch", "tools get_version", "tools things"}; !slices.Equal(items, want) {
+	if items, want := offered(t, got.Offered), []string{"launch", "tools get_version", "tools things"}; !slices.Equal(items, want) {
 		t.Errorf("%q, want %q", items, want)
 	}
 	ts.Close()
-	if got := observe.Servers(t.Context(), []config.Server{entry}, observe.Options{})[0]; got.Err == nil || got.Observations != nil {
+	if got := observe.Servers(t.Context(), []config.Server{entry}, observe.Options{})[0]; got.Err == nil || got.Offered != nil {
 		t.Errorf("%+v", got)
 	}
 }

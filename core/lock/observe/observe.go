@@ -1,8 +1,7 @@
 // Package observe connects to servers and lists what they offer, as observations for the lock. What repeats
 // a credential of the config has a problem, and the credential is replaced.
 //
-// Servers are asked concurrently, and each over one connection at a time, because a program may
-// not tolerate a second copy of itself. Items are hashed as soon as their server has answered, while
+// Servers are asked concurrently. Items are hashed as soon as their server has answered, while
 // others are still asked. The contents of at most 1,000 resources of a server are read;
 // [session.Limits] bounds everything else that a server may send. The results belong to the caller.
 package observe
@@ -10,7 +9,6 @@ package observe
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"slices"
 	"strings"
 	"sync"
@@ -26,11 +24,6 @@ import (
 type Options struct {
 	// Probe is passed to [session.Probe]. Its Kinds, Then and Progress are not used.
 	Probe session.ProbeOptions
-	// AllVariants lists each server once for each variant that it supports: as a legacy and as a
-	// modern client, both without capabilities and with sampling, elicitation and roots. Otherwise each
-	// server is listed once, as a client without capabilities, in the era that a session would use. An
-	// HTTP catalog has one variant, [lock.VariantCatalog].
-	AllVariants bool
 	// Hashing is called when a server has answered, concurrently; it may block, so that a lock can be
 	// read in the meantime. If nil, nothing is excluded from hashes.
 	Hashing func() lock.Hashing
@@ -38,16 +31,14 @@ type Options struct {
 	// too, in addition to those that the config pins. It is called like Hashing. If nil, there are none.
 	Pinned  func(server string) []string
 	Machine launch.Machine
-	// Progress is called after each server has been asked about all variants, never concurrently. May
-	// be nil.
+	// Progress is called after each server has been asked, never concurrently. May be nil.
 	Progress func()
 }
 
 // Result is what one server offers.
 type Result struct {
-	Server config.Server
-	// Observations has one element for each variant; it is empty if Err is set.
-	Observations []lock.Observation
+	Server  config.Server
+	Offered lock.Observation // nil if Err is set
 	// Unknown says in a clause each what of the launch could not be determined; see [launch.Of].
 	Unknown []string
 	// Err is why the server could not be listed completely.
@@ -88,74 +79,34 @@ func Servers(ctx context.Context, servers []config.Server, opts Options) []Resul
 // atOnce limits how many servers are asked concurrently.
 const atOnce = 32
 
-// variant is one kind of client that a server is listed for.
-type variant struct {
-	suffix       string // of the name, after the era
-	protocol     config.Protocol
-	capabilities string // of the client, as JSON
-}
-
-// variants returns the variants to list a server for. The first one decides whether it can be reached.
-func variants(srv config.Server, all bool) []variant {
-	if !all {
-		return []variant{{protocol: srv.Protocol}}
-	}
-	var list []variant
-	for _, era := range []config.Protocol{config.ProtocolModern, config.ProtocolLegacy} {
-		own := srv.Protocol == config.ProtocolModern || srv.Protocol == config.ProtocolLegacy
-		if own && srv.Protocol != era || srv.Transport == config.TransportSSE && era == config.ProtocolModern {
-			continue
-		}
-		list = append(list, variant{"", era, "{}"}, variant{"+elicitation+roots+sampling", era, `{"elicitation":{},"roots":{},"sampling":{}}`})
-	}
-	return list
-}
-
-// observe lists one server.
+// observe lists one server, as a client without capabilities.
 func observe(ctx context.Context, srv config.Server, opts Options) Result {
 	if srv.Transport == config.TransportCatalog {
 		return observeCatalog(ctx, srv, opts)
 	}
-	result := Result{Server: srv}
-	var otherEra error
-	for _, v := range variants(srv, opts.AllVariants) {
-		asked := srv
-		asked.Protocol = v.protocol
-		probe := opts.Probe
-		probe.Kinds, probe.Progress, probe.Complete = nil, nil, true
-		if v.capabilities != "" {
-			probe.Session.Client = &session.ClientSide{Capabilities: json.RawMessage(v.capabilities), Request: answer}
+	var pinned []lock.Item
+	var reads bool // whether contents were read
+	secrets := srv.Credentials()
+	probe := opts.Probe
+	probe.Kinds, probe.Progress, probe.Complete = nil, nil, true
+	probe.Then = func(ctx context.Context, s *session.Session, r session.Report) (err error) {
+		secrets = append(secrets, s.Tokens()...)
+		known := opts.Pinned(srv.ID)
+		if reads = len(srv.PinContent)+len(known) > 0; reads {
+			pinned, err = contents(ctx, s, r.Lists[catalog.Resources], srv.PinContent, known, opts.Hashing())
 		}
-		var pinned []lock.Item
-		var reads bool // whether contents were read
-		secrets := srv.Credentials()
-		probe.Then = func(ctx context.Context, s *session.Session, r session.Report) (err error) {
-			secrets = append(secrets, s.Tokens()...)
-			known := opts.Pinned(srv.ID)
-			if reads = len(srv.PinContent)+len(known) > 0; reads {
-				pinned, err = contents(ctx, s, r.Lists[catalog.Resources], srv.PinContent, known, opts.Hashing())
-			}
-			return err
-		}
-		r := session.Probe(ctx, []config.Server{asked}, probe)[0]
-		if opts.AllVariants && errors.Is(r.Err, session.ErrEra) {
-			otherEra = r.Err
-			continue
-		}
-		if r.Err != nil {
-			return Result{Server: srv, Err: r.Err}
-		}
-		o := observation(r, v, opts.Hashing())
-		if reads {
-			o.Items[lock.SectionContents] = pinned
-		}
-		redact(o, secrets)
-		result.Observations = append(result.Observations, o)
+		return err
 	}
-	if len(result.Observations) == 0 {
-		return Result{Server: srv, Err: otherEra}
+	r := session.Probe(ctx, []config.Server{srv}, probe)[0]
+	if r.Err != nil {
+		return Result{Server: srv, Err: r.Err}
 	}
-	return result.launched(ctx, opts)
+	o := observation(r, opts.Hashing())
+	if reads {
+		o[lock.SectionContents] = pinned
+	}
+	redact(o, secrets)
+	return Result{Server: srv, Offered: o}.launched(ctx, opts)
 }
 
 // redact replaces credentials that the server repeats.
@@ -163,7 +114,7 @@ func redact(o lock.Observation, secrets []string) {
 	if len(secrets) == 0 {
 		return
 	}
-	for _, items := range o.Items {
+	for _, items := range o {
 		for i := range items {
 			items[i].Redact(secrets)
 		}
@@ -178,23 +129,20 @@ func (r Result) launched(ctx context.Context, opts Options) Result {
 	if err != nil {
 		return Result{Server: r.Server, Err: err}
 	}
-	for _, o := range r.Observations {
-		o.Items[lock.SectionLaunch] = []lock.Item{opts.Hashing().Item(lock.SectionLaunch, definition)}
-	}
+	r.Offered[lock.SectionLaunch] = []lock.Item{opts.Hashing().Item(lock.SectionLaunch, definition)}
 	r.Unknown = unknown
 	return r
 }
 
-// observation returns what a server offered to one client.
-func observation(r session.Report, v variant, h lock.Hashing) lock.Observation {
-	o := lock.Observation{Variant: string(r.Info.Era) + v.suffix, Items: map[lock.Section][]lock.Item{
-		lock.SectionCapabilities: {}, lock.SectionInstructions: {}}}
+// observation returns what a server offered.
+func observation(r session.Report, h lock.Hashing) lock.Observation {
+	o := lock.Observation{lock.SectionCapabilities: {}, lock.SectionInstructions: {}}
 	if len(r.Info.RawCapabilities) > 0 {
-		o.Items[lock.SectionCapabilities] = []lock.Item{h.Item(lock.SectionCapabilities, r.Info.RawCapabilities)}
+		o[lock.SectionCapabilities] = []lock.Item{h.Item(lock.SectionCapabilities, r.Info.RawCapabilities)}
 	}
 	if r.Info.Instructions != "" {
 		text, _ := json.Marshal(r.Info.Instructions) // cannot fail
-		o.Items[lock.SectionInstructions] = []lock.Item{h.Item(lock.SectionInstructions, text)}
+		o[lock.SectionInstructions] = []lock.Item{h.Item(lock.SectionInstructions, text)}
 	}
 	for _, kind := range catalog.Kinds() {
 		if kind == catalog.Skills && !r.Info.Capabilities.Skills {
@@ -205,19 +153,7 @@ func observation(r session.Report, v variant, h lock.Hashing) lock.Observation {
 		for _, it := range r.Lists[kind] {
 			items = append(items, h.Item(section, it.Raw))
 		}
-		o.Items[section] = items
+		o[section] = items
 	}
 	return o
-}
-
-// answer is what the client says to a server that uses the capabilities: it has no roots, and nobody to
-// ask.
-func answer(_ context.Context, method string, _ json.RawMessage) (json.RawMessage, error) {
-	switch method {
-	case "roots/list":
-		return json.RawMessage(`{"roots":[]}`), nil
-	case "elicitation/create":
-		return json.RawMessage(`{"action":"decline"}`), nil
-	}
-	return nil, &session.RPCError{Code: -1, Message: "mcptrack only lists what the server offers"}
 }

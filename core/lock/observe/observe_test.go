@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -21,7 +20,7 @@ import (
 func offered(t *testing.T, o lock.Observation) []string {
 	t.Helper()
 	var all []string
-	for section, items := range o.Items {
+	for section, items := range o {
 		for _, it := range items {
 			if it.Problem != "" || it.Hash == "" {
 				t.Errorf("%s %s has the hash %q and the problem %q", section, it.Key, it.Hash, it.Problem)
@@ -35,64 +34,28 @@ func offered(t *testing.T, o lock.Observation) []string {
 
 func TestServers(t *testing.T) {
 	t.Parallel()
-	const plain, capable = "", "+elicitation+roots+sampling"
-	sse := func(s *config.Server) { s.Transport = config.TransportSSE }
-	for name, tt := range map[string]struct {
-		legacy, modern bool
-		all            bool
-		entry          func(*config.Server)
-		want           []string // variants
-	}{
-		"one":                     {true, true, false, nil, []string{"modern"}},
-		"one, legacy":             {true, false, false, nil, []string{"legacy"}},
-		"all":                     {true, true, true, nil, []string{"modern", "modern" + capable, "legacy", "legacy" + capable}},
-		"all, legacy":             {true, false, true, nil, []string{"legacy", "legacy" + capable}},
-		"all, modern":             {false, true, true, nil, []string{"modern", "modern" + capable}},
-		"all, kept to legacy":     {true, true, true, func(s *config.Server) { s.Protocol = config.ProtocolLegacy }, []string{"legacy", "legacy" + capable}},
-		"all, sse, which has one": {true, true, true, sse, []string{"legacy", "legacy" + capable}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			var n sessiontest.Net
-			defer n.Wait()
-			srv := sessiontest.New()
-			srv.Legacy, srv.Modern, srv.Instructions = tt.legacy, tt.modern, "Be kind."
-			srv.SetQuietly("file:///a.md", "one")
-			srv.SetList(catalog.Tools, json.RawMessage(`{"name":"draw","x-unknown":1}`))
-			srv.SetListForCapable(catalog.Tools, json.RawMessage(`{"name":"ask"}`))
-			n.Add("docs", srv)
-			entry := sessiontest.Entry("docs")
-			if tt.entry != nil {
-				tt.entry(&entry)
-			}
-			progress := 0
-			got := observe.Servers(t.Context(), []config.Server{entry}, observe.Options{
-				Probe: session.ProbeOptions{Dial: n.Dial}, AllVariants: tt.all, Progress: func() { progress++ }})
-			if len(got) != 1 || got[0].Err != nil || progress != 1 {
-				t.Fatalf("%+v, progress %d", got, progress)
-			}
-			var variants []string
-			for _, o := range got[0].Observations {
-				variants = append(variants, o.Variant)
-				want := []string{"capabilities", "instructions", "launch", "resources file:///a.md", "tools draw"}
-				if strings.HasSuffix(o.Variant, capable) {
-					want = []string{"capabilities", "instructions", "launch", "resources file:///a.md", "tools ask", "tools draw"}
-				}
-				if items := offered(t, o); !slices.Equal(items, want) {
-					t.Errorf("%s: %q, want %q", o.Variant, items, want)
-				}
-				if sections := len(slices.Collect(maps.Keys(o.Items))); sections != 7 {
-					t.Errorf("%s: %d sections were listed", o.Variant, sections)
-				}
-				i := slices.IndexFunc(o.Items[lock.SectionTools], func(it lock.Item) bool { return it.Key == "draw" })
-				if want := `{"name":"draw","x-unknown":1}`; !equalJSON(t, o.Items[lock.SectionTools][i].Definition, want) {
-					t.Errorf("the definition is %s, want %s", o.Items[lock.SectionTools][i].Definition, want)
-				}
-			}
-			if !slices.Equal(variants, tt.want) {
-				t.Errorf("variants %q, want %q", variants, tt.want)
-			}
-		})
+	var n sessiontest.Net
+	defer n.Wait()
+	srv := n.Serve("docs", session.EraModern)
+	srv.Instructions = "Be kind."
+	srv.SetQuietly("file:///a.md", "one")
+	srv.SetList(catalog.Tools, json.RawMessage(`{"name":"draw","x-unknown":1}`))
+	srv.SetListForCapable(catalog.Tools, json.RawMessage(`{"name":"ask"}`))
+	progress := 0
+	got := observe.Servers(t.Context(), []config.Server{sessiontest.Entry("docs")}, observe.Options{
+		Probe: session.ProbeOptions{Dial: n.Dial}, Progress: func() { progress++ }})
+	if len(got) != 1 || got[0].Err != nil || progress != 1 {
+		t.Fatalf("%+v, progress %d", got, progress)
+	}
+	o := got[0].Offered
+	if items, want := offered(t, o), []string{"capabilities", "instructions", "launch", "resources file:///a.md", "tools draw"}; !slices.Equal(items, want) {
+		t.Errorf("%q, want %q", items, want)
+	}
+	if len(o) != 7 {
+		t.Errorf("%d sections were listed", len(o))
+	}
+	if want := `{"name":"draw","x-unknown":1}`; !equalJSON(t, o[lock.SectionTools][0].Definition, want) {
+		t.Errorf("the definition is %s, want %s", o[lock.SectionTools][0].Definition, want)
 	}
 }
 
@@ -126,12 +89,12 @@ func TestServersThatFail(t *testing.T) {
 		switch {
 		case r.Server.ID != fmt.Sprintf("s%02d", i):
 			t.Errorf("result %d is of %s", i, r.Server.ID)
-		case i == 3 && (r.Err == nil || !strings.Contains(r.Err.Error(), "out of cheese") || r.Observations != nil):
-			t.Errorf("%s: %v, %d observations", r.Server.ID, r.Err, len(r.Observations))
+		case i == 3 && (r.Err == nil || !strings.Contains(r.Err.Error(), "out of cheese") || r.Offered != nil):
+			t.Errorf("%s: %v, %v", r.Server.ID, r.Err, r.Offered)
 		case i == 5 && !errors.Is(r.Err, down):
 			t.Errorf("%s: %v", r.Server.ID, r.Err)
-		case i != 3 && i != 5 && (r.Err != nil || len(r.Observations) != 1):
-			t.Errorf("%s: %v, %d observations", r.Server.ID, r.Err, len(r.Observations))
+		case i != 3 && i != 5 && (r.Err != nil || r.Offered == nil):
+			t.Errorf("%s: %v, %v", r.Server.ID, r.Err, r.Offered)
 		}
 	}
 }
@@ -157,7 +120,7 @@ func TestServersContents(t *testing.T) {
 		t.Fatal(r.Err)
 	}
 	var got []string
-	for _, it := range r.Observations[0].Items[lock.SectionContents] {
+	for _, it := range r.Offered[lock.SectionContents] {
 		got = append(got, it.Key+" "+string(it.Definition))
 	}
 	want := []string{
@@ -168,8 +131,8 @@ func TestServersContents(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("contents\n%s", strings.Join(got, "\n"))
 	}
-	if r := read("file:///b/*"); r.Err == nil || !strings.Contains(r.Err.Error(), "file:///b/two.md: ") || r.Observations != nil {
-		t.Errorf("%v, %d observations", r.Err, len(r.Observations))
+	if r := read("file:///b/*"); r.Err == nil || !strings.Contains(r.Err.Error(), "file:///b/two.md: ") || r.Offered != nil {
+		t.Errorf("%v, %v", r.Err, r.Offered)
 	}
 }
 
@@ -194,7 +157,7 @@ func TestServersThatRepeatCredentials(t *testing.T) {
 		t.Fatal(r.Err)
 	}
 	var refused []string
-	for section, items := range r.Observations[0].Items {
+	for section, items := range r.Offered {
 		for _, it := range items {
 			if strings.Contains(it.Key+string(it.Definition), "orrect-horse") {
 				t.Errorf("%s: %s", it.Key, it.Definition)
@@ -211,7 +174,7 @@ func TestServersThatRepeatCredentials(t *testing.T) {
 	if want := []string{"content/file:///a.md", "prompt/[redacted]", "tool/leak"}; !slices.Equal(refused, want) {
 		t.Errorf("%q, want %q", refused, want)
 	}
-	if s, all := lock.Merge(r.Observations...); len(all) != 3 || len(s.Items[lock.SectionTools]) != 1 {
-		t.Errorf("%+v, refused %+v", s, all)
+	if s := lock.NewServer(r.Offered); len(s.Items[lock.SectionTools]) != 1 {
+		t.Errorf("%+v", s)
 	}
 }

@@ -1,6 +1,6 @@
 //go:build !unix
 
-package filewatch
+package regularfile
 
 import "os"
 
