@@ -248,6 +248,9 @@ func (o *versionFlags) places(env *cli.Env, g *cli.Globals, log *slog.Logger) []
 	}
 	stored := place{"the log in " + o.Place(env), func(ctx context.Context) (remote.Client, func(), error) {
 		l, err := o.Stored(ctx, env, log)
+		if f, ok := errors.AsType[*cli.Failure](err); ok && f.Code == "nothing_stored" && o.Dir == "" && o.NATS == "" {
+			f.Hint = "run mcptrack serve-sse to store events; if it runs elsewhere, use --url, --data-dir or --nats"
+		}
 		if err != nil {
 			return remote.Client{}, nil, err
 		}

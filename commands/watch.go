@@ -293,7 +293,7 @@ func (o *watchOptions) checkNamed(ctx context.Context, client remote.Client, kno
 			continue
 		}
 		if events, err := client.Standing(ctx, name); err != nil || len(events) == 0 {
-			return cmp.Or(err, unknownStored(name, known))
+			return unknownStored(name, known)
 		}
 	}
 	return nil
