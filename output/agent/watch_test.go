@@ -375,8 +375,8 @@ func TestFeed(t *testing.T) {
 		}{
 			{nil, 30 * time.Second, entry(1, nil, "") + changed(2, "x:1") + changed(3, "x:2"), "", []string{"docs: x:1 updated, x:2 updated"}},
 			{nil, 30 * time.Second, entry(4, event.ServerState{State: event.Ready}, ""), id + "3", nil},
-			{errors.New("closed"), 30 * time.Second, updated(5, "x:3"), id + "4", nil},
-			{nil, 10 * time.Millisecond, updated(5, "x:3"), id + "4", []string{"docs: x:3 updated"}}, // immediately, since it ends
+			{errors.New("closed"), 30 * time.Second, changed(5, "x:3"), id + "4", nil},
+			{nil, 10 * time.Millisecond, changed(5, "x:3"), id + "4", []string{"docs: x:3 updated"}}, // immediately, since it ends
 			{nil, 30 * time.Second, "", id + "5", nil},
 		} {
 			out := &writer{fail: run.fail}
