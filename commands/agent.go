@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/url"
 	"os"
 	"path/filepath"
 	"sync/atomic"
@@ -19,7 +18,6 @@ import (
 	"github.com/mcptrack/mcptrack/commands/internal/cli"
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/engine"
-	"github.com/mcptrack/mcptrack/core/eventstream"
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/servercard"
 	"github.com/mcptrack/mcptrack/core/tracker"
@@ -91,6 +89,9 @@ func (o *agentFlags) openCursor(env *cli.Env, log *slog.Logger, followed any) (*
 
 // runWatchAgent implements watch --agent.
 func runWatchAgent(ctx context.Context, env *cli.Env, g *cli.Globals, opts watchOptions) error {
+	if opts.URL != "" {
+		return agentFromURL(ctx, env, g.Logger(env), opts)
+	}
 	log := g.Logger(env)
 	cfg, err := opts.config(ctx, env, g, log)
 	if err != nil {
@@ -174,26 +175,29 @@ func watchOnce(ctx context.Context, e *engine.Engine, w *agent.Watch) error {
 	return nil
 }
 
-// watchURLAgent implements --agent with the feed of a running serve-sse. It resumes after the last event that an earlier run reported.
-func watchURLAgent(ctx context.Context, env *cli.Env, log *slog.Logger, opts watchOptions, feed *url.URL, from remote.FeedOptions) error {
-	followed, query := *feed, feed.Query()
-	query.Del("since")
-	followed.RawQuery = query.Encode()
-	cursor, err := opts.openCursor(env, log, []any{"feed", followed.String()})
+// agentFromURL implements --agent with the feed of a running serve-sse. It resumes after the last event
+// that an earlier run reported.
+func agentFromURL(ctx context.Context, env *cli.Env, log *slog.Logger, opts watchOptions) error {
+	client, err := opts.Client(env)
+	if err == nil {
+		err = opts.checkNamed(ctx, client, nil)
+	}
+	if err != nil {
+		return err
+	}
+	cursor, err := opts.openCursor(env, log, []any{"feed", client.Base.String(), opts.Types, opts.Servers})
 	if err != nil {
 		return err
 	}
 	defer cursor.Close()
 	if opts.since == "" {
-		from.LastID = cursor.LastID()
+		opts.after.ID = cursor.LastID()
 	}
-	return agent.Feed(ctx, agent.Options{W: env.Out, Cursor: cursor, Keep: opts.Keep, Count: opts.count}, func(ctx context.Context, deliver func(agent.FeedEntry) error) error {
-		return remote.Follow(ctx, from, func(x eventstream.Event) error {
-			e, err := remoteEvent(x)
-			if err != nil {
-				log.Warn("the feed sent an invalid event", "err", err)
-			}
-			return deliver(agent.FeedEntry{ID: x.ID, Event: e})
-		})
-	})
+	s := stream{flags: opts.streamFlags}
+	err = agent.Feed(ctx, agent.Options{W: env.Out, Cursor: cursor, Keep: opts.Keep, Count: opts.count}, client,
+		remote.ReadOptions{From: opts.after, Types: opts.Types, Servers: opts.Servers, Logger: log, Connected: s.reached})
+	if errors.Is(err, agent.ErrEnough) {
+		return nil
+	}
+	return s.outcome(ctx, feedFailure(ctx, client, err, s.connected))
 }

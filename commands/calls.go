@@ -87,10 +87,10 @@ func (o *callsOptions) parse(cmd *cobra.Command) error {
 		return nil
 	}
 	at, err := parseSince(cmd, o.since)
-	if err != nil || at.id != "" {
+	if err != nil || at.ID != "" {
 		return cli.Usage("invalid --since %q; expected the id of a call, a time such as 2026-11-20T08:00:00Z, or a duration such as 2h or 7d", printable.Line(o.since, 60))
 	}
-	o.query.After = at.time.UnixMicro() - 1
+	o.query.After = at.Time.UnixMicro() - 1
 	return nil
 }
 

@@ -44,13 +44,12 @@ refused the request; 6 --timeout expired while the log was read.`,
 		Args:              cli.Args(2, 4),
 		ValidArgsFunction: completeVersioned(env, g),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return opts.read(cmd.Context(), env, g, args, func(ctx context.Context, source versionSource, versions []history.Version) error {
-				it, _ := history.ParseItem(args[1]) // read has parsed it
-				c := comparison{ServerID: args[0], URI: it.Key}
-				if !it.Content() {
-					c.URI, c.Item = "", it.Name()
+			return opts.read(cmd.Context(), env, g, args, func(ctx context.Context, of *versioned) error {
+				c := comparison{ServerID: of.server, URI: of.item.Key}
+				if !of.item.Content() {
+					c.URI, c.Item = "", of.item.Name()
 				}
-				if err := c.compare(ctx, source, versions, it, args[2:]); err != nil {
+				if err := c.compare(ctx, of, args[2:]); err != nil {
 					return err
 				}
 				return c.write(env, g)
@@ -72,14 +71,14 @@ type comparison struct {
 }
 
 // compare selects the two versions that ids specify, and computes their diff.
-func (c *comparison) compare(ctx context.Context, source versionSource, versions []history.Version, it history.Item, ids []string) (err error) {
-	if c.From, c.To, err = history.Pair(versions, ids); err != nil {
+func (c *comparison) compare(ctx context.Context, of *versioned, ids []string) (err error) {
+	if c.From, c.To, err = history.Pair(of.versions, ids); err != nil {
 		return &cli.Failure{Exit: cli.ExitFailed, Code: "no_version", Err: err, Hint: "mcptrack history lists the versions"}
 	}
 	var texts [2]string
 	// The newer one first: it may be read from the server then, and stored.
 	for i, v := range slices.Backward([]history.Version{c.From, c.To}) {
-		text, ok, err := source.text(ctx, v.Digest)
+		text, ok, err := of.text(ctx, v.Digest)
 		switch {
 		case err != nil:
 			return err
@@ -91,11 +90,11 @@ func (c *comparison) compare(ctx context.Context, source versionSource, versions
 		}
 		texts[i] = text
 	}
-	if it.Content() {
+	if of.item.Content() {
 		c.Diff = textdiff.Unified(c.URI, texts[0], texts[1])
 		return nil
 	}
-	c.Diff = lock.Drift{Section: it.Section, Key: it.Key, Old: lock.Item{Definition: json.RawMessage(texts[0])}, New: lock.Item{Definition: json.RawMessage(texts[1])}}.Diff()
+	c.Diff = lock.Drift{Section: of.item.Section, Key: of.item.Key, Old: lock.Item{Definition: json.RawMessage(texts[0])}, New: lock.Item{Definition: json.RawMessage(texts[1])}}.Diff()
 	return nil
 }
 

@@ -16,9 +16,10 @@ import (
 	"github.com/mcptrack/mcptrack/commands/internal/cli"
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/history"
-	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/suggest"
+	"github.com/mcptrack/mcptrack/output/api"
+	"github.com/mcptrack/mcptrack/output/dashboard"
 	"github.com/mcptrack/mcptrack/output/remote"
 	"github.com/mcptrack/mcptrack/output/table"
 )
@@ -51,9 +52,9 @@ expired while the log was read.`,
 			if last < 1 {
 				return cli.Usage("invalid --last %d; expected at least 1", last)
 			}
-			return opts.read(cmd.Context(), env, g, args, func(_ context.Context, _ versionSource, versions []history.Version) error {
-				slices.Reverse(versions)
-				return writeHistory(env, g, versions[:min(len(versions), last)])
+			return opts.read(cmd.Context(), env, g, args, func(_ context.Context, of *versioned) error {
+				slices.Reverse(of.versions)
+				return writeHistory(env, g, of.versions[:min(len(of.versions), last)])
 			})
 		},
 	}
@@ -164,9 +165,28 @@ func (o *versionFlags) bound(ctx context.Context) (context.Context, context.Canc
 	return context.WithTimeoutCause(ctx, limit, cli.ErrTimeout)
 }
 
-// read calls show with the versions of a resource or definition, oldest first, and their source. args
-// starts with the server and the item.
-func (o *versionFlags) read(ctx context.Context, env *cli.Env, g *cli.Globals, args []string, show func(context.Context, versionSource, []history.Version) error) error {
+// versioned is an item with its versions, and where they were found.
+type versioned struct {
+	remote.Client
+	server   string
+	item     history.Item
+	versions []history.Version // oldest first, at least one
+}
+
+// place is where versions may be found.
+type place struct {
+	name string
+	// open returns a client that is used until release is called.
+	open func(context.Context) (client remote.Client, release func(), err error)
+	// limit bounds the request for the versions, because the place may be another program; 0 does not.
+	limit time.Duration
+}
+
+// nearbyTime limits a request to a process that no flag names.
+const nearbyTime = 5 * time.Second
+
+// read calls show with a resource or definition that has versions. args starts with the server and the item.
+func (o *versionFlags) read(ctx context.Context, env *cli.Env, g *cli.Globals, args []string, show func(context.Context, *versioned) error) error {
 	if o.timeout < 0 {
 		return cli.Usage("--timeout must not be negative")
 	}
@@ -180,107 +200,113 @@ func (o *versionFlags) read(ctx context.Context, env *cli.Env, g *cli.Globals, a
 	ctx, cancel := o.bound(ctx)
 	defer cancel()
 	log := g.Logger(env)
-	from := func(ctx context.Context, place string, source versionSource) error {
-		versions, err := source.versions(ctx)
-		if err != nil {
-			return err
-		}
+	of := &versioned{server: args[0], item: it}
+	return of.findIn(ctx, o.places(env, g, log), func(place string) error {
 		if log.Info("reading versions", "from", place); o.verbose {
 			fmt.Fprintln(env.Err, "versions from "+place)
 		}
-		return show(ctx, source, versions)
+		return show(ctx, of)
+	})
+}
+
+// findIn calls show with the name of the first place that has versions. Without any, the error is of the
+// first place that answered, or else of the last one.
+func (v *versioned) findIn(ctx context.Context, places []place, show func(place string) error) (failed error) {
+	for _, p := range places {
+		client, release, err := p.open(ctx)
+		if err == nil {
+			defer release()
+			v.Client = client
+			if err = v.find(ctx, p.limit); err == nil {
+				return show(p.name)
+			}
+		}
+		if _, is := errors.AsType[*cli.Failure](err); !is || ctx.Err() != nil {
+			return err
+		}
+		if failed == nil || !answered(failed) {
+			failed = err
+		}
 	}
-	stored := func(ctx context.Context) error {
+	return failed
+}
+
+// answered reports whether a place without versions is a log or a serve-sse.
+func answered(err error) bool {
+	f, _ := errors.AsType[*cli.Failure](err)
+	status, refused := errors.AsType[*remote.StatusError](err)
+	return f.Code == "no_versions" || refused && status.Code == http.StatusUnauthorized
+}
+
+// places returns where to look for versions, in this order.
+func (o *versionFlags) places(env *cli.Env, g *cli.Globals, log *slog.Logger) []place {
+	served := func(at cli.RemoteFlags, limit time.Duration) place {
+		return place{at.URL, func(context.Context) (remote.Client, func(), error) {
+			client, err := at.Client(env)
+			return client, func() {}, err
+		}, limit}
+	}
+	stored := place{"the log in " + o.Place(env), func(ctx context.Context) (remote.Client, func(), error) {
 		l, err := o.Stored(ctx, env, log)
-		if err != nil {
-			return err
+		if f, ok := errors.AsType[*cli.Failure](err); ok && f.Code == "nothing_stored" && o.Dir == "" && o.NATS == "" {
+			f.Hint = "run mcptrack serve-sse to store events; if it runs elsewhere, use --url, --data-dir or --nats"
 		}
-		defer func() { _ = l.Close() }()
-		return from(ctx, "the log in "+o.Place(env), storedVersions{l, args[0], it})
-	}
-	served := func(ctx context.Context, at cli.RemoteFlags) error {
-		client, err := at.Client(env)
 		if err != nil {
-			return err
+			return remote.Client{}, nil, err
 		}
-		return from(ctx, client.Base.Host, servedVersions{client, args[0], it})
-	}
+		return api.Local(l, dashboard.Options{}), func() { _ = l.Close() }, nil
+	}, 0}
 	switch {
 	case o.URL != "":
-		return served(ctx, o.RemoteFlags)
+		return []place{served(o.RemoteFlags, 0)}
 	case o.Dir != "" || o.NATS != "":
-		return stored(ctx)
+		return []place{stored}
 	}
-	nearby := func(ctx context.Context) error {
-		ctx, cancel := context.WithTimeoutCause(ctx, nearbyTime, cli.ErrTimeout)
-		defer cancel()
-		at := o.RemoteFlags
-		at.URL = cli.DefaultServeURL
-		return served(ctx, at)
-	}
-	places := []func(context.Context) error{nearby, stored}
+	daemon := place{"the daemon", func(ctx context.Context) (remote.Client, func(), error) {
+		_, d := g.OpenDaemon(ctx, env, log, cli.DaemonUse{Verbose: o.verbose})
+		if d == nil {
+			return remote.Client{}, nil, cli.Unreachable("", "no daemon is used")
+		}
+		return d.Client(), d.Close, nil
+	}, nearbyTime}
+	nearby := o.RemoteFlags
+	nearby.URL = cli.DefaultServeURL
 	if o.Written(env) {
-		slices.Reverse(places)
+		return []place{daemon, stored, served(nearby, nearbyTime)}
 	}
-	asking, daemon := g.OpenDaemon(ctx, env, log, cli.DaemonUse{Verbose: o.verbose})
-	if daemon != nil {
-		defer daemon.Close()
-		places = slices.Insert(places, 0, func(context.Context) error {
-			ctx, cancel := context.WithTimeoutCause(asking, nearbyTime, cli.ErrTimeout)
-			defer cancel()
-			return from(ctx, "the daemon", servedVersions{daemon.Client(), args[0], it})
-		})
-	}
-	return firstPlace(ctx, log, places)
+	return []place{daemon, served(nearby, nearbyTime), stored}
 }
 
-// nearbyTime limits the request to the serve-sse at the default address, which may be another program.
-const nearbyTime = 5 * time.Second
-
-// firstPlace calls the functions until one finds versions. If none does, it returns the error that
-// says most.
-func firstPlace(ctx context.Context, log *slog.Logger, places []func(context.Context) error) error {
-	var most *cli.Failure
-	for _, place := range places {
-		err := place(ctx)
-		f, ok := errors.AsType[*cli.Failure](err)
-		if !ok || ctx.Err() != nil || says(f) == 0 {
-			return err
-		}
-		log.Info("no versions", "err", err)
-		if most == nil || says(f) > says(most) {
-			most = f
-		}
+// find requests the versions. It returns an error if there are none.
+func (v *versioned) find(ctx context.Context, limit time.Duration) (err error) {
+	if limit > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, limit, cli.ErrTimeout)
+		defer cancel()
 	}
-	if most.Code == "nothing_stored" {
-		most.Hint = "run mcptrack serve-sse to store events; if it runs elsewhere, use --url, --data-dir or --nats"
+	if v.item.Content() {
+		v.versions, err = v.Versions(ctx, v.server, v.item.Key)
+	} else {
+		v.versions, err = v.Definitions(ctx, v.server, v.item.Name())
 	}
-	return most
+	if err != nil {
+		return askFailure(ctx, err)
+	}
+	if len(v.versions) == 0 {
+		known, _ := v.Known(ctx, v.server, v.item.Section) // for a hint only
+		return noVersions(v.server, v.item, known)
+	}
+	return nil
 }
 
-// says returns how much a failure to find versions in one place tells the user, or 0 for a failure
-// of another kind.
-func says(f *cli.Failure) int {
-	switch f.Code {
-	case "unreachable", "refused":
-		if status, ok := errors.AsType[*remote.StatusError](f.Err); ok && status.Code == http.StatusUnauthorized {
-			return 3
-		}
-		return 1
-	case "nothing_stored":
-		return 2
-	case "no_versions":
-		return 4
+// text returns the text with the given digest. ok is false if it is not stored.
+func (v *versioned) text(ctx context.Context, digest catalog.Digest) (text string, ok bool, err error) {
+	if v.item.Content() {
+		text, ok, err = v.Text(ctx, v.server, v.item.Key, digest)
+	} else {
+		text, ok, err = v.Definition(ctx, v.server, v.item.Name(), digest)
 	}
-	return 0
-}
-
-// versionSource provides the versions of one item.
-type versionSource interface {
-	// versions returns the versions, oldest first. It returns an error if there are none.
-	versions(ctx context.Context) ([]history.Version, error)
-	// text returns the text with the given digest. ok is false if it is not stored.
-	text(ctx context.Context, digest catalog.Digest) (text string, ok bool, err error)
+	return text, ok, askFailure(ctx, err)
 }
 
 // noVersions returns the error for an item without stored versions. known lists the server's items of
@@ -298,109 +324,4 @@ func noVersions(server string, it history.Item, known []string) error {
 		f.Hint = fmt.Sprintf("did you mean %q?", s)
 	}
 	return f
-}
-
-// storedVersions reads versions from a log.
-type storedVersions struct {
-	log    journal.Log
-	server string
-	item   history.Item
-}
-
-func (s storedVersions) versions(ctx context.Context) ([]history.Version, error) {
-	if !s.item.Content() {
-		return s.definitions(ctx)
-	}
-	versions, err := history.Versions(journal.Decoded(s.log.Select(ctx, journal.Selection{ServerID: s.server, URI: s.item.Key})), remote.MaxVersions)
-	if err != nil {
-		return nil, err
-	}
-	if len(versions) == 0 {
-		states, err := s.log.States(ctx, s.server)
-		if err != nil {
-			return nil, err
-		}
-		current := func(it history.Item) catalog.Digest { return history.Current(states, s.server, it) }
-		versions, err = s.stored().SkillFile(ctx, s.server, s.item.Key, current, remote.MaxVersions)
-		if err != nil || len(versions) > 0 {
-			return versions, err
-		}
-		var known []string
-		for r := range states.Resources {
-			known = append(known, r.URI)
-		}
-		return nil, noVersions(s.server, s.item, known)
-	}
-	if versions[0].ID == "" {
-		versions[0].Timestamp, err = history.FirstSeen(journal.Decoded(s.log.Select(ctx, journal.Selection{ServerID: s.server})), s.item.Key)
-		if err != nil {
-			return nil, err
-		}
-	}
-	stored, err := s.log.Contents().Stored(ctx, history.Digests(versions))
-	if err != nil {
-		return nil, err
-	}
-	for i := range versions {
-		versions[i].Text = stored[versions[i].Digest]
-	}
-	return versions, nil
-}
-
-func (s storedVersions) stored() history.Log {
-	return history.Log{Select: s.log.Select, Contents: s.log.Contents()}
-}
-
-func (s storedVersions) definitions(ctx context.Context) ([]history.Version, error) {
-	states, err := s.log.States(ctx, s.server)
-	if err != nil {
-		return nil, err
-	}
-	current := history.Current(states, s.server, s.item)
-	versions, err := s.stored().Definition(ctx, s.server, s.item, current, remote.MaxVersions)
-	if err == nil && len(versions) == 0 {
-		known := states.Lists[journal.ListName{ServerID: s.server, Kind: catalog.Kind(s.item.Section)}].Keys()
-		err = noVersions(s.server, s.item, known)
-	}
-	return versions, err
-}
-
-func (s storedVersions) text(ctx context.Context, digest catalog.Digest) (string, bool, error) {
-	return s.log.Contents().Get(ctx, digest)
-}
-
-// servedVersions requests versions from a serve-sse.
-type servedVersions struct {
-	client remote.Client
-	server string
-	item   history.Item
-}
-
-func (s servedVersions) versions(ctx context.Context) ([]history.Version, error) {
-	var versions []history.Version
-	var err error
-	if s.item.Content() {
-		versions, err = s.client.Versions(ctx, s.server, s.item.Key)
-	} else {
-		versions, err = s.client.Definitions(ctx, s.server, s.item.Name())
-	}
-	if err != nil {
-		return nil, askFailure(ctx, err)
-	}
-	if len(versions) == 0 {
-		return nil, noVersions(s.server, s.item, nil)
-	}
-	return versions, nil
-}
-
-func (s servedVersions) text(ctx context.Context, digest catalog.Digest) (string, bool, error) {
-	var text string
-	var ok bool
-	var err error
-	if s.item.Content() {
-		text, ok, err = s.client.Text(ctx, s.server, s.item.Key, digest)
-	} else {
-		text, ok, err = s.client.Definition(ctx, s.server, s.item.Name(), digest)
-	}
-	return text, ok, askFailure(ctx, err)
 }

@@ -3,10 +3,9 @@ package commands
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
-	"log/slog"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -19,41 +18,41 @@ import (
 	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/journal/sqlitelog"
 	"github.com/mcptrack/mcptrack/core/lock"
+	"github.com/mcptrack/mcptrack/output/remote"
 )
 
-// history and diff look in several places unless a flag names one: the first with versions counts, and
-// of several failures the one that says most is reported.
+// history and diff look in several places unless a flag names one: the first with versions counts. Without
+// any, the failure is of the first place that answered, or of the last one.
 func TestFirstPlace(t *testing.T) {
-	failing := func(exit int, code string, err error) func(context.Context) error {
-		return func(context.Context) error { return &cli.Failure{Exit: exit, Code: code, Err: err} }
+	serving := func(status int, body string) place {
+		handler := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(status)
+			_, _ = io.WriteString(w, body)
+		})
+		return place{name: fmt.Sprint(status), open: func(context.Context) (remote.Client, func(), error) {
+			return remote.Local(journal.NewMemory(journal.MemoryOptions{}), handler), func() {}, nil
+		}}
 	}
-	none := failing(cli.ExitFailed, "no_versions", io.EOF)
-	nothing := failing(cli.ExitFailed, "nothing_stored", io.EOF)
-	closed := failing(cli.ExitUnreachable, "unreachable", io.EOF)
-	token := func(ctx context.Context) error {
-		srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) }))
-		defer srv.Close()
-		client, err := (&cli.RemoteFlags{URL: srv.URL}).Client(&cli.Env{LookupEnv: func(string) (string, bool) { return "", false }})
-		if err != nil {
-			return err
-		}
-		_, err = servedVersions{client, "s", history.Item{Section: lock.SectionContents, Key: "u"}}.versions(ctx)
-		return err
+	failing := func(exit int, code string) place {
+		return place{open: func(context.Context) (remote.Client, func(), error) {
+			return remote.Client{}, nil, &cli.Failure{Exit: exit, Code: code, Err: io.EOF}
+		}}
 	}
-	found := func(context.Context) error { return nil }
+	found, none, token := serving(200, `{"versions":[{"id":"ab-1"}]}`), serving(200, `{}`), serving(401, "")
+	nothing, closed := failing(cli.ExitFailed, "nothing_stored"), failing(cli.ExitUnreachable, "unreachable")
 	for name, c := range map[string]struct {
-		places []func(context.Context) error
+		places []place
 		exit   int
 		code   string
 	}{
-		"the second":           {[]func(context.Context) error{closed, found}, 0, ""},
-		"the first":            {[]func(context.Context) error{found, token}, 0, ""},
-		"no other after that":  {[]func(context.Context) error{failing(1, "no_text", io.EOF), found}, 1, "no_text"},
-		"nothing anywhere":     {[]func(context.Context) error{closed, nothing}, 1, "nothing_stored"},
-		"other resources only": {[]func(context.Context) error{nothing, none}, 1, "no_versions"},
-		"a token is needed":    {[]func(context.Context) error{token, nothing}, cli.ExitRefused, "refused"},
+		"the second":           {[]place{closed, found}, 0, ""},
+		"the first":            {[]place{found, token}, 0, ""},
+		"nothing anywhere":     {[]place{closed, nothing}, 1, "nothing_stored"},
+		"other resources only": {[]place{nothing, none, closed}, 1, "no_versions"},
+		"a token is needed":    {[]place{token, nothing}, cli.ExitRefused, "refused"},
 	} {
-		err := firstPlace(t.Context(), slog.New(slog.DiscardHandler), c.places)
+		of := versioned{server: "s", item: history.Item{Section: lock.SectionContents, Key: "u"}}
+		err := of.findIn(t.Context(), c.places, func(string) error { return nil })
 		if c.code == "" && err == nil {
 			continue
 		}

@@ -8,11 +8,11 @@
 //
 //	stream.go   prints events: watch, subscribe, replay, tail
 //	agent.go    prints short lines for agents: watch, tail
-//	since.go    reads stored events: watch, replay, tail
+//	source.go   where events come from beside servers: a log, a running serve-sse (watch, replay, tail)
+//	watch_daemon.go  a running daemon: watch
 //	request.go  sends one request to one server: read, prompt, call
 //	history.go  reads the versions of a resource: history, diff
 //	calls.go    reads the record of calls
-//	tail.go     reads the feed of a running serve-sse: tail, watch --url, replay --url
 //	remote.go   queries a running serve-sse: status, top, history, diff
 //	topics.go   the help pages that cover more than one command
 //

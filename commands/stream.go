@@ -29,6 +29,7 @@ import (
 	"github.com/mcptrack/mcptrack/output/document"
 	"github.com/mcptrack/mcptrack/output/jsonl"
 	"github.com/mcptrack/mcptrack/output/lines"
+	"github.com/mcptrack/mcptrack/output/remote"
 )
 
 // streamFlags contains the flags of commands that print events.
@@ -63,12 +64,13 @@ type stream struct {
 	counts func(*event.Event) bool // reports whether an event counts for --count
 	write  func(...*event.Event) error
 	lines  *lines.Writer // nil if the output format is not lines
-	raw    *bufio.Writer // for stored events exactly as they are stored; nil prints them through write
+	raw    *bufio.Writer // for events exactly as they are stored; nil prints them through write
 	// texts returns the text of a resource version for --content and --diff, or nil if it is not
 	// available. It is nil if only the events of a tracker are printed, which contain their texts.
 	texts func(e *event.Event, digest catalog.Digest) *string
 
-	live      bool // whether new events are printed as they happen
+	batch     []*event.Event // to be printed with the entries that follow immediately
+	last      string         // id of the last entry
 	counted   int
 	followed  bool // whether there was ever a server to follow
 	connected bool // whether any server was ever Ready
@@ -139,38 +141,63 @@ func rawEvents(cmd *cobra.Command, env *cli.Env, g *cli.Globals) bool {
 	return g.Format.Name == "json" || g.Format.Table() && !env.OutTTY && !cmd.Flag("output").Changed
 }
 
-// take prints a batch of events. It returns errCounted when --count is reached.
-func (s *stream) take(batch []*event.Event) error {
-	out := batch[:0]
-	var end error
-	for _, e := range batch {
-		if !s.passes(e) {
-			continue
-		}
-		out = append(out, s.decorate(e))
-		if end = s.count(e); end != nil {
-			break
-		}
+// take prints an entry, possibly only together with those that follow immediately. An entry that is not
+// an event, because another program on the cluster or a newer mcptrack stored it, is printed as a gap.
+// take returns errCounted when --count is reached.
+func (s *stream) take(entry journal.Entry) error {
+	if s.last = entry.ID; s.raw != nil && s.connected && s.keep == nil && s.flags.count == 0 { // no event needs to be decoded
+		_, _ = s.raw.Write(entry.Data())
+		return s.end(s.raw.WriteByte('\n'), entry.More) // also an earlier write error
 	}
-	if len(out) > 0 {
-		if err := s.write(out...); err != nil {
-			return err
-		}
+	e, err := entry.Event()
+	if err != nil {
+		epoch, _, _ := event.ParseID(entry.ID) // cannot fail: the log created the id
+		gap := journal.GapEntry(epoch, entry.Seq, entry.Seq, journal.ReasonDamaged)
+		gap.More = entry.More
+		entry = gap
+		e, err = entry.Event()
 	}
-	return end
+	if !s.passes(&e) {
+		return s.end(nil, entry.More)
+	}
+	if s.raw == nil {
+		s.batch = append(s.batch, s.decorate(&e))
+	} else {
+		_, _ = s.raw.Write(entry.Data())
+		err = s.raw.WriteByte('\n')
+	}
+	return s.end(cmp.Or(err, s.count(&e)), entry.More)
 }
 
-// takeRaw prints the data of a stored event to s.raw. It returns errCounted when --count is reached.
-func (s *stream) takeRaw(e *event.Event, data []byte) error {
-	if !s.passes(e) {
+// end prints what was taken, unless more follows immediately, and returns err or why it cannot be printed.
+func (s *stream) end(err error, more bool) error {
+	switch {
+	case err == nil && more && (s.raw != nil || len(s.batch) < largestBatch):
 		return nil
+	case s.raw != nil:
+		return cmp.Or(s.raw.Flush(), err)
+	case len(s.batch) == 0:
+		return err
 	}
-	return cmp.Or(s.writeRaw(data), s.count(e))
+	batch := s.batch
+	s.batch = batch[:0]
+	return cmp.Or(s.write(batch...), err)
 }
 
-func (s *stream) writeRaw(data []byte) error {
-	_, _ = s.raw.Write(data)
-	return s.raw.WriteByte('\n') // also returns an earlier write error
+// from prints the events of a source until it ends, or ctx.
+func (s *stream) from(ctx context.Context, client remote.Client, o remote.ReadOptions) error {
+	s.texts = func(e *event.Event, digest catalog.Digest) *string {
+		if digest.IsZero() {
+			return nil
+		}
+		text, ok, err := client.Text(ctx, e.ServerID, e.ResourceURI, digest)
+		if err != nil || !ok {
+			return nil
+		}
+		return &text
+	}
+	defer func() { s.texts = nil }()
+	return s.end(client.Follow(ctx, o, s.take), false)
 }
 
 // passes reports whether to print an event, and remembers whether a server is connected.
@@ -181,6 +208,9 @@ func (s *stream) passes(e *event.Event) bool {
 	}
 	return s.keep == nil || s.keep(e)
 }
+
+// reached records that a source of events was reached, whether or not its servers are.
+func (s *stream) reached() { s.followed, s.connected = true, true }
 
 // count returns errCounted if --count is reached with the event.
 func (s *stream) count(e *event.Event) error {
@@ -222,62 +252,16 @@ func (s *stream) decorate(e *event.Event) *event.Event {
 const largestBatch = 512
 
 // print prints the events until the sequence ends.
-func (s *stream) print(_ context.Context, events iter.Seq2[journal.Entry, error]) error {
-	var batch []*event.Event
-	for entry, err := range events {
-		if err != nil {
-			return err
-		}
-		e, err := entry.Event()
-		if err != nil {
-			return err
-		}
-		if batch = append(batch, &e); entry.More && len(batch) < largestBatch {
-			continue
-		}
-		if err := s.take(batch); err != nil {
-			return err
-		}
-		batch = batch[:0]
-	}
-	return nil
-}
-
-// printStored prints stored events until the sequence ends. An entry that is not an event is printed
-// as a gap.
-func (s *stream) printStored(ctx context.Context, entries iter.Seq2[journal.Entry, error]) (err error) {
-	if s.raw == nil {
-		return s.print(ctx, readable(entries))
-	}
-	defer func() {
-		if flushed := s.raw.Flush(); err == nil || errors.Is(err, errCounted) {
-			err = cmp.Or(flushed, err)
-		}
-	}()
-	everything := s.keep == nil && s.flags.count == 0 // no event needs to be decoded
-	if !everything {
-		entries = readable(entries)
-	}
+func (s *stream) print(_ context.Context, entries iter.Seq2[journal.Entry, error]) error {
 	for entry, err := range entries {
-		switch {
-		case err != nil:
-			return err
-		case everything:
-			err = s.writeRaw(entry.Data())
-		default:
-			var e event.Event
-			if e, err = entry.Event(); err == nil {
-				err = s.takeRaw(&e, entry.Data())
-			}
-		}
-		if err == nil && s.live && !entry.More {
-			err = s.raw.Flush()
+		if err == nil {
+			err = s.take(entry)
 		}
 		if err != nil {
-			return err
+			return s.end(err, false)
 		}
 	}
-	return nil
+	return s.end(nil, false)
 }
 
 // newScreen returns a screen for lines on a terminal, and an environment whose stderr does not

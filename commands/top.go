@@ -13,13 +13,17 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/mcptrack/mcptrack/commands/internal/cli"
+	"github.com/mcptrack/mcptrack/core/cache"
+	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/engine"
 	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/reload"
 	"github.com/mcptrack/mcptrack/core/servercard"
 	"github.com/mcptrack/mcptrack/core/tracker"
-	"github.com/mcptrack/mcptrack/output/remote"
+	"github.com/mcptrack/mcptrack/output/api"
+	"github.com/mcptrack/mcptrack/output/dashboard"
 	"github.com/mcptrack/mcptrack/output/serverlog"
 	"github.com/mcptrack/mcptrack/output/tui"
 )
@@ -28,7 +32,6 @@ type topOptions struct {
 	cli.ConnectFlags
 	cli.RemoteFlags
 	cli.TrackFlags
-	cli.JournalFlags
 	cli.Filter
 }
 
@@ -46,8 +49,7 @@ its schema, and each event to its differences.
 Timeline and log begin when top starts; with --url they are those that serve-sse keeps.
 If a running daemon follows the same config, top shows its servers; see mcptrack help
 daemon.
-If a serve-sse stores its events on this machine, the feed begins with the last ten
-minutes, and versions include the stored ones. --type limits the feed.
+--type limits the feed.
 
 Keys: enter opens, q goes back or quits, tab moves between servers and feed or between
 the tabs of a page, e shows the feed alone, s sorts by last change, / filters, d shows
@@ -72,18 +74,14 @@ invalid or missing; 4 the --url could not be reached; 5 it refused the request.`
 			if !env.OutTTY {
 				return cli.UsageHint("use mcptrack watch to print lines, or mcptrack status to print a table", "top needs a terminal")
 			}
-			if opts.URL != "" {
-				if g.Demo() || opts.AllServers {
-					return cli.Usage("--url cannot be used with --demo or --all")
-				}
-				return runTopRemote(cmd.Context(), env, g, opts)
+			if opts.URL != "" && (g.Demo() || opts.AllServers) {
+				return cli.Usage("--url cannot be used with --demo or --all")
 			}
 			return runTop(cmd.Context(), env, g, opts)
 		},
 	}
 	opts.ConnectFlags.Add(cmd)
 	opts.RemoteFlags.Add(cmd)
-	opts.JournalFlags.Add(cmd)
 	g.AddDemo(cmd)
 	cli.AddAllFlag(cmd, &opts.AllServers)
 	opts.AddTypes(cmd)
@@ -95,16 +93,19 @@ invalid or missing; 4 the --url could not be reached; 5 it refused the request.`
 // errQuit stops all tasks when the user quits.
 var errQuit = errors.New("the user quit")
 
-// show runs the screen and the tasks until the user quits (errQuit), ctx ends or a task fails.
-func (o *topOptions) show(ctx context.Context, env *cli.Env, g *cli.Globals, screen tui.Options, tasks ...func(context.Context) error) error {
-	screen.Colour = g.Colours(env, env.OutTTY)
+// show shows the servers of a source, and runs the tasks, until the user quits, ctx ends or a task fails.
+func (o *topOptions) show(ctx context.Context, env *cli.Env, g *cli.Globals, source *tui.Source, screen tui.Options, tasks ...func(context.Context) error) error {
+	if err := source.Refresh(ctx); err != nil {
+		return askFailure(ctx, err)
+	}
+	screen.Source, screen.Colour = source, g.Colours(env, env.OutTTY)
 	for _, name := range []string{"TERM", "TERM_PROGRAM", "COLORTERM", "TMUX", "SSH_TTY", "WT_SESSION"} {
 		if v, ok := env.LookupEnv(name); ok {
 			screen.Env = append(screen.Env, name+"="+v)
 		}
 	}
 	running, ctx := errgroup.WithContext(ctx)
-	for _, task := range tasks {
+	for _, task := range append(tasks, source.Run, source.Poll) {
 		running.Go(func() error {
 			if err := task(ctx); ctx.Err() == nil {
 				return err
@@ -112,16 +113,23 @@ func (o *topOptions) show(ctx context.Context, env *cli.Env, g *cli.Globals, scr
 			return nil
 		})
 	}
-	running.Go(func() error {
-		if err := tui.Run(ctx, env.In, env.Out, screen); err != nil {
-			return err
-		}
-		return errQuit
-	})
-	return running.Wait()
+	running.Go(func() error { return cmp.Or(tui.Run(ctx, env.In, env.Out, screen), errQuit) })
+	if err := running.Wait(); !errors.Is(err, errQuit) {
+		return err
+	}
+	return nil
 }
 
 func runTop(ctx context.Context, env *cli.Env, g *cli.Globals, opts topOptions) error {
+	if opts.URL != "" {
+		client, err := opts.Client(env)
+		if err != nil {
+			return err
+		}
+		servers := cli.Filter{Servers: opts.Servers}
+		only := func(id string) bool { return servers.Keep(&event.Event{ServerID: id}) }
+		return opts.show(ctx, env, g, &tui.Source{Client: client, Only: only}, tui.Options{Title: strings.TrimSuffix(client.Base.String(), "/"), Keep: opts.Filter.Keep})
+	}
 	cfg, err := g.Load(ctx, env, g.Logger(env))
 	if err != nil {
 		return err
@@ -134,50 +142,39 @@ func runTop(ctx context.Context, env *cli.Env, g *cli.Globals, opts topOptions) 
 	if err != nil {
 		return err
 	}
-	if done, err := opts.ofDaemon(ctx, env, g, desired); done {
+	if done, err := opts.fromDaemon(ctx, env, g, desired); done {
 		return err
 	}
 	log := serverlog.New()
 	sessions := opts.SessionOptions(env, g)
 	sessions.Logger = slog.New(log)
-	e, err := cli.NewUnstoredEngine(ctx, desired, tracker.Options{Dial: env.Dial, Session: sessions, Logger: sessions.Logger, Texts: true, Card: servercard.Fetch}, nil)
+	e, err := engine.New(ctx, desired, journal.NewMemory(cli.MemoryLog(keptTexts)), engine.Options{Logger: sessions.Logger,
+		Tracker: tracker.Options{Dial: env.Dial, Session: sessions, Logger: sessions.Logger, Texts: true, Card: servercard.Fetch}})
 	if err != nil {
 		return err
-	}
-	past, err := opts.Existing(ctx, env, slog.New(slog.DiscardHandler)) // no logging here: a log line would garble the screen
-	if err != nil {
-		return err
-	}
-	if past != nil {
-		defer func() { _ = past.Close() }()
 	}
 	t := e.Tracker()
-	source := tui.NewLocal(tui.LocalOptions{Snapshot: t.Snapshot, Read: t.ReadResource, Lines: log.Lines, Past: past})
-	err = e.Run(ctx, engine.Events(source.Run), engine.Source(func(ctx context.Context) error {
-		return opts.show(ctx, env, g, tui.Options{Source: source, Title: cmp.Or(cfg.Path, "demo"), Keep: opts.Filter.Keep, Reconnect: t.Restart})
+	source := &tui.Source{Client: api.Local(e.Log(), dashboard.Options{Snapshot: t.Snapshot, Log: log.Lines,
+		Read: func(ctx context.Context, server, uri string, digest catalog.Digest) (cache.Resource, error) {
+			return t.Client(server).CurrentResource(ctx, uri, digest)
+		}})}
+	err = e.Run(ctx, engine.Source(func(ctx context.Context) error {
+		return cmp.Or(opts.show(ctx, env, g, source, tui.Options{Title: cmp.Or(cfg.Path, "demo"), Keep: opts.Filter.Keep, Reconnect: t.Restart}), cli.ErrStopped)
 	}))
-	if errors.Is(err, errQuit) {
+	if errors.Is(err, cli.ErrStopped) {
 		return nil
 	}
 	return err
 }
 
-func runTopRemote(ctx context.Context, env *cli.Env, g *cli.Globals, opts topOptions) error {
-	client, err := opts.Client(env)
-	if err != nil {
-		return err
-	}
-	servers := cli.Filter{Servers: opts.Servers}
-	only := func(id string) bool { return servers.Keep(&event.Event{ServerID: id}) }
-	return opts.showRemote(ctx, env, g, &tui.Remote{Client: client, Only: only},
-		tui.Options{Title: strings.TrimSuffix(client.Base.String(), "/"), Keep: opts.Filter.Keep})
-}
+// keptTexts limits the total size of the texts of versions that top keeps.
+const keptTexts = 32 << 20
 
-// ofDaemon shows the servers of a running daemon. done is false if the command must follow the
+// fromDaemon shows the servers of a running daemon. done is false if the command must follow the
 // servers itself.
-func (o *topOptions) ofDaemon(ctx context.Context, env *cli.Env, g *cli.Globals, desired engine.Desired) (done bool, err error) {
+func (o *topOptions) fromDaemon(ctx context.Context, env *cli.Env, g *cli.Globals, desired engine.Desired) (done bool, err error) {
 	own := func(cfg *config.Config) string {
-		return ownWatch(o.ConnectFlags, o.JournalFlags, cfg, desired.Select(cfg))
+		return ownWatch(o.ConnectFlags, cfg, desired.Select(cfg))
 	}
 	ctx, daemon := g.OpenDaemon(ctx, env, g.Logger(env), cli.DaemonUse{Quiet: true, Own: own(desired.Config)})
 	if daemon == nil {
@@ -191,7 +188,7 @@ func (o *topOptions) ofDaemon(ctx context.Context, env *cli.Env, g *cli.Globals,
 		_, known := current.Load().Server(e.ServerID)
 		return (!known || picked(e.ServerID)) && o.Filter.Keep(e)
 	}
-	source := &tui.Remote{Client: daemon.Client(), Only: picked}
+	source := &tui.Source{Client: daemon.Client(), Only: picked}
 	follow := func(ctx context.Context) error {
 		if desired.Follow == nil {
 			return nil
@@ -212,26 +209,10 @@ func (o *topOptions) ofDaemon(ctx context.Context, env *cli.Env, g *cli.Globals,
 		}
 		return reload.Run(ctx, opts)
 	}
-	err = o.showRemote(ctx, env, g, source, tui.Options{Title: cmp.Or(desired.Config.Path, "daemon"), Keep: keep}, follow)
+	err = o.show(ctx, env, g, source, tui.Options{Title: cmp.Or(desired.Config.Path, "daemon"), Keep: keep}, follow)
 	failed, ok := errors.AsType[*cli.Failure](err)
 	if ok && (failed.Code == "unreachable" || failed.Code == "refused") || errors.Is(err, errNotThere) {
 		return false, nil
 	}
 	return !errors.Is(context.Cause(ctx), cli.ErrDaemonGone), err
-}
-
-// showRemote shows the servers of a serve-sse or a daemon.
-func (o *topOptions) showRemote(ctx context.Context, env *cli.Env, g *cli.Globals, source *tui.Remote, screen tui.Options, tasks ...func(context.Context) error) error {
-	if err := source.Refresh(ctx); err != nil {
-		return askFailure(ctx, err)
-	}
-	feed := source.Client.Base.JoinPath("events")
-	feed.RawQuery = "since=10m"
-	source.Follow = remote.FeedOptions{URL: feed.String(), Header: cli.Bearer(source.Client.Token), Client: source.Client.HTTP}
-	screen.Source = source
-	err := o.show(ctx, env, g, screen, append(tasks, source.Run, source.Poll)...)
-	if errors.Is(err, errQuit) {
-		return nil
-	}
-	return err
 }

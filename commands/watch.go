@@ -18,10 +18,10 @@ import (
 	"github.com/mcptrack/mcptrack/commands/internal/cli"
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/event"
-	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/output/jsonl"
 	"github.com/mcptrack/mcptrack/output/lines"
+	"github.com/mcptrack/mcptrack/output/remote"
 )
 
 // watchOptions contains the flags of watch, and of tail and replay, which are names for watch with
@@ -38,9 +38,9 @@ type watchOptions struct {
 	file   string   // value of the FILE argument
 	named  []string // values of the SERVER arguments
 	since  string
-	after  since // parsed value of --since
-	stored bool  // print only stored events; value of --no-follow
-	json   bool  // print events as JSON
+	after  remote.Position // parsed value of --since
+	stored bool            // print only stored events; value of --no-follow
+	json   bool            // print events as JSON
 }
 
 func newWatch(env *cli.Env, g *cli.Globals) *cobra.Command {
@@ -141,10 +141,7 @@ func watching(env *cli.Env, g *cli.Globals, cmd *cobra.Command, parse func(*watc
 		opts.json = g.Format.Name == "json" || opts.name != "watch" && rawEvents(cmd, env, g)
 		ctx, cancel := opts.Bound(cmd.Context())
 		defer cancel()
-		switch {
-		case opts.URL != "":
-			return runWatchURL(ctx, env, g, opts)
-		case opts.agent:
+		if opts.agent {
 			return runWatchAgent(ctx, env, g, opts)
 		}
 		return runWatch(ctx, env, g, opts)
@@ -218,53 +215,45 @@ func isFile(arg string) bool {
 	return err == nil && !info.IsDir()
 }
 
-// parseSource validates the flags that select where events come from.
+// parseSource validates the flags that select where events come from: a running serve-sse (--url), stored
+// events (--no-follow), stored events and then servers (--since), or servers. Flags of another source are
+// refused.
 func (o *watchOptions) parseSource(cmd *cobra.Command) (err error) {
-	refuse := func(with, hint string, names ...string) error {
-		for _, name := range names {
-			if cmd.Flags().Changed(name) {
-				return cli.UsageHint(hint, "--%s cannot be used with %s", name, with)
-			}
-		}
-		return nil
-	}
 	if o.after, err = parseSince(cmd, o.since); err != nil {
 		return err
 	}
-	stored := o.stored || o.since != ""
-	switch with := "--url"; {
+	o.after.All = o.stored && o.since == ""
+	log, servers, with, without := o.URL == "" && (o.stored || o.since != ""), o.URL == "" && !o.stored, "", "--no-follow"
+	switch {
+	case o.agent && (o.stored || log):
+		return cli.UsageHint("--since can be used with --agent and --url", "--agent cannot be used with the events stored on this machine, or with --no-follow")
 	case o.URL != "":
-		if o.name != "watch" {
-			with = o.name
-		}
-		err = cmp.Or(refuse(with, "mcptrack "+o.name+" reads the events of a running serve-sse; to connect to servers, use mcptrack watch without --url", serverFlags()...),
-			refuse("the URL of a serve-sse", "to read stored events in files or on NATS, use mcptrack replay without --url", "data-dir", "nats", "nats-credentials"))
-		if err == nil && o.stored && o.agent {
-			err = cli.UsageHint("remove one of them", "--agent cannot be used with --no-follow")
-		}
-		return err
-	case stored && o.agent:
-		return cli.UsageHint("add --url to read the events of a running serve-sse", "--agent cannot be used with --since or --no-follow")
+		with, without = cmp.Or(map[string]string{"tail": "tail"}[o.name], "--url"), "--url"
 	case o.stored && o.name == "watch" && o.since == "":
 		return cli.UsageHint("use --since 1h, or mcptrack replay to print everything", "--no-follow needs --since or --url")
 	case o.stored:
 		with = cmp.Or(map[string]string{"watch": "--no-follow"}[o.name], o.name)
-		err = refuse(with, with+" prints stored events and connects to no server; to connect to servers, use mcptrack watch without --no-follow", serverFlags()...)
-	case o.since != "":
-		err = refuse("--since", "the demo stores no events; remove one of them", "demo")
-	default:
-		for _, name := range []string{"data-dir", "nats", "nats-credentials"} {
-			if cmd.Flags().Changed(name) {
-				return cli.UsageHint("for example --since 1h", "--%s needs --since", name)
+	case log:
+		with = "--since"
+	}
+	for _, of := range []struct {
+		taken       bool // by the source
+		needs, hint string
+		flags       []string
+	}{
+		{servers, "", "it prints the events of a serve-sse and connects to no server; to connect to servers, use mcptrack watch without " + without, serverFlags()},
+		{!log, "", "the demo stores no events; remove one of them", []string{"demo"}},
+		{log, "--since", "for example --since 1h; to read stored events in files or on NATS, use mcptrack replay without --url", []string{"data-dir", "nats", "nats-credentials"}},
+		{o.URL != "", "--url", "--url selects the serve-sse that wants the token", []string{"token-file", "insecure"}},
+	} {
+		for _, name := range of.flags {
+			switch {
+			case of.taken || !cmd.Flags().Changed(name):
+			case with == "":
+				return cli.UsageHint(of.hint, "--%s needs %s", name, of.needs)
+			default:
+				return cli.UsageHint(of.hint, "--%s cannot be used with %s", name, with)
 			}
-		}
-	}
-	if err != nil {
-		return err
-	}
-	for _, name := range []string{"token-file", "insecure"} {
-		if cmd.Flags().Changed(name) {
-			return cli.UsageHint("--url selects the serve-sse that wants the token", "--%s needs --url", name)
 		}
 	}
 	return nil
@@ -286,24 +275,24 @@ func (o *watchOptions) stream(env *cli.Env, g *cli.Globals) *stream {
 	return s
 }
 
-// checkStored returns an error if a named server is neither in the log nor in the config.
-func (o *watchOptions) checkStored(ctx context.Context, env *cli.Env, g *cli.Globals, log journal.Log) error {
+// checkNamed returns an error if a source of stored events has none about a named server. known lists further
+// servers that may be named.
+func (o *watchOptions) checkNamed(ctx context.Context, client remote.Client, known []string) error {
+	if len(o.named) == 0 {
+		return nil
+	}
+	servers, err := client.Servers(ctx)
+	if err != nil {
+		return nil // such as a gateway with --events, which lists no servers; otherwise, the feed reports why
+	}
+	for _, srv := range servers {
+		known = append(known, srv.ID)
+	}
 	for _, name := range o.named {
-		stored := false
-		for _, err := range log.Select(ctx, journal.Selection{ServerID: name}) {
-			if err != nil {
-				return err
-			}
-			stored = true
-			break
-		}
-		if stored {
+		if slices.Contains(known, name) {
 			continue
 		}
-		if states, err := log.States(ctx, name); err != nil || len(states.Resources)+len(states.Lists) > 0 {
-			return err
-		}
-		if known := cli.ServerNames(cli.ConfigForCompletion(env, g)); !slices.Contains(known, name) {
+		if events, err := client.Standing(ctx, name); err != nil || len(events) == 0 {
 			return unknownStored(name, known)
 		}
 	}
@@ -334,40 +323,44 @@ func (o *watchOptions) pick(log *slog.Logger) func(*config.Config) *config.Confi
 }
 
 func runWatch(ctx context.Context, env *cli.Env, g *cli.Globals, opts watchOptions) error {
-	log := g.Logger(env)
 	var screen *lines.Screen
 	if opts.name != "replay" {
 		env, screen = newScreen(env, g)
-		log = g.Logger(env)
 	}
-	s := opts.stream(env, g)
-	check := func(log journal.Log) error { return opts.checkStored(ctx, env, g, log) }
-	if opts.stored || opts.since != "" {
-		if written := opts.Written(env); opts.stored || written { // only stored events: no server is needed
-			if opts.name != "replay" {
-				s.follow(env, g, screen, nil, len(opts.Types) > 0)
-			}
-			var err error
-			if opts.after, err = s.backlog(ctx, env, log, &opts.JournalFlags, check, opts.after, !opts.stored); !errors.Is(err, errWriterEnded) {
-				return s.outcome(ctx, err)
-			}
-			log.Warn("the process that stored the events has ended; this process now follows the servers")
+	log, s := g.Logger(env), opts.stream(env, g)
+	follow := func(cfg *config.Config) {
+		if opts.name != "replay" {
+			s.follow(env, g, screen, cfg, len(opts.Types) > 0)
 		}
+	}
+	stored := opts.stored || opts.since != ""
+	if opts.URL != "" || opts.stored || stored && opts.Written(env) { // no server is needed
+		follow(nil)
+		var err error
+		if opts.URL != "" {
+			err = opts.fromURL(ctx, env, log, s)
+		} else {
+			err = opts.fromLog(ctx, env, g, log, s, !opts.stored)
+		}
+		if !errors.Is(err, errWriterEnded) {
+			return s.outcome(ctx, err)
+		}
+		log.Warn("the process that stored the events has ended; this process now follows the servers")
 	}
 	cfg, err := opts.config(ctx, env, g, log)
 	if err != nil {
 		return err
 	}
-	s.follow(env, g, screen, cfg, len(opts.Types) > 0)
+	follow(cfg)
 	desired, err := opts.Desired(env, g, log, cfg, opts.pick(log))
 	if err != nil {
 		return err
 	}
-	if done, err := opts.ofDaemon(ctx, env, g, log, s, desired); done {
+	if done, err := opts.fromDaemon(ctx, env, g, log, s, desired); done {
 		return err
 	}
 	if opts.since != "" {
-		if _, err := s.backlog(ctx, env, log, &opts.JournalFlags, check, opts.after, false); err != nil {
+		if err := opts.fromLog(ctx, env, g, log, s, false); err != nil {
 			return s.outcome(ctx, err)
 		}
 	}

@@ -41,6 +41,11 @@ func NewEntry(epoch string, seq uint64, stored time.Time, data []byte) Entry {
 	return Entry{ID: id, Seq: seq, Stored: stored, data: append(line, data[1:]...)}
 }
 
+// Received builds an Entry from the event e with the wire form data, which another process sent.
+func Received(id string, data []byte, e *event.Event) Entry {
+	return Entry{ID: id, Seq: e.Seq, data: data, event: e}
+}
+
 // GapEntry builds the Entry that reports the events from first to last as missing.
 func GapEntry(epoch string, first, last uint64, reason string) Entry {
 	return GapOf(event.Gap{From: event.FormatID(epoch, first-1), To: event.FormatID(epoch, last), Reason: reason}, last)

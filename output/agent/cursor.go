@@ -18,7 +18,6 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/atomicfile"
 	"github.com/mcptrack/mcptrack/core/catalog"
-	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/status"
 )
 
@@ -35,9 +34,6 @@ type Cursor struct {
 	state cursorState
 	dirty bool // state is newer than the file
 	stuck bool // the last attempt to write the file failed
-	// merged has the slots of ended processes whose cursors were merged into state. They are freed
-	// once state is stored.
-	merged []*slot
 }
 
 // cursorState is the content of a cursor's file.
@@ -61,7 +57,8 @@ var ErrNoCursor = errors.New("cannot store which changes were reported")
 
 // OpenCursor opens the cursor for a key in a directory, which it creates if necessary. The key
 // identifies what is followed, and from where. Each running process with the same key has its own
-// cursor. A new cursor includes the changes that ended processes did not report.
+// cursor: the first one that no other process holds, so the changes that its last process did not
+// report are reported. The others that no process holds are dropped.
 func OpenCursor(dir, key string, log *slog.Logger) (*Cursor, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNoCursor, err)
@@ -70,26 +67,24 @@ func OpenCursor(dir, key string, log *slog.Logger) (*Cursor, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNoCursor, err)
 	}
-	c := &Cursor{slot: own, log: log, state: cursorState{Version: stateVersion}, merged: free}
-	var states []cursorState
-	for _, s := range append([]*slot{own}, free...) {
-		if st, ok := c.read(s.file); ok {
-			states = append(states, st)
+	c := &Cursor{slot: own, log: log, state: cursorState{Version: stateVersion}}
+	files := []string{own.file}
+	for _, s := range free {
+		files = append(files, s.file)
+	}
+	for _, file := range append(files, used...) { // a new one begins with what another process reported
+		if st, ok := c.read(file); ok {
+			c.state, c.dirty = st, file != own.file
+			break
 		}
 	}
-	if len(states) == 0 {
-		for _, s := range used { // start with a copy of another process's cursor
-			if st, ok := c.read(s); ok {
-				states, c.dirty = append(states, st), true
-				break
-			}
+	saved := c.Save() // it logs its error; the next one tries again
+	for _, s := range free {
+		if saved == nil {
+			_ = os.Remove(s.file)
 		}
+		s.unlock()
 	}
-	if len(states) > 0 {
-		c.state = merge(states)
-	}
-	c.dirty = c.dirty || len(free) > 0
-	_ = c.Save() // Save logs its error and tries again later
 	return c, nil
 }
 
@@ -131,10 +126,7 @@ func (c *Cursor) Close() {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, s := range append(c.merged, c.slot) {
-		s.unlock()
-	}
-	c.merged = nil
+	c.slot.unlock()
 }
 
 // Baseline returns the reported digest of a resource, for [tracker.Options].
@@ -303,10 +295,6 @@ func (c *Cursor) Save() error {
 		c.log.Warn("reported changes can be stored again")
 	}
 	c.stuck, c.dirty = err != nil, err != nil
-	for ; err == nil && len(c.merged) > 0; c.merged = c.merged[1:] {
-		_ = os.Remove(c.merged[0].file)
-		c.merged[0].unlock()
-	}
 	return err
 }
 
@@ -356,82 +344,4 @@ func lockSlots(dir, key string) (own *slot, free []*slot, used []string, err err
 		return nil, nil, nil, err
 	}
 	return own, free, used, nil
-}
-
-// differs returns the digest for an item on which cursors disagree. It matches no content, so the
-// item will be reported as changed.
-func differs() (d catalog.Digest) {
-	for i := range d {
-		d[i] = 0xff
-	}
-	return d
-}
-
-// merge merges at least one state. The result records as reported only what every state records as
-// reported.
-func merge(states []cursorState) cursorState {
-	out := states[0]
-	for _, st := range states[1:] {
-		if out.LastID != st.LastID {
-			out.LastID = earlier(out.LastID, st.LastID)
-		}
-		for id, s := range st.Servers {
-			if out.Servers == nil {
-				out.Servers = map[string]*serverState{}
-			}
-			if mine := out.Servers[id]; mine != nil {
-				mine.merge(s)
-			} else {
-				out.Servers[id] = s
-			}
-		}
-	}
-	return out
-}
-
-func (s *serverState) merge(other *serverState) {
-	s.Down = s.Down && other.Down
-	s.Resources = mergeDigests(s.Resources, other.Resources, false)
-	for kind, list := range other.Lists {
-		if mine, known := s.Lists[kind]; known {
-			s.Lists[kind] = mergeDigests(mine, list, true)
-			continue
-		}
-		if s.Lists == nil {
-			s.Lists = map[catalog.Kind]map[string]catalog.Digest{}
-		}
-		s.Lists[kind] = list
-	}
-}
-
-// mergeDigests merges the digests of two cursors. If only one of two lists has an item, the other
-// cursor did not report that it was added or removed.
-func mergeDigests(a, b map[string]catalog.Digest, isList bool) map[string]catalog.Digest {
-	out := make(map[string]catalog.Digest, len(a))
-	for key, d := range a {
-		if other, both := b[key]; both && other != d || !both && isList {
-			d = differs()
-		}
-		out[key] = d
-	}
-	for key, d := range b {
-		if _, both := a[key]; both {
-			continue
-		}
-		if isList {
-			d = differs()
-		}
-		out[key] = d
-	}
-	return out
-}
-
-// earlier returns the id that comes first in the feed.
-func earlier(a, b string) string {
-	epochA, seqA, errA := event.ParseID(a)
-	epochB, seqB, errB := event.ParseID(b)
-	if errA != nil || errB == nil && epochA == epochB && seqB < seqA {
-		return b
-	}
-	return a
 }

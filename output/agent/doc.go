@@ -22,8 +22,8 @@
 // changes and changes back between two runs has not changed.
 //
 // Processes that run simultaneously for the same folder have one cursor each. Later ones begin
-// with a copy, so that each reports everything. The first process to start after they ended merges
-// their cursors, and reports every change that one of them did not report.
+// with a copy, so that each reports everything. The first process to start after they ended takes the
+// first cursor, and drops the others.
 //
 // # Ownership
 //

@@ -15,6 +15,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/status"
 	"github.com/mcptrack/mcptrack/core/tracker"
+	"github.com/mcptrack/mcptrack/output/remote"
 )
 
 const (
@@ -123,15 +124,9 @@ func (r *reporter) end() error {
 	return r.report()
 }
 
-// FeedEntry is an entry of a feed: an event, or, if Event is nil, only the current id of the feed.
-type FeedEntry struct {
-	ID    string
-	Event *event.Event
-}
-
-// Feed reports the entries of a feed until ctx ends or follow returns, and returns follow's error.
-// follow must call deliver with each entry, in order, and return if deliver fails.
-func Feed(ctx context.Context, opts Options, follow func(ctx context.Context, deliver func(FeedEntry) error) error) error {
+// Feed reports the events of a source until it ends, or ctx, and returns the error of
+// [remote.Client.Follow].
+func Feed(ctx context.Context, opts Options, source remote.Client, from remote.ReadOptions) error {
 	at := "" // id of the last entry received
 	r := &reporter{Options: opts, lines: newLines(opts.W, nil), catchUp: func() func() {
 		return func() {
@@ -141,29 +136,41 @@ func Feed(ctx context.Context, opts Options, follow func(ctx context.Context, de
 			_ = opts.Cursor.Save() // Save logs its error and tries again later
 		}
 	}}
+	type received struct {
+		id    string
+		event *event.Event // nil if only the position is told
+	}
 	// The goroutine below sends and closes. Unbuffered: the connection is the queue.
-	entries := make(chan FeedEntry)
+	entries := make(chan received)
 	var failed error
 	running, ctx := errgroup.WithContext(ctx)
+	send := func(x received) error {
+		select {
+		case entries <- x:
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	from.Passed = func(id string) { _ = send(received{id: id}) } // fails only if ctx has ended
 	running.Go(func() error {
 		defer close(entries)
-		failed = follow(ctx, func(x FeedEntry) error {
-			select {
-			case entries <- x:
-				return nil
-			case <-ctx.Done():
-				return context.Cause(ctx)
+		failed = source.Follow(ctx, from, func(entry journal.Entry) error {
+			e, err := entry.Event()
+			if err != nil {
+				return err
 			}
+			return send(received{entry.ID, &e})
 		})
 		return nil
 	})
 	running.Go(func() error {
-		return reportAll(r, entries, func(x FeedEntry, open bool) (ended bool) {
-			if x.ID != "" {
-				at = x.ID
+		return reportAll(r, entries, func(x received, open bool) (ended bool) {
+			if x.id != "" {
+				at = x.id
 			}
-			if x.Event != nil && r.keep(x.Event) {
-				r.lines.take(x.Event)
+			if x.event != nil && r.keep(x.event) {
+				r.lines.take(x.event)
 			}
 			return !open
 		})

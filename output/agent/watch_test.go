@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -18,10 +20,12 @@ import (
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/eventstream"
 	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/session"
 	"github.com/mcptrack/mcptrack/core/session/sessiontest"
 	"github.com/mcptrack/mcptrack/core/tracker"
+	"github.com/mcptrack/mcptrack/output/remote"
 )
 
 // folder is where consecutive runs follow servers, within a synctest bubble.
@@ -335,12 +339,22 @@ func TestFeed(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		entry := func(n int, e *event.Event) FeedEntry { return FeedEntry{fmt.Sprintf("ab-%d", n), e} }
-		changed := func(uri string) *event.Event {
-			return &event.Event{ServerID: "docs", ResourceURI: uri, Payload: event.ResourceUpdated{}}
+		const id = "00000000000000ab-"
+		entry := func(n int, payload event.Payload, uri string) string { // without a payload, a checkpoint
+			id, typ, data := fmt.Sprint(id, n), "checkpoint", []byte("{}")
+			if payload != nil {
+				e := event.Event{ID: id, ServerID: "docs", ResourceURI: uri, Timestamp: time.Now(), Payload: payload}
+				typ = string(e.Type())
+				var err error
+				if data, err = e.AppendJSON(nil); err != nil {
+					t.Fatal(err)
+				}
+			}
+			return string(eventstream.Append(nil, id, typ, data))
 		}
+		changed := func(n int, uri string) string { return entry(n, event.ResourceUpdated{}, uri) }
 		// read is a run that receives the entries and is interrupted after some time.
-		read := func(out *writer, after time.Duration, entries ...FeedEntry) (began string, err error) {
+		read := func(out *writer, after time.Duration, entries string) (began string, err error) {
 			c, err := OpenCursor(dir, "k", slog.New(slog.DiscardHandler))
 			if err != nil {
 				t.Fatal(err)
@@ -349,36 +363,40 @@ func TestFeed(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), after)
 			defer cancel()
 			began = c.LastID()
-			return began, Feed(ctx, Options{W: out, Cursor: c}, func(ctx context.Context, deliver func(FeedEntry) error) error {
-				for _, x := range entries {
-					if err := deliver(x); err != nil {
-						return err
-					}
-				}
-				<-ctx.Done()
-				return nil
-			})
+			source := remote.Client{Base: &url.URL{Scheme: "http", Host: "feed.example"}, HTTP: &http.Client{Transport: feed(entries)}}
+			return began, Feed(ctx, Options{W: out, Cursor: c}, source, remote.ReadOptions{})
 		}
 		for _, run := range []struct {
 			fail    error
 			after   time.Duration
-			entries []FeedEntry
+			entries string
 			began   string
 			want    []string
 		}{
-			{nil, time.Minute, []FeedEntry{entry(1, nil), entry(2, changed("x:1")), entry(3, changed("x:2"))}, "", []string{"docs: x:1 updated, x:2 updated"}},
-			{nil, time.Minute, []FeedEntry{entry(4, &event.Event{ServerID: "docs", Payload: event.ServerState{}})}, "ab-3", nil},
-			{errors.New("closed"), time.Minute, []FeedEntry{entry(5, changed("x:3"))}, "ab-4", nil},
-			{nil, 10 * time.Millisecond, []FeedEntry{entry(5, changed("x:3"))}, "ab-4", []string{"docs: x:3 updated"}}, // immediately, since it ends
-			{nil, time.Minute, nil, "ab-5", nil},
+			{nil, 30 * time.Second, entry(1, nil, "") + changed(2, "x:1") + changed(3, "x:2"), "", []string{"docs: x:1 updated, x:2 updated"}},
+			{nil, 30 * time.Second, entry(4, event.ServerState{State: event.Ready}, ""), id + "3", nil},
+			{errors.New("closed"), 30 * time.Second, changed(5, "x:3"), id + "4", nil},
+			{nil, 10 * time.Millisecond, changed(5, "x:3"), id + "4", []string{"docs: x:3 updated"}}, // immediately, since it ends
+			{nil, 30 * time.Second, "", id + "5", nil},
 		} {
 			out := &writer{fail: run.fail}
-			began, err := read(out, run.after, run.entries...)
+			began, err := read(out, run.after, run.entries)
 			if began != run.began || !slices.Equal(out.lines, run.want) || !errors.Is(err, run.fail) {
 				t.Errorf("from %q: %q, %v; want from %q: %q, %v", began, out.lines, err, run.began, run.want, run.fail)
 			}
 		}
 	})
 }
+
+// feed is a transport whose responses are event streams with these entries, which do not end.
+type feed string
+
+func (f feed) RoundTrip(q *http.Request) (*http.Response, error) {
+	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {eventstream.ContentType}}, Body: io.NopCloser(io.MultiReader(strings.NewReader(string(f)), silent{q.Context()}))}, nil
+}
+
+type silent struct{ context.Context }
+
+func (s silent) Read([]byte) (int, error) { <-s.Done(); return 0, s.Err() }
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -20,8 +20,10 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/journal"
+	"github.com/mcptrack/mcptrack/core/status"
 	"github.com/mcptrack/mcptrack/output/dashboard"
 	"github.com/mcptrack/mcptrack/output/feed"
+	"github.com/mcptrack/mcptrack/output/remote"
 )
 
 // Options configures an API.
@@ -58,6 +60,15 @@ func New(opts Options) *API {
 	a.routes["/events"] = a.hub.Events()
 	a.routes["/api/mcp/resource-events"] = a.hub.Feed()
 	return a
+}
+
+// Local returns a client for a log and the servers of this process. Only the state and the history of the
+// servers are served: [remote.Client.Follow] reads the log itself. A log without servers has no Snapshot.
+func Local(log journal.Log, servers dashboard.Options) remote.Client {
+	if servers.Snapshot == nil {
+		servers.Snapshot = func() *status.Snapshot { return &status.Snapshot{} }
+	}
+	return remote.Local(log, New(Options{Feed: feed.Options{Log: log}, Dashboard: servers}).Handler())
 }
 
 // stored returns the event with an id, which comes from a client, or false if the log does not have it.

@@ -149,6 +149,7 @@ func (d *Dashboard) Routes() map[string]http.Handler {
 		"GET /api/lock":                   http.HandlerFunc(d.review),
 		"GET /api/activity":               http.HandlerFunc(d.activity),
 		"GET /api/calls":                  http.HandlerFunc(d.calls),
+		"GET /api/servers/{id}/events":    http.HandlerFunc(d.standing),
 		"GET /api/servers/{id}/log":       http.HandlerFunc(d.log),
 		"GET /api/servers/{id}/resources": http.HandlerFunc(d.resources),
 		"GET /api/servers/{id}/content":   http.HandlerFunc(d.content),

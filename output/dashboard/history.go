@@ -2,10 +2,12 @@ package dashboard
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"iter"
+	"maps"
 	"math"
 	"net/http"
 	"slices"
@@ -105,6 +107,46 @@ func (d *Dashboard) history(w http.ResponseWriter, r *http.Request) {
 		for i, data := range out.Events {
 			out.Events[i] = event.Described(data)
 		}
+	}
+	answer(w, out)
+}
+
+// standing serves the stored events that tell the current state of a server, oldest first: its newest
+// state, what is followed since it was last connected, and what differs from the lock.
+func (d *Dashboard) standing(w http.ResponseWriter, r *http.Request) {
+	if d.opts.Select == nil {
+		refuse(w, http.StatusNotFound, "this server stores no history")
+		return
+	}
+	ctx, done, ok := d.beginScan(w, r)
+	if !ok {
+		return
+	}
+	defer done()
+	newest := map[any]journal.Entry{} // by the type of the event; differences by section and item
+	for entry, err := range d.opts.Select(ctx, journal.Selection{ServerID: r.PathValue("id"), Own: true}) {
+		if err != nil {
+			refuseScan(w, err)
+			return
+		}
+		e, _ := entry.Event() // without a payload if it is not an event
+		switch p := e.Payload.(type) {
+		case event.ServerState:
+			if newest[e.Type()] = entry; p.State == event.Connecting {
+				delete(newest, event.TypeSubscriptionActive)
+			}
+		case event.SubscriptionActive:
+			newest[e.Type()] = entry
+		case event.LockDrift:
+			item := [2]string{p.Section, p.Item}
+			if newest[item] = entry; p.Change != event.DriftChanged {
+				delete(newest, item)
+			}
+		}
+	}
+	out := []json.RawMessage{}
+	for _, entry := range slices.SortedFunc(maps.Values(newest), func(a, b journal.Entry) int { return cmp.Compare(a.Seq, b.Seq) }) {
+		out = append(out, entry.Data())
 	}
 	answer(w, out)
 }

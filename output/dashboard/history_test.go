@@ -117,6 +117,44 @@ func TestHistory(t *testing.T) {
 	}
 }
 
+// The events that tell the current state of a server are its newest state, what is followed in that session,
+// and what differs from the lock, however many others came later.
+func TestStanding(t *testing.T) {
+	j, d, store := stored(t, fixed(world(12, 60)))
+	s := serve(t, d, nil)
+	standing := func() string {
+		t.Helper()
+		var events []struct {
+			Type event.Type
+			Item string
+		}
+		fetch(t, s.URL+"/api/servers/a/events", &events)
+		return fmt.Sprint(events)
+	}
+	drift := func(item string, change event.DriftState) {
+		store("a", "", event.LockDrift{Section: "tools", Item: item, Change: change})
+	}
+	store("a", "", event.ServerState{State: event.Connecting})
+	store("a", "", event.ServerState{State: event.Ready})
+	store("b", "", event.ServerState{State: event.Ready})
+	drift("x", event.DriftChanged)
+	drift("y", event.DriftChanged)
+	store("a", "", event.SubscriptionActive{Resources: 1})
+	for range maxHistory {
+		if err := j.Append(&event.Event{ServerID: "a", Timestamp: time.Now(), Payload: event.ListChanged{List: catalog.Tools}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	drift("y", event.DriftResolved)
+	if got := standing(); got != "[{server.state } {lock.drift x} {subscription.active }]" {
+		t.Error(got)
+	}
+	store("a", "", event.ServerState{State: event.Connecting})
+	if got := standing(); got != "[{lock.drift x} {server.state }]" {
+		t.Error("of another session: ", got)
+	}
+}
+
 // TestActivity: events are counted over the whole log, per server and in all, also
 // those stored after the first request.
 func TestActivity(t *testing.T) {

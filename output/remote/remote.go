@@ -1,8 +1,11 @@
-// Package remote accesses a running serve-sse: [Client] sends requests to its JSON API, and [Follow]
-// reads its feed of server-sent events.
+// Package remote accesses events and the state of servers wherever they are: [Client] sends requests to
+// the JSON API of a running serve-sse over TCP, of the daemon over its socket, or of this process
+// ([Local]), and [Client.Follow] reads the events. [Follow] reads any feed of server-sent events.
 //
 // Requests: a Client has no goroutines, keeps no connection between requests unless Client.HTTP is
 // set, and is safe for concurrent use. Responses are limited to 64 MiB and two minutes, and are not trusted.
+//
+// In this process: the events are read from the log itself, with its guarantees, and not encoded.
 //
 // Order and loss: Follow delivers events one at a time, in the order of the feed. It does not
 // read ahead of a slow consumer; only the connection buffers data. When the connection ends, it
@@ -21,6 +24,7 @@
 package remote
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -30,12 +34,17 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/calls"
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/history"
+	"github.com/mcptrack/mcptrack/core/journal"
+	"github.com/mcptrack/mcptrack/core/lock"
 	"github.com/mcptrack/mcptrack/core/printable"
+	"github.com/mcptrack/mcptrack/core/status"
+	"github.com/mcptrack/mcptrack/output/jsonl"
 )
 
 // Limits for a response.
@@ -54,7 +63,37 @@ type Client struct {
 	// HTTP sends the requests. It must not follow redirects. If it is nil, every request has its own
 	// connection.
 	HTTP *http.Client
+
+	log journal.Log // of a client from Local
 }
+
+// Local returns a client for a log in this process, and for the API that handler serves about it. The
+// caller closes the log when no request runs.
+func Local(log journal.Log, handler http.Handler) Client {
+	return Client{Base: &url.URL{Scheme: "http", Host: "log"}, HTTP: &http.Client{Transport: called{handler}}, log: log}
+}
+
+// called is a transport that calls a handler. The response is complete before it is returned.
+type called struct{ http.Handler }
+
+func (c called) RoundTrip(q *http.Request) (*http.Response, error) {
+	w := &response{status: http.StatusOK, header: http.Header{}}
+	c.ServeHTTP(w, q)
+	if err := context.Cause(q.Context()); err != nil {
+		return nil, err
+	}
+	return &http.Response{StatusCode: w.status, Status: fmt.Sprint(w.status, " ", http.StatusText(w.status)), Header: w.header, Body: io.NopCloser(&w.body), Request: q}, nil
+}
+
+type response struct {
+	status int
+	header http.Header
+	body   bytes.Buffer
+}
+
+func (r *response) Header() http.Header         { return r.header }
+func (r *response) WriteHeader(status int)      { r.status = status }
+func (r *response) Write(p []byte) (int, error) { return r.body.Write(p) }
 
 // StatusError reports a response whose status is not 200.
 type StatusError struct {
@@ -119,7 +158,7 @@ func (c *Client) Get(ctx context.Context, path []string, query url.Values, into 
 	}
 	defer func() { _ = p.Body.Close() }()
 	if p.StatusCode != http.StatusOK {
-		return &StatusError{c.Base.Host, p.StatusCode, p.Status}
+		return c.refusal(p)
 	}
 	body, err := io.ReadAll(io.LimitReader(p.Body, maxAnswer+1))
 	switch {
@@ -132,6 +171,35 @@ func (c *Client) Get(ctx context.Context, path []string, query url.Values, into 
 		return fmt.Errorf("%s is %w (it responds with %s)", c.Base.Host, ErrNotServeSSE, mediaType(p))
 	}
 	return nil
+}
+
+// refusal returns the error for a response whose status is not 200. The API of this process says why.
+func (c *Client) refusal(p *http.Response) error {
+	var why struct{ Error string }
+	if c.log != nil && json.NewDecoder(p.Body).Decode(&why) == nil && p.StatusCode >= http.StatusInternalServerError {
+		return errors.New(why.Error)
+	}
+	return &StatusError{c.Base.Host, p.StatusCode, p.Status}
+}
+
+// Servers returns the states of the servers, sorted by id.
+func (c *Client) Servers(ctx context.Context) (servers []status.Summary, err error) {
+	err = c.Get(ctx, []string{"api", "servers"}, nil, &servers)
+	slices.SortFunc(servers, func(a, b status.Summary) int { return strings.Compare(a.ID, b.ID) })
+	return servers, err
+}
+
+// Standing returns the stored events that tell the current state of a server, oldest first: its newest
+// state, what is followed of it, and what differs from the lock.
+func (c *Client) Standing(ctx context.Context, server string) (events []journal.Entry, err error) {
+	var found []json.RawMessage
+	err = c.Get(ctx, []string{"api", "servers", server, "events"}, nil, &found)
+	for _, data := range found {
+		if e, err := jsonl.Decode(data); err == nil && e != nil {
+			events = append(events, journal.Received(e.ID, printable.JSON(data), e))
+		}
+	}
+	return events, err
 }
 
 // Calls returns the calls that a query selects; see [calls.Store].
@@ -166,6 +234,29 @@ func (c *Client) versions(ctx context.Context, query url.Values) ([]history.Vers
 	return found.Versions, nil
 }
 
+// Known returns the keys of the items of one kind that a server has, or the URIs of its followed resources,
+// as far as they are known.
+func (c *Client) Known(ctx context.Context, server string, section lock.Section) (keys []string, err error) {
+	if c.log != nil {
+		states, err := c.log.States(ctx, server)
+		for r := range states.Resources {
+			if section == lock.SectionContents {
+				keys = append(keys, r.URI)
+			}
+		}
+		return append(keys, states.Lists[journal.ListName{ServerID: server, Kind: catalog.Kind(section)}].Keys()...), err
+	}
+	if section != lock.SectionContents {
+		return nil, nil
+	}
+	var resources []struct{ URI string }
+	err = c.Get(ctx, []string{"api", "servers", server, "resources"}, nil, &resources)
+	for _, r := range resources {
+		keys = append(keys, r.URI)
+	}
+	return keys, err
+}
+
 // Text returns the text of the resource version with the given digest, or the current text for the
 // zero digest. ok is false if the text is not available.
 func (c *Client) Text(ctx context.Context, server, uri string, digest catalog.Digest) (text string, ok bool, err error) {
@@ -180,6 +271,11 @@ func (c *Client) Definition(ctx context.Context, server, item string, digest cat
 
 func (c *Client) text(ctx context.Context, server string, query url.Values, digest catalog.Digest) (text string, ok bool, err error) {
 	if !digest.IsZero() {
+		if c.log != nil {
+			if text, ok, err = c.log.Contents().Get(ctx, digest); ok || err != nil {
+				return text, ok, err
+			}
+		}
 		query.Set("digest", digest.String())
 	}
 	var found struct {
