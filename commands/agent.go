@@ -122,7 +122,7 @@ func runWatchAgent(ctx context.Context, env *cli.Env, g *cli.Globals, opts watch
 	}
 	sessions := opts.SessionOptions(env, g)
 	sessions.OneShot = opts.once
-	e, err := cli.NewUnstoredEngine(ctx, desired, tracker.Options{Dial: env.Dial, Session: sessions, Logger: log, Texts: true, Baseline: cursor.Baseline, BaselineList: cursor.BaselineList, Card: servercard.Fetch}, nil)
+	e, err := cli.NewUnstoredEngine(ctx, desired, tracker.Options{Dial: env.Dial, Session: sessions, Logger: log, Texts: true, Stored: cursor.Stored(), Card: servercard.Fetch}, nil)
 	if err != nil {
 		return err
 	}

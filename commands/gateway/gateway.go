@@ -232,9 +232,13 @@ func run(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) error 
 	if stored.reader != nil {
 		exported, card = names.Exported, servercard.Fetch
 	}
+	role := engine.Alone
+	if opts.events.NATS != "" {
+		role = engine.Serves
+	}
 	e, err = engine.New(ctx, desired, stored.log, engine.Options{
 		Tracker: tracker.Options{Dial: env.Dial, Session: sessions, Logger: log, AllLists: true, Window: window, Texts: opts.events.tools, Card: card},
-		Shared:  opts.events.NATS != "", FollowAll: true, Logger: log, Listed: names.Listed, Exported: exported,
+		Role:    role, Logger: log, Listed: names.Listed, Exported: exported,
 		Applied: func(cfg *config.Config) {
 			stored.apply(cfg)
 			received.Apply(cfg.Hooks)

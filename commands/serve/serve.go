@@ -326,9 +326,16 @@ func openServer(ctx context.Context, env *cli.Env, g *cli.Globals, logger *slog.
 			return nil, err
 		}
 	}
+	role := engine.Alone
+	switch {
+	case opts.follow:
+		role = engine.Watches
+	case opts.NATS != "":
+		role = engine.Shares
+	}
 	var err error
 	f.engine, err = engine.New(ctx, desired, f.log, engine.Options{
-		Tracker: t, Lock: lock, Shared: opts.NATS != "" && !opts.follow, Replica: opts.follow, Logger: logger,
+		Tracker: t, Lock: lock, Role: role, Logger: logger,
 		Applied: func(cfg *config.Config) {
 			if f.hooks != nil {
 				f.hooks.Apply(cfg.Webhooks)

@@ -29,6 +29,7 @@ type cluster struct {
 	log     *natslog.Log
 	tracker *tracker.Tracker
 	sharing *sharing // nil if this process does not follow any servers
+	serves  bool     // this process follows all servers
 
 	sent map[string]announced // last announced states; used only by announce
 
@@ -82,12 +83,12 @@ func (c *cluster) announce(ctx context.Context) error {
 
 func (c *cluster) announceServer(st *status.ServerStatus) {
 	srv, last := status.Summarize(st), c.sent[st.ID]
-	lease := c.sharing.lease(st.ID)
-	if lease == nil || srv == last.status && time.Since(last.at) < natslog.AnnouncementTTL/3 {
+	held, holds := c.sharing.lease(st.ID)
+	if !holds || srv == last.status && time.Since(last.at) < natslog.AnnouncementTTL/3 {
 		return
 	}
 	data, err := json.Marshal(srv)
-	if err == nil && lease.Announce(natslog.Announcement{ServerID: st.ID, Status: data}) == nil {
+	if err == nil && held.lease.Announce(natslog.Announcement{ServerID: st.ID, Status: data}) == nil {
 		c.sent[st.ID] = announced{srv, time.Now()}
 	}
 }
@@ -108,7 +109,7 @@ func (c *cluster) servers() []status.Summary {
 	for i := range snap.Servers {
 		srv := status.Summarize(&snap.Servers[i])
 		srv.FollowedBy = c.log.Process()
-		if c.sharing != nil && c.sharing.all { // every process follows the server, so show which one stores its events
+		if c.serves { // every process follows the server, so show which one stores its events
 			srv.FollowedBy = leases[srv.ID]
 		}
 		all[srv.ID] = srv
@@ -169,7 +170,7 @@ func (e *Engine) Servers() []status.Summary {
 }
 
 // Cluster returns the state of the processes that share the servers. ok is false if this process
-// neither shares servers nor is a Replica.
+// is the only one.
 func (e *Engine) Cluster() (state status.Cluster, ok bool) {
 	if e.cluster == nil {
 		return status.Cluster{}, false

@@ -86,15 +86,16 @@
 //
 // # Sharing
 //
-// With [Options.Shared], all processes on one NATS cluster divide the servers in their configs
+// With the role [Shares], all processes on one NATS cluster divide the servers in their configs
 // among themselves: the process that holds the lease for a server follows it. If a process dies,
 // the others take over its servers within about [natslog.DefaultLease]. A process that joins
 // receives its share within a minute, a few servers at a time. If a process was disconnected or
 // suspended while another process took over a server, events that it has not stored yet are
 // dropped, because the other process has compared the server with the log. After a takeover, a
-// resource may have one more event within two seconds than with a single process. With
-// [Options.FollowAll], every process follows all servers, as a gateway must, and the lease
-// determines which process stores the events.
+// resource may have one more event within two seconds than with a single process. With the role
+// [Serves], a process follows all servers, as a gateway must, and stores the events of those whose lease it
+// holds. A process that takes over a server compares it with the log, see [tracker.Tracker.TakeOver], and
+// may repeat what the last process had just published.
 //
 // # Shutdown
 //

@@ -33,8 +33,6 @@ type drifts struct {
 	// number of servers; never closed.
 	wake chan struct{}
 
-	own map[string]catalog.List // what was published, by server, if the log does not store it; only run uses it
-
 	mu      sync.Mutex // guards the fields below and the fields of all Verdicts
 	all     []*Verdicts
 	changes uint64 // counts changed verdicts
@@ -107,7 +105,7 @@ func (v *Verdicts) Close() {
 }
 
 func newDrifts(e *Engine) *drifts {
-	return &drifts{engine: e, wake: make(chan struct{}, 1), own: map[string]catalog.List{}, pending: map[subject]struct{}{}, open: map[subject][]guard.Change{}}
+	return &drifts{engine: e, wake: make(chan struct{}, 1), pending: map[subject]struct{}{}, open: map[subject][]guard.Change{}}
 }
 
 func (d *drifts) markLocked(s subject) {
@@ -186,7 +184,7 @@ type item struct{ lock, section, key string }
 
 // publish publishes how what differs now is different from what was published last.
 func (d *drifts) publish(s subject) {
-	if r := d.engine.recorder; r != nil && r.to(s.server) == nil {
+	if _, to := d.engine.duty(s.server); to == nil {
 		return // another process publishes it; sharing marks the server when that changes
 	}
 	verdicts := d.verdicts(s)
@@ -195,7 +193,7 @@ func (d *drifts) publish(s subject) {
 	now, next := map[item]string{}, map[item]string{}
 	var open []guard.Change
 	var events []event.LockDrift
-	stored := d.published(s.server)
+	stored, _ := d.engine.tracker.Stored(s.server, journal.Drifts)
 	before := differencesIn(stored)
 	none := true                       // there is no lock
 	found := map[item]*guard.Verdict{} // the first verdict that has a change of an item
@@ -238,7 +236,7 @@ func (d *drifts) publish(s subject) {
 		d.engine.tracker.Publish(event.Event{ServerID: s.server, Payload: e})
 	}
 	if list := listOf(next); !slices.EqualFunc(list, stored, func(a, b catalog.Item) bool { return a.Key == b.Key }) {
-		d.remember(s.server, list)
+		d.engine.tracker.Remember(s.server, journal.Drifts, list)
 	}
 }
 
@@ -322,23 +320,6 @@ func itemName(section lock.Section, key string) string {
 	}
 	name := lock.Name(section, key)
 	return name[:min(len(name), maxItem)]
-}
-
-// published returns what was published about a server, as stored.
-func (d *drifts) published(server string) catalog.List {
-	if d.engine.memory == nil {
-		return d.own[server]
-	}
-	list, _ := d.engine.memory.baselineList(server, journal.Drifts)
-	return list
-}
-
-func (d *drifts) remember(server string, list catalog.List) {
-	if d.engine.recorder == nil {
-		d.own[server] = list
-		return
-	}
-	_ = d.engine.recorder.RememberList(journal.ListName{ServerID: server, Kind: journal.Drifts}, list) // fails only once the log is closed
 }
 
 // listOf encodes what was published, each change as a JSON array of texts.

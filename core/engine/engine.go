@@ -37,8 +37,7 @@ type Desired struct {
 
 // Options configure an [Engine]. The zero value follows all servers in this process.
 type Options struct {
-	// Tracker holds the options for the tracker. New sets Log or Record and, if the log is durable,
-	// the baselines and EventCursors.
+	// Tracker holds the options for the tracker. New sets Log and Stored.
 	Tracker tracker.Options
 	// Applied is called with every config, before [Desired.Select] is applied and the servers are
 	// followed. It must return immediately. It may be nil.
@@ -50,14 +49,8 @@ type Options struct {
 	// nil, events have no exported names.
 	Listed   func(name journal.ListName, list catalog.List)
 	Exported func(e *event.Event) map[string]string
-	// Shared divides the servers among all processes on the cluster of a natslog.Log whose Shared
-	// option is set: each server is followed by one process. With FollowAll, every process follows
-	// every server, and one of them stores its events. Without Shared, this process follows all
-	// servers and stores all events.
-	Shared, FollowAll bool
-	// Replica makes this process observe the servers that other processes share, without following
-	// any. It cannot be combined with Shared.
-	Replica bool
+	// Role is what this process does if there are others on the cluster of a natslog.Log.
+	Role Role
 	// Lock compares what the followed servers offer with a lock file, and publishes differences as
 	// lock.drift. If it is nil, the engine compares nothing. A gateway, which compares anyway, passes
 	// its results to [Engine.Verdicts] instead.
@@ -66,21 +59,34 @@ type Options struct {
 	Logger *slog.Logger
 }
 
+// Role is the part of one of several processes.
+type Role uint8
+
+// What a process does. The zero value is for the only process: it follows all servers and stores all events.
+const (
+	Alone   Role = iota
+	Shares       // follows a part of the servers, and stores their events
+	Serves       // follows all servers, as a gateway must, and stores the events of a part of them
+	Watches      // follows no servers, and knows what the other processes follow
+)
+
 // An Engine follows servers and records their events in a log. Its methods are safe for concurrent
 // use.
 type Engine struct {
-	desired  Desired
-	opts     Options
-	log      journal.Log
-	tracker  *tracker.Tracker
-	memory   *memory   // nil if the log does not store state
-	recorder *recorder // nil if the tracker publishes directly to the log
-	sharing  *sharing  // nil if this process follows all servers
-	cluster  *cluster  // nil if there are no other processes
-	drifts   *drifts
-	hooks    hooks
-	locked   *locked // nil without Options.Lock
-	first    uint64
+	desired Desired
+	opts    Options
+	log     journal.Log
+	tracker *tracker.Tracker
+	texts   *texts
+	sharing *sharing // nil if this process does not share servers
+	cluster *cluster // nil if there are no other processes
+	drifts  *drifts
+	hooks   hooks
+	locked  *locked // nil without Options.Lock
+	first   uint64
+
+	reloaded, rejected atomic.Uint64
+	bad                atomic.Bool // the most recent config on disk was rejected
 
 	settled atomic.Bool // true once every server has been tried
 }
@@ -92,8 +98,8 @@ func New(ctx context.Context, desired Desired, log journal.Log, opts Options) (*
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
-	e := &Engine{desired: desired, opts: opts, log: log}
-	if err := e.remember(ctx, log); err != nil {
+	e := &Engine{desired: desired, opts: opts, log: log, texts: &texts{contents: log.Contents(), secrets: map[string][]string{}}}
+	if err := e.remember(ctx); err != nil {
 		return nil, fmt.Errorf("read the event log: %w", err)
 	}
 	e.tracker = tracker.New(e.opts.Tracker)
@@ -103,40 +109,53 @@ func New(ctx context.Context, desired Desired, log journal.Log, opts Options) (*
 	}
 	shared, ok := log.(*natslog.Log)
 	switch {
-	case !opts.Shared && !opts.Replica:
+	case opts.Role == Alone:
 		return e, nil
 	case !ok:
 		return nil, errors.New("only a log on a NATS cluster can be shared")
-	case opts.Shared:
+	case opts.Role != Watches:
 		e.sharing = newSharing(shared, e)
-		e.recorder.sharing = e.sharing
 	}
-	e.cluster = &cluster{log: shared, tracker: e.tracker, sharing: e.sharing, seen: map[string]status.Summary{}, sent: map[string]announced{}}
+	e.cluster = &cluster{log: shared, tracker: e.tracker, sharing: e.sharing, serves: opts.Role == Serves, seen: map[string]status.Summary{}, sent: map[string]announced{}}
 	return e, nil
 }
 
-// remember sets the tracker options for the log: an in-memory log becomes the tracker's own log;
-// any other log becomes its recorder.
-func (e *Engine) remember(ctx context.Context, log journal.Log) error {
-	b, err := log.Bounds(ctx)
+// remember sets the tracker options for the log: a log in memory that stores no texts needs nothing else.
+func (e *Engine) remember(ctx context.Context) error {
+	b, err := e.log.Bounds(ctx)
 	if err != nil {
 		return err
 	}
 	e.first = b.Last + 1
-	if own, ok := log.(*journal.Memory); ok && !own.KeepsContent() && e.opts.Exported == nil {
-		e.opts.Tracker.Log = own
+	t := &e.opts.Tracker
+	if own, ok := e.log.(*journal.Memory); ok && !own.KeepsContent() && e.opts.Exported == nil {
+		t.Log = own
 		return nil
 	}
-	e.memory = &memory{log: log, known: map[string]*published{}, recalled: map[string]recalled{}}
-	if err := e.memory.loadWithRetry(ctx); err != nil {
+	if t.Stored, err = storedStates(ctx, e.log); err != nil {
 		return err
 	}
-	e.recorder = newRecorder(log, e.memory, e.opts)
-	t := &e.opts.Tracker
-	t.SkillFile = e.recorder.texts.putSkillFile
-	t.Record, t.Baseline, t.BaselineList, t.EventCursors = e.recorder, e.memory.baseline, e.memory.baselineList, e.memory.cursors
-	t.Recall = e.memory.take
+	if e.opts.Listed != nil {
+		for name, list := range t.Stored.Lists {
+			e.opts.Listed(name, list)
+		}
+	}
+	t.SkillFile = e.texts.putSkillFile
+	t.Log = &recorder{duty: e.duty, texts: e.texts, listed: e.opts.Listed, exported: e.opts.Exported}
 	return nil
+}
+
+// duty reports whether this process follows a server, and returns where it stores what it observes; nil
+// means that another process stores it.
+func (e *Engine) duty(server string) (follow bool, to journal.Recorder) {
+	if e.sharing == nil || server == "" {
+		return true, e.log
+	}
+	held, holds := e.sharing.lease(server)
+	if !holds {
+		return e.opts.Role == Serves, nil
+	}
+	return e.opts.Role == Serves || !held.leaving, held.lease
 }
 
 // Tracker returns the tracker whose events are recorded in the log. Use it to make requests and to
@@ -156,9 +175,7 @@ func (e *Engine) Apply(cfg *config.Config) {
 	if e.opts.Applied != nil {
 		e.opts.Applied(cfg)
 	}
-	if e.recorder != nil {
-		e.recorder.texts.apply(cfg)
-	}
+	e.texts.apply(cfg)
 	e.hooks.apply(cfg.Hooks)
 	if e.desired.Select != nil {
 		cfg = e.desired.Select(cfg)
@@ -168,18 +185,14 @@ func (e *Engine) Apply(cfg *config.Config) {
 	}
 	if e.sharing != nil {
 		e.sharing.apply(cfg)
-	}
-	if e.sharing == nil || e.opts.FollowAll {
+	} else {
 		e.tracker.Apply(cfg)
 	}
 }
 
 // Reloads returns how many times the config was reloaded or rejected.
 func (e *Engine) Reloads() status.Reloads {
-	if e.recorder == nil {
-		return status.Reloads{}
-	}
-	return e.recorder.reloads()
+	return status.Reloads{Reloaded: e.reloaded.Load(), Rejected: e.rejected.Load(), Good: !e.bad.Load()}
 }
 
 // LockChanges returns what differs from the lock file, by server, for the servers that were compared; a
@@ -188,7 +201,7 @@ func (e *Engine) Reloads() status.Reloads {
 func (e *Engine) LockChanges() map[string][]guard.Change { return e.drifts.changesNow() }
 
 // Ready returns nil if this process is ready to serve readers: every server has been tried once,
-// events can be stored and, with [Options.Shared], every server is followed by some process.
+// events can be stored and, if servers are shared, every server is followed by some process.
 // Otherwise it returns the reason.
 func (e *Engine) Ready() error {
 	if !e.settled.Load() {
@@ -298,7 +311,17 @@ func (e *Engine) Run(ctx context.Context, parts ...Part) error {
 // follow applies every new config that the file contains.
 func (e *Engine) follow(ctx context.Context) error {
 	opts := *e.desired.Follow
-	opts.Current, opts.Apply, opts.Publish = e.desired.Config, e.Apply, e.tracker.Publish
+	opts.Current, opts.Apply, opts.Publish = e.desired.Config, e.Apply, func(ev event.Event) {
+		switch ev.Type() {
+		case event.TypeConfigReloaded:
+			e.reloaded.Add(1)
+			e.bad.Store(false)
+		case event.TypeConfigRejected:
+			e.rejected.Add(1)
+			e.bad.Store(true)
+		}
+		e.tracker.Publish(ev)
+	}
 	return reload.Run(ctx, opts)
 }
 

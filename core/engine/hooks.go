@@ -45,7 +45,7 @@ func (h *hooks) touches(id string) []config.Touch {
 }
 
 // Receive publishes that a hook received a message, and makes the tracker read the resources that the
-// hook touches. With [Options.Shared] any process may receive the message: each process that reads the
+// hook touches. If servers are shared, any process may receive the message: each process that reads the
 // event in the log makes its own tracker read them, as its own config says. The body is stored beside
 // the log if it is JSON and contains no secret of the hook or of a server that it touches. Receive
 // returns immediately.
@@ -89,7 +89,7 @@ func (e *Engine) secretIn(text string, all []config.Hook) bool {
 			return true
 		}
 		for _, t := range h.Touches {
-			if e.recorder != nil && e.recorder.texts.secretIn(t.Server, text) {
+			if e.texts.secretIn(t.Server, text) {
 				return true
 			}
 		}

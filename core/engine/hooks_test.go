@@ -81,7 +81,7 @@ func TestRealHookReachesTheProcessThatFollows(t *testing.T) {
 	t.Parallel()
 	at := place{url: journaltest.Store(t), replicas: 1}
 	w := newWorld(t, "s0", "s1")
-	shared := engine.Options{Shared: true}
+	shared := engine.Options{Role: engine.Shares}
 	one, two := w.engine(at, shared, w.hooked()), w.engine(at, shared, w.hooked())
 	other := one // does not follow s0
 	eventually(t, "each process follows a server", 2*time.Minute, func() bool {

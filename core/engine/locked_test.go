@@ -103,7 +103,7 @@ func lockDriftIsPublishedOnce(t *testing.T, in func(*testing.T) place) {
 	offers("dig digs", "rake rakes")
 	with := func() engine.Options {
 		out := locking(t, path)
-		out.Shared = at.url != ""
+		out.Role = roleAt(at)
 		return out
 	}
 	one := w.engine(at, with(), w.config())

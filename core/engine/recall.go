@@ -3,18 +3,11 @@ package engine
 import (
 	"context"
 	"encoding/json"
-	"maps"
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/journal"
 )
-
-// recalled is what the log has of a server: what it said of itself when it was last connected, and its lists.
-type recalled struct {
-	handshake json.RawMessage
-	lists     map[catalog.Kind]catalog.List
-}
 
 // maxRecall limits how long the log is read for one server.
 const maxRecall = 2 * time.Second
@@ -23,57 +16,32 @@ const maxRecall = 2 * time.Second
 // not connect the server to know it. It is called before the server is applied, and does nothing if the
 // tracker knows the server or the log lacks a part.
 func (e *Engine) Recall(ctx context.Context, server string) {
-	if e.memory == nil || e.tracker.Knows(server) {
+	said, _ := e.tracker.Stored(server, journal.Handshake)
+	if len(said) != 1 || e.tracker.Knows(server) {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, maxRecall)
 	defer cancel()
-	e.memory.recall(ctx, server)
-}
-
-func (m *memory) recall(ctx context.Context, server string) {
-	m.mu.Lock()
-	var stored map[catalog.Kind]catalog.List
-	if p := m.known[server]; p != nil {
-		stored = maps.Clone(p.lists)
-	}
-	m.mu.Unlock()
-	r := recalled{lists: map[catalog.Kind]catalog.List{}}
-	if handshake := stored[journal.Handshake]; len(handshake) == 1 {
-		r.handshake = m.definition(ctx, handshake[0].Digest)
-	}
-	if r.handshake == nil {
-		return
-	}
+	lists := map[catalog.Kind]catalog.List{}
 	for _, k := range catalog.Kinds() {
-		list := make(catalog.List, len(stored[k]))
-		for i, it := range stored[k] {
+		stored, _ := e.tracker.Stored(server, k)
+		list := make(catalog.List, len(stored))
+		for i, it := range stored {
 			var err error
-			if list[i], err = catalog.NewItem(k, m.definition(ctx, it.Digest)); err != nil {
+			if list[i], err = catalog.NewItem(k, e.definition(ctx, it.Digest)); err != nil {
 				return
 			}
 		}
-		r.lists[k] = list
+		lists[k] = list
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.recalled[server] = r
+	e.tracker.Recall(server, e.definition(ctx, said[0].Digest), lists)
 }
 
 // definition returns a stored definition exactly as it was, or nil: secrets may have been redacted in it.
-func (m *memory) definition(ctx context.Context, d catalog.Digest) json.RawMessage {
-	text, _, err := m.log.Contents().Get(ctx, d)
+func (e *Engine) definition(ctx context.Context, d catalog.Digest) json.RawMessage {
+	text, _, err := e.log.Contents().Get(ctx, d)
 	if is, bad := catalog.Fingerprint(json.RawMessage(text)); err != nil || bad != nil || is != d {
 		return nil
 	}
 	return json.RawMessage(text)
-}
-
-// take returns what recall has read of a server, once.
-func (m *memory) take(server string) (handshake json.RawMessage, lists map[catalog.Kind]catalog.List) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	r := m.recalled[server]
-	delete(m.recalled, server)
-	return r.handshake, r.lists
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/journal"
+	"github.com/mcptrack/mcptrack/core/tracker"
 )
 
 // What is recalled is exactly what the server sent: a server of which a part is missing, or stored with a
@@ -14,28 +15,35 @@ import (
 func TestRecallIsExact(t *testing.T) {
 	for description, want := range map[string]bool{"plain": true, "uses v4riable-value": false} {
 		j := journal.NewMemory(journal.MemoryOptions{KeepContent: 1 << 20})
-		m := &memory{log: j, known: map[string]*published{}, recalled: map[string]recalled{}}
-		r := newRecorder(j, m, Options{})
-		r.texts.apply(&config.Config{Servers: []config.Server{{ID: "s", Secrets: []config.Secret{config.NewSecret("v4riable-value")}}}})
+		e, err := New(t.Context(), Desired{}, j, Options{Tracker: tracker.Options{OnDemand: true}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		e.texts.apply(&config.Config{Servers: []config.Server{{ID: "s", Secrets: []config.Secret{config.NewSecret("v4riable-value")}}}})
 		remember := func(k catalog.Kind, key, raw string) {
 			digest, err := catalog.Fingerprint(json.RawMessage(raw))
 			if err == nil {
-				err = r.RememberList(journal.ListName{ServerID: "s", Kind: k}, catalog.List{{Key: key, Raw: json.RawMessage(raw), Digest: digest}})
+				err = e.opts.Tracker.Log.RememberList(journal.ListName{ServerID: "s", Kind: k}, catalog.List{{Key: key, Raw: json.RawMessage(raw), Digest: digest}})
 			}
 			if err != nil {
 				t.Fatal(err)
 			}
 		}
-		remember(catalog.Tools, "t", `{"name":"t","description":"`+description+`"}`)
-		m.recall(t.Context(), "s")
-		if handshake, _ := m.take("s"); handshake != nil {
-			t.Errorf("recalled without a handshake: %s", handshake)
+		recalled := func() catalog.List {
+			next, err := New(t.Context(), Desired{}, j, Options{Tracker: tracker.Options{OnDemand: true}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			next.Recall(t.Context(), "s")
+			return next.tracker.ClientOf("s", nil).List(catalog.Tools)
 		}
-		remember(journal.Handshake, "handshake", `{"Era":"legacy"}`)
-		m.recall(t.Context(), "s")
-		handshake, lists := m.take("s")
-		if (handshake != nil) != want || want && (string(handshake) != `{"Era":"legacy"}` || string(lists[catalog.Tools][0].Raw) != `{"name":"t","description":"plain"}`) {
-			t.Errorf("%s: %s %+v", description, handshake, lists)
+		remember(catalog.Tools, "t", `{"name":"t","description":"`+description+`"}`)
+		if list := recalled(); len(list) > 0 {
+			t.Errorf("recalled without a handshake: %s", list[0].Raw)
+		}
+		remember(journal.Handshake, "handshake", `{"Era":"legacy","RawCapabilities":{"tools":{}}}`)
+		if list := recalled(); (len(list) == 1) != want || want && string(list[0].Raw) != `{"name":"t","description":"plain"}` {
+			t.Errorf("%s: %+v", description, list)
 		}
 	}
 }

@@ -264,8 +264,8 @@ func TestRealChangesWhileNATSIsAway(t *testing.T) {
 		t.Skip("waits for leases to end, nightly")
 	}
 	t.Parallel()
-	for _, all := range []bool{false, true} {
-		t.Run(fmt.Sprint("followAll=", all), func(t *testing.T) {
+	for name, role := range map[string]engine.Role{"shares": engine.Shares, "serves": engine.Serves} {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			ids := names(4)
 			w := newWorld(t, ids...)
@@ -279,7 +279,7 @@ func TestRealChangesWhileNATSIsAway(t *testing.T) {
 			before := w.offered()
 			store := journaltest.Start(t, t.TempDir())
 			start := func() *run {
-				return w.engine(place{url: store.URL, replicas: 1}, engine.Options{Shared: true, FollowAll: all}, w.config())
+				return w.engine(place{url: store.URL, replicas: 1}, engine.Options{Role: role}, w.config())
 			}
 			one, two := start(), start()
 			eventually(t, "every server is followed", time.Minute, func() bool {

@@ -14,6 +14,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/backoff"
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/journal/natslog"
 	"github.com/mcptrack/mcptrack/core/tracker"
 )
@@ -37,9 +38,8 @@ const (
 type sharing struct {
 	log     *natslog.Log
 	tracker *tracker.Tracker
-	memory  *memory
 	logger  *slog.Logger
-	all     bool // also follow servers whose lease is held by another process
+	duty    func(server string) (follow bool, to journal.Recorder) // [Engine.duty]
 	drifts  *drifts
 
 	mu      sync.Mutex      // guards the fields below, up to leasesMu
@@ -49,22 +49,27 @@ type sharing struct {
 	orphans map[string]time.Time // servers that no process follows, with the time since when
 	running sync.WaitGroup
 
-	leasesMu sync.Mutex                // guards leases; a separate mutex, because the tracker locks it while publishing
-	leases   map[string]*natslog.Lease // latest lease for every server, even if it was lost; if all is set, only leases currently held
+	leasesMu sync.Mutex      // guards leases; a separate mutex, because the tracker locks it while publishing
+	leases   map[string]held // for the servers whose events this process stores
+}
+
+// held is the lease for a server.
+type held struct {
+	lease   *natslog.Lease // may have been lost
+	leaving bool           // another process is to follow the server
 }
 
 // share represents the goroutine that waits for or holds the lease for one server.
 type share struct {
 	stop   context.CancelFunc
-	held   bool
 	giveUp context.CancelFunc // gives up the server in favour of another process; nil while it is not followed
 	keep   time.Time          // do not give up the server again before this time, because no other process took it
 	keepBy *backoff.Backoff   // determines the duration of keep
 }
 
 func newSharing(log *natslog.Log, e *Engine) *sharing {
-	return &sharing{log: log, tracker: e.tracker, memory: e.memory, logger: e.opts.Logger, all: e.opts.FollowAll, drifts: e.drifts, cfg: &config.Config{},
-		shares: map[string]*share{}, leases: map[string]*natslog.Lease{}, orphans: map[string]time.Time{}}
+	return &sharing{log: log, tracker: e.tracker, logger: e.opts.Logger, duty: e.duty, drifts: e.drifts, cfg: &config.Config{},
+		shares: map[string]*share{}, leases: map[string]held{}, orphans: map[string]time.Time{}}
 }
 
 // apply sets the servers to share. It returns immediately.
@@ -171,11 +176,8 @@ func (s *sharing) hold(ctx context.Context, id string, sh *share) {
 		}
 		s.mu.Unlock()
 		granted, giveUp := context.WithCancel(ctx)
-		s.set(id, sh, lease, giveUp)
-		if s.all { // the server may already be connected
-			s.tracker.Republish(id)
-			s.drifts.mark(id)
-		}
+		s.set(sh, giveUp)
+		s.drifts.mark(id)
 		select {
 		case <-lease.Lost():
 			s.logger.Warn("lost the lease for a server; another process may follow it now", "server", id)
@@ -188,33 +190,33 @@ func (s *sharing) hold(ctx context.Context, id string, sh *share) {
 	}
 }
 
-// set records the lease under which the server is followed; nil means that the server is not
-// followed.
-func (s *sharing) set(id string, sh *share, lease *natslog.Lease, giveUp context.CancelFunc) {
+// set follows the servers after a change of leases. giveUp is nil for a server that is left.
+func (s *sharing) set(sh *share, giveUp context.CancelFunc) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	sh.held, sh.giveUp = lease != nil, giveUp
-	s.leasesMu.Lock()
-	if lease != nil {
-		s.leases[id] = lease
-	} else if s.all {
-		delete(s.leases, id)
-	}
-	s.leasesMu.Unlock()
+	sh.giveUp = giveUp
 	if s.ctx != nil {
 		s.followLocked()
 	}
 }
 
-// lease returns the latest lease for the server, even if it was lost. It returns nil if this
-// process does not share servers, or never held a lease for this server.
-func (s *sharing) lease(id string) *natslog.Lease {
-	if s == nil {
-		return nil
-	}
+// lease returns the lease under which this process stores the events of a server.
+func (s *sharing) lease(id string) (h held, ok bool) {
 	s.leasesMu.Lock()
 	defer s.leasesMu.Unlock()
-	return s.leases[id]
+	h, ok = s.leases[id]
+	return h, ok
+}
+
+// setLease replaces the lease of a server; without a lease, this process stores nothing more about it.
+func (s *sharing) setLease(id string, h held) {
+	s.leasesMu.Lock()
+	defer s.leasesMu.Unlock()
+	if h.lease == nil {
+		delete(s.leases, id)
+	} else {
+		s.leases[id] = h
+	}
 }
 
 // wanted returns the ids of the servers in the config.
@@ -238,14 +240,11 @@ func (s *sharing) wants(id string) bool {
 	return ok
 }
 
-// followLocked follows the servers in the config for which this process holds the lease.
+// followLocked follows the servers in the config that this process is to follow.
 func (s *sharing) followLocked() {
-	if s.all {
-		return
-	}
 	s.tracker.Apply(s.cfg.Only(func(srv config.Server) bool {
-		sh := s.shares[srv.ID]
-		return sh != nil && sh.held
+		follow, _ := s.duty(srv.ID)
+		return follow
 	}))
 }
 
@@ -268,14 +267,18 @@ func holders(leases []natslog.LeaseInfo) (process map[string]string, processes i
 const handOverWait = 5 * time.Second
 
 // takeOver fences off previous holders of the lease, so that none of their queued events will be
-// stored, and reads what they have stored.
+// stored, and stores what the server's events report from now on.
 func (s *sharing) takeOver(ctx context.Context, id string, lease *natslog.Lease) error {
 	err := lease.Fence(ctx, &event.Event{ServerID: id, Timestamp: time.Now(), Payload: event.ServerState{
 		State: event.Pending, Reason: "followed by " + s.log.Process()}})
 	if err != nil {
 		return err
 	}
-	return s.memory.loadServer(ctx, id)
+	stored, err := s.log.States(ctx, id)
+	if err == nil {
+		s.tracker.TakeOver(id, stored, func() { s.setLease(id, held{lease: lease}) })
+	}
+	return err
 }
 
 // handOver stops following a server, and waits until its outstanding events have been stored.
@@ -283,14 +286,14 @@ func (s *sharing) handOver(id string, sh *share, lease *natslog.Lease) {
 	s.mu.Lock()
 	ending := s.ctx == nil || s.ctx.Err() != nil // in this case Run has already stored the events
 	s.mu.Unlock()
-	if ending {
-		s.set(id, sh, nil, nil)
-		return
-	}
 	ctx, cancel := context.WithTimeout(context.Background(), handOverWait)
 	defer cancel()
-	s.set(id, sh, nil, nil)
-	if s.all || s.tracker.Gone(ctx, id) == nil {
+	s.setLease(id, held{lease, true})
+	s.set(sh, nil)
+	follow, _ := s.duty(id)
+	left := !ending && (follow || s.tracker.Gone(ctx, id) == nil)
+	s.setLease(id, held{})
+	if left {
 		if !s.wants(id) {
 			_ = lease.Announce(natslog.Announcement{ServerID: id, Status: json.RawMessage(removed)}) // if this fails, the announced status will expire
 		}

@@ -163,7 +163,7 @@ func TestRealEveryProcessFollowsAll(t *testing.T) {
 	at := place{url: journaltest.Store(t), replicas: 1}
 	ids := names(3)
 	w := newWorld(t, ids...)
-	both := engine.Options{Shared: true, FollowAll: true}
+	both := engine.Options{Role: engine.Serves}
 	one, two := w.engine(at, both, w.config()), w.engine(at, both, w.config())
 	for _, r := range []*run{one, two} {
 		eventually(t, "each process follows all", time.Minute, func() bool { return r.follows() == len(ids) })
@@ -225,11 +225,11 @@ func TestRealManyServersAreShared(t *testing.T) {
 		return n
 	}
 	began := time.Now()
-	one := w.engine(opts, engine.Options{Shared: true}, cfg)
+	one := w.engine(opts, engine.Options{Role: engine.Shares}, cfg)
 	eventually(t, "one process has all servers", 2*time.Minute, func() bool { return has(one) == n })
 	t.Logf("all taken after %v", time.Since(began).Round(time.Millisecond))
 	began = time.Now()
-	two := w.engine(opts, engine.Options{Shared: true}, cfg)
+	two := w.engine(opts, engine.Options{Role: engine.Shares}, cfg)
 	eventually(t, "each process has half of the servers", 2*time.Minute, func() bool { return has(one) == n/2 && has(two) == n/2 })
 	t.Logf("shared evenly after %v", time.Since(began).Round(time.Millisecond))
 }
@@ -245,7 +245,7 @@ func (w *world) followAll(at place, g *gate) *run {
 		}
 		return w.dial(ctx, srv, opts)
 	}
-	return w.engine(at, engine.Options{Shared: true, FollowAll: true, Tracker: tracker.Options{Dial: dial, MaxBackoff: time.Second}}, w.config())
+	return w.engine(at, engine.Options{Role: engine.Serves, Tracker: tracker.Options{Dial: dial, MaxBackoff: time.Second}}, w.config())
 }
 
 // holds waits until the process stores the events of the server.

@@ -71,13 +71,21 @@ type run struct {
 
 func (w *world) start(at place) *run {
 	w.Helper()
-	return w.engine(at, engine.Options{Shared: at.url != ""}, w.config())
+	return w.engine(at, engine.Options{Role: roleAt(at)}, w.config())
+}
+
+// roleAt returns the role of a process that shares servers wherever that is possible.
+func roleAt(at place) engine.Role {
+	if at.url != "" {
+		return engine.Shares
+	}
+	return engine.Alone
 }
 
 // replica starts an engine that follows nothing.
 func (w *world) replica(at place) *run {
 	w.Helper()
-	return w.engine(at, engine.Options{Replica: true}, &config.Config{})
+	return w.engine(at, engine.Options{Role: engine.Watches}, &config.Config{})
 }
 
 // place is where a log is stored.

@@ -60,7 +60,10 @@ func newFixture(t *testing.T) *fixture {
 // start runs a gateway over the entries and waits until they are listed.
 func (w *fixture) start(entries ...config.Server) {
 	w.Helper()
-	opts := tracker.Options{Dial: w.Dial, AllLists: true, Session: w.opts.Session, Log: w.log}
+	opts := tracker.Options{Dial: w.Dial, AllLists: true, Session: w.opts.Session}
+	if w.log != nil {
+		opts.Log = w.log
+	}
 	if w.dial != nil {
 		opts.Dial = w.dial
 		if w.opts.Dial == nil {

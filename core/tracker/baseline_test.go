@@ -9,6 +9,7 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/session"
 	"github.com/mcptrack/mcptrack/core/session/sessiontest"
 )
@@ -20,17 +21,15 @@ func TestBaselineOfAnEarlierTracker(t *testing.T) {
 		first := newWorld(t, Options{})
 		docs := first.Serve("docs", session.EraLegacy)
 		settledOn(first, docs, "file:///a.md", "file:///b.md", "file:///c.md")
-		known := digests(first)
+		known := journal.States{Resources: map[journal.ResourceID]journal.State{}}
+		for uri, d := range digests(first) {
+			known.Resources[journal.ResourceID{ServerID: "docs", URI: uri}] = journal.State{Digest: d}
+		}
 		first.stop()
 
 		docs.SetQuietly("file:///b.md", "two")
-		delete(known, "file:///c.md") // was not published
-		second := newWorld(t, Options{Texts: true, Baseline: func(server, uri string) catalog.Digest {
-			if server != "docs" {
-				t.Errorf("asked for the server %q", server)
-			}
-			return known[uri]
-		}})
+		delete(known.Resources, journal.ResourceID{ServerID: "docs", URI: "file:///c.md"}) // was not published
+		second := newWorld(t, Options{Texts: true, Stored: known})
 		second.Add("docs", docs)
 		second.start(sessiontest.Entry("docs"))
 		second.pass(5 * time.Second)
@@ -55,20 +54,15 @@ func TestBaselineListsOfAnEarlierTracker(t *testing.T) {
 		docs := first.Serve("docs", session.EraLegacy)
 		settledOn(first, docs, "file:///a.md", "file:///b.md")
 		st, _ := first.tracker.Snapshot().Server("docs")
-		known := map[catalog.Kind]catalog.List{}
+		known := journal.States{Lists: map[journal.ListName]catalog.List{}}
 		for k, list := range st.Lists {
-			for _, it := range list { // as they are stored
-				known[k] = append(known[k], catalog.Item{Key: it.Key, Digest: it.Digest})
-			}
+			known.Lists[journal.ListName{ServerID: "docs", Kind: k}] = journal.StoredList(list)
 		}
 		first.stop()
 
 		docs.SetQuietly("file:///c.md", "new")
 		docs.Remove("file:///a.md")
-		second := newWorld(t, Options{BaselineList: func(server string, k catalog.Kind) (catalog.List, bool) {
-			list, ok := known[k]
-			return list, ok && server == "docs"
-		}})
+		second := newWorld(t, Options{Stored: known})
 		second.Add("docs", docs)
 		second.start(sessiontest.Entry("docs"))
 		second.pass(5 * time.Second)

@@ -99,7 +99,7 @@ func (f *sessionFollower) cardFetched(r cardResult) {
 	if r.err != nil {
 		return
 	}
-	stored, listed := f.w.baselineList(journal.Card)
+	stored, listed := f.w.t.store.stored(f.w.id, journal.Card)
 	_, endpoint := catalog.Text(f.w.cardEndpoint())
 	key := endpoint.String()
 	if was, same := stored.Get(key); listed && !known && (same || len(stored) == 0) {
@@ -114,9 +114,7 @@ func (f *sessionFollower) cardFetched(r cardResult) {
 	if !r.seen.Digest.IsZero() {
 		list = catalog.List{{Key: key, Digest: r.seen.Digest}}
 	}
-	f.w.t.store.remember(func(rec journal.Recorder) error {
-		return rec.RememberList(journal.ListName{ServerID: f.w.id, Kind: journal.Card}, list)
-	})
+	f.w.t.store.rememberList(f.w.id, journal.Card, list)
 }
 
 // cardChange describes how a card changed. One of them may have no card.

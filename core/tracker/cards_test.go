@@ -164,10 +164,7 @@ func TestCardsOfAnEarlierTracker(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			w := newWorld(t, Options{Card: h.fetch, Record: log, BaselineList: func(server string, k catalog.Kind) (catalog.List, bool) {
-				list, ok := states.Lists[journal.ListName{ServerID: server, Kind: k}]
-				return list, ok && k == journal.Card
-			}})
+			w := newWorld(t, Options{Card: h.fetch, Log: struct{ journal.Recorder }{log}, Stored: journal.States{Lists: states.Lists}})
 			w.Serve("docs", session.EraModern)
 			w.start(sessiontest.Entry("docs", atURL(c.url)))
 			w.pass(time.Minute)

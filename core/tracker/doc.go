@@ -56,8 +56,9 @@
 // Loss: nothing is lost silently. Whatever could not be tracked is published as a state, a gap or a
 // count. A resource that disappears from the list and returns with different content is published
 // as changed, even if its server only announces the change to the list; the tracker remembers up to
-// 10,000 such resources per server. A resource that is no longer selected by the config or by a
-// client is forgotten: if it is selected again, it is treated as new.
+// 10,000 such resources per server. A listed resource that is no longer selected by the config or by a
+// client is forgotten: if it is selected again, it is treated as new. A server that is removed from the
+// config and returns is compared with what was published.
 //
 // Unannounced changes: a server may fail to announce a change. Every resource whose updates are
 // pushed is read in the background once per safety interval (5 min). When the server announces a
@@ -111,7 +112,8 @@
 //     sessionFollower.startReads reads it in a job (read.go), and run passes the result to
 //     sessionFollower.answered.
 //  4. The coalescer calls worker.updated (publish.go), which commits the new state and its
-//     event to the store under one lock (store.go). The store publishes the event to the log.
+//     event to the store under one lock (store.go). The store appends the event to the log, together with
+//     the state that it describes. It is the only place that knows what was published.
 //
 // A notification therefore crosses goroutines three times before it is in the log: session →
 // worker, worker → read job, read job → worker.

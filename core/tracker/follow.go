@@ -267,7 +267,7 @@ func (f *sessionFollower) gap(reason string, now time.Time) {
 func (f *sessionFollower) retarget() {
 	f.s.SetRequestTimeout(f.w.srv.RequestTimeout)
 	offered := f.offered()
-	f.w.co.Retain(func(uri string) bool { return contains(offered, uri) }, nil)
+	f.w.co.Retain(func(uri string) bool { return contains(offered, uri) })
 	f.syncs.pending.merge(syncRequest{subscribe: true})
 	f.syncs.pending.list(f.scope().kinds(), event.CauseResync)
 	f.syncs.next = time.Time{}

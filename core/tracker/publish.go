@@ -159,44 +159,23 @@ func (w *worker) clearMode() {
 func (w *worker) storeCursors(cursors map[string]string) {
 	w.cursors = cursors
 	w.t.store.update(w.id, func(r *record) { r.status.EventCursors = cursors })
-	w.t.store.remember(func(rec journal.Recorder) error {
-		return rec.RememberList(journal.ListName{ServerID: w.id, Kind: journal.Cursors}, journal.CursorList(cursors))
-	})
+	w.t.store.rememberList(w.id, journal.Cursors, journal.CursorList(cursors))
 }
 
-// baseline returns the digest that an earlier tracker published for a resource.
-func (w *worker) baseline(uri string) catalog.Digest {
-	if w.opts.Baseline == nil {
-		return catalog.Digest{}
-	}
-	return w.opts.Baseline(w.id, uri)
+// baseline returns the digest that was published for a resource before it was tracked.
+func (w *worker) baseline(uri string) (d catalog.Digest) {
+	w.t.store.update(w.id, func(r *record) { d = r.storedResources[uri] })
+	return d
 }
 
 // updated publishes an update reported by the coalescer.
 func (w *worker) updated(u coalesce.Update) {
-	e := event.Event{ServerID: w.id, ResourceURI: u.URI, Cause: u.Cause, Received: u.Received}
-	if u.Removed {
-		e.Payload = event.ResourceRemoved{Descriptor: u.Descriptor, Missing: true}
-	} else {
-		up := event.ResourceUpdated{Name: u.Descriptor.Name, MimeType: u.Descriptor.MimeType}
-		if u.Read {
-			size := u.Content.Size
-			up.Digest, up.PreviousDigest = u.Content.Digest, u.Previous.Digest
-			up.Size, up.MimeType = &size, u.Content.MimeType
-			up.Text, up.PreviousText = u.Content.Text, u.Previous.Text
-			if !u.Previous.Digest.IsZero() {
-				changed := u.Content.Digest != u.Previous.Digest
-				up.Changed = &changed
-			}
-		}
-		e.Payload = up
-	}
-	w.t.store.commit(e, func(r *record) {
+	w.t.store.commit(updateOf(w.id, u), func(r *record) {
 		w.count(&r.status)
 		r.describe(u.Known)
 	})
 	if !u.Read && !u.Removed && w.co.Digests() {
-		w.remember(u.URI, catalog.Unread())
+		w.t.store.remember(w.id, u.URI, journal.State{Digest: catalog.Unread()})
 	}
 	f := w.following
 	switch {
@@ -208,102 +187,91 @@ func (w *worker) updated(u coalesce.Update) {
 	}
 }
 
+// updateOf returns the event for an update.
+func updateOf(server string, u coalesce.Update) event.Event {
+	e := event.Event{ServerID: server, ResourceURI: u.URI, Cause: u.Cause, Received: u.Received}
+	if u.Removed {
+		e.Payload = event.ResourceRemoved{Descriptor: u.Descriptor, Missing: true}
+		return e
+	}
+	up := event.ResourceUpdated{Name: u.Descriptor.Name, MimeType: u.Descriptor.MimeType}
+	if u.Read {
+		size := u.Content.Size
+		up.Digest, up.PreviousDigest = u.Content.Digest, u.Previous.Digest
+		up.Size, up.MimeType = &size, u.Content.MimeType
+		up.Text, up.PreviousText = u.Content.Text, u.Previous.Text
+		if !u.Previous.Digest.IsZero() {
+			changed := u.Content.Digest != u.Previous.Digest
+			up.Changed = &changed
+		}
+	}
+	e.Payload = up
+	return e
+}
+
 // learned updates the state of a resource without publishing an event.
 func (w *worker) learned(res coalesce.Known) {
 	w.t.store.learn(w.id, res, func(r *record) { w.count(&r.status) })
 }
 
-// forgotten removes resources that are no longer tracked from the published state.
-func (w *worker) forgotten(uris []string) {
+// forgotten removes resources that are no longer tracked from the published state. One that the server
+// lists, and that is no longer selected, is new if it is selected again.
+func (w *worker) forgotten(all []coalesce.Known) {
 	w.t.store.update(w.id, func(r *record) {
-		for _, uri := range uris {
-			delete(r.resources, uri)
+		for _, res := range all {
+			if _, listed := r.lists[catalog.Resources].Get(res.URI); listed {
+				delete(r.resources, res.URI)
+			} else {
+				r.leave(res.URI, res.Told())
+			}
 		}
 	})
 }
 
-// remember records the last published digest of a resource; a zero digest deletes it.
-func (w *worker) remember(uri string, d catalog.Digest) {
-	w.t.store.remember(func(rec journal.Recorder) error {
-		return rec.Remember(journal.ResourceID{ServerID: w.id, URI: uri}, journal.State{Digest: d, When: time.Now()})
-	})
-}
+// list returns a list of the server, as it was last loaded.
+func (w *worker) list(k catalog.Kind) catalog.List { return w.t.store.list(w.id, k) }
 
-// baselineList returns the version of a list that an earlier tracker published.
-func (w *worker) baselineList(k catalog.Kind) (catalog.List, bool) {
-	if w.opts.BaselineList == nil {
-		return nil, false
-	}
-	return w.opts.BaselineList(w.id, k)
-}
-
-// setList replaces a list atomically and publishes how it changed. The first list becomes the
-// baseline, and the returned delta is empty, unless an earlier tracker published a version of the
-// list.
+// setList replaces a list atomically, publishes how it changed, and returns that. It is compared with what
+// was published, also by an earlier tracker; the first list of all is not published.
 func (w *worker) setList(k catalog.Kind, list catalog.List, cause event.Cause) catalog.Delta {
-	old, had := w.lists[k]
-	if !had {
-		if published, ok := w.baselineList(k); ok {
-			w.lists[k] = published
-			w.setList(k, list, event.CauseResync)
-			return catalog.Delta{}
+	old, stored, known, another := w.t.store.versions(w.id, k)
+	if another {
+		cause = event.CauseResync
+		if !known || !catalog.Diff(stored, list).Empty() {
+			old, known = stored, true
 		}
 	}
-	delta := catalog.Diff(old, list)
-	w.lists[k] = list
-	if !had || delta.Empty() {
-		published, ok := w.baselineList(k)
-		w.t.store.learnList(w.id, k, list, !had || !ok && w.opts.BaselineList != nil || !defined(old))
-		if ok {
-			w.compareList(k, published, list)
-		}
-		return catalog.Delta{}
-	}
-	if w.following != nil {
-		w.following.conn.cache.Remove(k, delta.Removed)
+	var delta catalog.Delta
+	if known {
+		delta = catalog.Diff(old, list)
 	}
 	resources := w.selected(k, delta, list)
-	before := old
-	if !defined(old) {
-		before = nil
+	if delta.Empty() {
+		w.t.store.learnList(w.id, k, list, !known || !defined(old))
+	} else {
+		if w.following != nil {
+			w.following.conn.cache.Remove(k, delta.Removed)
+		}
+		before := old
+		if !defined(old) {
+			before = nil
+		}
+		w.t.store.commit(event.Event{ServerID: w.id, Cause: cause, Payload: event.ListChanged{
+			List: k, Added: delta.Added, Removed: delta.Removed, Changed: delta.Changed,
+			Details: catalog.ItemChanges(old, list, delta.Changed), Versions: catalog.ItemVersions(old, list, delta), Items: &list, Before: before, Follows: keys(resources),
+		}}, nil)
 	}
-	w.t.store.commit(event.Event{ServerID: w.id, Cause: cause, Payload: event.ListChanged{
-		List: k, Added: delta.Added, Removed: delta.Removed, Changed: delta.Changed,
-		Details: catalog.ItemChanges(old, list, delta.Changed), Versions: catalog.ItemVersions(old, list, delta), Items: &list, Before: before, Follows: keys(resources),
-	}}, func(r *record) { r.lists[k] = list })
-	publish := func(e event.Event) { w.t.store.commit(e, nil) }
-	switch k {
-	case catalog.Resources:
-		w.publishDelta(publish, old, list, resources, cause)
-	case catalog.Skills:
-		w.publishSkills(publish, old, list, delta, cause)
+	switch {
+	case k == catalog.Resources && !resources.Empty():
+		w.publishDelta(old, list, resources, cause)
+	case k == catalog.Skills:
+		w.publishSkills(old, list, delta, cause)
 	}
 	return delta
 }
 
 // defined reports whether a list has the definitions of its items. A list that was stored has none.
 func defined(list catalog.List) bool { return len(list) == 0 || list[0].Raw != nil }
-
-// compareList compares an unchanged list with the version in the durable log, which was stored by
-// another process or an earlier one, and records any differences.
-func (w *worker) compareList(k catalog.Kind, published, list catalog.List) {
-	if w.opts.Record == nil {
-		return
-	}
-	delta := catalog.Diff(published, list)
-	resources := w.selected(k, delta, list)
-	if !delta.Empty() {
-		w.t.store.recordOnly(event.Event{ServerID: w.id, Cause: event.CauseResync, Payload: event.ListChanged{
-			List: k, Added: delta.Added, Removed: delta.Removed, Changed: delta.Changed, Versions: catalog.ItemVersions(published, list, delta), Items: &list, Follows: keys(resources),
-		}})
-	}
-	if k == catalog.Skills {
-		w.publishSkills(w.t.store.recordOnly, published, list, delta, event.CauseResync)
-	}
-	if k == catalog.Resources && !(delta.Empty() && resources.Empty()) {
-		w.publishDelta(w.t.store.recordOnly, published, list, resources, event.CauseResync)
-	}
-}
 
 // selected returns the selected resources that were added to or removed from a list or whose
 // descriptor changed, and the resources that are [journal.Owed], whose events may not have been
@@ -312,7 +280,7 @@ func (w *worker) selected(k catalog.Kind, delta catalog.Delta, list catalog.List
 	if k != catalog.Resources || !w.srv.TrackResources {
 		return out
 	}
-	owed, _ := w.baselineList(journal.Owed)
+	owed, _ := w.t.store.stored(w.id, journal.Owed)
 	pick := func(uris []string) (picked []string) {
 		for _, uri := range uris {
 			if _, again := owed.Get(uri); !again && w.srv.Selects(uri) {
@@ -337,29 +305,27 @@ func (w *worker) selected(k catalog.Kind, delta catalog.Delta, list catalog.List
 // keys returns all keys in a delta.
 func keys(d catalog.Delta) []string { return slices.Concat(d.Added, d.Removed, d.Changed) }
 
-// publishDelta calls publish with an event for every resource in the delta, including its
-// descriptor from the list. It then records that these events have been published.
-func (w *worker) publishDelta(publish func(event.Event), old, list catalog.List, delta catalog.Delta, cause event.Cause) {
+// publishDelta publishes an event for every resource in the delta, including its descriptor from the
+// list. It then records that these events have been published.
+func (w *worker) publishDelta(old, list catalog.List, delta catalog.Delta, cause event.Cause) {
 	each := func(uris []string, from catalog.List, payload func(event.Descriptor) event.Payload) {
 		for _, uri := range uris {
 			it, _ := from.Get(uri)
-			publish(event.Event{ServerID: w.id, ResourceURI: uri, Cause: cause, Payload: payload(descriptor(it))})
+			w.t.store.commit(event.Event{ServerID: w.id, ResourceURI: uri, Cause: cause, Payload: payload(descriptor(it))}, nil)
 		}
 	}
 	each(delta.Added, list, func(d event.Descriptor) event.Payload { return event.ResourceAdded{Descriptor: d} })
 	var removed []string
 	for _, uri := range delta.Removed {
 		if known, _ := w.co.Lookup(uri); known.Reported { // already published, because a read did not find the resource
-			w.remember(uri, catalog.Digest{})
+			w.t.store.remember(w.id, uri, journal.State{})
 		} else {
 			removed = append(removed, uri)
 		}
 	}
 	each(removed, old, func(d event.Descriptor) event.Payload { return event.ResourceRemoved{Descriptor: d} })
 	each(delta.Changed, list, func(d event.Descriptor) event.Payload { return event.ResourceChanged{Descriptor: d} })
-	w.t.store.remember(func(rec journal.Recorder) error {
-		return rec.RememberList(journal.ListName{ServerID: w.id, Kind: journal.Owed}, nil)
-	})
+	w.t.store.rememberList(w.id, journal.Owed, nil)
 }
 
 // descriptor returns the parts of an item's descriptor that are included in events.

@@ -9,7 +9,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/session"
 )
 
-// rememberHandshake stores what the server said of itself, for [Options.Recall].
+// rememberHandshake stores what the server said of itself, for [Tracker.Recall].
 func (w *worker) rememberHandshake(info session.Info) {
 	if !w.opts.OnDemand {
 		return
@@ -24,29 +24,30 @@ func (w *worker) rememberHandshake(info session.Info) {
 		return // nested too deeply
 	}
 	list := catalog.List{{Key: string(journal.Handshake), Raw: raw, Digest: digest}}
-	w.t.store.remember(func(rec journal.Recorder) error {
-		return rec.RememberList(journal.ListName{ServerID: w.id, Kind: journal.Handshake}, list)
-	})
+	w.t.store.rememberList(w.id, journal.Handshake, list)
 }
 
-// recall sets what an earlier tracker knew of a server that was not connected yet.
-func (t *Tracker) recall(r *record) {
-	if !t.opts.OnDemand || t.opts.Recall == nil || r.status.Info.Era != "" {
-		return
-	}
+// Recall sets what an earlier tracker knew of a server when it was last connected: the definition of its
+// [journal.Handshake], and its lists. A server that is connected on demand begins with them. It does
+// nothing once the server was applied.
+func (t *Tracker) Recall(server string, handshake json.RawMessage, lists map[catalog.Kind]catalog.List) {
 	var said struct {
 		session.Info
 		Capabilities json.RawMessage // in the server's form
 	}
-	handshake, lists := t.opts.Recall(r.status.ID)
-	if json.Unmarshal(handshake, &said) != nil || said.Era == "" {
+	if !t.opts.OnDemand || json.Unmarshal(handshake, &said) != nil || said.Era == "" {
 		return
 	}
-	r.status.Info = said.Info
-	r.status.Info.Capabilities = mcp.ParseCapabilities(said.RawCapabilities)
-	for k, list := range lists {
-		if r.status.Info.Capabilities.Has(k) {
-			r.lists[k] = list
+	said.Info.Capabilities = mcp.ParseCapabilities(said.RawCapabilities)
+	t.store.update(server, func(r *record) {
+		if r.applied {
+			return
 		}
-	}
+		r.status.Info = said.Info
+		for k, list := range lists {
+			if said.Info.Capabilities.Has(k) {
+				r.lists[k] = list
+			}
+		}
+	})
 }

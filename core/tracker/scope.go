@@ -34,7 +34,7 @@ func (f *sessionFollower) scope() scope {
 
 // targets returns the resources to track, with their descriptors if they are listed.
 func (f *sessionFollower) targets() map[string]event.Descriptor {
-	uris, list := f.offered(), f.w.lists[catalog.Resources]
+	uris, list := f.offered(), f.w.list(catalog.Resources)
 	targets := make(map[string]event.Descriptor, len(uris))
 	for _, uri := range uris {
 		var desc event.Descriptor
@@ -53,7 +53,7 @@ func (f *sessionFollower) offered() []string {
 	if !sc.info.Capabilities.Resources {
 		return nil
 	}
-	return sc.resources(f.w.lists[catalog.Resources], f.clients.uris())
+	return sc.resources(f.w.list(catalog.Resources), f.clients.uris())
 }
 
 // wants reports whether lists of the kind must be tracked.
@@ -253,7 +253,7 @@ func (f *sessionFollower) followed(sc scope, k catalog.Kind) int {
 	if !sc.wants(k) || !sc.info.Capabilities.Has(k) || sc.ignores(k) {
 		return 0
 	}
-	return len(f.w.lists[k])
+	return len(f.w.list(k))
 }
 
 // describeResources adds which resources are followed and how their changes are detected, and warns

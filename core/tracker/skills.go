@@ -65,20 +65,20 @@ func (f *sessionFollower) skillsListed(r syncResult, now time.Time) {
 // concernSkills reports whether one of the updated resources is in the directory of a listed skill.
 func (f *sessionFollower) concernSkills(updated map[string]session.Signal) bool {
 	for uri := range updated {
-		if session.SkillIn(f.w.lists[catalog.Skills], uri) != nil {
+		if session.SkillIn(f.w.list(catalog.Skills), uri) != nil {
 			return true
 		}
 	}
 	return false
 }
 
-// publishSkills calls publish with an event for every skill in the delta.
-func (w *worker) publishSkills(publish func(event.Event), old, list catalog.List, delta catalog.Delta, cause event.Cause) {
+// publishSkills publishes an event for every skill in the delta.
+func (w *worker) publishSkills(old, list catalog.List, delta catalog.Delta, cause event.Cause) {
 	each := func(keys []string, payload func(was, is catalog.Item) event.Payload) {
 		for _, key := range keys {
 			was, _ := old.Get(key)
 			is, _ := list.Get(key)
-			publish(event.Event{ServerID: w.id, ResourceURI: key, Cause: cause, Payload: payload(was, is)})
+			w.t.store.commit(event.Event{ServerID: w.id, ResourceURI: key, Cause: cause, Payload: payload(was, is)}, nil)
 		}
 	}
 	each(delta.Added, func(_, is catalog.Item) event.Payload {

@@ -17,100 +17,171 @@ import (
 	"github.com/mcptrack/mcptrack/core/tracker/internal/coalesce"
 )
 
-// store holds the published state of all servers. A state change and its event are committed under
-// one lock, so the events that follow a snapshot neither miss nor repeat anything that the snapshot
-// contains. Only workers write to the store.
+// store holds the published state of all servers. A state change, its event and what the log remembers
+// of it are committed under one lock, so the events that follow a snapshot neither miss nor repeat
+// anything that the snapshot contains. A server's state is written by its worker, and by TakeOver.
 type store struct {
-	log     *journal.Memory
-	tracer  *tracing.Tracer  // nil if nothing is traced
-	durable journal.Recorder // durable log; nil if there is none
-	// baseline returns the digest that the durable log stores for a resource, or zero if there is
-	// none. It is nil if no stored digests are available.
-	baseline func(server, uri string) catalog.Digest
+	stream *journal.Memory  // what Subscribe returns
+	log    journal.Recorder // nil if stream is the log
+	tracer *tracing.Tracer  // nil if nothing is traced
 
-	order sync.Mutex // held while an event is published, so that both logs have the same order; acquired after mu
-
-	mu      sync.Mutex // guards servers; never held during I/O
+	mu      sync.Mutex // guards servers, and is held while an event is published; never held during I/O
 	servers map[string]*record
 }
 
-// record holds the published state of one server.
+// record is what was published about one server.
 type record struct {
+	applied   bool                // the server is in the config
 	status    status.ServerStatus // Lists and Resources are unused here
 	lists     map[catalog.Kind]catalog.List
-	resources map[string]*status.ResourceStatus
+	resources map[string]*status.ResourceStatus // tracked resources
+
+	// What an earlier tracker or another process published, until it has been compared with the server;
+	// the digests of resources that left the list; and the internal lists of package journal.
+	storedLists     map[catalog.Kind]catalog.List
+	storedResources map[string]catalog.Digest
+}
+
+// maxLeft limits the number of resources of a server that left the list and whose digests are kept. If it is
+// exceeded, an arbitrary one is forgotten.
+const maxLeft = 10_000
+
+func newStore(opts Options) *store {
+	s := &store{log: opts.Log, tracer: opts.Session.Tracer, servers: map[string]*record{}}
+	if own, ok := opts.Log.(*journal.Memory); ok {
+		s.stream, s.log = own, nil
+	} else {
+		s.stream = journal.NewMemory(journal.MemoryOptions{})
+	}
+	s.addStored(opts.Stored)
+	return s
+}
+
+func (s *store) addStored(states journal.States) {
+	for at, st := range states.Resources {
+		s.known(at.ServerID).storedResources[at.URI] = st.Digest
+	}
+	for name, list := range states.Lists {
+		s.known(name.ServerID).storedLists[name.Kind] = list
+	}
 }
 
 // known returns the record of the server, creating it if necessary. s.mu must be held.
 func (s *store) known(id string) *record {
 	r, ok := s.servers[id]
 	if !ok {
-		r = &record{status: status.ServerStatus{ID: id}, lists: map[catalog.Kind]catalog.List{}, resources: map[string]*status.ResourceStatus{}}
+		r = &record{status: status.ServerStatus{ID: id}, lists: map[catalog.Kind]catalog.List{}, resources: map[string]*status.ResourceStatus{},
+			storedLists: map[catalog.Kind]catalog.List{}, storedResources: map[string]catalog.Digest{}}
 		s.servers[id] = r
 	}
 	return r
 }
 
 // commit publishes an event and applies the corresponding state change atomically.
-func (s *store) commit(e event.Event, change func(*record)) *event.Event {
+func (s *store) commit(e event.Event, change func(*record)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	r := s.known(e.ServerID)
 	if change != nil {
-		change(r)
+		change(s.known(e.ServerID))
 	}
-	published := s.publish(e)
-	if e.ResourceURI != "" {
-		if res, ok := r.resources[e.ResourceURI]; ok {
-			res.Last = published
-		}
-	}
-	return published
+	s.commitLocked(e)
 }
 
-// publish publishes an event that does not change any state. s.mu may be held.
-func (s *store) publish(e event.Event) *event.Event {
+func (s *store) commitLocked(e event.Event) {
+	published := s.publishLocked(e)
+	if res, ok := s.known(e.ServerID).resources[e.ResourceURI]; ok {
+		res.Last = published
+	}
+}
+
+// publish publishes an event that does not change any state.
+func (s *store) publish(e event.Event) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.publishLocked(e)
+}
+
+func (s *store) publishLocked(e event.Event) *event.Event {
 	if e.Timestamp.IsZero() {
 		e.Timestamp = time.Now()
 	}
 	e.Trace = s.tracer.Changed(e.Received, tracing.Event{Type: string(e.Type()), Server: e.ServerID, URI: e.ResourceURI, Cause: string(e.Cause)})
+	if r := s.servers[e.ServerID]; r != nil {
+		if _, _, ok := journal.Known(&e); ok {
+			delete(r.storedResources, e.ResourceURI)
+		}
+		for name, list := range journal.KnownLists(&e) {
+			r.setList(name.Kind, list)
+		}
+		if p, ok := e.Payload.(event.ServerState); ok && p.TellsInstructions() {
+			s.rememberInstructions(r, p.InstructionsDigest)
+		}
+	}
 	bare := journal.WithoutDefinitions(&e)
-	s.order.Lock()
-	defer s.order.Unlock()
-	published := s.log.Publish(*bare)
-	if s.durable == nil {
+	published := s.stream.Publish(*bare)
+	if s.log == nil {
 		return published
 	}
-	record := published
-	if bare != &e { // only the durable log receives the definitions
+	stored := published
+	if bare != &e { // only the log receives the definitions
 		with := *published
 		with.Payload = e.Payload
-		record = &with
+		stored = &with
 	}
-	_ = s.durable.Append(record) // Append only fails once the log is closed, after Run has finished
+	_ = s.log.Append(stored) // fails only once the log is closed, after Run has finished
 	return published
 }
 
-// remember calls f with the durable log, if there is one, to record facts for which there is no
-// event.
-func (s *store) remember(f func(journal.Recorder) error) {
-	if s.durable == nil {
-		return
+// rememberInstructions stores the digest of a server's instructions, unless it is stored already. The
+// events that report it expire.
+func (s *store) rememberInstructions(r *record, d catalog.Digest) {
+	list := journal.InstructionsList(d)
+	if known, ok := r.storedLists[journal.Instructions]; !ok || !catalog.Diff(known, list).Empty() {
+		s.rememberListLocked(r, journal.Instructions, list)
 	}
-	s.order.Lock()
-	defer s.order.Unlock()
-	_ = f(s.durable) // as in publish, fails only once the log is closed
 }
 
-// recordOnly sets the timestamp of an event and appends it only to the durable log.
-func (s *store) recordOnly(e event.Event) {
-	e.Timestamp = time.Now()
-	s.remember(func(rec journal.Recorder) error { return rec.Append(&e) })
+// setList replaces a list, of the server or internal.
+func (r *record) setList(k catalog.Kind, list catalog.List) {
+	if slices.Contains(catalog.Kinds(), k) {
+		r.lists[k] = list
+		delete(r.storedLists, k)
+	} else {
+		r.storedLists[k] = list
+	}
 }
 
-// learn updates the state of a resource without publishing an event, and records the change in the
-// durable log. If the durable log contains another digest, written by another process, it records
-// the new state there as a change.
+// rememberList replaces a list, and stores it in the log, without an event.
+func (s *store) rememberList(id string, k catalog.Kind, list catalog.List) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.rememberListLocked(s.known(id), k, list)
+}
+
+func (s *store) rememberListLocked(r *record, k catalog.Kind, list catalog.List) {
+	r.setList(k, list)
+	if s.log != nil {
+		_ = s.log.RememberList(journal.ListName{ServerID: r.status.ID, Kind: k}, list) // as Append
+	}
+}
+
+// remember stores the state of a resource in the log without an event; the zero State removes it.
+func (s *store) remember(id, uri string, st journal.State) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.rememberLocked(id, uri, st)
+}
+
+func (s *store) rememberLocked(id, uri string, st journal.State) {
+	delete(s.known(id).storedResources, uri)
+	if s.log != nil {
+		st.When = time.Now()
+		_ = s.log.Remember(journal.ResourceID{ServerID: id, URI: uri}, st) // as Append
+	}
+}
+
+// learn updates the state of a resource that is not news to this tracker. It is published if the log says
+// something else, because another process stored that; otherwise it is stored.
 func (s *store) learn(id string, res coalesce.Known, change func(*record)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -121,64 +192,51 @@ func (s *store) learn(id string, res coalesce.Known, change func(*record)) {
 		before = known.Digest
 	}
 	r.describe(res)
-	now := r.resources[res.URI]
-	stored, differs := s.stored(id, res)
-	switch {
-	case differs && !stored.IsZero():
-		e := event.Event{ServerID: id, ResourceURI: res.URI, Cause: event.CauseResync}
+	stored, another := r.storedResources[res.URI]
+	delete(r.storedResources, res.URI)
+	switch now := res.Content; {
+	case !stored.IsZero() && stored != res.Told():
 		if stored == catalog.Gone() || stored == catalog.Unread() {
 			stored = catalog.Digest{}
 		}
-		if changed, size := true, now.Size; res.Gone {
-			e.Payload = event.ResourceRemoved{Descriptor: res.Descriptor, Missing: true}
-		} else {
-			e.Payload = event.ResourceUpdated{Name: res.Descriptor.Name, Changed: &changed, MimeType: now.MimeType, Size: &size, Digest: now.Digest, PreviousDigest: stored, Text: now.Text}
+		s.commitLocked(updateOf(id, coalesce.Update{Known: res, Cause: event.CauseResync, Removed: res.Gone, Read: true, Previous: coalesce.Content{Digest: stored}}))
+	case !now.Digest.IsZero() && (another || now.Digest != before):
+		s.rememberLocked(id, res.URI, journal.State{Digest: now.Digest, Size: now.Size, MimeType: now.MimeType, Text: now.Text})
+	}
+}
+
+// learnList replaces a list without publishing an event. If store is set, the list or the definitions of
+// its items may not be in the log yet.
+func (s *store) learnList(id string, k catalog.Kind, list catalog.List, store bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if r := s.known(id); store {
+		s.rememberListLocked(r, k, list)
+	} else {
+		r.setList(k, list)
+	}
+}
+
+// takeOver replaces what was published about a server by what the log stores. It calls begin, from which
+// on the log receives events about the server, and publishes the server's state.
+func (s *store) takeOver(id string, stored journal.States, begin func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	begin()
+	r := s.known(id)
+	clear(r.storedLists)
+	clear(r.storedResources)
+	for uri := range r.resources {
+		r.storedResources[uri] = catalog.Digest{} // stored once it has been confirmed
+	}
+	s.addStored(stored)
+	if !r.applied {
+		return
+	}
+	for k, list := range r.lists {
+		if _, ok := r.storedLists[k]; !ok {
+			s.rememberListLocked(r, k, list)
 		}
-		s.recordOnly(e)
-	case !now.Digest.IsZero() && (differs || now.Digest != before):
-		s.remember(func(rec journal.Recorder) error {
-			return rec.Remember(journal.ResourceID{ServerID: id, URI: res.URI}, stateOf(now))
-		})
-	}
-}
-
-// stored returns the digest that the durable log stores for a resource, or zero if there is none.
-// differs is true if a read has just found different content.
-func (s *store) stored(id string, res coalesce.Known) (stored catalog.Digest, differs bool) {
-	if s.durable == nil || s.baseline == nil || !res.Confirmed {
-		return stored, false
-	}
-	stored = s.baseline(id, res.URI)
-	if res.Gone && stored == catalog.Gone() {
-		return catalog.Digest{}, false
-	}
-	return stored, stored != res.Content.Digest
-}
-
-// learnList replaces a list without publishing an event. If record is set, it records the list in the
-// durable log, because the list or the definitions of its items may not be stored there.
-func (s *store) learnList(id string, k catalog.Kind, list catalog.List, record bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.known(id).lists[k] = list; !record {
-		return
-	}
-	s.remember(func(rec journal.Recorder) error {
-		return rec.RememberList(journal.ListName{ServerID: id, Kind: k}, list)
-	})
-}
-
-func stateOf(r *status.ResourceStatus) journal.State {
-	return journal.State{Digest: r.Digest, Size: r.Size, MimeType: r.MimeType, When: time.Now(), Text: r.Text}
-}
-
-// republish records the current state of a server in the durable log; see [Tracker.Republish].
-func (s *store) republish(id string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	r, ok := s.servers[id]
-	if !ok {
-		return
 	}
 	st := &r.status
 	state := event.ServerState{State: st.State, Previous: event.Pending, Reason: st.Reason, Error: st.Error, Attempt: st.Attempt,
@@ -186,7 +244,7 @@ func (s *store) republish(id string) {
 	if st.Connected() {
 		state.Instructions, state.InstructionsDigest = catalog.Text(st.Info.Instructions)
 	}
-	s.recordOnly(event.Event{ServerID: id, Payload: state})
+	s.publishLocked(event.Event{ServerID: id, Payload: state})
 }
 
 // update changes the state of a server without publishing an event, for example to update counts.
@@ -200,16 +258,45 @@ func (s *store) update(id string, change func(*record)) {
 func (s *store) knows(id string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	_, ok := s.servers[id]
-	return ok
+	r, ok := s.servers[id]
+	return ok && r.applied
 }
 
-// forget deletes the state of a server that was removed from the config. Its last published state
-// is Stopping.
+// forget deletes the state of a server that was removed from the config, except for what is needed to
+// compare the server if it returns. Its last published state is Stopping.
 func (s *store) forget(id string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.servers, id)
+	s.update(id, func(r *record) {
+		r.forgetResources()
+		for k, list := range r.lists {
+			if _, another := r.storedLists[k]; !another {
+				r.storedLists[k] = journal.StoredList(list)
+			}
+		}
+		clear(r.lists)
+		r.applied, r.status = false, status.ServerStatus{ID: id}
+	})
+}
+
+// forgetResources makes all resources untracked.
+func (r *record) forgetResources() {
+	for uri, res := range r.resources {
+		r.leave(uri, res.Digest)
+	}
+}
+
+// leave makes a resource untracked, but compares it if it returns. told is its digest, as last published.
+func (r *record) leave(uri string, told catalog.Digest) {
+	delete(r.resources, uri)
+	if _, another := r.storedResources[uri]; another || told.IsZero() || told == catalog.Gone() {
+		return
+	}
+	if len(r.storedResources) >= maxLeft {
+		for other := range r.storedResources {
+			delete(r.storedResources, other)
+			break
+		}
+	}
+	r.storedResources[uri] = told
 }
 
 // list returns the last known list of a server, or nil if there is none. Lists are replaced, never
@@ -223,6 +310,28 @@ func (s *store) list(id string, k catalog.Kind) catalog.List {
 	return nil
 }
 
+// versions returns a list as it was last loaded, and as it is stored if that is another version or not
+// compared yet.
+func (s *store) versions(id string, k catalog.Kind) (list, stored catalog.List, loaded, another bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if r := s.servers[id]; r != nil {
+		list, loaded = r.lists[k]
+		stored, another = r.storedLists[k]
+	}
+	return list, stored, loaded, another
+}
+
+// stored returns the published version of a list that is internal, or not compared yet.
+func (s *store) stored(id string, k catalog.Kind) (list catalog.List, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if r := s.servers[id]; r != nil {
+		list, ok = r.storedLists[k]
+	}
+	return list, ok
+}
+
 func (s *store) snapshot() *status.Snapshot {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -232,12 +341,15 @@ func (s *store) snapshot() *status.Snapshot {
 func (s *store) subscribe(ctx context.Context) (*status.Snapshot, *journal.Subscription) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.snapshotLocked(), s.log.Subscribe(ctx)
+	return s.snapshotLocked(), s.stream.Subscribe(ctx)
 }
 
 func (s *store) snapshotLocked() *status.Snapshot {
-	snap := &status.Snapshot{Epoch: s.log.Epoch(), Seq: s.log.Last(), Servers: make([]status.ServerStatus, 0, len(s.servers))}
+	snap := &status.Snapshot{Epoch: s.stream.Epoch(), Seq: s.stream.Last(), Servers: make([]status.ServerStatus, 0, len(s.servers))}
 	for _, r := range s.servers {
+		if !r.applied {
+			continue
+		}
 		st := r.status
 		st.Lists = maps.Clone(r.lists)
 		st.Counts.Dropped = maps.Clone(r.status.Counts.Dropped)

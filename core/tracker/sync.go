@@ -245,7 +245,7 @@ type syncJob struct {
 // startSync starts the requested sync in a job.
 func (f *sessionFollower) startSync(now time.Time) {
 	ctx, cancel := context.WithCancel(f.jobs.ctx)
-	sc, lists := f.scope(), f.w.lists
+	sc := f.scope()
 	job := syncJob{
 		syncRequest: f.syncs.begin(now, cancel), scope: sc, known: map[catalog.Kind]catalog.List{}, clients: f.clients.uris(),
 		subscribed: f.coverage.asked, careful: f.w.eras.careful && !f.ready,
@@ -257,12 +257,12 @@ func (f *sessionFollower) startSync(now time.Time) {
 		if job.all {
 			job.list([]catalog.Kind{k}, event.CauseResync)
 		}
-		job.known[k] = lists[k]
+		job.known[k] = f.w.list(k)
 	}
 	maps.DeleteFunc(job.lists, func(k catalog.Kind, _ event.Cause) bool {
 		return !has(job.known, k) || !f.ready && f.w.eras.late[k]
 	})
-	job.filter = sc.filter(job.resources(lists[catalog.Resources]))
+	job.filter = sc.filter(job.resources(f.w.list(catalog.Resources)))
 	f.clients.begin()
 	f.jobs.start(func(context.Context) {
 		defer cancel()
@@ -477,7 +477,7 @@ func (f *sessionFollower) synced(r syncResult) error {
 	}
 	if r.interrupted {
 		r.job.compare = true
-		if !sameSet(r.asked.URIs, setOf(r.job.resources(f.w.lists[catalog.Resources]))) {
+		if !sameSet(r.asked.URIs, setOf(r.job.resources(f.w.list(catalog.Resources)))) {
 			f.syncs.pending.merge(fullSync())
 		}
 	}
@@ -488,7 +488,7 @@ func (f *sessionFollower) synced(r syncResult) error {
 	if before.mode == event.Poll && f.coverage.mode == event.Push {
 		r.job.compare = true // changes since the last poll were not announced
 	}
-	f.track(r, before, delta.Removed)
+	f.track(r, before)
 	for _, uri := range delta.Changed {
 		f.w.co.Recheck(uri, coalesce.Resync) // a new size or type may indicate new content
 	}
@@ -566,9 +566,8 @@ func (f *sessionFollower) firstSynced() {
 }
 
 // track starts to track the resources that the list and the config now select. before is the
-// coverage before the sync, and unlisted contains the resources that were just removed from the
-// list.
-func (f *sessionFollower) track(r syncResult, before coverage, unlisted []string) {
+// coverage before the sync.
+func (f *sessionFollower) track(r syncResult, before coverage) {
 	co := f.w.co
 	targets := f.targets()
 	subscribes := f.scope().subscribes()
@@ -590,8 +589,7 @@ func (f *sessionFollower) track(r syncResult, before coverage, unlisted []string
 			co.Recheck(uri, coalesce.Resync) // the resource was missing when it was last read, and is now listed again
 		}
 	}
-	gone := setOf(unlisted)
-	co.Retain(func(uri string) bool { return has(targets, uri) }, func(uri string) bool { return has(gone, uri) })
+	co.Retain(func(uri string) bool { return has(targets, uri) })
 }
 
 // becomeReady publishes the state that the server's capabilities allow. It is called after the

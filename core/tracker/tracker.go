@@ -3,7 +3,6 @@ package tracker
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"log/slog"
 	"math"
@@ -25,13 +24,15 @@ import (
 // Options configure a [Tracker]. The zero value is usable: a field that is zero has its default
 // value.
 type Options struct {
-	// Log receives the events; nil means that the tracker creates its own log. In both cases the
-	// tracker closes it when Run returns.
-	Log *journal.Memory
-	// Record is a durable log. It receives every event, and all other facts to be remembered, in
-	// order and at the time of publication. Its methods are called while a lock is held, so they
-	// must not call the tracker. If it is nil, nothing is recorded.
-	Record journal.Recorder
+	// Log receives every event and every state to be remembered, in order and at the time of
+	// publication. Its methods are called while a lock is held, so they must not call the tracker. If it
+	// is a [journal.Memory], [Tracker.Subscribe] reads from it, and the tracker closes it when Run
+	// returns. It may be nil.
+	Log journal.Recorder
+	// Stored is what earlier trackers published: the digest of each resource, [catalog.Gone] or
+	// [catalog.Unread] if that was published instead, and the keys and digests of the lists. What differs
+	// when it is first read or loaded is published, with cause resync.
+	Stored journal.States
 	// Dial connects to a server; nil means [session.Dial].
 	Dial session.DialFunc
 	// Session is passed to Dial. The tracker sets its Era and Logger fields.
@@ -68,22 +69,6 @@ type Options struct {
 	// client requests.
 	Texts             bool
 	MaxText, MaxTexts int64
-	// Baseline returns the digest that an earlier tracker published for a resource: [catalog.Gone]
-	// or [catalog.Unread] if that was published instead, and zero if nothing was published. If the
-	// first read returns different content, an event with cause resync is published. Workers call
-	// Baseline concurrently, and it must return immediately. If it is nil, nothing was published
-	// before.
-	Baseline func(server, uri string) catalog.Digest
-	// BaselineList returns the keys and digests of a list that an earlier tracker published; ok is
-	// false if there is none. If the list differs when it is first loaded, it is published as
-	// changed, with cause resync. Workers call BaselineList concurrently, and it must return
-	// immediately.
-	BaselineList func(server string, k catalog.Kind) (list catalog.List, ok bool)
-	// EventCursors returns the positions from which to resume the subscriptions to a server's
-	// events (MCP Events): the last [status.ServerStatus.EventCursors] of an earlier tracker. If it
-	// is nil, subscriptions start at the current position. Workers call EventCursors concurrently,
-	// and it must return immediately.
-	EventCursors func(server string) map[string]string
 	// SkillFile receives the text of each skill file that a client read and that matches the skill's
 	// entry, with the digest in that entry. It is called concurrently, and must return immediately. It
 	// may be nil.
@@ -98,10 +83,6 @@ type Options struct {
 	// AllLists tracks all lists of every server, including lists that the server's entry does not
 	// select. The entry still determines which resources are tracked. A gateway sets AllLists.
 	AllLists bool
-	// Recall returns what an earlier tracker knew of a server when it was last connected: the
-	// definition of its [journal.Handshake], nil if nothing is known, and its lists. A server
-	// that is connected on demand begins with them. Recall must return immediately. It may be nil.
-	Recall func(server string) (handshake json.RawMessage, lists map[catalog.Kind]catalog.List)
 	// OnDemand connects a server only while somebody needs it (see [Tracker.Demand]), and for
 	// [config.Server.Idle] after that. Otherwise the server is asleep: Pending, with the reason
 	// [status.Asleep] and its last known lists. What has changed in the meantime is published when
@@ -122,9 +103,6 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
-	}
-	if o.Log == nil {
-		o.Log = journal.NewMemory(journal.MemoryOptions{})
 	}
 	o.Window = cmp.Or(o.Window, 2*time.Second)
 	o.Patience = cmp.Or(o.Patience, 250*time.Millisecond)
@@ -166,7 +144,7 @@ func New(opts Options) *Tracker {
 	opts = opts.withDefaults()
 	t := &Tracker{
 		opts:    opts,
-		store:   &store{log: opts.Log, tracer: opts.Session.Tracer, durable: opts.Record, baseline: opts.Baseline, servers: map[string]*record{}},
+		store:   newStore(opts),
 		texts:   &textBudget{each: opts.MaxText, all: opts.MaxTexts},
 		caches:  cache.NewStore(0),
 		applied: make(chan struct{}, 1),
@@ -241,8 +219,8 @@ var (
 // It returns the cause of ctx. When it returns, every event stream has ended and no goroutine or
 // process is left. It may be called only once.
 func (t *Tracker) Run(ctx context.Context) error {
-	defer func() { _ = t.opts.Log.Close() }() // closing a Memory log never fails
-	defer t.markTaken(math.MaxUint64)         // wakes callers of awaitTaken: no further config will be taken
+	defer func() { _ = t.store.stream.Close() }() // closing a Memory log never fails
+	defer t.markTaken(math.MaxUint64)             // wakes callers of awaitTaken: no further config will be taken
 	var (
 		running sync.WaitGroup
 		desired = map[string]config.Server{}
@@ -321,8 +299,8 @@ func (t *Tracker) Run(ctx context.Context) error {
 // announce publishes a new server in the state Pending.
 func (t *Tracker) announce(srv config.Server) {
 	t.store.commit(event.Event{ServerID: srv.ID, Payload: event.ServerState{State: event.Pending}}, func(r *record) {
+		r.applied = true
 		r.status.State, r.status.Transport = event.Pending, srv.Transport
-		t.recall(r)
 	})
 }
 
@@ -360,9 +338,6 @@ func (t *Tracker) Subscribe(ctx context.Context) (*status.Snapshot, *journal.Sub
 	return t.store.subscribe(ctx)
 }
 
-// Log returns the log to which the tracker publishes.
-func (t *Tracker) Log() *journal.Memory { return t.opts.Log }
-
 // Restart closes the connection to a server and soon opens a new one. The known state of the server
 // is kept and compared with the state found in the new session. Restart does nothing if the server
 // is not tracked. If a connection attempt is in progress, Restart only causes an early retry if
@@ -378,13 +353,24 @@ func (t *Tracker) Hasten(server string) {
 	t.signal(server, func(w *worker) chan<- struct{} { return w.hasten })
 }
 
-// Republish records the state of a server in the durable log. It then lists and reads everything
-// again, immediately or as soon as the server is connected, and records all differences from
-// Baseline and BaselineList, with cause resync and in order with the server's other events. It is
-// used for a server that was tracked before this process was allowed to record events about it.
-func (t *Tracker) Republish(server string) {
-	t.store.republish(server)
+// TakeOver makes this process the one that stores the events about a server. stored is what the log has
+// of the server: what differs is published, with cause resync, once the server has been listed and read
+// again. TakeOver calls begin, from which on the log receives the events, while nothing is published.
+// begin must not call the tracker.
+func (t *Tracker) TakeOver(server string, stored journal.States, begin func()) {
+	t.store.takeOver(server, stored, begin)
 	t.signal(server, func(w *worker) chan<- struct{} { return w.rechecks })
+}
+
+// Stored returns a list as an earlier tracker or process published it, unless this tracker has replaced
+// it since, or the last version of an internal list of package journal.
+func (t *Tracker) Stored(server string, k catalog.Kind) (list catalog.List, ok bool) {
+	return t.store.stored(server, k)
+}
+
+// Remember stores an internal list of package journal in the log, in order with the events.
+func (t *Tracker) Remember(server string, k catalog.Kind, list catalog.List) {
+	t.store.rememberList(server, k, list)
 }
 
 // signal sends a request to a server's worker without blocking. The channel has a capacity of 1,

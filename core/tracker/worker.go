@@ -11,6 +11,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/login"
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/session"
@@ -38,14 +39,13 @@ type worker struct {
 	// never closed.
 	hasten   chan struct{} // sent by Tracker.Hasten
 	restarts chan struct{} // sent by Tracker.Restart
-	rechecks chan struct{} // sent by Tracker.Republish
+	rechecks chan struct{} // sent by Tracker.TakeOver
 	touched  touched       // what Tracker.Touch reported
 
 	conn atomic.Pointer[connection] // connection of the live session, used by clients; nil while not connected
 
 	srv        config.Server
 	eras       eras
-	lists      map[catalog.Kind]catalog.List
 	following  *sessionFollower // tracks the live session
 	co         *coalesce.Coalescer
 	retries    retries
@@ -76,13 +76,12 @@ func newWorker(t *Tracker, srv config.Server) *worker {
 		restarts: make(chan struct{}, 1),
 		rechecks: make(chan struct{}, 1),
 		touched:  touched{wake: make(chan struct{}, 1)},
-		lists:    map[catalog.Kind]catalog.List{},
 		retries:  retries{maxWait: t.opts.MaxBackoff, delays: backoff.New(t.opts.Backoff, t.opts.MaxBackoff)},
 		state:    event.Pending,
 		warned:   map[string]bool{}, unloaded: map[catalog.Kind]bool{},
 	}
-	if w.opts.EventCursors != nil {
-		w.cursors = w.opts.EventCursors(w.id)
+	if cursors, ok := t.store.stored(w.id, journal.Cursors); ok {
+		w.cursors = journal.CursorsOf(cursors)
 	}
 	w.co = coalesce.New(coalesce.Options{
 		Window: w.opts.Window, Patience: w.opts.Patience, Digests: srv.Read != config.ReadNone,
@@ -163,7 +162,7 @@ func reasonOf(cause error) string {
 // tracked from now on is read.
 func (w *worker) forgetResources(digests bool) {
 	w.co.Reset(digests)
-	w.t.store.update(w.id, func(r *record) { clear(r.resources) })
+	w.t.store.update(w.id, (*record).forgetResources)
 }
 
 // connectAndFollow runs one session from dialling until it ends. It returns the reason why the
@@ -236,11 +235,8 @@ func (w *worker) connectAndFollow(ctx context.Context) (again time.Time, err err
 
 // knows reports whether a list of the server is known, also from an earlier run.
 func (w *worker) knows(k catalog.Kind) bool {
-	_, known := w.lists[k]
-	if !known {
-		_, known = w.baselineList(k)
-	}
-	return known
+	_, _, loaded, another := w.t.store.versions(w.id, k)
+	return loaded || another
 }
 
 // session returns the session to follow: the session opened by an era trial if there is one, and

@@ -18,6 +18,7 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/atomicfile"
 	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/status"
 )
 
@@ -129,35 +130,33 @@ func (c *Cursor) Close() {
 	c.slot.unlock()
 }
 
-// Baseline returns the reported digest of a resource, for [tracker.Options].
-func (c *Cursor) Baseline(id, uri string) catalog.Digest {
+// Stored returns what was reported, for [tracker.Options].
+func (c *Cursor) Stored() journal.States {
+	out := journal.States{Resources: map[journal.ResourceID]journal.State{}, Lists: map[journal.ListName]catalog.List{}}
 	if c == nil {
-		return catalog.Digest{}
+		return out
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if s := c.state.Servers[id]; s != nil {
-		return s.Resources[uri]
+	for id, s := range c.state.Servers {
+		if s == nil {
+			continue
+		}
+		for uri, d := range s.Resources {
+			out.Resources[journal.ResourceID{ServerID: id, URI: uri}] = journal.State{Digest: d}
+		}
+		for kind, list := range s.Lists {
+			if list == nil {
+				continue
+			}
+			items := make([]catalog.Item, 0, len(list))
+			for key, d := range list {
+				items = append(items, catalog.Item{Key: key, Digest: d})
+			}
+			out.Lists[journal.ListName{ServerID: id, Kind: kind}] = catalog.NewList(items)
+		}
 	}
-	return catalog.Digest{}
-}
-
-// BaselineList returns a list as last reported, for [tracker.Options].
-func (c *Cursor) BaselineList(id string, k catalog.Kind) (catalog.List, bool) {
-	if c == nil {
-		return nil, false
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	s := c.state.Servers[id]
-	if s == nil || s.Lists[k] == nil {
-		return nil, false
-	}
-	items := make([]catalog.Item, 0, len(s.Lists[k]))
-	for key, d := range s.Lists[k] {
-		items = append(items, catalog.Item{Key: key, Digest: d})
-	}
-	return catalog.NewList(items), true
+	return out
 }
 
 // Report records everything in a snapshot as reported. For data that the snapshot lacks, mainly of

@@ -10,8 +10,18 @@ import (
 	"testing"
 
 	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/status"
 )
+
+func (c *Cursor) Baseline(id, uri string) catalog.Digest {
+	return c.Stored().Resources[journal.ResourceID{ServerID: id, URI: uri}].Digest
+}
+
+func (c *Cursor) BaselineList(id string, k catalog.Kind) (catalog.List, bool) {
+	list, ok := c.Stored().Lists[journal.ListName{ServerID: id, Kind: k}]
+	return list, ok
+}
 
 func open(t *testing.T, dir, key string) *Cursor {
 	t.Helper()

@@ -196,7 +196,7 @@ type Watch struct {
 }
 
 // NewWatch returns a Watch of a tracker. The tracker must not run yet, and its options must have
-// the Baseline functions of the cursor. The caller must call Run or Once.
+// what the cursor has Stored. The caller must call Run or Once.
 func NewWatch(t *tracker.Tracker, opts Options) *Watch {
 	w := &Watch{reporter: reporter{Options: opts, lines: newLines(opts.W, opts.tracks)}, t: t, since: map[string]time.Time{}, down: map[string]bool{}, waits: map[string]string{}}
 	w.catchUp = w.takeAll
@@ -281,18 +281,18 @@ func (w *Watch) takeEvent(e *event.Event) {
 // resume closes a gap: it reports everything that differs from the cursor, because the last event
 // of a resource does not show whether an earlier event changed it.
 func (w *Watch) resume() {
-	snap, after := w.t.Snapshot(), w.seq
+	snap, after, told := w.t.Snapshot(), w.seq, w.Cursor.Stored()
 	w.resumed = snap.Seq
 	for i := range snap.Servers {
 		st := &snap.Servers[i]
 		for kind, list := range st.Lists {
-			if old, ok := w.Cursor.BaselineList(st.ID, kind); ok {
+			if old, ok := told.Lists[journal.ListName{ServerID: st.ID, Kind: kind}]; ok {
 				d := catalog.Diff(old, list)
 				w.takeEvent(&event.Event{Seq: snap.Seq, ServerID: st.ID, Payload: event.ListChanged{List: kind, Added: d.Added, Removed: d.Removed, Changed: d.Changed}})
 			}
 		}
 		for _, r := range st.Resources {
-			if r.Last == nil || r.Last.Seq <= after || r.Digest == w.Cursor.Baseline(st.ID, r.URI) && !r.Digest.IsZero() {
+			if r.Last == nil || r.Last.Seq <= after || r.Digest == told.Resources[journal.ResourceID{ServerID: st.ID, URI: r.URI}].Digest && !r.Digest.IsZero() {
 				continue
 			}
 			e := *r.Last
@@ -374,7 +374,7 @@ func (w *Watch) reachable(st *status.ServerStatus, yes bool) {
 // too little, and the next run reports the rest.
 func (w *Watch) compared(ctx context.Context) {
 	var last uint64
-	calm := time.Now()
+	calm, told := time.Now(), w.Cursor.Stored()
 	for {
 		waiting, answered := 0, uint64(0)
 		snap := w.t.Snapshot()
@@ -386,7 +386,7 @@ func (w *Watch) compared(ctx context.Context) {
 			done := st.Counts.Published + st.Counts.Unchanged + st.Counts.Failed
 			answered += done
 			for _, r := range st.Resources {
-				if known := !w.Cursor.Baseline(st.ID, r.URI).IsZero(); r.Gone || !known && !r.Digest.IsZero() {
+				if known := !told.Resources[journal.ResourceID{ServerID: st.ID, URI: r.URI}].Digest.IsZero(); r.Gone || !known && !r.Digest.IsZero() {
 					done++
 				}
 			}

@@ -90,7 +90,7 @@ func (f *folder) start() *run {
 	}
 	r := &run{folder: f, cursor: cursor, out: &writer{}}
 	cfg := &config.Config{Servers: f.entries}
-	r.t = tracker.New(tracker.Options{Dial: f.Dial, Texts: true, Baseline: cursor.Baseline, BaselineList: cursor.BaselineList})
+	r.t = tracker.New(tracker.Options{Dial: f.Dial, Texts: true, Stored: cursor.Stored()})
 	r.w = NewWatch(r.t, Options{W: r.out, Cursor: cursor, Server: cfg.Server})
 	r.t.Apply(cfg)
 	ctx, cancel := context.WithCancel(context.Background())

@@ -154,8 +154,12 @@ func (p place) track(ctx context.Context, logger *slog.Logger) error {
 	var gw *gateway.Gateway
 	options := hurried()
 	options.Logger = logger
+	role := engine.Alone
+	if p.NATS != "" {
+		role = engine.Shares
+	}
 	e, err := engine.New(ctx, engine.Desired{Config: cfg, Select: hurry, Follow: &reload.Options{Path: p.Config}}, log, engine.Options{
-		Tracker: options, Shared: p.NATS != "", Logger: logger,
+		Tracker: options, Role: role, Logger: logger,
 		Applied: func(cfg *config.Config) {
 			hooks.Apply(cfg.Webhooks)
 			gw.Apply(hurry(cfg))

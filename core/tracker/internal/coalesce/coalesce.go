@@ -24,8 +24,7 @@
 //
 // Order: events about one resource are published in the order of its reads. Loss: once a resource
 // stops changing and its reads succeed, the last event describes its current content. Memory: usage
-// is bounded by the number of resources, not by the number of signals. For a resource that was
-// removed from the server's list, a tombstone (its digest) is kept, up to a total of maxTombstones.
+// is bounded by the number of resources, not by the number of signals.
 package coalesce
 
 import (
@@ -49,16 +48,16 @@ type Options struct {
 	// Digests reports whether resources are read. If not, every signal is published as an update with
 	// unknown content.
 	Digests bool
-	// Baseline returns the digest that was published for a resource before it was added:
-	// [catalog.Gone] or [catalog.Unread] if that was published instead, and zero if nothing was
-	// published. If Baseline is nil, nothing was published for any resource.
+	// Baseline returns what was published about a resource before it was added: see [Known.Told]. If
+	// Baseline is nil, nothing was published about any resource.
 	Baseline func(uri string) catalog.Digest
 	// Publish receives every event, in order.
 	Publish func(Update)
-	// Learned receives the state of a resource when it may have changed without an event.
+	// Learned receives the state of a resource that was added, or that a read has just found to be as
+	// published.
 	Learned func(Known)
-	// Forgotten receives the URIs of resources that are no longer tracked.
-	Forgotten func(uris []string)
+	// Forgotten receives the last states of resources that are no longer tracked.
+	Forgotten func([]Known)
 	// Replace is called before the stored content of a resource is replaced. It returns the content
 	// to store, possibly without its text. If Replace is nil, the content is stored unchanged.
 	Replace func(was, now Content) Content
@@ -81,7 +80,19 @@ type Known struct {
 	Content    Content          // last published content; zero if unknown
 	Gone       bool             // the server reported that the resource does not exist
 	Reported   bool             // it was published that the resource is Gone
-	Confirmed  bool             // a read has just returned this state
+	Unread     bool             // the last event had no digest
+}
+
+// Told returns the digest in the last event about the resource: [catalog.Gone] or [catalog.Unread] if that
+// was published instead, and zero if nothing is known.
+func (r *Known) Told() catalog.Digest {
+	switch {
+	case r.Gone:
+		return catalog.Gone()
+	case r.Unread:
+		return catalog.Unread()
+	}
+	return r.Content.Digest
 }
 
 // Update describes one event to be published about a resource.
@@ -102,29 +113,28 @@ type Counts struct {
 
 // Coalescer holds the state of all tracked resources of one server. Use [New] to create one.
 type Coalescer struct {
-	opts       Options
-	keys       map[string]*key
-	rotation   list.List // values are *key, containing every key; the front is checked next
-	timers     timers
-	reads      readQueues
-	tombstones tombstones
-	counts     Counts
-	ending     bool // set by EndWindows: failed reads are no longer retried
+	opts     Options
+	keys     map[string]*key
+	rotation list.List // values are *key, containing every key; the front is checked next
+	timers   timers
+	reads    readQueues
+	counts   Counts
+	ending   bool // set by EndWindows: failed reads are no longer retried
 }
 
 // New returns a Coalescer without any resources.
 func New(opts Options) *Coalescer {
-	return &Coalescer{opts: opts, keys: map[string]*key{}, tombstones: tombstones{}}
+	return &Coalescer{opts: opts, keys: map[string]*key{}}
 }
 
 // Add starts to track a resource and reports whether it is new. If the resource is already tracked,
 // its descriptor is updated, and it is no longer treated as a sub-resource. A new resource starts
-// with the digest of its tombstone or, if there is none, with the baseline.
+// with the baseline.
 func (c *Coalescer) Add(uri string, d event.Descriptor) (added bool) {
 	k, known := c.keys[uri]
-	digest := c.tombstones.take(uri)
 	if !known {
-		if digest.IsZero() && c.opts.Baseline != nil {
+		var digest catalog.Digest
+		if c.opts.Baseline != nil {
 			digest = c.opts.Baseline(uri)
 		}
 		k = c.newKey(uri)
@@ -136,7 +146,7 @@ func (c *Coalescer) Add(uri string, d event.Descriptor) (added bool) {
 		default:
 			k.published = Content{Digest: digest}
 		}
-		k.learned(false)
+		k.learned()
 	}
 	k.adopt(nil)
 	k.descriptor = d
@@ -153,28 +163,20 @@ func (c *Coalescer) Lookup(uri string) (Known, bool) {
 }
 
 // Retain stops tracking the resources for which keep returns false, together with their
-// sub-resources; keep is not called for sub-resources. If keepTombstone returns true for a dropped
-// resource, a tombstone is kept, with which the resource is compared if it is added again. If
-// keepTombstone is nil, no tombstones are kept.
-func (c *Coalescer) Retain(keep, keepTombstone func(uri string) bool) {
+// sub-resources; keep is not called for sub-resources.
+func (c *Coalescer) Retain(keep func(uri string) bool) {
 	var dropped []*key
 	for uri, k := range c.keys {
 		if k.parent == nil && !keep(uri) {
 			dropped = append(dropped, k)
 		}
 	}
-	for _, k := range dropped {
-		if keepTombstone != nil && keepTombstone(k.uri) {
-			c.tombstones.put(k.uri, k.published.Digest)
-		}
-	}
 	c.forget(dropped)
 }
 
-// Reset forgets all resources and tombstones. digests sets whether resources are read from now on.
-// No read may be in flight. The counts are not reset.
+// Reset forgets all resources, without a call of Forgotten. digests sets whether resources are read from
+// now on. No read may be in flight. The counts are not reset.
 func (c *Coalescer) Reset(digests bool) {
-	clear(c.tombstones)
 	for _, k := range c.keys {
 		k.remove()
 	}
@@ -365,45 +367,16 @@ func (c *Coalescer) forget(keys []*key) {
 	if len(keys) == 0 {
 		return
 	}
-	var uris []string
+	var forgotten []Known
 	for _, k := range keys {
-		uris = append(uris, k.uri)
+		forgotten = append(forgotten, k.known())
 		for child := range k.children {
-			uris = append(uris, child.uri)
+			forgotten = append(forgotten, child.known())
 			child.remove()
 		}
 		k.remove()
 	}
 	if c.opts.Forgotten != nil {
-		c.opts.Forgotten(uris)
+		c.opts.Forgotten(forgotten)
 	}
-}
-
-// tombstones holds the digests of resources that were removed from the server's list, by URI. A
-// resource that returns with different content has changed, even if the server only announced the
-// change to the list.
-type tombstones map[string]catalog.Digest
-
-// maxTombstones limits the number of tombstones; if it is exceeded, an arbitrary tombstone is
-// dropped.
-const maxTombstones = 10_000
-
-func (t tombstones) put(uri string, d catalog.Digest) {
-	if d.IsZero() {
-		return
-	}
-	if len(t) >= maxTombstones {
-		for other := range t {
-			delete(t, other)
-			break
-		}
-	}
-	t[uri] = d
-}
-
-// take removes and returns the digest of a URI, or zero if there is none.
-func (t tombstones) take(uri string) catalog.Digest {
-	d := t[uri]
-	delete(t, uri)
-	return d
 }

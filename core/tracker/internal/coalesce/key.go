@@ -43,16 +43,13 @@ type window struct {
 
 // known returns the current state of the resource.
 func (k *key) known() Known {
-	return Known{URI: k.uri, Descriptor: k.descriptor, Content: k.published, Gone: k.gone, Reported: k.reported}
+	return Known{URI: k.uri, Descriptor: k.descriptor, Content: k.published, Gone: k.gone, Reported: k.reported, Unread: k.noDigest}
 }
 
-// learned passes the current state of the resource to the owner; confirmed reports whether a read has
-// just returned this state.
-func (k *key) learned(confirmed bool) {
+// learned passes the current state of the resource to the owner.
+func (k *key) learned() {
 	if k.c.opts.Learned != nil {
-		known := k.known()
-		known.Confirmed = confirmed
-		k.c.opts.Learned(known)
+		k.c.opts.Learned(k.known())
 	}
 }
 

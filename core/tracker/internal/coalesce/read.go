@@ -107,9 +107,14 @@ func (c *Coalescer) Answer(r Read, outcome Outcome, got Content, now time.Time) 
 	if k.removed {
 		return
 	}
+	if k.stale {
+		k.stale = false
+		k.c.reads.push(k) // if a read is still required, it is queued again
+		return
+	}
 	k.answer(outcome, got, now)
-	if outcome != Failed {
-		k.learned(outcome == OK && got.Digest == k.published.Digest || outcome == Missing && k.gone)
+	if outcome == OK && got.Digest == k.published.Digest && !k.noDigest || outcome == Missing && k.gone {
+		k.learned()
 	}
 }
 
@@ -123,11 +128,6 @@ func (c *Coalescer) Abandon() {
 }
 
 func (k *key) answer(outcome Outcome, got Content, now time.Time) {
-	if k.stale {
-		k.stale = false
-		k.c.reads.push(k) // if a read is still required, it is queued again
-		return
-	}
 	reason := k.reason
 	k.reason = none
 	switch outcome {

@@ -10,38 +10,28 @@ import (
 	"github.com/mcptrack/mcptrack/core/event"
 )
 
-func all(string) bool { return true }
-
-// A resource that left the list and returns is compared with what was published last. One that was
-// no longer selected is new when it returns.
-func TestReturningResourceIsComparedWithItsTombstone(t *testing.T) {
-	for _, tombstone := range []bool{true, false} {
-		t.Run(fmt.Sprint(tombstone), func(t *testing.T) {
-			l := newLab(true)
-			l.follow("a", "b")
-			l.c.Retain(func(uri string) bool { return uri == "b" }, func(string) bool { return tombstone })
-			if _, tracked := l.c.Lookup("a"); tracked {
-				t.Fatal("a is still tracked")
-			}
-			l.truth["a"]++
-			l.c.Add("a", event.Descriptor{})
-			l.c.FirstLook("a")
-			l.launch()
-			l.run(5 * time.Second)
-			if got := len(l.events["a"]); got != 1 && tombstone || got != 0 && !tombstone {
-				t.Errorf("published %v", l.events["a"])
-			}
-		})
+// A resource that returns is compared with what was published last.
+func TestReturningResourceIsCompared(t *testing.T) {
+	l := newLab(true)
+	left := map[string]catalog.Digest{}
+	l.c.opts.Baseline = func(uri string) catalog.Digest { return left[uri] }
+	l.c.opts.Forgotten = func(all []Known) {
+		for _, k := range all {
+			left[k.URI] = k.Told()
+		}
 	}
-}
-
-func TestTombstonesAreBounded(t *testing.T) {
-	stones := tombstones{}
-	for i := range 2 * maxTombstones {
-		stones.put(fmt.Sprint("file:///", i), digestOf(i+1))
+	l.follow("a", "b")
+	l.c.Retain(func(uri string) bool { return uri == "b" })
+	if _, tracked := l.c.Lookup("a"); tracked {
+		t.Fatal("a is still tracked")
 	}
-	if len(stones) != maxTombstones {
-		t.Errorf("%d tombstones, want %d", len(stones), maxTombstones)
+	l.truth["a"]++
+	l.c.Add("a", event.Descriptor{})
+	l.c.FirstLook("a")
+	l.launch()
+	l.run(5 * time.Second)
+	if len(l.events["a"]) != 1 {
+		t.Errorf("published %v", l.events["a"])
 	}
 }
 
@@ -49,7 +39,11 @@ func TestTombstonesAreBounded(t *testing.T) {
 func TestSubResourcesAreRemovedWithTheirParent(t *testing.T) {
 	l := newLab(true)
 	var forgotten []string
-	l.c.opts.Forgotten = func(uris []string) { forgotten = append(forgotten, uris...) }
+	l.c.opts.Forgotten = func(all []Known) {
+		for _, k := range all {
+			forgotten = append(forgotten, k.URI)
+		}
+	}
 	l.follow("dir")
 	for _, uri := range []string{"dir/a", "dir/b"} {
 		l.c.Signal(uri, Signal{Parent: "dir", N: 1, Received: l.now}, l.now)
@@ -59,7 +53,7 @@ func TestSubResourcesAreRemovedWithTheirParent(t *testing.T) {
 	if l.c.Add("dir/b", event.Descriptor{}) {
 		t.Error("dir/b is new, though it is tracked already")
 	}
-	l.c.Retain(func(uri string) bool { return uri == "dir/b" }, all)
+	l.c.Retain(func(uri string) bool { return uri == "dir/b" })
 	slices.Sort(forgotten)
 	if !slices.Equal(forgotten, []string{"dir", "dir/a"}) {
 		t.Errorf("forgot %q, want the parent and the sub-resource that was not added", forgotten)
@@ -96,10 +90,9 @@ func TestSubResourcesAreBounded(t *testing.T) {
 func TestResetForgets(t *testing.T) {
 	l := newLab(true)
 	l.follow("a", "b")
-	l.c.Retain(func(uri string) bool { return uri == "a" }, all)
 	l.c.Reset(false)
-	if len(l.c.keys)+len(l.c.tombstones) != 0 || l.c.Digests() {
-		t.Errorf("%d resources and %d tombstones are left", len(l.c.keys), len(l.c.tombstones))
+	if len(l.c.keys) != 0 || l.c.Digests() {
+		t.Errorf("%d resources are left", len(l.c.keys))
 	}
 	l.follow("a")
 	l.announce("a", 1)
@@ -108,17 +101,15 @@ func TestResetForgets(t *testing.T) {
 	}
 }
 
-// Facts are confirmed only by a read that has just found them: not by Add, and not by a read whose
-// answer is ignored because it may be outdated.
+// Facts are learned only from a read that has just found them, not from one whose answer is ignored because
+// it may be outdated.
 func TestOnlyReadsConfirm(t *testing.T) {
-	var last Known
-	c := New(Options{Window: 2 * time.Second, Patience: time.Second, Digests: true, Learned: func(r Known) { last = r },
+	var learned []Known
+	c := New(Options{Window: 2 * time.Second, Patience: time.Second, Digests: true, Learned: func(r Known) { learned = append(learned, r) },
 		Baseline: func(string) catalog.Digest { return digestOf(1) }})
 	now := time.Unix(1_700_000_000, 0)
 	c.Add("a", event.Descriptor{})
-	if last.URI != "a" || last.Confirmed {
-		t.Errorf("added: %+v", last)
-	}
+	learned = nil
 	read := func() Read {
 		t.Helper()
 		r, ok := c.NextRead(1)
@@ -130,17 +121,17 @@ func TestOnlyReadsConfirm(t *testing.T) {
 	c.Check("a", Resync)
 	first := read()
 	c.Recheck("a", Resync) // it may have changed since the read began
-	c.Answer(first, OK, Content{Digest: digestOf(2)}, now)
-	if last.Confirmed {
-		t.Errorf("an ignored answer: %+v", last)
+	c.Answer(first, OK, Content{Digest: digestOf(1)}, now)
+	if len(learned) != 0 {
+		t.Errorf("an ignored answer: %+v", learned)
 	}
 	c.Answer(read(), OK, Content{Digest: digestOf(1)}, now)
-	if !last.Confirmed || last.Content.Digest != digestOf(1) {
-		t.Errorf("read as it was: %+v", last)
+	if len(learned) != 1 || learned[0].Told() != digestOf(1) {
+		t.Errorf("read as it was: %+v", learned)
 	}
 	c.Check("a", Resync)
 	c.Answer(read(), Missing, Content{}, now)
-	if !last.Confirmed || !last.Gone {
-		t.Errorf("read as missing: %+v", last)
+	if len(learned) != 2 || learned[1].Told() != catalog.Gone() {
+		t.Errorf("read as missing: %+v", learned)
 	}
 }
