@@ -82,7 +82,7 @@ func TestParentsOfAnUpdateAreBounded(t *testing.T) {
 	defer g.Close()
 	g.exports.Store(newExports(contribution{}, []contribution{{id: "evil", serverState: serverState{subscribes: true}, lists: map[catalog.Kind][]item{
 		catalog.Resources: itemsOf(t, catalog.Resources, evil, up(10), up(5000))}}, {id: "good"}}, filter{}, func(r Refusal) { t.Error(r) }))
-	sub, err := g.server.Subscriptions().Open(subscriptions.Lists{})
+	sub, err := g.server.Subscriptions().Open("", subscriptions.Lists{})
 	if err != nil {
 		t.Fatal(err)
 	}

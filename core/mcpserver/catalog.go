@@ -53,15 +53,8 @@ func (c *catalogs) start() {
 	c.generations, c.paged = map[uint64]*Catalog{0: {}}, make(map[uint64]bool)
 }
 
-// generation returns the generation number of the current catalog.
-func (c *catalogs) generation() uint64 {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.gen
-}
-
 // set replaces the catalog and returns which lists changed.
-func (c *catalogs) set(next Catalog) (change subscriptions.Change) {
+func (c *catalogs) set(next Catalog) (changed subscriptions.Lists) {
 	c.mu.Lock()
 	known := c.generations[c.gen]
 	c.mu.Unlock()
@@ -69,21 +62,19 @@ func (c *catalogs) set(next Catalog) (change subscriptions.Change) {
 	mirror := mirroredArguments(next.Tools)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	change.Lists = next.replace(c.generations[c.gen])
-	if !change.Lists.Any() {
-		return change
+	if changed = next.replace(c.generations[c.gen]); !changed.Any() {
+		return changed
 	}
 	if !c.paged[c.gen] {
 		delete(c.generations, c.gen)
 	}
 	c.gen++
-	change.Generation = c.gen
 	c.generations[c.gen], c.mirror, c.digests = &next, mirror, nil
 	if c.gen >= maxGenerations {
 		delete(c.generations, c.gen-maxGenerations)
 		delete(c.paged, c.gen-maxGenerations)
 	}
-	return change
+	return changed
 }
 
 // replace returns which lists of c differ from those of was. Where a list is equal, c reuses the

@@ -6,8 +6,8 @@
 // stream; the modern era (2026-07-28) replaces all three with subscriptions/listen. One
 // endpoint serves clients of both eras simultaneously. The client's messages determine the
 // era; callers of this package rarely need to know it.
-// See https://modelcontextprotocol.io/specification for both. Batches, which only
-// 2025-03-26 defines, and the SSE transport of 2024-11-05 are not supported.
+// See https://modelcontextprotocol.io/specification for both. The SSE transport of 2024-11-05 is not
+// supported.
 //
 // # Promises
 //
@@ -26,8 +26,7 @@
 //   - Replay: a client that resumes its session with Last-Event-ID receives everything sent
 //     after that event. Without the header, it receives the messages of the last minute on
 //     streams that have ended. A session may have several GET streams. The newest one sends
-//     the messages. It also repeats messages sent on an older stream, unless the client
-//     answers a ping on that stream.
+//     the messages, and repeats what an older stream announced in the last minute.
 //   - Resumable calls: from 2025-11-25 on, a call that takes longer than 250 ms is answered
 //     by a stream that the client can resume until one minute after the response. After
 //     that, it receives an error instead of the response. For each call, at most 256 events

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"maps"
 	"net/http"
 	"slices"
 	"strconv"
@@ -16,13 +15,8 @@ import (
 	"github.com/mcptrack/mcptrack/core/mcp"
 )
 
-const (
-	// maxGetStreams limits the open GET streams per session. Opening another stream closes the
-	// oldest.
-	maxGetStreams = 4
-	// pongTimeout is how long a client has to answer a ping on a stream.
-	pongTimeout = 10 * time.Second
-)
+// maxGetStreams limits the open GET streams per session. Opening another stream closes the oldest.
+const maxGetStreams = 4
 
 var errReplaced = errors.New("the client has opened another stream")
 
@@ -36,11 +30,6 @@ type getStream struct {
 	number  int
 	cancel  context.CancelCauseFunc
 	done    chan struct{} // closed after the stream has put back its unsent messages
-
-	// doubt is the time when a newer stream took over. Until the client proves that it still reads
-	// this stream, it may have missed messages that were sent here shortly before. Zero if the
-	// stream is not in doubt. Guarded by session.mu.
-	doubt time.Time
 }
 
 // get serves a GET stream of a legacy session.
@@ -99,15 +88,12 @@ func (g *getStream) attach(last string) {
 	after, known := ss.replay.find(last)
 	ss.mu.Lock()
 	var over *getStream
-	if n := len(ss.streams); n > 0 {
-		ss.streams[n-1].doubt = time.Now()
-		if n == maxGetStreams {
-			over = ss.streams[0]
-		}
+	if len(ss.streams) == maxGetStreams {
+		over = ss.streams[0]
 	}
 	for _, other := range ss.streams {
 		if known && other.number == after.stream {
-			over, other.doubt = other, time.Time{} // last tells exactly which events the client missed
+			over = other
 		}
 	}
 	ss.opened++
@@ -137,18 +123,8 @@ func (g *getStream) detach() {
 	ss.mu.Lock()
 	ss.streams = slices.DeleteFunc(ss.streams, func(other *getStream) bool { return other == g })
 	ss.nextTurn()
-	doubt := g.doubt
 	ss.mu.Unlock()
-	g.repeat(doubt)
 	close(g.done)
-}
-
-// repeat requeues the messages that were sent on the stream shortly before doubt and may not have
-// been received.
-func (g *getStream) repeat(doubt time.Time) {
-	if !doubt.IsZero() {
-		g.session.sub.Restore(g.session.replay.sentOn(g.number, doubt.Add(-replayWindow)))
-	}
 }
 
 // nextTurn wakes the session's streams so that each checks whether it is now the newest. The caller
@@ -181,33 +157,10 @@ func (g *getStream) push(ctx context.Context, until <-chan struct{}) error {
 	return p.run(ctx, until)
 }
 
-// wait sends only heartbeats while another stream sends the messages. If the client may have lost
-// this stream, wait pings it here; without a pong, the other stream repeats the messages that were
-// sent here.
+// wait sends only heartbeats while a newer stream sends the messages. The client may have opened it because it
+// lost this one, so the newer stream repeats what was sent here last.
 func (g *getStream) wait(ctx context.Context, until <-chan struct{}) error {
-	ss := g.session
-	ss.mu.Lock()
-	doubt := g.doubt
-	ss.mu.Unlock()
-	var pong chan *message
-	var overdue <-chan time.Time
-	if !doubt.IsZero() && !ss.replay.sentOn(g.number, doubt.Add(-replayWindow)).Empty() {
-		id, answer, forget := ss.client.expect()
-		if answer != nil {
-			defer forget()
-			if err := g.send("", request(id, mcp.MethodPing, nil)); err != nil {
-				return err
-			}
-		}
-		timer := time.NewTimer(pongTimeout)
-		defer timer.Stop()
-		pong, overdue = answer, timer.C
-	}
-	settle := func() {
-		ss.mu.Lock()
-		defer ss.mu.Unlock()
-		g.doubt = time.Time{}
-	}
+	g.session.sub.Restore(g.session.replay.sentOn(g.number))
 	beats := time.NewTicker(g.srv.opts.Heartbeat)
 	defer beats.Stop()
 	for {
@@ -216,14 +169,6 @@ func (g *getStream) wait(ctx context.Context, until <-chan struct{}) error {
 			return context.Cause(ctx)
 		case <-until:
 			return nil
-		case <-pong:
-			ss.replay.received(g.number)
-			settle()
-			pong, overdue = nil, nil
-		case <-overdue:
-			settle()
-			g.repeat(doubt)
-			pong, overdue = nil, nil
 		case <-beats.C:
 			if err := g.comment(); err != nil {
 				return err
@@ -322,17 +267,9 @@ func (t *replayLog) lost(last eventNumber, known bool, open func(stream int) boo
 	})
 }
 
-// sentOn returns the lists and URIs that were announced on a stream since the given time.
-func (t *replayLog) sentOn(stream int, since time.Time) subscriptions.Batch {
-	return t.batch(func(e sentEvent) bool { return e.stream == stream && !e.at.Before(since) })
-}
-
-// received records that the client received everything that was sent on a stream, which is then
-// never repeated.
-func (t *replayLog) received(stream int) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	maps.DeleteFunc(t.sent, func(_ topic, e sentEvent) bool { return e.stream == stream })
+// sentOn returns the lists and URIs that were announced on a stream within replayWindow.
+func (t *replayLog) sentOn(stream int) subscriptions.Batch {
+	return t.batch(func(e sentEvent) bool { return e.stream == stream && time.Since(e.at) < replayWindow })
 }
 
 func (t *replayLog) batch(wanted func(sentEvent) bool) (b subscriptions.Batch) {

@@ -40,7 +40,7 @@ func (s *Server) listen(ctx context.Context, m *message, principal string) (*lis
 	has := s.opts.listsOffered()
 	lists := has.And(subscriptions.Lists{Tools: want.Tools, Prompts: want.Prompts, Resources: want.Resources, Events: want.Events})
 	honoured := mcp.SubscriptionFilter{Tools: lists.Tools, Prompts: lists.Prompts, Resources: lists.Resources, Events: lists.Events}
-	sub, failed := s.subscriber(principal, lists)
+	sub, failed := s.subs.Open(principal, lists)
 	if failed != nil {
 		return nil, errorf(mcp.CodeInternal, "%s", failed)
 	}

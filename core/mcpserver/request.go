@@ -268,7 +268,7 @@ func (s *Server) list(ctx context.Context, m *message, from caller) (json.RawMes
 	if sees {
 		digest = s.lists.digest(m.method)
 	}
-	items, next, err := s.lists.page(cursor, s.opts.PageSize, func(c *Catalog) []json.RawMessage { return l.of(c) })
+	items, next, err := s.lists.page(cursor, s.opts.PageSize, l.of)
 	if err != nil {
 		return nil, err
 	}

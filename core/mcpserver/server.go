@@ -171,16 +171,10 @@ func (s *Server) Subscriptions() *subscriptions.Manager { return s.subs }
 // to the current one, no notifications are sent. The server retains the slices of c, so the caller
 // must not modify them afterwards.
 func (s *Server) SetCatalog(c Catalog) (changed subscriptions.Lists) {
-	change := s.lists.set(c)
-	s.subs.CatalogChanged(change)
+	changed = s.lists.set(c)
+	s.subs.ListChanged(changed)
 	s.resubscribe()
-	return change.Lists
-}
-
-// subscriber opens a subscriber for a client. The caller must close it.
-func (s *Server) subscriber(principal string, lists subscriptions.Lists) (*subscriptions.Subscriber, error) {
-	viewer := subscriptions.Viewer{Principal: principal, Generation: s.lists.generation()}
-	return s.subs.OpenFor(viewer, lists)
+	return changed
 }
 
 // Describe replaces the description that is sent to clients that connect later. Clients that are

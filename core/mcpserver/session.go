@@ -71,7 +71,7 @@ func (s *Server) openSession(version, principal, name string, capabilities json.
 }
 
 func (s *Server) newSession(id, version, principal, name string, capabilities json.RawMessage) (*session, error) {
-	sub, err := s.subscriber(principal, s.opts.listsOffered())
+	sub, err := s.subs.Open(principal, s.opts.listsOffered())
 	if err != nil {
 		return nil, err
 	}

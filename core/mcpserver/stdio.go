@@ -346,7 +346,7 @@ func (c *stdioConn) initialize(m *message) {
 		c.fail(m.id, failed)
 		return
 	}
-	sub, err := c.srv.subscriber("", c.srv.opts.listsOffered())
+	sub, err := c.srv.subs.Open("", c.srv.opts.listsOffered())
 	if err != nil {
 		c.fail(m.id, errorf(mcp.CodeInternal, "%s", err))
 		return

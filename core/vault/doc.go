@@ -50,9 +50,7 @@
 //     links and words are extracted from the first MiB of a note; frontmatter nested more
 //     than 64 levels deep is omitted. Markup that would take quadratic time to parse is
 //     simplified, but only for the parser; clients always read the original text. The
-//     index does not store the text of notes, which is read on request. Subscriptions to
-//     pages of vault://recent and to alternative spellings of a URI are limited to 100,000
-//     in total.
+//     index does not store the text of notes, which is read on request.
 //   - Ownership: Run and Search wait for the goroutines that they start.
 //
 // # What is part of the vault

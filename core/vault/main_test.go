@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -29,7 +30,8 @@ type recorder struct {
 	t testing.TB
 
 	mu      sync.Mutex
-	uris    map[string]bool // subscribed; nil: to everything
+	all     bool            // uris contains everything that was ever there
+	uris    map[string]bool // subscribed
 	updates []update
 	lists   [][]json.RawMessage
 	news    chan struct{} // sent to by the listener, capacity 1
@@ -57,7 +59,10 @@ func openUntil(t testing.TB, cleanup func(func()), opts Options, uris ...string)
 	t.Helper()
 	v, err := Open(opts)
 	must(t, err)
-	e := &recorder{Vault: v, t: t, news: make(chan struct{}, 1)}
+	e := &recorder{Vault: v, t: t, all: len(uris) == 0, news: make(chan struct{}, 1)}
+	if e.all {
+		uris = []string{recentURI, statsURI, tagsURI, tagsFullURI, structureURI, folderURI("")}
+	}
 	e.subscribe(uris...)
 	ctx, cancel := context.WithCancelCause(context.Background())
 	done := make(chan error, 1) // Run's goroutine sends once
@@ -82,7 +87,7 @@ func openUntil(t testing.TB, cleanup func(func()), opts Options, uris ...string)
 func (e *recorder) subscribe(uris ...string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.uris == nil && len(uris) > 0 {
+	if e.uris == nil {
 		e.uris = make(map[string]bool)
 	}
 	for _, uri := range uris {
@@ -90,10 +95,20 @@ func (e *recorder) subscribe(uris ...string) {
 	}
 }
 
-func (e *recorder) subscribed(uri string) bool {
+func (e *recorder) subscribed() []string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.uris == nil || e.uris[uri]
+	if s := e.now.Load(); e.all {
+		for _, entry := range s.entries {
+			e.uris[noteURI(entry.path)], e.uris[folderURI(entry.path)] = true, true
+		}
+		for _, skill := range s.skills.list {
+			for _, f := range skill.Files {
+				e.uris[f.URI] = true
+			}
+		}
+	}
+	return slices.Collect(maps.Keys(e.uris))
 }
 
 func (e *recorder) updated(uris ...string) {

@@ -86,7 +86,7 @@ func (s *Server) Vault() *Vault { return s.vault }
 // the cause of ctx. Call it only once.
 func (s *Server) Run(ctx context.Context) error {
 	return s.vault.Run(ctx, Listener{
-		Subscribed: s.Subscriptions().Subscribed,
+		Subscribed: s.Subscriptions().URIs,
 		Updated:    s.Updated,
 		Listed: func(resources, skills []json.RawMessage) {
 			s.mu.Lock()

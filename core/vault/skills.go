@@ -304,29 +304,6 @@ func (u *updater) logSkills(notes map[string]string) {
 	u.skillNotes = notes
 }
 
-// changedSkills returns the targets of all files of the skills that differ between two sets.
-func changedSkills(old, now *skillSet) (changed []target) {
-	if old == now {
-		return nil
-	}
-	seen := map[string]bool{}
-	add := func(set, other *skillSet) {
-		for dir, s := range set.byDir {
-			if s == other.byDir[dir] {
-				continue
-			}
-			for _, f := range s.Files {
-				if t, err := parseURI(f.URI); err == nil && !seen[f.URI] {
-					seen[f.URI], changed = true, append(changed, t)
-				}
-			}
-		}
-	}
-	add(old, now)
-	add(now, old)
-	return changed
-}
-
 // Skills returns the number of skills.
 func (v *Vault) Skills() int { return len(v.now.Load().skills.list) }
 

@@ -327,7 +327,7 @@ func TestFoldersThatAreNoSkills(t *testing.T) {
 			v, err := Open(opts)
 			must(t, err)
 			defer v.Close()
-			u := updater{Vault: v, Listener: Listener{Subscribed: func(string) bool { return false }, Updated: func(...string) {}, Listed: func(_, _ []json.RawMessage) {}},
+			u := updater{Vault: v, Listener: Listener{Subscribed: func() []string { return nil }, Updated: func(...string) {}, Listed: func(_, _ []json.RawMessage) {}},
 				retries: map[string]int{}}
 			u.refresh(t.Context(), nil, true)
 			k := v.now.Load().skills

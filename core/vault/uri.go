@@ -202,11 +202,3 @@ func (t target) uri() string {
 	}
 	return folderURI(t.path)
 }
-
-// listed reports whether changes to the target are detected without an entry in extras. This holds
-// for all targets except pages of vault://recent other than firstPage, because the number of such
-// pages is unlimited.
-func (t target) listed() bool { return t.kind != kindRecent || t == firstPage() }
-
-// firstPage returns the target of vault://recent without parameters.
-func firstPage() target { return target{kind: kindRecent, limit: defaultLimit} }

@@ -32,17 +32,14 @@ type Vault struct {
 	// rescans carries requests of readers. Unbuffered, because a reader waits for Run; never closed.
 	rescans chan rescanned
 
-	extras extras
-
 	logged map[string]bool // messages that were already logged; used only by Run
 }
 
 // Listener receives changes to the vault. Run calls its functions one at a time; they must not
 // block.
 type Listener struct {
-	// Subscribed reports whether a URI has a subscriber. Unlike the other functions, it is also
-	// called by Subscribable, from any goroutine.
-	Subscribed func(uri string) bool
+	// Subscribed returns the URIs that have a subscriber.
+	Subscribed func() []string
 	// Updated is called after the content of the resources with these URIs has changed.
 	Updated func(uris ...string)
 	// Listed is called with all notes and the SKILL.md of all skills, as items of resources/list, and
@@ -84,7 +81,6 @@ func (v *Vault) Ready() <-chan struct{} { return v.ready }
 func (v *Vault) Run(ctx context.Context, l Listener) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	v.extras.listen(l.Subscribed)
 	var wg sync.WaitGroup
 	wg.Go(func() { cancel(v.tree.Run(ctx)) })
 	defer wg.Wait()
@@ -287,7 +283,7 @@ func (u *updater) refresh(ctx context.Context, paths []string, all bool) {
 	u.retryLater(time.Now(), again)
 	u.now.Store(next) // must precede publishing: a read after a notification must return it
 	u.logSkipped(changes)
-	for uri := range u.affected(old, next, changes) {
+	for _, uri := range u.affected(old, next, changes) {
 		u.pace.add(uri)
 	}
 	for _, c := range changes {

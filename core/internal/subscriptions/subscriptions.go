@@ -108,33 +108,16 @@ func (l Lists) Or(o Lists) Lists {
 	return Lists{l.Tools || o.Tools, l.Prompts || o.Prompts, l.Resources || o.Resources, l.Events || o.Events}
 }
 
-// Viewer identifies the principal of a subscriber's client and the lists that the client sees. The
-// zero value describes a client without a principal that sees the default lists.
-type Viewer struct {
-	Principal string
-	// Generation is the generation number of a catalog that existed before the subscriber was
-	// opened. The client is not notified of changes up to that catalog.
-	Generation uint64
-}
-
-// Change describes which lists changed when a catalog was replaced.
-type Change struct {
-	Lists      Lists
-	Generation uint64 // generation number of the new catalog; always increases
-}
-
-// Open calls OpenFor with a zero Viewer.
-func (m *Manager) Open(lists Lists) (*Subscriber, error) { return m.OpenFor(Viewer{}, lists) }
-
-// OpenFor adds a subscriber that is notified of changes to the given lists. It has no URIs yet. The
-// error is ErrTooMany if MaxSubscribers are already open.
-func (m *Manager) OpenFor(viewer Viewer, lists Lists) (*Subscriber, error) {
+// Open adds a subscriber of a principal, which is empty if its client has none, that is notified of
+// changes to the given lists. It has no URIs yet. The error is ErrTooMany if MaxSubscribers are already
+// open.
+func (m *Manager) Open(principal string, lists Lists) (*Subscriber, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if !m.subscribers.Take(viewer.Principal) {
+	if !m.subscribers.Take(principal) {
 		return nil, fmt.Errorf("%w: %d clients are already subscribed", ErrTooMany, len(m.open))
 	}
-	s := &Subscriber{m: m, viewer: viewer, lists: lists, wake: make(chan struct{}, 1), uris: make(map[string]bool)}
+	s := &Subscriber{m: m, principal: principal, lists: lists, wake: make(chan struct{}, 1), uris: make(map[string]bool)}
 	m.open[s] = struct{}{}
 	return s, nil
 }
@@ -159,27 +142,19 @@ func (m *Manager) ListChanged(lists Lists) {
 	}
 }
 
-// CatalogChanged notifies each subscriber whose client sees a list that changed.
-func (m *Manager) CatalogChanged(change Change) {
-	if !change.Lists.Any() {
-		return
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for s := range m.open {
-		if s.viewer.Generation >= change.Generation {
-			continue
-		}
-		s.markLists(change.Lists)
-	}
-}
-
 // Subscribed reports whether any client subscribes to the URI. If none does, the caller need not
 // check the resource for changes.
 func (m *Manager) Subscribed(uri string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return len(m.byURI[uri]) > 0
+}
+
+// URIs returns the URIs to which any client subscribes, in no order.
+func (m *Manager) URIs() []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Collect(maps.Keys(m.byURI))
 }
 
 // Stats contains the sizes of a Manager at one point in time.
@@ -220,8 +195,8 @@ func (b Batch) Empty() bool { return !b.Lists.Any() && len(b.URIs) == 0 }
 // when done. Its methods may be called from any goroutine, but only the goroutine that sends
 // notifications to the client should call Take.
 type Subscriber struct {
-	m      *Manager
-	viewer Viewer
+	m         *Manager
+	principal string
 	// wake signals that something is dirty. The manager sends to it without blocking while it holds
 	// its lock. It has capacity 1 and is never closed.
 	wake chan struct{}
@@ -256,7 +231,7 @@ func (s *Subscriber) Add(uri string) error {
 		return err
 	}
 	s.uris[uri] = false
-	s.m.total.Take(s.viewer.Principal) // succeeds, as checked above
+	s.m.total.Take(s.principal) // succeeds, as checked above
 	of := s.m.byURI[uri]
 	if of == nil {
 		of = make(map[*Subscriber]struct{})
@@ -277,7 +252,7 @@ func (s *Subscriber) room(uri string) (there bool, err error) {
 		return true, nil
 	case len(s.uris) >= s.m.opts.MaxURIs:
 		return false, fmt.Errorf("%w: at most %d resources per client", ErrTooMany, s.m.opts.MaxURIs)
-	case !s.m.total.Room(s.viewer.Principal):
+	case !s.m.total.Room(s.principal):
 		return false, fmt.Errorf("%w: the server has reached its limit of %d", ErrTooMany, s.m.opts.MaxTotal)
 	}
 	return false, nil
@@ -302,7 +277,7 @@ func (s *Subscriber) remove(uri string) {
 		s.dirty = slices.Delete(s.dirty, i, i+1)
 	}
 	delete(s.uris, uri)
-	s.m.total.Give(s.viewer.Principal)
+	s.m.total.Give(s.principal)
 	of := s.m.byURI[uri]
 	delete(of, s)
 	if len(of) == 0 {
@@ -373,7 +348,7 @@ func (s *Subscriber) Close() {
 		s.remove(uri)
 	}
 	delete(s.m.open, s)
-	s.m.subscribers.Give(s.viewer.Principal)
+	s.m.subscribers.Give(s.principal)
 }
 
 // mark makes a subscribed URI dirty. The caller must hold m.mu.

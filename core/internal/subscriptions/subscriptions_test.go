@@ -16,7 +16,7 @@ import (
 
 func open(t *testing.T, m *subscriptions.Manager, lists subscriptions.Lists, uris ...string) *subscriptions.Subscriber {
 	t.Helper()
-	s, err := m.Open(lists)
+	s, err := m.Open("", lists)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +70,7 @@ func TestRefusals(t *testing.T) {
 	if diff := cmp.Diff([]string{"v://1", "x://1", "v://1", "v://2"}, asked); diff != "" {
 		t.Errorf("asked of:\n%s", diff)
 	}
-	if _, err := m.Open(subscriptions.Lists{}); !errors.Is(err, subscriptions.ErrTooMany) {
+	if _, err := m.Open("", subscriptions.Lists{}); !errors.Is(err, subscriptions.ErrTooMany) {
 		t.Errorf("a third subscriber: %v", err)
 	}
 	a.Close()
@@ -137,7 +137,7 @@ func TestModel(t *testing.T) {
 		}
 		t.Repeat(map[string]func(*rapid.T){
 			"open": func(t *rapid.T) {
-				s, err := m.Open(subscriptions.Lists{})
+				s, err := m.Open("", subscriptions.Lists{})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -236,9 +236,9 @@ func BenchmarkUpdated(b *testing.B) {
 	for _, others := range []int{0, 100_000} {
 		b.Run(fmt.Sprintf("others=%d", others), func(b *testing.B) {
 			m := subscriptions.New(subscriptions.Options{MaxURIs: 1 << 20})
-			s, _ := m.Open(subscriptions.Lists{})
+			s, _ := m.Open("", subscriptions.Lists{})
 			_ = s.Add("a")
-			o, _ := m.Open(subscriptions.Lists{})
+			o, _ := m.Open("", subscriptions.Lists{})
 			for i := range others {
 				_ = o.Add(fmt.Sprint("o", i))
 			}
@@ -247,24 +247,4 @@ func BenchmarkUpdated(b *testing.B) {
 			}
 		})
 	}
-}
-
-// A client that connects while a catalog is replaced, and so sees the new one from the start, is
-// not notified of it.
-func TestCatalogBeforeSubscriber(t *testing.T) {
-	m := subscriptions.New(subscriptions.Options{})
-	tools := subscriptions.Lists{Tools: true}
-	s, err := m.OpenFor(subscriptions.Viewer{Generation: 5}, tools)
-	if err != nil {
-		t.Fatal(err)
-	}
-	m.CatalogChanged(subscriptions.Change{Lists: tools, Generation: 5})
-	if got := s.Take(); !got.Empty() {
-		t.Errorf("%+v", got)
-	}
-	m.CatalogChanged(subscriptions.Change{Lists: tools, Generation: 6})
-	if got := s.Take(); got.Lists != tools {
-		t.Errorf("%+v", got)
-	}
-	s.Close()
 }
