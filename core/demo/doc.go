@@ -16,7 +16,5 @@
 // # Directory
 //
 // The notes are in the system's temporary directory, are readable only by their owner,
-// and are removed when Serve returns. Directories left behind by killed demos are
-// removed by the next demo of the same user; a lock marks the directories in use. A
-// [TempDir] is such a directory; other parts of a demo also store their files in one.
+// and are removed when Serve returns.
 package demo

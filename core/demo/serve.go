@@ -5,7 +5,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
+	"os"
 	"sync"
 	"time"
 
@@ -36,9 +38,6 @@ type Options struct {
 	Now func() time.Time
 	// Version is the version that the server reports; empty means "dev".
 	Version string
-	// Temp is the directory in which the directory for the notes is created; empty means the
-	// system's temporary directory.
-	Temp string
 }
 
 // Serve serves one client over newline-delimited JSON-RPC, like ServeIO in core/mcpserver. It
@@ -48,12 +47,12 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, opts Options) (err 
 	if opts.Now == nil {
 		opts.Now = time.Now
 	}
-	temp, err := NewTempDir(opts.Temp)
+	dir, err := os.MkdirTemp("", "mcptrack-demo-*") // created with mode 0700
 	if err != nil {
-		return err
+		return fmt.Errorf("create the demo's directory: %w", err)
 	}
-	defer func() { err = errors.Join(err, temp.Remove()) }()
-	sc := newScenario(temp.Dir, opts)
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	sc := newScenario(dir, opts)
 	if err := sc.open(); err != nil {
 		return err
 	}
@@ -61,7 +60,7 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, opts Options) (err 
 		Name: "mcptrack-demo", Title: "mcptrack demo", Version: opts.Version,
 		Instructions: "A demo whose notes, tools and prompts change by themselves. Subscribe and watch.",
 		CallTool:     sc.callTool, GetPrompt: sc.getPrompt,
-		Vault: vault.Options{Dir: temp.Dir, Quiet: quiet, Spacing: spacing, ListSpacing: spacing},
+		Vault: vault.Options{Dir: dir, Quiet: quiet, Spacing: spacing, ListSpacing: spacing},
 	})
 	if err != nil {
 		return err

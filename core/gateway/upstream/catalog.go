@@ -135,13 +135,6 @@ func (u *Upstream) warn(before, now *candidate) {
 	}
 	if u.opts.OnSkip != nil {
 		u.opts.OnSkip(slices.Clone(now.skips), now.skipped)
-		return
-	}
-	for _, s := range now.skips[:min(len(now.skips), 5)] {
-		u.log.Warn("catalog entry skipped", "index", s.Index, "name", s.Name, "reason", s.Reason)
-	}
-	if more := now.skipped - 5; more > 0 {
-		u.log.Warn("more catalog entries skipped", "number", more)
 	}
 }
 

@@ -7,9 +7,8 @@
 //	GET /api/mcp/tools  [{"name", "description", "method", "path": "/api/…",
 //	                      "params": [{"name", "type", "description", "required", "in"}]}, …]
 //
-// The version is polled once per Interval. When the build changes, in the following polls and now
-// and then the catalog is read again (conditionally if it has an ETag), validated entry by entry,
-// and swapped in one step if it differs. If the API does not report a build, every poll reads it.
+// Both are read once per Interval, the catalog conditionally if it has an ETag. It is validated entry by
+// entry, and swapped in one step if it differs. The build is shown and logged.
 //
 // # Promises
 //
@@ -19,8 +18,8 @@
 //     use in the meantime.
 //   - OnChange is called only if the list of tools differs, not for a new build with
 //     the same tools, nor if only their order has changed.
-//   - Behind a load balancer, the catalog of the backend that responds is served. A catalog
-//     that was replaced before is served again only when two polls in a row read it. Once all
+//   - Behind a load balancer, the catalog of the backend that responds is served. The catalog
+//     that was replaced last is served again only when two polls in a row read it. Once all
 //     backends have the same build, its catalog is served within two polls.
 //   - An invalid entry is skipped and reported; it affects neither other entries nor the
 //     process. get_version is always present, as the last tool.

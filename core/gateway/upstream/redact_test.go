@@ -73,6 +73,7 @@ func TestPollingIsRedacted(t *testing.T) {
 			opts := FromConfig(config.Server{URL: config.NewSecret("http://" + ln.Addr().String()),
 				Headers: map[string]config.Secret{"X-Key": config.NewSecret("Bearer " + token)}})
 			opts.Logger = slog.New(slog.NewTextHandler(io.Writer(&log), nil))
+			opts.OnSkip = func(skips []Skip, _ int) { opts.Logger.Warn("skipped", "entries", skips) }
 			u, err := New(opts)
 			if err != nil {
 				t.Fatal(err)

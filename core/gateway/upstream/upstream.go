@@ -57,8 +57,7 @@ type Options struct {
 	// OnChange is called with the differences after a different list of tools has become current.
 	OnChange func(*Catalog, catalog.Delta)
 	// OnSkip is called when a catalog has invalid entries, unless the previous catalog had the same
-	// ones. It receives the first [MaxSkips] of them and their total number. If nil, they are
-	// logged.
+	// ones. It receives the first [MaxSkips] of them and their total number.
 	OnSkip func(skips []Skip, total int)
 	// OnStatus is called when the API becomes reachable or unreachable.
 	OnStatus func(Status)
