@@ -148,8 +148,8 @@ func (s *Session) listenAll(ctx context.Context, f Filter) (listens []*listen, r
 	return listens, refused, nil
 }
 
-// listenBut opens one listen without the URIs that the server refuses. If the error mentions these
-// URIs, this takes one more request; otherwise they are found by bisection.
+// listenBut opens one listen without the URIs that the server refuses: those that the error mentions, or
+// else all.
 func (s *Session) listenBut(ctx context.Context, f Filter) (listens []*listen, refused []string, err error) {
 	for {
 		l, err := s.listen(ctx, f)
@@ -169,13 +169,7 @@ func (s *Session) listenBut(ctx context.Context, f Filter) (listens []*listen, r
 		s.logger.Debug("the server rejected the whole subscription", "err", err)
 		bad := culprits(err, f.URIs)
 		if len(bad) == 0 {
-			bad, err = s.bisect(ctx, f.URIs)
-			if err != nil {
-				return nil, nil, err
-			}
-			if len(bad) == 0 {
-				return nil, nil, errors.New("the server rejects a subscription to all resources together but accepts each of them individually")
-			}
+			bad = f.URIs
 		}
 		refused = append(refused, bad...)
 		f.URIs = slices.DeleteFunc(slices.Clone(f.URIs), func(u string) bool { return slices.Contains(bad, u) })
@@ -205,8 +199,7 @@ func culprits(err error, uris []string) []string {
 		}
 	}
 	if len(bad) > 1 { // one URI may be a prefix of another
-		longest := slices.MaxFunc(bad, func(a, b string) int { return len(a) - len(b) })
-		bad = []string{longest}
+		return []string{slices.MaxFunc(bad, func(a, b string) int { return len(a) - len(b) })}
 	}
 	return bad
 }
@@ -332,43 +325,3 @@ func (s *Session) retire(listens []*listen) {
 func (s *Session) allHealthy(listens []*listen) bool {
 	return !slices.ContainsFunc(listens, func(l *listen) bool { live, silent := s.signals.state(l); return !live || silent })
 }
-
-// bisect finds, by bisection, the URIs because of which the server refuses a listen. After
-// maxBisect requests, all remaining URIs are treated as refused and polled instead.
-func (s *Session) bisect(ctx context.Context, uris []string) (bad []string, err error) {
-	budget := maxBisect
-	var try func([]string) error
-	try = func(part []string) error {
-		if budget--; budget < 0 {
-			bad = append(bad, part...)
-			return nil
-		}
-		l, err := s.listen(ctx, Filter{URIs: part})
-		if err == nil {
-			s.hangUp([]*listen{l})
-			return nil
-		}
-		if !isAnswer(err) {
-			return err
-		}
-		if len(part) == 1 {
-			bad = append(bad, part[0])
-			return nil
-		}
-		if err := try(part[:len(part)/2]); err != nil {
-			return err
-		}
-		return try(part[len(part)/2:])
-	}
-	if len(uris) == 1 {
-		return uris, nil
-	}
-	if err := try(uris[:len(uris)/2]); err != nil {
-		return nil, err
-	}
-	err = try(uris[len(uris)/2:])
-	return bad, err
-}
-
-// maxBisect limits the number of requests that are sent to find the refused URIs.
-const maxBisect = 64

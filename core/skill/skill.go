@@ -254,10 +254,6 @@ func (e Entry) relative(uri string) (string, error) {
 	return path, nil
 }
 
-// Path returns the path of a file relative to the skill's directory, for display. A URI outside of
-// the directory is returned unchanged.
-func (e Entry) Path(uri string) string { return strings.TrimPrefix(uri, e.Dir()+"/") }
-
 // Contains reports whether a URI is in the skill's directory, whether or not the entry lists it.
 func (e Entry) Contains(uri string) bool {
 	_, err := e.relative(uri)
@@ -356,9 +352,6 @@ type Delta struct {
 	Changed []FileChange `json:"changed,omitempty"`
 }
 
-// Empty reports whether the two versions have the same files.
-func (d Delta) Empty() bool { return len(d.Added)+len(d.Removed)+len(d.Changed) == 0 }
-
 // Diff compares the files of two entries, sorted by URI as [Parse] returns them.
 func Diff(from, to []File) (d Delta) {
 	for len(from) > 0 || len(to) > 0 {
@@ -378,24 +371,3 @@ func Diff(from, to []File) (d Delta) {
 	}
 	return d
 }
-
-// The parameters and results of the extension's methods. Paging and caching are MCP's.
-type (
-	ListParams struct {
-		Cursor string `json:"cursor,omitempty"`
-	}
-	ListResult struct {
-		Skills     []Entry `json:"skills"` // not nil, or clients receive null
-		NextCursor string  `json:"nextCursor,omitempty"`
-		TTLMs      int64   `json:"ttlMs"`
-		CacheScope string  `json:"cacheScope"` // "public" or "private"
-	}
-	GetParams struct {
-		URI string `json:"uri"` // of SKILL.md
-	}
-	GetResult struct {
-		Skill      Entry  `json:"skill"`
-		TTLMs      int64  `json:"ttlMs"`
-		CacheScope string `json:"cacheScope"`
-	}
-)

@@ -59,7 +59,6 @@ type Index struct {
 	current  *generation               // nil if there is none
 	build    *build                    // nil if no generation is in progress
 	latest   map[string]catalog.Digest // digests of the most recently generated documents, by short name
-	compared uint64                    // newest epoch whose documents are in latest
 	changed  map[string]bool           // short names of documents that have changed since the last Changed
 	inFlight sync.WaitGroup            // incremented only while not closed
 }
@@ -260,11 +259,8 @@ func (x *Index) compare(g *generation) {
 		if known && latest != d.Digest {
 			x.changed[name] = true
 		}
-		if !known || g.epoch >= x.compared {
-			x.latest[name] = d.Digest
-		}
+		x.latest[name] = d.Digest
 	}
-	x.compared = max(x.compared, g.epoch)
 }
 
 // generate creates all documents from a new view.

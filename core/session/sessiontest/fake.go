@@ -290,7 +290,7 @@ func (s *Fake) startListen(p *peer, m message) (*listen, *rpcError) {
 		s.acknowledge(p, l, map[string]any{"jsonrpc": "2.0", "method": "notifications/subscriptions/acknowledged",
 			"params": map[string]any{"notifications": f, "_meta": tag}})
 	}
-	if a.EndAfter || !a.Never && f.empty() {
+	if !a.Never && f.empty() {
 		s.endListen(p, m.ID, true)
 	}
 	return l, nil
@@ -367,14 +367,13 @@ type Fault struct {
 
 // AckFault specifies how the acknowledgements of listens are wrong.
 type AckFault struct {
-	Never    bool     // send no acknowledgement
-	Hide     []string // URIs to omit from the acknowledgement
-	NoTools  bool
-	Reject   []string // URIs that make the server reject the whole listen
-	Name     bool     // the rejection mentions the URI
-	EndAfter bool     // end the listen gracefully right after the acknowledgement
-	Early    bool     // send an update before the acknowledgement
-	Deaf     bool     // send nothing after the acknowledgement
+	Never   bool     // send no acknowledgement
+	Hide    []string // URIs to omit from the acknowledgement
+	NoTools bool
+	Reject  []string // URIs that make the server reject the whole listen
+	Name    bool     // the rejection mentions the URI
+	Early   bool     // send an update before the acknowledgement
+	Deaf    bool     // send nothing after the acknowledgement
 }
 
 // faults contains the faults to simulate.
