@@ -243,9 +243,7 @@ func usage() [][2]string {
 		{"gateway --demo --retain 1h", "--retain needs --data-dir, --nats, --events or --change-tools"},
 		{"gateway --demo --events --events-modes poll,pigeon", "pigeon"},
 		{"gateway --events --events-allow **.host/**", "it must start with https://"},
-		{"gateway --demo --events-no-expiry", "--events-no-expiry needs --events"},
 		{"gateway --demo --events --events-key-file key", "--events-key-file requires --nats"},
-		{"gateway --events --events-dialect=", "choose sketch or sep-3415"},
 		// inject
 		{"inject", "no session given; use --call-id, --session-id, --model or --listen"},
 		{"inject --demo --model m", "no key for wss://api.openai.com/v1/realtime"},

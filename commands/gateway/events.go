@@ -18,7 +18,6 @@ import (
 	"github.com/mcptrack/mcptrack/core/gateway/changetools"
 	"github.com/mcptrack/mcptrack/core/hook"
 	"github.com/mcptrack/mcptrack/core/journal"
-	"github.com/mcptrack/mcptrack/core/mcp"
 	"github.com/mcptrack/mcptrack/core/mcpevents"
 	"github.com/mcptrack/mcptrack/core/mcpserver"
 	"github.com/mcptrack/mcptrack/core/printable"
@@ -34,13 +33,11 @@ import (
 type eventsFlags struct {
 	cli.JournalFlags
 	cli.RetentionFlags
-	on      bool
-	modes   []string
-	allow   []string
-	endless bool
-	keys    string // file with the keys that encrypt subscriptions on a cluster
-	tools   bool   // --change-tools
-	dialect string
+	on    bool
+	modes []string
+	allow []string
+	keys  string // file with the keys that encrypt subscriptions on a cluster
+	tools bool   // --change-tools
 
 	offered    []mcpevents.Mode // offered modes other than webhook
 	webhooks   bool
@@ -52,10 +49,8 @@ func (o *eventsFlags) add(cmd *cobra.Command) {
 	f.BoolVar(&o.on, "events", false, "store events and serve them to clients as MCP Events")
 	f.StringSliceVar(&o.modes, "events-modes", []string{"poll", "push", "webhook"}, "`MODES` in which events are delivered: poll, push, webhook")
 	f.StringArrayVar(&o.allow, "events-allow", nil, "deliver to webhooks that match this URL `GLOB` without verifying them: https://HOST[:PORT][/PATH] (repeatable)")
-	f.BoolVar(&o.endless, "events-no-expiry", false, "let clients request webhook subscriptions that do not expire")
 	f.StringVar(&o.keys, "events-key-file", "", "`FILE` (mode 0600) with the key that encrypts the webhook subscriptions stored with --nats")
 	_ = cmd.MarkFlagFilename("events-key-file")
-	cli.AddChoice(cmd, &o.dialect, "events-dialect", "", "`DIALECT` of MCP Events, sketch or sep-3415, which sets error numbers and the ids of webhook messages (default: numbers as the client expects, ids as in sketch)", dialectSketch, dialectSEP)
 	f.BoolVar(&o.tools, "change-tools", false, "add tools that report what changed and wait for changes")
 	o.JournalFlags.Add(cmd)
 	f.Lookup("data-dir").Usage = "`DIR` in which events and calls are stored (default of --events: mcptrack/gateway in the XDG state directory)"
@@ -69,7 +64,7 @@ func (o *eventsFlags) stores() bool { return o.on || o.tools || o.Dir != "" || o
 
 // parse validates the flags.
 func (o *eventsFlags) parse(cmd *cobra.Command) error {
-	for _, name := range []string{"events-modes", "events-allow", "events-no-expiry", "events-key-file", "events-dialect"} {
+	for _, name := range []string{"events-modes", "events-allow", "events-key-file"} {
 		if cmd.Flags().Changed(name) && !o.on {
 			return cli.Usage("--%s needs --events", name)
 		}
@@ -84,9 +79,6 @@ func (o *eventsFlags) parse(cmd *cobra.Command) error {
 		return nil
 	case !o.on:
 		return o.RetentionFlags.Parse()
-	}
-	if err := cli.OneOf("events-dialect", o.dialect, dialectSketch, dialectSEP); err != nil && cmd.Flags().Changed("events-dialect") {
-		return err
 	}
 	if o.keys != "" && o.NATS == "" {
 		return cli.Usage("--events-key-file requires --nats; without --nats, webhook subscriptions are stored in the data directory")
@@ -112,24 +104,6 @@ func (o *eventsFlags) parse(cmd *cobra.Command) error {
 		return cli.UsageHint("for example --events-allow 'https://*.example.com/hooks/**'", "--events-allow: %w", err)
 	}
 	return o.RetentionFlags.Parse()
-}
-
-// Values of --events-dialect. SEP-3415 numbers errors from -32023 and gives each webhook message
-// its own id; the earlier sketch numbers errors from -32011 and uses the id of the event.
-const (
-	dialectSketch = "sketch"
-	dialectSEP    = "sep-3415"
-)
-
-// numbering returns the error numbering for all clients, or "" without --events-dialect.
-func (o *eventsFlags) numbering() mcpevents.Numbering {
-	switch o.dialect {
-	case dialectSketch:
-		return mcp.EventNumberingSketch
-	case dialectSEP:
-		return mcp.EventNumberingSEP
-	}
-	return ""
 }
 
 // eventLog contains a gateway's event log and the handlers that serve it to some of its clients.
@@ -216,7 +190,7 @@ func (o *eventsFlags) serve(e *eventLog) {
 	if !o.on {
 		return
 	}
-	service := mcpevents.Options{Reader: e.reader, Modes: o.offered, Numbering: o.numbering()}
+	service := mcpevents.Options{Reader: e.reader, Modes: o.offered}
 	if e.hooks != nil {
 		service.Webhooks = e.hooks.Handle
 	} else if o.webhooks && e.shared && o.keys == "" {
@@ -271,7 +245,7 @@ func (o *eventsFlags) openHooks(ctx context.Context, e *eventLog, of func(name s
 				return found.reader, found.scope
 			}
 			return nil, mcpevents.Scope{}
-		}, Holds: e.tokens.Holds, Allow: o.unverified, NoExpiry: o.endless, MessageIDs: o.dialect == dialectSEP, Logger: e.logger,
+		}, Holds: e.tokens.Holds, Allow: o.unverified, Logger: e.logger,
 	})
 	return err
 }

@@ -112,40 +112,6 @@ func TestCommentsDoNotCountAsPartOfAnEvent(t *testing.T) {
 	}
 }
 
-// A parser with MaxData keeps no more than that and still finds overlong events.
-func TestParserKeepsABoundedPart(t *testing.T) {
-	p := Parser{MaxEvent: 1000, MaxData: 10}
-	feed := func(text string) (events []Event, err error) {
-		for b := []byte(text); len(b) > 0; {
-			e, n, ok, err := p.Next(b)
-			if err != nil {
-				return events, err
-			}
-			if b = b[n:]; ok {
-				events = append(events, e)
-			}
-		}
-		return events, nil
-	}
-	var got []Event
-	for _, piece := range []string{"event: a\nda", "ta: 1234", "56\n\n", "data: " + strings.Repeat("x", 500), "\n", "data: y\n\n"} {
-		events, err := feed(piece)
-		if err != nil {
-			t.Fatal(err)
-		}
-		got = append(got, events...)
-		if cap(p.line) > 64 || cap(p.data) > 64 {
-			t.Errorf("it holds %d and %d bytes", cap(p.line), cap(p.data))
-		}
-	}
-	if want := []Event{{"", "a", "123456"}, {"", "message", "y"}}; !slices.Equal(got, want) {
-		t.Errorf("got %q, want %q", got, want)
-	}
-	if _, err := feed("data: " + strings.Repeat("x", 600) + "\ndata: " + strings.Repeat("x", 600)); !errors.Is(err, ErrTooLarge) {
-		t.Errorf("a large event: %v", err)
-	}
-}
-
 // Whatever is appended is one event, which reads back unchanged.
 func FuzzAppend(f *testing.F) {
 	f.Add("1", "a", "x\r\ny\rz\n\n")

@@ -19,17 +19,12 @@ type Event struct {
 type Parser struct {
 	// MaxEvent is the maximum size of an event in bytes. A larger event fails with ErrTooLarge.
 	MaxEvent int
-	// MaxData limits how many bytes of a line, and of an event's data, are retained. The rest is
-	// dropped but still counts toward MaxEvent. Zero means MaxEvent.
-	MaxData int
-
-	lastID string
-	retry  time.Duration
+	lastID   string
+	retry    time.Duration
 
 	begun   bool   // the first line, which may start with a byte order mark, has been parsed
 	cr      bool   // the last line ended with CR, so an LF that follows is part of the line ending
-	line    []byte // start of the current line from earlier pieces, at most maxLine bytes
-	lineLen int    // length of the current line so far, including bytes not retained in line
+	line    []byte // start of the current line from earlier pieces
 	typ     string
 	data    []byte
 	hasData bool
@@ -62,10 +57,9 @@ func (p *Parser) Next(b []byte) (e Event, n int, ok bool, err error) {
 		if p.size += len(part); p.size > p.MaxEvent {
 			return Event{}, n, false, ErrTooLarge
 		}
-		p.lineLen += len(part)
 		line := part
 		if end < 0 || len(p.line) > 0 {
-			p.line = append(p.line, part[:min(len(part), max(0, p.maxLine()-len(p.line)))]...)
+			p.line = append(p.line, part...)
 			line = p.line
 		}
 		if end < 0 {
@@ -74,22 +68,12 @@ func (p *Parser) Next(b []byte) (e Event, n int, ok bool, err error) {
 		n += end + 1
 		p.cr = rest[end] == '\r'
 		e, ok = p.endLine(line)
-		p.line, p.lineLen = shrink(p.line), 0
+		p.line = shrink(p.line)
 		if ok {
 			return e, n, true, nil
 		}
 	}
 	return Event{}, n, false, nil
-}
-
-// maxLine returns how many bytes of a line are retained: maxData plus the length of a field name.
-func (p *Parser) maxLine() int { return p.maxData() + len("retry: ") }
-
-func (p *Parser) maxData() int {
-	if p.MaxData > 0 {
-		return p.MaxData
-	}
-	return p.MaxEvent
 }
 
 // endLine handles a complete line. An empty line ends the event: endLine then returns the event,
@@ -103,7 +87,7 @@ func (p *Parser) endLine(line []byte) (Event, bool) {
 		return p.endEvent()
 	}
 	if line[0] == ':' {
-		p.size -= p.lineLen
+		p.size -= len(line)
 		return Event{}, false
 	}
 	p.field(line)
@@ -127,9 +111,7 @@ func (p *Parser) field(line []byte) {
 	switch string(name) {
 	case "data":
 		p.hasData = true
-		if len(p.data)+len(value) <= p.maxData() {
-			p.data = append(append(p.data, value...), '\n')
-		}
+		p.data = append(append(p.data, value...), '\n')
 	case "event":
 		p.typ = string(value)
 	case "id":

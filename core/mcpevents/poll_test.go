@@ -142,28 +142,6 @@ func TestErrors(t *testing.T) {
 	})
 }
 
-// With Options.Numbering the errors have the numbers of one dialect, whatever a client declares.
-func TestNumbering(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		for numbering, want := range map[mcpevents.Numbering][2]int{mcp.EventNumberingSEP: {-32023, -32026}, mcp.EventNumberingSketch: {-32011, -32014}} {
-			w := newWorld(t, mcpevents.Options{Modes: []mcpevents.Mode{mcpevents.Poll}, Numbering: numbering})
-			for _, declared := range []string{"", `{"extensions":{"io.modelcontextprotocol/events":{}}}`} {
-				poll, stream := request(mcp.MethodPollEvents, `{"name":"no.such"}`), request(mcp.MethodStreamEvents, `{"name":"resource.updated"}`)
-				poll.Capabilities, stream.Capabilities = json.RawMessage(declared), json.RawMessage(declared)
-				_, err := w.Handlers().Handle(t.Context(), poll)
-				if got, _, _ := code(err); got != want[0] {
-					t.Errorf("%s, declared %q: poll: %v", numbering, declared, err)
-				}
-				_, err = w.Stream(t.Context(), stream, json.RawMessage("1"), func(...[]byte) error { return nil })
-				if got, _, _ := code(err); got != want[1] {
-					t.Errorf("%s, declared %q: stream: %v", numbering, declared, err)
-				}
-			}
-		}
-	})
-}
-
 // A list is complete for strict validators, and offers webhooks only to clients that can have
 // them.
 func TestList(t *testing.T) {

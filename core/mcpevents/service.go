@@ -25,9 +25,6 @@ type Options struct {
 	Webhooks mcpserver.Func
 	// NoWebhooks is the reason that is reported to clients if Webhooks is nil. Optional.
 	NoWebhooks string
-	// Numbering selects the error codes for all clients. If it is empty, clients that declare the
-	// extension receive the codes of EventNumberingSEP, and others those of EventNumberingSketch.
-	Numbering Numbering
 	// MaxStreams limits the open streams per client (default 32), and MaxTotal those of all clients
 	// together (default 1,000). Within MaxTotal, each principal gets its fair share (see package
 	// fair). Modern clients that share credentials, or that have none, count as one client.
@@ -59,7 +56,6 @@ func (s *Service) Handlers() mcpserver.Events {
 }
 
 func (s *Service) handle(ctx context.Context, r *mcpserver.Request) (json.RawMessage, error) {
-	r.EventNumbering = s.opts.Numbering
 	switch r.Method {
 	case mcp.MethodListEvents:
 		return s.list(r)
@@ -218,7 +214,6 @@ type stream struct {
 // Stream serves events/stream. It sends the matching events after the cursor and then each new one,
 // until ctx is done.
 func (s *Service) Stream(ctx context.Context, r *mcpserver.Request, id json.RawMessage, send func(messages ...[]byte) error) (json.RawMessage, error) {
-	r.EventNumbering = s.opts.Numbering
 	if !slices.Contains(s.opts.Modes, Push) {
 		return nil, Fail(r, Unsupported, map[string]any{"feature": "deliveryMode", "value": Push})
 	}

@@ -117,11 +117,9 @@ const (
 	CallbackEndpointError = mcp.EventCallbackEndpointError
 )
 
-// NumberingFor returns the set of error codes that the client of a request expects.
+// NumberingFor returns the set of error codes that the client of a request expects: that of the SEP if it
+// declares the extension.
 func NumberingFor(r *mcpserver.Request) Numbering {
-	if r.EventNumbering != "" {
-		return r.EventNumbering
-	}
 	var declared struct {
 		Extensions map[string]json.RawMessage `json:"extensions"`
 	}

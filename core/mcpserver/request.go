@@ -38,10 +38,6 @@ type Request struct {
 	// Client is the legacy client that sent the request, or nil in the modern era.
 	Client *Client
 
-	// EventNumbering selects the error codes for MCP Events and is set by their handler. If it is
-	// empty, the client's capabilities determine the codes.
-	EventNumbering mcp.EventNumbering
-
 	after   *afterwards
 	modern  bool
 	info    json.RawMessage // what a modern client says about itself; may be nil

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -72,31 +71,6 @@ func TestDropped(t *testing.T) {
 		time.Sleep(20 * time.Minute)
 		if st := w.Stats(); len(w.to.ids()) != 200 || st.Dropped != 200 || st.Active != 1 || len(w.to.all("gap")) != 0 {
 			t.Errorf("%d attempts, %+v", len(w.to.ids()), st)
-		}
-	})
-}
-
-// With MessageIDs a message has its own ID, the same in all attempts.
-func TestMessageIDs(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, Options{MessageIDs: true})
-		defer w.end()
-		w.subscribe(params(hook, oneSecret))
-		w.to.ownIDs = true
-		w.to.set(func(received) int {
-			if len(w.to.got) == 2 {
-				return 503
-			}
-			return 204
-		})
-		a := w.log.add("file:///a")
-		time.Sleep(time.Minute)
-		w.log.add("file:///b")
-		time.Sleep(time.Minute)
-		got := w.to.all("event")
-		if len(got) != 3 || !strings.HasPrefix(got[0].id, "msg_event_") || got[1].id != got[0].id || got[2].id == got[0].id || got[1].body["eventId"] != a {
-			t.Errorf("%+v", got)
 		}
 	})
 }
@@ -214,59 +188,6 @@ func TestSuspension(t *testing.T) {
 		last := w.log.add("file:///last")
 		time.Sleep(time.Minute)
 		if st := w.Stats(); st.Suspended != 0 || !slices.Contains(w.to.ids(), last) {
-			t.Errorf("%+v", st)
-		}
-	})
-}
-
-// A subscription that never expires ends after 72 hours of failures.
-func TestDeadEndpoint(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, Options{NoExpiry: true})
-		defer w.end()
-		if sub := w.subscribe(params(hook, oneSecret, `,"ttlMs":null`)); sub.RefreshBefore != nil {
-			t.Fatalf("%+v", sub)
-		}
-		w.to.set(func(received) int { return 500 })
-		for range 8 {
-			w.log.add("file:///a")
-			time.Sleep(12 * time.Hour)
-		}
-		if st := w.Stats(); st.Active != 0 || len(w.to.all("terminated")) != controlTries {
-			t.Errorf("%+v, %d messages", st, len(w.to.all("terminated")))
-		}
-	})
-}
-
-// A subscription continues if it is refreshed while the message that it has ended is being sent.
-func TestDeadEndpointIsRefreshed(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, Options{NoExpiry: true})
-		defer w.end()
-		w.subscribe(params(hook, oneSecret, `,"ttlMs":null`))
-		ends := make(chan struct{}, controlTries)
-		w.to.set(func(r received) int {
-			if r.kind() == "terminated" {
-				ends <- struct{}{}
-			}
-			return 500
-		})
-		for ended := false; !ended; {
-			w.log.add("file:///a")
-			select {
-			case <-ends:
-				ended = true
-			case <-time.After(12 * time.Hour):
-			}
-		}
-		w.subscribe(params(hook, oneSecret, `,"ttlMs":null`)) // before the second attempt
-		w.to.set(nil)
-		time.Sleep(time.Minute)
-		id := w.log.add("file:///b")
-		time.Sleep(time.Minute)
-		if st := w.Stats(); st.Active != 1 || !slices.Contains(w.to.ids(), id) {
 			t.Errorf("%+v", st)
 		}
 	})

@@ -137,7 +137,6 @@ type receiver struct {
 	arrived   chan struct{}
 	retry     string
 	wellKnown string
-	ownIDs    bool   // messages have their own IDs
 	fixed     bool   // the webhook is from a config: there is no subscription
 	types     string // the accepted media type; "": application/json
 	// silent reports whether the endpoint with a path never responds; nil: all respond.
@@ -202,7 +201,7 @@ func (v *receiver) serve(method, path string, h http.Header, body []byte) (int, 
 		}
 		return 200, fmt.Sprintf(`{"challenge":%q}`, nonce)
 	}
-	if id := cmp.Or(r.body["eventId"], r.body["id"]); r.kind() == "event" && (r.id != id && !v.ownIDs || (r.subscription == "") != v.fixed) {
+	if id := cmp.Or(r.body["eventId"], r.body["id"]); r.kind() == "event" && (r.id != id || (r.subscription == "") != v.fixed) {
 		return 400, ""
 	}
 	if v.status != nil {

@@ -29,7 +29,7 @@ type record struct {
 	OldUntil  time.Time           `json:"oldUntil,omitzero"`
 	Numbering mcpevents.Numbering `json:"numbering"`
 	Verified  time.Time           `json:"verified"`
-	Expires   time.Time           `json:"expires,omitzero"` // zero if the subscription never expires
+	Expires   time.Time           `json:"expires,omitzero"`
 	// Life distinguishes successive subscriptions with the same ID.
 	Life string `json:"life,omitempty"`
 	// Refreshes counts how often the client has refreshed the subscription.
@@ -77,7 +77,7 @@ func (r record) after(now *record) record {
 	return next
 }
 
-func (r *record) expired() bool { return !r.Expires.IsZero() && !time.Now().Before(r.Expires) }
+func (r *record) expired() bool { return !time.Now().Before(r.Expires) }
 
 // suspended reports whether deliveries are suspended until the next refresh.
 func (r *record) suspended() bool { return r.Status.Suspended && r.Status.SuspendedAt == r.Refreshes }
@@ -93,17 +93,6 @@ func subscriptionID(principal, url, name string, arguments []byte) string {
 		fmt.Fprintf(h, "%d:%s,", len(part), part)
 	}
 	return "sub_" + hex.EncodeToString(h.Sum(nil)[:8])
-}
-
-// eventMessage returns the POST request for an event. Its message ID is the event's ID, or, if own
-// is set, a separate ID that is the same in every attempt and process.
-func (r *record) eventMessage(o *mcpevents.Occurrence, cursor string, own bool) *message {
-	id := o.ID
-	if own {
-		sum := sha256.Sum256([]byte(r.ID + " " + o.ID))
-		id = "msg_event_" + hex.EncodeToString(sum[:12])
-	}
-	return r.message(id, o.Body(cursor))
 }
 
 // control returns a POST request for a control message, whose body has a type instead of an event.
@@ -182,11 +171,4 @@ func (sub *subscription) presumeAnsweredLocked() {
 		sub.answered = true
 		sub.wakeLocked()
 	}
-}
-
-// deadLocked reports whether a subscription that never expires has had no successful delivery for
-// deadAfter.
-func (sub *subscription) deadLocked() bool {
-	since := sub.Status.FailedSince
-	return sub.Expires.IsZero() && !since.IsZero() && time.Since(since) > deadAfter
 }

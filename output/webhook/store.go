@@ -320,7 +320,7 @@ func (s *Subscriptions) applyLocked(r record, revision uint64) error {
 	if err != nil {
 		return err
 	}
-	wasSuspended, refreshed := sub.suspended(), sub.Refreshes != r.Refreshes
+	wasSuspended := sub.suspended()
 	// The other fields must not change, because messages are built from them without the lock.
 	sub.Secret, sub.secret, sub.OldSecret, sub.old, sub.OldUntil = r.Secret, secret, r.OldSecret, old, r.OldUntil
 	sub.Expires, sub.Verified, sub.Numbering = r.Expires, r.Verified, r.Numbering
@@ -328,9 +328,6 @@ func (s *Subscriptions) applyLocked(r record, revision uint64) error {
 	if wasSuspended && !sub.suspended() {
 		sub.Status, sub.rates = status{LastDelivery: sub.Status.LastDelivery}, rates{}
 		sub.wakeLocked()
-	}
-	if refreshed && s.phaseLocked(sub) == dead { // a refresh shows that the client still wants it
-		sub.Status.FailedSince = time.Time{}
 	}
 	if !r.Unanswered {
 		sub.presumeAnsweredLocked()

@@ -77,16 +77,6 @@ func TestSubscriptionIsDurable(t *testing.T) {
 	}
 }
 
-// A log that ends with the process allows no subscription without an expiry.
-func TestNoEndlessSubscriptionInMemory(t *testing.T) {
-	t.Parallel()
-	log := newTestLog()
-	w := newWorldOn(t, log, newReceiver(t), Options{Log: log.Memory, Records: log.records, NoExpiry: true})
-	if sub := w.subscribe(params(hook, oneSecret, `,"ttlMs":null`)); sub.RefreshBefore == nil {
-		t.Errorf("%+v", sub)
-	}
-}
-
 // A stored record that is damaged or of a newer version is reported once, with a remedy and without
 // a secret. The process continues, and delivers when the record is repaired. A damaged subscription
 // does not affect the others.
@@ -324,7 +314,7 @@ func TestUnansweredIsDeliveredAfterARestart(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{})
-		next := record{ID: "sub_x", Principal: "chat", URL: hook, Name: "resource.updated", Arguments: []byte("{}"), Secret: oneSecret, progress: progress{Cursor: w.log.id(0)}}
+		next := record{ID: "sub_x", Principal: "chat", URL: hook, Name: "resource.updated", Arguments: []byte("{}"), Secret: oneSecret, Expires: time.Now().Add(24 * time.Hour), progress: progress{Cursor: w.log.id(0)}}
 		if _, _, err := w.create(t.Context(), next); err != nil {
 			t.Fatal(err)
 		}

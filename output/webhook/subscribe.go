@@ -80,16 +80,13 @@ func parseDeliveryParams(raw json.RawMessage) (d deliveryParams, err error) {
 	return d, nil
 }
 
-// lifetime returns the granted lifetime for the parameter "ttlMs", which may be any number. 0 means
-// that the subscription never expires, which is possible only if endless is set.
-func lifetime(raw json.RawMessage, endless bool) (time.Duration, error) {
+// lifetime returns the granted lifetime for the parameter "ttlMs", which may be any number, or null for as long
+// as possible.
+func lifetime(raw json.RawMessage) (time.Duration, error) {
 	switch {
 	case len(raw) == 0:
 		return defaultTTL, nil
 	case string(raw) == "null":
-		if endless {
-			return 0, nil
-		}
 		return maxTTL, nil
 	}
 	var number json.Number
@@ -115,7 +112,7 @@ func (s *Subscriptions) subscribe(ctx context.Context, r *mcpserver.Request, q m
 	if err != nil {
 		return nil, mcpevents.Invalid(err.Error())
 	}
-	ttl, err := lifetime(q.TTL, s.opts.NoExpiry)
+	ttl, err := lifetime(q.TTL)
 	if err != nil {
 		return nil, err
 	}
@@ -139,9 +136,7 @@ func (s *Subscriptions) subscribe(ctx context.Context, r *mcpserver.Request, q m
 		return nil, &mcpserver.Error{Code: mcp.CodeInternal, Message: "StoreUnavailable"}
 	}
 	next.Cursor = at.Cursor()
-	if ttl > 0 {
-		next.Expires = time.Now().Add(ttl).UTC().Truncate(time.Millisecond)
-	}
+	next.Expires = time.Now().Add(ttl).UTC().Truncate(time.Millisecond)
 	return s.put(ctx, r, next, truncated)
 }
 

@@ -322,19 +322,18 @@ func TestSubscriptionLimits(t *testing.T) {
 func TestTTL(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		ttl     string
-		endless bool
-		want    time.Duration
+		ttl  string
+		want time.Duration
 	}{
-		{``, true, 24 * time.Hour}, {`null`, false, 24 * time.Hour}, {`null`, true, 0}, {`0`, false, time.Minute}, {`-5`, false, time.Minute},
-		{`90000`, false, 90 * time.Second}, {`1e300`, false, 24 * time.Hour}, {`1e999`, true, 24 * time.Hour}, {`-1e999`, true, time.Minute}, {`3600000.4`, false, time.Hour},
+		{``, 24 * time.Hour}, {`null`, 24 * time.Hour}, {`0`, time.Minute}, {`-5`, time.Minute},
+		{`90000`, 90 * time.Second}, {`1e300`, 24 * time.Hour}, {`1e999`, 24 * time.Hour}, {`-1e999`, time.Minute}, {`3600000.4`, time.Hour},
 	} {
-		if got, err := lifetime(json.RawMessage(c.ttl), c.endless); err != nil || got != c.want {
+		if got, err := lifetime(json.RawMessage(c.ttl)); err != nil || got != c.want {
 			t.Errorf("%q: %v, %v", c.ttl, got, err)
 		}
 	}
 	for _, raw := range []string{`"5"`, `"x"`, `true`, `{}`, `[1]`} {
-		if got, err := lifetime(json.RawMessage(raw), true); err == nil {
+		if got, err := lifetime(json.RawMessage(raw)); err == nil {
 			t.Errorf("%s: %v", raw, got)
 		}
 	}

@@ -40,12 +40,6 @@ type Options struct {
 	Holds func(identity string) bool
 	// Allow matches URLs that need no challenge.
 	Allow URLs
-	// NoExpiry lets clients request subscriptions that never expire. It has no effect with a
-	// *journal.Memory, which does not outlive the process.
-	NoExpiry bool
-	// MessageIDs assigns each message a separate ID, as the final SEP-3415 is expected to require.
-	// By default, a message has the ID of its event, as all current clients expect.
-	MessageIDs bool
 	// MaxEach limits the number of subscriptions per client, 100 by default; MaxTotal limits their
 	// total number, 1,000 by default.
 	MaxEach, MaxTotal int
@@ -88,9 +82,6 @@ func New(ctx context.Context, opts Options) (*Subscriptions, error) {
 	opts.MaxEach, opts.MaxTotal = cmp.Or(opts.MaxEach, 100), cmp.Or(opts.MaxTotal, 1000)
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
-	}
-	if _, ends := opts.Log.(*journal.Memory); ends {
-		opts.NoExpiry = false
 	}
 	s := &Subscriptions{
 		opts: opts, records: opts.Records, checkpoint: newCheckpoint(opts.Records, subscriptionsCheckpoint, opts.Logger),
@@ -247,7 +238,7 @@ func (s *Subscriptions) setExpiryLocked(sub *subscription) {
 		sub.expiry.Stop()
 		sub.expiry = nil
 	}
-	if !sub.Expires.IsZero() && !sub.removed {
+	if !sub.removed {
 		sub.expiry = time.AfterFunc(time.Until(sub.Expires), func() { s.locked(sub.wakeLocked) })
 	}
 }
@@ -265,10 +256,7 @@ func (s *Subscriptions) dropLocked(sub *subscription) {
 	s.checkpoint.changed()
 }
 
-const (
-	oldSecretFor = 5 * time.Minute
-	deadAfter    = 72 * time.Hour // without a success, for a subscription that never expires
-)
+const oldSecretFor = 5 * time.Minute
 
 // phase determines the next action of a subscription's goroutine.
 type phase int
@@ -277,7 +265,6 @@ const (
 	waiting phase = iota // wait until something changes
 	delivering
 	revoked // the client's token was removed
-	dead    // no delivery has succeeded for deadAfter
 	over
 )
 
@@ -287,8 +274,6 @@ func (s *Subscriptions) phaseLocked(sub *subscription) phase {
 		return over
 	case s.opts.Holds != nil && !s.opts.Holds(sub.Principal):
 		return revoked
-	case sub.deadLocked():
-		return dead
 	case !sub.answered, sub.suspended():
 		return waiting
 	}
@@ -327,8 +312,6 @@ func (s *Subscriptions) serve(ctx context.Context, sub *subscription) {
 			err = s.deliver(work, sub, r.Cursor)
 		case revoked:
 			s.terminate(ctx, sub, r.terminated(mcpevents.Forbidden, "the token was revoked"))
-		case dead:
-			s.terminate(ctx, sub, r.terminated(mcpevents.CallbackEndpointError, string(r.Status.LastError)))
 		}
 		s.mu.Lock()
 		sub.stop = nil
@@ -402,7 +385,7 @@ func (s *Subscriptions) endpoint(sub *subscription) endpoint {
 			return reader != nil && scope.Shows(o)
 		},
 		message: func(o *mcpevents.Occurrence, cursor string) *message {
-			return sub.eventMessage(o, cursor, s.opts.MessageIDs) // reads only fields that never change, so no lock is needed
+			return sub.message(o.ID, o.Body(cursor)) // reads only fields that never change, so no lock is needed
 		},
 		gap: func(cursor string) *message {
 			s.counts.gaps.Add(1)
@@ -466,14 +449,10 @@ func (s *Subscriptions) attempted(sub *subscription, r result) {
 	now := time.Now()
 	sub.rates.note(now, r.err != "")
 	sub.Status.note(now, r)
-	switch {
-	case r.err == "":
-	case sub.rates.hopeless(now):
+	if r.err != "" && sub.rates.hopeless(now) {
 		sub.Status.Suspended, sub.Status.SuspendedAt = true, sub.Refreshes
 		s.checkpoint.changed()
 		s.opts.Logger.Warn("deliveries to a webhook are suspended because nearly all of them fail", "id", sub.ID, "host", hostOf(sub.URL), "error", string(r.err))
-		sub.wakeLocked()
-	case sub.deadLocked():
 		sub.wakeLocked()
 	}
 }
