@@ -191,6 +191,26 @@ func TestPackagesStayApart(t *testing.T) {
 	}
 }
 
+// TestHelpersAreForTests: what helps tests is not part of a program.
+func TestHelpersAreForTests(t *testing.T) {
+	t.Parallel()
+	helpers := 0
+	for pkg, imports := range packages(t) {
+		if strings.HasSuffix(pkg, "test") {
+			helpers++
+			continue
+		}
+		for _, path := range imports {
+			if strings.HasPrefix(path, module) && strings.HasSuffix(path, "test") {
+				t.Errorf("%s imports %s, which is for tests", pkg, path)
+			}
+		}
+	}
+	if helpers < 8 {
+		t.Errorf("only %d packages are for tests", helpers)
+	}
+}
+
 // TestCoreKeepsQuiet: standard streams, exits and flags belong to cmd.
 func TestCoreKeepsQuiet(t *testing.T) {
 	t.Parallel()

@@ -98,7 +98,18 @@
 //	internal/program    finds the file that a command runs
 //	internal/regularfile  reads regular files of limited size, and never blocks on others
 //	internal/writable   reports which other users can modify a file
-//	peertest            finds the real programs that tests run against
+//
+// For tests (only tests, and each other, import them; they are not internal because tests of commands and output
+// need them too):
+//
+//	session/sessiontest      a scriptable fake MCP server of both eras, over pipes and HTTP
+//	mcpserver/mcpservertest  real legacy MCP clients
+//	journal/journaltest      the tests that every log must pass
+//	login/logintest          an authorization server, and an MCP server that requires its tokens
+//	lock/locktest            changes that a server can make, with the classes that they must have
+//	ipscope/ipscopetest      addresses that are not public, and a resolver
+//	internal/recordstest     the tests that every store of records must pass
+//	peertest                 finds the real programs that tests run against
 //
 // # Imports
 //

@@ -116,7 +116,7 @@ func TestSkills(t *testing.T) {
 		} {
 			var files []string
 			for _, f := range entries[i].Files {
-				files = append(files, entries[i].Path(f.URI))
+				files = append(files, strings.TrimPrefix(f.URI, entries[i].Dir()+"/"))
 				must(t, entries[i].Verify(f.URI, g.content(f.URI)))
 			}
 			if !slices.Equal(files, want) {
