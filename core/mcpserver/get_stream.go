@@ -30,6 +30,10 @@ type getStream struct {
 	number  int
 	cancel  context.CancelCauseFunc
 	done    chan struct{} // closed after the stream has put back its unsent messages
+
+	// resumed reports that the client resumes after an event of this stream, so it is known what the client has
+	// received. Guarded by session.mu.
+	resumed bool
 }
 
 // get serves a GET stream of a legacy session.
@@ -93,7 +97,7 @@ func (g *getStream) attach(last string) {
 	}
 	for _, other := range ss.streams {
 		if known && other.number == after.stream {
-			over = other
+			over, other.resumed = other, true
 		}
 	}
 	ss.opened++
@@ -121,10 +125,20 @@ func (g *getStream) attach(last string) {
 func (g *getStream) detach() {
 	ss := g.session
 	ss.mu.Lock()
+	repeat := g.mustRepeat()
 	ss.streams = slices.DeleteFunc(ss.streams, func(other *getStream) bool { return other == g })
 	ss.nextTurn()
 	ss.mu.Unlock()
+	if repeat {
+		ss.sub.Restore(ss.replay.sentOn(g.number))
+	}
 	close(g.done)
+}
+
+// mustRepeat reports whether a newer stream must send again what was announced on this one last, because the client
+// has not said what of that it received. The caller must hold ss.mu.
+func (g *getStream) mustRepeat() bool {
+	return !g.resumed && g.session.streams[len(g.session.streams)-1] != g
 }
 
 // nextTurn wakes the session's streams so that each checks whether it is now the newest. The caller
@@ -160,7 +174,13 @@ func (g *getStream) push(ctx context.Context, until <-chan struct{}) error {
 // wait sends only heartbeats while a newer stream sends the messages. The client may have opened it because it
 // lost this one, so the newer stream repeats what was sent here last.
 func (g *getStream) wait(ctx context.Context, until <-chan struct{}) error {
-	g.session.sub.Restore(g.session.replay.sentOn(g.number))
+	ss := g.session
+	ss.mu.Lock()
+	repeat := g.mustRepeat()
+	ss.mu.Unlock()
+	if repeat {
+		ss.sub.Restore(ss.replay.sentOn(g.number))
+	}
 	beats := time.NewTicker(g.srv.opts.Heartbeat)
 	defer beats.Stop()
 	for {
