@@ -480,7 +480,7 @@ func (l *loop) reconcileHTTPCatalogs(enabled []config.Server) {
 		}
 		log := l.opts.Logger.With("server", l.alias().line(srv.ID))
 		opts := upstream.FromConfig(srv)
-		opts.Self = upstream.Version{Version: l.opts.Serve.Version}
+		opts.Version = l.opts.Serve.Version
 		opts.Logger = log
 		opts.OnChange = func(*upstream.Catalog, catalog.Delta) { l.kick() }
 		opts.OnStatus = func(upstream.Status) { l.kick() }

@@ -201,8 +201,8 @@ type discovery struct {
 	seen    map[string]bool // URLs of documents
 }
 
-// tell records the answer of a document.
-func (d *discovery) tell(u *url.URL, format string, args ...any) {
+// record notes the answer of a document.
+func (d *discovery) record(u *url.URL, format string, args ...any) {
 	if len(d.Tried) < 2*maxRequests {
 		d.Tried = append(d.Tried, Attempt{guarded.ShowURL(u), printable.Line(fmt.Sprintf(format, args...), 300)})
 	}
@@ -220,7 +220,7 @@ func (d *discovery) document(u *url.URL, nesting int) (silent bool) {
 	d.left--
 	p, err := fetch(d.ctx, d.client, u, "")
 	if err != nil {
-		d.tell(u, "%s", printable.Reason(err, 300))
+		d.record(u, "%s", printable.Reason(err, 300))
 		_, answered := errors.AsType[*answerError](err)
 		return !answered
 	}
@@ -289,7 +289,7 @@ func (d *discovery) parse(u *url.URL, data []byte, nesting int) {
 		Entries *[]json.RawMessage `json:"entries"`
 	}
 	if err := decode(data, &doc); err != nil {
-		d.tell(u, "%s", err)
+		d.record(u, "%s", err)
 		return
 	}
 	if doc.Entries == nil {
@@ -328,9 +328,9 @@ func (d *discovery) parse(u *url.URL, data []byte, nesting int) {
 	}
 	switch {
 	case found == 0:
-		d.tell(u, "a catalog without MCP servers")
+		d.record(u, "a catalog without MCP servers")
 	case d.left == 0 || len(d.Cards) >= maxCards:
-		d.tell(u, "a catalog with more documents than mcptrack requests")
+		d.record(u, "a catalog with more documents than mcptrack requests")
 	}
 }
 
@@ -339,9 +339,9 @@ func (d *discovery) follow(catalog *url.URL, text string, nesting int) {
 	u, err := catalog.Parse(text)
 	switch {
 	case text == "" || err != nil || u.Hostname() == "" || !printable.VisibleASCII(text):
-		d.tell(catalog, "an entry has neither a valid URL nor data")
+		d.record(catalog, "an entry has neither a valid URL nor data")
 	case u.User != nil:
-		d.tell(u, "refused: the URL contains a user or a password")
+		d.record(u, "refused: the URL contains a user or a password")
 	default:
 		u.Fragment, u.RawFragment = "", ""
 		d.document(u, nesting)
@@ -353,7 +353,7 @@ func (d *discovery) card(u *url.URL, data []byte) {
 	c, err := Parse(data)
 	switch {
 	case err != nil:
-		d.tell(u, "not a server card: %s", err)
+		d.record(u, "not a server card: %s", err)
 		return
 	case len(d.Cards) >= maxCards:
 		return
@@ -373,17 +373,17 @@ func (d *discovery) card(u *url.URL, data []byte) {
 	}
 	switch {
 	case len(l.Usable) > 0:
-		d.tell(u, "the card of %s", c.Label())
+		d.record(u, "the card of %s", c.Label())
 		d.Cards = append(d.Cards, l)
 	case len(l.Refused) > 0:
-		d.tell(u, "the card of %s: its remotes are refused: %s", c.Label(), strings.Join(l.Refused, "; "))
+		d.record(u, "the card of %s: its remotes are refused: %s", c.Label(), strings.Join(l.Refused, "; "))
 		if len(d.Refused) < maxCards {
 			d.Refused = append(d.Refused, l)
 		}
 	case other > 0:
-		d.tell(u, "the card of %s, which has other endpoints", c.Label())
+		d.record(u, "the card of %s, which has other endpoints", c.Label())
 	default:
-		d.tell(u, "the card of %s, which has no remotes", c.Label())
+		d.record(u, "the card of %s, which has no remotes", c.Label())
 	}
 }
 

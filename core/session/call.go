@@ -163,7 +163,7 @@ func (s *Session) Ping(ctx context.Context) error {
 	}
 	if noPing := errors.Is(err, ErrUnsupported); err != nil && method == mcp.MethodPing && s.conn.HTTP() && !(noPing && s.noPing.Load()) {
 		if s.rejectsLists(ctx) {
-			s.end(&EndError{Reason: "the server no longer knows the session", ExitCode: -1, Err: err})
+			s.end(&EndError{Reason: "the server no longer knows the session", Err: err})
 			return fmt.Errorf("ping: %w", err)
 		}
 		s.noPing.Store(noPing)

@@ -70,7 +70,6 @@ func slowStart(srv config.Server) string {
 // httpDial is one attempt to connect over HTTP.
 type httpDial struct {
 	s      *Session
-	srv    config.Server
 	dialer *wire.HTTPDialer
 	conn   *wire.Conn // set by the handshake that succeeded
 }
@@ -85,7 +84,7 @@ func newHTTPDial(srv config.Server, opts Options) (*httpDial, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &httpDial{s: s, srv: srv, dialer: e}, nil
+	return &httpDial{s: s, dialer: e}, nil
 }
 
 func dialHTTP(ctx context.Context, srv config.Server, opts Options) (*Session, error) {

@@ -71,26 +71,17 @@ func isRefusal(err error) bool {
 // requests). mcptrack cannot do so and declares no capability for it.
 type InputRequiredError struct {
 	Method string // method of the unanswered request
-	// Asked contains the first 10 of the server's questions, sorted by key.
-	Asked []InputRequest
-}
-
-// InputRequest is one question that a server asks before it answers a request.
-type InputRequest struct {
-	Method  string // such as "elicitation/create"; printable
-	Message string // text for the user: printable, at most 300 bytes, may be empty
+	// Asked contains the first 10 of the server's questions, sorted by key: the method and, in parentheses, the
+	// text for the user, if there is one. They are printable.
+	Asked []string
 }
 
 func (e *InputRequiredError) Error() string {
-	var b strings.Builder
-	b.WriteString(e.Method + ": the server requires input that mcptrack cannot provide")
-	for i, q := range e.Asked {
-		b.WriteString([]string{": ", ", "}[min(i, 1)] + q.Method)
-		if q.Message != "" {
-			b.WriteString(" (" + q.Message + ")")
-		}
+	text := e.Method + ": the server requires input that mcptrack cannot provide"
+	if len(e.Asked) > 0 {
+		text += ": " + strings.Join(e.Asked, ", ")
 	}
-	return b.String()
+	return text
 }
 
 const maxAsked = 10
@@ -118,10 +109,11 @@ func newInputRequired(redact redactor, method string, raw json.RawMessage) *Inpu
 		if len(e.Asked) == maxAsked {
 			break
 		}
-		e.Asked = append(e.Asked, InputRequest{
-			Method:  printable.Line(q.Method, 100),
-			Message: printable.Line(redact.text(q.Params.Message), 300),
-		})
+		asked := printable.Line(q.Method, 100)
+		if message := printable.Line(redact.text(q.Params.Message), 300); message != "" {
+			asked += " (" + message + ")"
+		}
+		e.Asked = append(e.Asked, asked)
 	}
 	return e
 }

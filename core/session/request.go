@@ -140,7 +140,7 @@ func (s *Session) exchange(ctx context.Context, conn *wire.Conn, q wire.Request)
 	if rpc, ok := errors.AsType[*RPCError](err); ok && rpc.Code == mcp.CodeUnsupportedVersion && s.Info().Era == EraModern {
 		// The server has been replaced by one with other versions. The next session negotiates the
 		// version again.
-		end := &EndError{Reason: "the server no longer supports the protocol version " + mcp.ModernVersion, ExitCode: -1, Err: err}
+		end := &EndError{Reason: "the server no longer supports the protocol version " + mcp.ModernVersion, Err: err}
 		s.end(end)
 		return nil, &InterruptedError{Err: end}
 	}

@@ -22,13 +22,6 @@ import (
 // maxErrorText is the maximum number of bytes of an error response that are forwarded.
 const maxErrorText = 16 << 10
 
-// Version is the version of this program that get_version reports.
-type Version struct {
-	Version string `json:"version"`
-	Build   string `json:"build,omitempty"`
-	Commit  string `json:"commit,omitempty"`
-}
-
 // Call calls a tool with arguments, which are a JSON object or nil, and returns an MCP tool result.
 // Failures that the caller of the tool can act on are results with isError: invalid arguments, an
 // unreachable API, or an HTTP status other than 2xx. Call returns an error if the tool is not in
@@ -135,15 +128,17 @@ func (u *Upstream) success(a response, path string) json.RawMessage {
 // reason why the API is unreachable.
 func (u *Upstream) versions(ctx context.Context) (json.RawMessage, error) {
 	var report struct {
-		Mcptrack Version `json:"mcptrack"`
-		Server   struct {
+		Mcptrack struct {
+			Version string `json:"version"`
+		} `json:"mcptrack"`
+		Server struct {
 			Version string `json:"version,omitempty"`
 			Build   string `json:"build,omitempty"`
 			Commit  string `json:"commit,omitempty"`
 			Error   string `json:"error,omitempty"`
 		} `json:"server"`
 	}
-	report.Mcptrack = u.opts.Self
+	report.Mcptrack.Version = u.opts.Version
 	v, err := u.fetchVersion(ctx)
 	switch {
 	case ctx.Err() != nil:

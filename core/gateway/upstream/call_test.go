@@ -41,7 +41,7 @@ func withAPI(t *testing.T, catalog string, handle http.HandlerFunc, change ...fu
 		}
 	}))
 	t.Cleanup(w.server.Close)
-	opts := Options{URL: w.server.URL + "/base/", Self: Version{Version: "9.9", Commit: "def"}}
+	opts := Options{URL: w.server.URL + "/base/", Version: "9.9"}
 	for _, c := range change {
 		c(&opts)
 	}
@@ -332,7 +332,7 @@ func TestErrorsAreRedacted(t *testing.T) {
 
 func TestGetVersion(t *testing.T) {
 	w := withAPI(t, "[]", echo)
-	want := `{"mcptrack":{"version":"9.9","commit":"def"},"server":{"version":"1.2","build":"b7","commit":"abc"}}`
+	want := `{"mcptrack":{"version":"9.9"},"server":{"version":"1.2","build":"b7","commit":"abc"}}`
 	if got, failed := w.call("get_version", "{}"); failed || got != want {
 		t.Errorf("%s\nwant %s", got, want)
 	}

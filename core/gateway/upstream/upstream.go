@@ -52,8 +52,8 @@ type Options struct {
 	// Client sends the requests. By default, New creates one. CheckRedirect and Jar of a given
 	// client are not used.
 	Client *http.Client
-	// Self is the version of this program that get_version reports.
-	Self Version
+	// Version is the version of this program that get_version reports.
+	Version string
 	// OnChange is called with the differences after a different list of tools has become current.
 	OnChange func(*Catalog, catalog.Delta)
 	// OnSkip is called when a catalog has invalid entries, unless the previous catalog had the same

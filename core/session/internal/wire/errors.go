@@ -117,9 +117,6 @@ func (e *AuthError) Is(target error) bool { return target == ErrAuth }
 // EndError reports why a connection ended without a call to Close.
 type EndError struct {
 	Reason string
-	// ExitCode and Signal describe a child process that exited; otherwise ExitCode is -1.
-	ExitCode int
-	Signal   string
 	// Unread reports that the child process exited before it had read what was sent to it.
 	Unread bool
 	// Stderr contains the last stderr lines of the child process, printable and limited in length.

@@ -151,7 +151,7 @@ func (g *guard) refused(q *http.Request, p *http.Response, x *exchange) {
 	if p.StatusCode == http.StatusNotFound ||
 		p.StatusCode == http.StatusBadRequest && bytes.Contains(bytes.ToLower(body), []byte("session")) {
 		x.unknownSession()
-		g.conn.expire(&EndError{Reason: fmt.Sprintf("the server no longer knows the session (HTTP status %d)", p.StatusCode), ExitCode: -1})
+		g.conn.expire(&EndError{Reason: fmt.Sprintf("the server no longer knows the session (HTTP status %d)", p.StatusCode)})
 	}
 }
 

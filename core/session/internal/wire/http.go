@@ -176,7 +176,7 @@ func (d *HTTPDialer) SSE(ctx context.Context) (*Conn, error) {
 	c.attach(tr)
 	tr.SetConnectionLostHandler(func(err error) {
 		if !c.http.guard.closing.Load() {
-			c.fail(&EndError{Reason: "the event stream ended", ExitCode: -1, Err: c.cleanError(err)})
+			c.fail(&EndError{Reason: "the event stream ended", Err: c.cleanError(err)})
 		}
 	})
 	if err := c.startSSE(ctx, tr); err != nil {

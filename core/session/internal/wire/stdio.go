@@ -75,7 +75,7 @@ func (c *Conn) Lingered() bool {
 
 func (c *Conn) startStdio(s *stdioConn, w io.WriteCloser) *Conn {
 	c.stdio = s
-	s.stdin = newLineQueue(w, c.cfg.WriteTimeout, func(err error) { c.fail(&EndError{Reason: printable.Reason(err, 0), ExitCode: -1}) })
+	s.stdin = newLineQueue(w, c.cfg.WriteTimeout, func(err error) { c.fail(&EndError{Reason: printable.Reason(err, 0)}) })
 	ended := make(chan error, 1) // receives from read the one error that ends stdout; never closed
 	c.group.Go(s.stdin.run)
 	c.group.Go(func() { c.watchStdio(ended) })
@@ -173,7 +173,7 @@ func (c *Conn) watchStdio(ended <-chan error) {
 	if p == nil {
 		select {
 		case err := <-ended:
-			c.endStdio(&EndError{Reason: endReason(err), ExitCode: -1, Err: err}, true)
+			c.endStdio(&EndError{Reason: endReason(err), Err: err}, true)
 		case <-c.ctx.Done():
 		}
 		return
@@ -191,14 +191,14 @@ func (c *Conn) watchStdio(ended <-chan error) {
 	case <-c.ctx.Done():
 		return
 	}
-	e := &EndError{Reason: endReason(err), ExitCode: -1, Err: err}
+	e := &EndError{Reason: endReason(err), Err: err}
 	if err == io.EOF {
 		e.Err = nil
 	}
 	select {
 	case <-p.Done():
 		exit := p.Exit()
-		e.ExitCode, e.Signal, e.Unread = exit.Code, exit.Signal, p.Unread() || c.stdio.stdin.failed()
+		e.Unread = p.Unread() || c.stdio.stdin.failed()
 		if err == nil || err == io.EOF {
 			e.Reason = exit.String()
 		}

@@ -211,12 +211,12 @@ func (s *notificationStream) answered(status int, err error) bool {
 		}
 	case status == 0:
 		if again && failures >= maxStreamFailures {
-			s.conn.fail(&EndError{Reason: "the server cannot be reached", ExitCode: -1, Err: s.conn.cleanError(err)})
+			s.conn.fail(&EndError{Reason: "the server cannot be reached", Err: s.conn.cleanError(err)})
 			return false
 		}
 	case again:
 		// Whatever the status is, no more notifications could arrive.
-		s.conn.fail(&EndError{Reason: fmt.Sprintf("the notification stream was refused (HTTP status %d)", status), ExitCode: -1, Err: err})
+		s.conn.fail(&EndError{Reason: fmt.Sprintf("the notification stream was refused (HTTP status %d)", status), Err: err})
 		return false
 	default:
 		return transient(status)
