@@ -148,7 +148,6 @@ func (d *document) read(data []byte, opts Options) *Config {
 		return nil
 	}
 	r.root(root)
-	r.reportUnsupported()
 	if !r.confine() {
 		return nil
 	}
