@@ -22,7 +22,7 @@ func newRedactor(env *cli.Env, cfg *config.Config) redactor {
 	var secrets []string
 	for i := range cfg.Servers {
 		srv := &cfg.Servers[i]
-		secrets = append(append(secrets, srv.Credentials()...), srv.Confidential()...)
+		secrets = append(secrets, srv.Confidential()...)
 		secrets = append(secrets, partsOf(srv.URL.Reveal(), false)...)
 	}
 	for _, w := range cfg.Webhooks {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/config/tree"
 	"github.com/mcptrack/mcptrack/core/glob"
+	"github.com/mcptrack/mcptrack/core/printable"
 )
 
 // Client specifies what one client of a gateway or of the daemon sees.
@@ -111,12 +112,8 @@ func (r *reader) clients(v *tree.Node) (all []Client) {
 
 func (e *entry) client(name string) Client {
 	c := Client{Name: name}
-	e.missing = (*clauses)(&c.Missing)
-	e.expander.forgetUses()
 	keys := clientKeys()
-	for _, k := range keys {
-		k.fill(e, &c)
-	}
+	keys.fill(e, &c, &c.Missing)
 	for i, g := range c.Servers {
 		f, _ := e.field("servers")
 		only := Client{Servers: []string{g}}
@@ -124,25 +121,21 @@ func (e *entry) client(name string) Client {
 			e.warnAt(f.value.Offset, f.path.index(i), CodeReference, fmt.Sprintf(`%s has "servers" that match no server of this config: %s`, e.label, quote(g)), "")
 		}
 	}
-	e.unknownKeys(e.object, e.path, e.label, keys.names(), nil)
 	c.Intent = e.intent(name, keys.names())
 	return c
 }
 
-// clientToken reads the token. No message quotes it.
+// clientToken reads the token.
 func (e *entry) clientToken(spellings []string, c *Client) {
 	value, f, ok := e.text(spellings...)
 	if !ok {
 		return
 	}
-	if !e.expander.refers(f.value.Text) {
-		e.warnSecret(f.value.Offset, f.path, quote(f.name))
+	expected := ""
+	if len(value) < 16 || len(value) > 1024 || !printable.VisibleASCII(value) {
+		expected = "16 to 1,024 visible ASCII characters"
 	}
-	if len(value) < 16 || len(value) > 1024 || strings.ContainsFunc(value, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		e.invalidValue(f.value, f.path, CodeValue, `invalid "token"; expected 16 to 1,024 visible ASCII characters`, "create one with: openssl rand -hex 32, and give it to the client")
-		return
-	}
-	c.Token = NewSecret(value)
+	c.Token = e.secret(value, f.value, f.path, f.name, expected, "create one with: openssl rand -hex 32, and give it to the client")
 }
 
 func (e *entry) clientFolder(spellings []string, c *Client) {

@@ -57,7 +57,7 @@ func TestHostFormats(t *testing.T) {
 			[]string{"docs stdio cmd=docs-server", "web sse url=https://h/sse"}, 0},
 		"claude code projects": {".claude.json", `{"numStartups": 3, "mcpServers": {"both": {"command": "go"}, "user": {"command": "go"}},
 			"projects": {"/elsewhere": {"mcpServers": {"other": {"command": "go"}}}, "` + workspace + `": {"allowedTools": [], "mcpServers": {"both": {"command": "npx"}}}}}`,
-			[]string{"both stdio cmd=npx", "user stdio cmd=go"}, 1},
+			[]string{"both stdio cmd=npx", "user stdio cmd=go"}, 0},
 		"claude desktop": {"claude_desktop_config.json", `{"globalShortcut": "x", "mcpServers": {"docs": {"command": "docs-server"}}}`,
 			[]string{"docs stdio cmd=docs-server"}, 1},
 		"cursor": {".cursor/mcp.json", `{"mcpServers": {"docs": {"command": "docs-server", "env": {"K": "${env:KEY}"}, "args": ["${workspaceFolderBasename}${/}x"]}, "web": {"url": "https://h/mcp"}}}`,
@@ -65,21 +65,21 @@ func TestHostFormats(t *testing.T) {
 		"vscode": {".vscode/mcp.json", `{"inputs": [{"id": "key", "type": "promptString"}], "servers": {"web": {"type": "http", "url": "https://h/mcp"}, "docs": {"type": "stdio", "command": "docs-server", "cwd": "${workspaceFolder}"}}}`,
 			[]string{"web http url=https://h/mcp", "docs stdio cmd=docs-server"}, 0},
 		"vscode settings": {".vscode/settings.json", `{"editor.fontSize": 12, "files.exclude": {}, "mcp": {"inputs": [], "servers": {"docs": {"command": "docs-server"}}}}`,
-			[]string{"docs stdio cmd=docs-server"}, 1},
+			[]string{"docs stdio cmd=docs-server"}, 0},
 		"windsurf": {"mcp_config.json", `{"mcpServers": {"web": {"serverUrl": "https://h/mcp"}}}`, []string{"web http? url=https://h/mcp"}, 0},
 		"roo":      {".roo/mcp.json", `{"mcpServers": {"web": {"type": "streamable-http", "url": "https://h/mcp", "alwaysAllow": ["a"], "disabled": true}}}`, []string{"web http url=https://h/mcp disabled"}, 0},
 		"cline":    {"cline_mcp_settings.json", `{"mcpServers": {"web": {"type": "streamableHttp", "url": "https://h/mcp", "autoApprove": [], "timeout": 60}}}`, []string{"web http url=https://h/mcp"}, 0},
 		"kiro":     {".kiro/settings/mcp.json", `{"mcpServers": {"docs": {"command": "uvx", "args": ["x@latest"], "disabled": false, "autoApprove": []}}}`, []string{"docs stdio cmd=uvx x@latest"}, 0},
-		"gemini":   {".gemini/settings.json", `{"theme": "x", "mcp": {"allowed": ["docs", "web"]}, "mcpServers": {"docs": {"command": "docs-server", "trust": true}, "web": {"httpUrl": "https://h/mcp"}}}`, []string{"docs stdio cmd=docs-server", "web http? url=https://h/mcp"}, 1},
+		"gemini":   {".gemini/settings.json", `{"theme": "x", "mcp": {"allowed": ["docs", "web"]}, "mcpServers": {"docs": {"command": "docs-server", "trust": true}, "web": {"httpUrl": "https://h/mcp"}}}`, []string{"docs stdio cmd=docs-server", "web http? url=https://h/mcp"}, 0},
 		"copilot":  {"mcp-config.json", `{"mcpServers": {"docs": {"type": "local", "command": "docs-server", "args": [], "tools": ["*"]}}}`, []string{"docs stdio cmd=docs-server"}, 0},
 		"zed": {".zed/settings.json", "{\n// comment\n\"theme\": \"x\", \"context_servers\": {\"docs\": {\"source\": \"custom\", \"command\": \"docs-server\", \"args\": [\"a\"], \"env\": {}}," +
 			"\"old\": {\"command\": {\"path\": \"docs-server\", \"args\": [\"b\"], \"env\": {\"A\": \"1\"}}, \"settings\": {}}, \"ext\": {\"source\": \"extension\", \"settings\": {}}, \"web\": {\"url\": \"https://h/mcp\"}}}",
-			[]string{"docs stdio cmd=docs-server a", "old stdio cmd=docs-server b env=A:1", "web http? url=https://h/mcp"}, 1},
+			[]string{"docs stdio cmd=docs-server a", "old stdio cmd=docs-server b env=A:1", "web http? url=https://h/mcp"}, 0},
 		"opencode": {"opencode.json", `{"$schema": "https://opencode.ai/config.json", "model": "x", "mcp": {"docs": {"type": "local", "command": ["docs-server", "mcp"], "environment": {"K": "{env:KEY}"}, "enabled": true},
 			"web": {"type": "remote", "url": "https://h/mcp", "headers": {"X": "{env:KEY}"}, "enabled": false}}}`,
-			[]string{"docs stdio cmd=docs-server mcp env=K:k", "web http? url=https://h/mcp headers=X:k disabled"}, 1},
+			[]string{"docs stdio cmd=docs-server mcp env=K:k", "web http? url=https://h/mcp headers=X:k disabled"}, 0},
 		"crush": {"crush.json", `{"lsp": {}, "mcp": {"docs": {"type": "stdio", "command": "docs-server"}, "web": {"type": "http", "url": "https://h/mcp", "disabled": true}}}`,
-			[]string{"docs stdio cmd=docs-server", "web http url=https://h/mcp disabled"}, 1},
+			[]string{"docs stdio cmd=docs-server", "web http url=https://h/mcp disabled"}, 0},
 		"codex": {"config.toml", `model = "x"
 
 [mcp_servers.docs]
@@ -98,7 +98,7 @@ bearer_token_env_var = "KEY"
 http_headers = { X-A = "b" }
 env_http_headers = { X-B = "HOST_KEY" }
 enabled = false
-`, []string{"docs stdio cmd=docs-server mcp env=A:1,HOST_KEY:h,KEY:k tracked", "my web http? url=https://h/mcp headers=Authorization:Bearer k,X-A:b,X-B:h disabled"}, 1},
+`, []string{"docs stdio cmd=docs-server mcp env=A:1,HOST_KEY:h,KEY:k tracked", "my web http? url=https://h/mcp headers=Authorization:Bearer k,X-A:b,X-B:h disabled"}, 0},
 		"goose": {"config.yaml", `GOOSE_MODEL: x
 extensions:
   developer:
@@ -117,7 +117,7 @@ extensions:
     type: streamable_http
     uri: https://h/mcp
     enabled: false
-`, []string{"docs stdio cmd=docs-server mcp env=A:1,KEY:k tracked", "web http url=https://h/mcp disabled"}, 1},
+`, []string{"docs stdio cmd=docs-server mcp env=A:1,KEY:k tracked", "web http url=https://h/mcp disabled"}, 0},
 		"continue": {"servers.yaml", `name: mine
 version: 0.0.1
 schema: v1
@@ -133,7 +133,7 @@ mcpServers:
     url: https://h/mcp
     requestOptions:
       headers: {X: "1"}
-`, []string{"docs stdio cmd=docs-server mcp env=K:k", "web http url=https://h/mcp headers=X:1"}, 1},
+`, []string{"docs stdio cmd=docs-server mcp env=K:k", "web http url=https://h/mcp headers=X:1"}, 0},
 	} {
 		c, problems := Parse([]byte(test.text), test.file, surroundings(t, variables))
 		if c == nil || len(problems) != test.problems {
@@ -215,23 +215,21 @@ func TestTypeNames(t *testing.T) {
 	}
 }
 
-// An unsupported key causes one warning for the file.
 func TestUnsupportedKeys(t *testing.T) {
-	entry := `{"url":"https://h/","headersHelper":"./token.sh"}`
-	_, problems := Parse([]byte(`{"servers":{"a":`+entry+`,"b":`+entry+`}}`), "f", surroundings(t, nil))
-	if len(problems) != 1 || problems[0].Code != CodeUnsupported || !strings.Contains(problems[0].Message, `"headersHelper" is not supported (in 2 servers`) {
+	_, problems := Parse([]byte(`{"servers":{"a":{"url":"https://h/","headersHelper":"./token.sh"}}}`), "f", surroundings(t, nil))
+	if len(problems) != 1 || problems[0].Code != CodeUnsupported || !strings.Contains(problems[0].Message, `"headersHelper" is not supported`) {
 		t.Errorf("%v", problems)
 	}
 }
 
-// Unknown keys beside the servers cause one warning; misspelled ones each cause their own.
+// Unknown keys beside the servers cause a warning each, unless they are a host's.
 func TestUnknownRootKeys(t *testing.T) {
 	_, problems := Parse([]byte(`{"servers":[],"_a":1,"$schema":"x","theme":1,"model":2,"inputz":[]}`), "f", surroundings(t, nil))
 	var got []string
 	for _, p := range problems {
 		got = append(got, fmt.Sprintf("%s|%s", p.Message, p.Hint))
 	}
-	want := []string{`Config at f has 2 keys that mcptrack does not read, such as "theme"|`, `Config at f has unknown key "inputz"|did you mean "inputs"?`}
+	want := []string{`Config at f has unknown key "theme"|`, `Config at f has unknown key "model"|`, `Config at f has unknown key "inputz"|did you mean "inputs"?`}
 	if !slices.Equal(got, want) {
 		t.Errorf("%q", got)
 	}
@@ -257,8 +255,8 @@ func TestFilesOfHosts(t *testing.T) {
 		{"f.json", `{"mcpServers": {"a": {"type": "streamable", "url": "https://h/"}, "b": {"type": "http-sse", "url": "https://h/"}}}`, []string{"a http url=https://h/", "b sse url=https://h/"}, 0},
 		// elsewhere in the file
 		{"f.json", `{"mcp": {"mcpServers": {` + other + `}}}`, []string{"b stdio cmd=go"}, 0},
-		{"x.code-workspace", `{"folders": [], "settings": {"mcp": {"servers": {` + other + `}}}}`, []string{"b stdio cmd=go"}, 1},
-		{"devcontainer.json", `{"image": "x", "customizations": {"vscode": {"mcp": {"servers": {` + other + `}}}}}`, []string{"b stdio cmd=go"}, 1},
+		{"x.code-workspace", `{"folders": [], "settings": {"mcp": {"servers": {` + other + `}}}}`, []string{"b stdio cmd=go"}, 0},
+		{"devcontainer.json", `{"image": "x", "customizations": {"vscode": {"mcp": {"servers": {` + other + `}}}}}`, []string{"b stdio cmd=go"}, 0},
 		// switched off
 		{"opencode.json", `{"mcp": {"a": {"enabled": false}, "b": {"type": "local", "command": ["go"]}}}`, []string{"a stdio disabled", "b stdio cmd=go"}, 0},
 		{".claude.json", `{"mcpServers": {"a": {"command": "go"}, ` + other + `}, "projects": {"/": {"disabledMcpServers": ["a"]}}}`, []string{"a stdio cmd=go disabled", "b stdio cmd=go"}, 0},

@@ -88,7 +88,7 @@ func (e *entry) add(id string, valid bool) {
 			`use type "http", or set the protocol to "auto"`)
 	}
 	e.ineffective(&s)
-	e.noteUnsupported()
+	e.reportUnsupported()
 	e.unknownKeys(e.object, e.path, e.label, e.names, foreignKeys())
 	s.Intent = e.intent(id, e.effective)
 	if valid {
@@ -125,11 +125,8 @@ func (e *entry) disown() {
 		if k.is != nil {
 			continue
 		}
-		hint := ""
-		switch near := suggest.Nearest(f.value.Text, k.words); {
-		case near != "":
-			hint = fmt.Sprintf("did you mean %q?", near)
-		case k.least > 0 && f.value.Kind == tree.Number:
+		hint := didYouMean(f.value.Text, k.words)
+		if k.least > 0 && f.value.Kind == tree.Number {
 			hint = durationUnits
 		}
 		e.warnAt(f.key, f.path, CodeForeign, fmt.Sprintf("%s has %q of another program, which mcptrack does not read", e.label, f.name), hint)
@@ -436,12 +433,18 @@ func (e *entry) notOneOf(f field, value string, words []string) {
 	}
 	hint := ""
 	// Do not compare a value that contains a reference, because the hint could reveal a secret.
-	if raw := f.value.Text; raw == value {
-		if near := suggest.Nearest(raw, words); near != "" {
-			hint = fmt.Sprintf("did you mean %q?", near)
-		}
+	if f.value.Text == value {
+		hint = didYouMean(value, words)
 	}
 	e.invalidValue(f.value, f.path, CodeValue, fmt.Sprintf("invalid %q; expected one of %s", f.name, strings.Join(quoted, ", ")), hint)
+}
+
+// didYouMean returns the hint that a text is probably a misspelling of one of the words, or "".
+func didYouMean(text string, words []string) string {
+	if near := suggest.Nearest(text, words); near != "" {
+		return fmt.Sprintf("did you mean %q?", near)
+	}
+	return ""
 }
 
 const durationUnits = `write the unit: "30s", "500ms" or "2m"`

@@ -116,13 +116,11 @@ func hasServers(path string, opts Options) bool {
 	if problem != nil {
 		return true
 	}
-	d := newDocument(data, path)
-	root, failure := d.Parse(tree.Detect(path))
-	if failure != nil || root.Kind != tree.Object {
+	opts.Format = "" // of the file that the user chose
+	r, root := newDocument(data, path).open(opts)
+	if r == nil || root.Kind != tree.Object {
 		return true
 	}
-	workspace, _ := opts.workspace()
-	r := newReader(d, opts, workspace)
 	return slices.ContainsFunc(r.containers(root), func(c container) bool { return len(c.value.Members)+len(c.value.Items) > 0 })
 }
 

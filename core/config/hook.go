@@ -96,13 +96,8 @@ func (r *reader) hooks(v *tree.Node) (all []Hook) {
 
 func (e *entry) hook() Hook {
 	var h Hook
-	e.missing = (*clauses)(&h.Missing)
-	e.expander.forgetUses()
 	keys := hookKeys()
-	for _, k := range keys {
-		k.fill(e, &h)
-	}
-	e.unknownKeys(e.object, e.path, e.label, keys.names(), nil)
+	keys.fill(e, &h, &h.Missing)
 	h.Intent = e.intent(h.ID, keys.names())
 	return h
 }
@@ -158,22 +153,17 @@ func (e *entry) hookSecret(_ []string, h *Hook) {
 	}
 }
 
-// addHookSecret checks a secret and adds it. v is the secret as written. No message quotes it.
+// addHookSecret checks a secret and adds it. v is the secret as written.
 func (e *entry) addHookSecret(value string, v *tree.Node, path pointer, name string, h *Hook) {
-	if !e.expander.refers(v.Text) {
-		e.warnSecret(v.Offset, path, quote(name))
-	}
 	expected := ""
 	if _, ok := WebhookKey(value); h.Verify == HookStandard && !ok {
-		expected = "whsec_ followed by 24 to 64 bytes in standard base64"
+		expected = webhookKeyForm
 	} else if len(value) < minHookSecret {
 		expected = fmt.Sprintf("at least %d bytes", minHookSecret)
 	}
-	if expected != "" {
-		e.invalidValue(v, path, CodeValue, fmt.Sprintf("invalid %q; expected %s", name, expected), generateHookSecret(h.Verify))
-		return
+	if s := e.secret(value, v, path, name, expected, generateHookSecret(h.Verify)); !s.IsZero() {
+		h.Secrets = append(h.Secrets, s)
 	}
-	h.Secrets = append(h.Secrets, NewSecret(value))
 }
 
 // generateHookSecret says where a secret comes from: some senders create it, others take it.

@@ -2,7 +2,6 @@ package config
 
 import (
 	"bytes"
-	"cmp"
 	"fmt"
 	"path/filepath"
 	"reflect"
@@ -92,24 +91,18 @@ func Import(path string, opts Options, names *Names) ([]Imported, Problems) {
 	if problem != nil { // the file changed after it was loaded
 		return nil, Problems{*problem}
 	}
-	d := newDocument(data, path)
-	root, failure := d.Parse(cmp.Or(opts.Format, tree.Detect(path)))
-	workspace, err := opts.workspace()
-	if failure != nil || err != nil {
-		return nil, Problems{{Severity: SeverityError, File: path, Line: 1, Column: 1, Code: CodeUnreadable, Message: "file changed while it was read"}}
-	}
 	var servers []Imported
-	r := newReader(d, opts, workspace)
-	r.expander.verbatim, r.expander.getenv = true, func(string) (string, bool) { return "", true }
-	r.visit = func(e *entry, id string) {
+	loaded := newDocument(data, path).visit(opts, func(e *entry, id string) {
 		if known, ok := cfg.Server(id); ok && known.Attaches() || problems.errorIn(e.path.String()) != "" {
 			return
 		}
 		if srv := e.imported(id, names); len(srv.Keys) > 0 { // an entry without keys only disables a server defined in another file
 			servers = append(servers, srv)
 		}
+	})
+	if !loaded {
+		return nil, Problems{{Severity: SeverityError, File: path, Line: 1, Column: 1, Code: CodeUnreadable, Message: "file changed while it was read"}}
 	}
-	r.root(root)
 	return servers, problems
 }
 

@@ -488,43 +488,18 @@ func foreignOAuthKeys() []string {
 		"registrationUrl", "issuer", "resource", "type", "clientName", "xaa"}
 }
 
-// An unsupportedKey is the first occurrence of an unsupported key, with the number of servers that
-// use it.
-type unsupportedKey struct {
-	name    string
-	offset  int
-	path    pointer
-	servers int
-}
-
-// noteUnsupported counts the entry's unsupported keys for reportUnsupported.
-func (e *entry) noteUnsupported() {
+// reportUnsupported warns about the entry's unsupported keys.
+func (e *entry) reportUnsupported() {
 	for _, name := range unsupportedKeys() {
 		f, ok := e.present(name)
 		if !ok || !e.server.Enabled || f.value.Kind == tree.Bool && !f.value.True() {
 			continue
 		}
-		i := slices.IndexFunc(e.unsupported, func(k unsupportedKey) bool { return k.name == name })
-		if i < 0 {
-			i = len(e.unsupported)
-			e.unsupported = append(e.unsupported, unsupportedKey{name: name, offset: f.key, path: f.path})
-		}
-		e.unsupported[i].servers++
-	}
-}
-
-// reportUnsupported reports one warning per unsupported key for the whole file.
-func (r *reader) reportUnsupported() {
-	for _, k := range r.unsupported {
-		message := fmt.Sprintf("%q is not supported", k.name)
-		if k.servers > 1 {
-			message += fmt.Sprintf(" (in %d servers)", k.servers)
-		}
 		hint := "mcptrack connects to the server without it"
-		if k.name == "headersHelper" {
+		if name == "headersHelper" {
 			hint = `mcptrack connects to the server without it; put the values into "headers", with ${VAR}, ${file:PATH} or ${keyring:NAME}`
 		}
-		r.warnAt(k.offset, k.path, CodeUnsupported, message, hint)
+		e.warnAt(f.key, f.path, CodeUnsupported, fmt.Sprintf("%s: %q is not supported", e.label, name), hint)
 	}
 }
 

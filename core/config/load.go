@@ -136,19 +136,11 @@ func (d *document) read(data []byte, opts Options) *Config {
 		d.errorAt(0, "", p.Code, p.Message, p.Hint)
 		return nil
 	}
-	workspace, err := opts.workspace()
-	if err != nil {
-		d.errorAt(0, "", CodeUnreadable, fmt.Sprintf("cannot determine the working directory: %v", err), "")
-		return nil
-	}
-	r := newReader(d, opts, workspace)
-	root, failure := d.Parse(r.format)
-	if failure != nil {
-		d.errorAt(failure.Offset, "", Code(failure.Code), failure.Message, failure.Hint)
+	r, root := d.open(opts)
+	if r == nil {
 		return nil
 	}
 	r.root(root)
-	r.reportUnsupported()
 	if !r.confine() {
 		return nil
 	}
@@ -158,6 +150,35 @@ func (d *document) read(data []byte, opts Options) *Config {
 	slices.Sort(r.expander.files)
 	r.config.Files = slices.Compact(r.expander.files)
 	return r.config
+}
+
+// open parses the document. If that is not possible, it reports why and returns nil.
+func (d *document) open(opts Options) (*reader, *tree.Node) {
+	workspace, err := opts.workspace()
+	if err != nil {
+		d.errorAt(0, "", CodeUnreadable, fmt.Sprintf("cannot determine the working directory: %v", err), "")
+		return nil, nil
+	}
+	r := newReader(d, opts, workspace)
+	root, failure := d.Parse(r.format)
+	if failure != nil {
+		d.errorAt(failure.Offset, "", Code(failure.Code), failure.Message, failure.Hint)
+		return nil, nil
+	}
+	return r, root
+}
+
+// visit calls the function for each entry of a document that was loaded before, with references as they are
+// written and as if all variables were set. It returns false if the document cannot be parsed.
+func (d *document) visit(opts Options, entry func(e *entry, id string)) bool {
+	r, root := d.open(opts)
+	if r == nil {
+		return false
+	}
+	r.expander.verbatim, r.expander.getenv = true, func(string) (string, bool) { return "", true }
+	r.visit = entry
+	r.root(root)
+	return true
 }
 
 // absolute returns the absolute path of a file, or the path itself if the working directory is

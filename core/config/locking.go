@@ -5,7 +5,6 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/config/tree"
 	"github.com/mcptrack/mcptrack/core/lock"
-	"github.com/mcptrack/mcptrack/core/suggest"
 )
 
 // Locking describes what the lock file (see package lock) contains of a server, and what a gateway
@@ -39,9 +38,7 @@ func (e *entry) lockPolicy(spellings []string, s *Server) {
 			offset, hint := m.Value.Offset, ""
 			if _, known := lock.FindClass(name); !known {
 				offset = m.Offset
-				if near := suggest.Nearest(name, classNames(false)); near != "" {
-					hint = fmt.Sprintf("did you mean %q?", near)
-				}
+				hint = didYouMean(name, classNames(false))
 			}
 			e.errorAt(offset, path, CodeValue, fmt.Sprintf(`%s has invalid "lock": %v`, e.label, err), hint)
 			continue

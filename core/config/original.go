@@ -1,7 +1,6 @@
 package config
 
 import (
-	"cmp"
 	"slices"
 	"strings"
 
@@ -37,16 +36,8 @@ func Originals(data []byte, path string, opts Options) (*Config, []Original, Pro
 	if cfg == nil {
 		return nil, nil, problems
 	}
-	d := newDocument(data, path)
-	root, failure := d.Parse(cmp.Or(opts.Format, tree.Detect(path)))
-	workspace, err := opts.workspace()
-	if failure != nil || err != nil {
-		return nil, nil, problems // cannot happen: LoadData has parsed the same text
-	}
 	var all []Original
-	r := newReader(d, opts, workspace)
-	r.expander.verbatim, r.expander.getenv = true, func(string) (string, bool) { return "", true }
-	r.visit = func(e *entry, id string) {
+	newDocument(data, path).visit(opts, func(e *entry, id string) {
 		o := Original{Imported: e.imported(id, nil), Path: e.path.keys(), Entry: e.object,
 			Invalid: problems.errorIn(e.path.String()), References: e.references()}
 		if i := slices.IndexFunc(problems, func(p Problem) bool { return p.Code == CodeBareVariable && p.in(e.path.String()) }); i >= 0 {
@@ -64,8 +55,7 @@ func Originals(data []byte, path string, opts Options) (*Config, []Original, Pro
 			}
 		}
 		all = append(all, o)
-	}
-	r.root(root)
+	})
 	return cfg, all, problems
 }
 

@@ -174,16 +174,10 @@ func (r *reader) rootKeys() map[string]bool {
 	return keys
 }
 
-// maxNearMisses limits how many unknown keys of the root object are checked for being misspellings.
-const maxNearMisses = 200
-
-// unknownRootKeys reports unknown keys of the root object: an individual warning for each key that
-// is probably a misspelling of a known key, and a single warning for all others.
+// unknownRootKeys reports unknown keys of the root object. In the file of a host that has servers, they are the
+// host's, except what has the shape of a key of mcptrack.
 func (r *reader) unknownRootKeys(root *tree.Node, found []container) {
 	names, known, notHere := []string{"servers", "mcpServers"}, r.rootKeys(), map[string]besideKey{}
-	if r.form == others && len(found) > 0 {
-		names = nil // a similar key is the host's own
-	}
 	for _, k := range besideKeys() {
 		if r.form == others {
 			notHere[k.name] = k
@@ -200,62 +194,46 @@ func (r *reader) unknownRootKeys(root *tree.Node, found []container) {
 			known[first] = true
 		}
 	}
-	warn := func(m *tree.Member, what, hint string) {
-		r.warnAt(m.Offset, pointer("").key(m.Name), CodeUnknownKey, fmt.Sprintf("Config at %s has %s", r.file, what), hint)
-	}
-	var unread []*tree.Member
 	for _, m := range root.Members {
-		if isComment(m.Name) || known[m.Name] {
-			continue
+		if r.warnings == maxProblems {
+			return
 		}
-		if k, ok := notHere[m.Name]; ok && len(m.Value.Members)+len(m.Value.Items) > 0 && k.shaped(m.Value) {
-			warn(m, fmt.Sprintf("%q, which mcptrack does not read in the config of another program", m.Name),
-				"write a config of your own: mcptrack init copies these servers into one")
-			continue
-		}
-		meant := ""
-		if len(unread) < maxNearMisses {
-			meant = misnamed(m.Name)
-		}
-		if meant == "" && len(unread) < maxNearMisses {
-			meant = suggest.Nearest(m.Name, names)
-		}
+		meant := cmp.Or(misnamed(m.Name), suggest.Nearest(m.Name, names))
+		what, hint := "unknown key "+quote(m.Name), fmt.Sprintf("did you mean %q?", meant)
 		if meant == "" {
-			unread = append(unread, m)
+			hint = ""
+		}
+		switch k, ok := notHere[m.Name]; {
+		case isComment(m.Name) || known[m.Name]:
+			continue
+		case ok && len(m.Value.Members)+len(m.Value.Items) > 0 && k.shaped(m.Value):
+			what = fmt.Sprintf("%q, which mcptrack does not read in the config of another program", m.Name)
+			hint = "write a config of your own: mcptrack init copies these servers into one"
+		case r.form == others && (meant == "" || len(found) > 0):
 			continue
 		}
-		warn(m, fmt.Sprintf("unknown key %s", quote(m.Name)), fmt.Sprintf("did you mean %q?", meant))
-	}
-	switch n := len(unread); {
-	case n == 0:
-	case n == 1 && !hosts.IsSettings(r.file):
-		warn(unread[0], fmt.Sprintf("unknown key %s", quote(unread[0].Name)), "")
-	case n == 1:
-		warn(unread[0], fmt.Sprintf("a key that mcptrack does not read: %s", quote(unread[0].Name)), "")
-	default:
-		warn(unread[0], fmt.Sprintf("%d keys that mcptrack does not read, such as %s", n, quote(unread[0].Name)), "")
+		r.warnAt(m.Offset, pointer("").key(m.Name), CodeUnknownKey, fmt.Sprintf("Config at %s has %s", r.file, what), hint)
 	}
 }
 
 // A reader converts the tree of one document to servers.
 type reader struct {
 	*document
-	keys        table[Server] // the table of server keys
-	oauthKeys   table[OAuth]
-	names       []string // names of all server keys
-	effective   []string // names of the keys that affect what is run or sent
-	expander    expander
-	config      *Config        // contains the servers read so far
-	ids         map[string]int // offset of the first occurrence of each ID
-	durations   *regexp.Regexp // matches Go durations without a sign, as in schema.json
-	envFiles    map[string]envFile
-	unsupported []unsupportedKey     // unsupported keys of all servers, in file order
-	off         func(id string) bool // reports whether the file disables a server outside the server's entry
-	tracks      bool                 // at least one server has a key that selects what to track
-	foreign     bool                 // the servers are where only the files of other hosts have them
-	format      tree.Format          // the syntax of the file
-	form        form
-	entries     map[string]string // the ids of the servers in the file of a host, by path as in a Problem
+	keys      table[Server] // the table of server keys
+	oauthKeys table[OAuth]
+	names     []string // names of all server keys
+	effective []string // names of the keys that affect what is run or sent
+	expander  expander
+	config    *Config        // contains the servers read so far
+	ids       map[string]int // offset of the first occurrence of each ID
+	durations *regexp.Regexp // matches Go durations without a sign, as in schema.json
+	envFiles  map[string]envFile
+	off       func(id string) bool // reports whether the file disables a server outside the server's entry
+	tracks    bool                 // at least one server has a key that selects what to track
+	foreign   bool                 // the servers are where only the files of other hosts have them
+	format    tree.Format          // the syntax of the file
+	form      form
+	entries   map[string]string // the ids of the servers in the file of a host, by path as in a Problem
 	// visit, if not nil, is called for every entry; the entry is then not added to the config.
 	visit func(e *entry, id string)
 }
@@ -453,11 +431,6 @@ func (r *reader) index(v *tree.Node) (x Index) {
 			`write {"enabled": true}`)
 		return x
 	}
-	e := r.entry(v, "/index", "Index")
-	keys := indexKeys()
-	for _, k := range keys {
-		k.fill(e, &x)
-	}
-	r.unknownKeys(v, e.path, e.label, keys.names(), nil)
+	indexKeys().fill(r.entry(v, "/index", "Index"), &x, nil)
 	return x
 }

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"net/textproto"
 	"net/url"
@@ -53,10 +54,7 @@ func (e *entry) declared() (t Transport, fallback bool, f field, ok bool) {
 
 func (e *entry) unknownType(f field) {
 	types := []string{"stdio", "http", "sse", "catalog"}
-	hint := "mcptrack knows " + strings.Join(types, ", ")
-	if near := suggest.Nearest(f.value.Text, types); near != "" {
-		hint = fmt.Sprintf("did you mean %q?", near)
-	}
+	hint := cmp.Or(didYouMean(f.value.Text, types), "mcptrack knows "+strings.Join(types, ", "))
 	e.warnAt(f.key, f.path, CodeForeign, fmt.Sprintf("%s has a %q that mcptrack does not know and ignores", e.label, f.name), hint)
 }
 

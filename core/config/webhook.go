@@ -114,20 +114,25 @@ func (r *reader) objects(v *tree.Node, name, label string, most int, hint string
 	}
 }
 
+// fill reads all keys of an entry into a T, and reports the others. missing receives what the entry lacks.
+func (t table[T]) fill(e *entry, into *T, missing *[]string) {
+	e.missing = (*clauses)(missing)
+	e.expander.forgetUses()
+	for _, k := range t {
+		k.fill(e, into)
+	}
+	e.unknownKeys(e.object, e.path, e.label, t.names(), nil)
+}
+
 func (e *entry) webhook() Webhook {
 	var w Webhook
-	e.missing = (*clauses)(&w.Missing)
-	e.expander.forgetUses()
 	keys := webhookKeys()
-	for _, k := range keys {
-		k.fill(e, &w)
-	}
+	keys.fill(e, &w, &w.Missing)
 	w.Settle = max(w.Settle, 0)
 	if len(w.URIs) > 0 && len(w.Types) > 0 && !slices.Equal(w.Types, []string{"resource.updated"}) {
 		f, _ := e.find("uris")
 		e.warnAt(f.key, f.path, CodeIneffective, fmt.Sprintf(`%s has "uris", so only events of type "resource.updated" are sent`, e.label), "")
 	}
-	e.unknownKeys(e.object, e.path, e.label, keys.names(), nil)
 	w.Intent = e.intent("", keys.names())
 	return w
 }
@@ -187,12 +192,24 @@ func (e *entry) webhookSecret(_ []string, w *Webhook) {
 	if !ok {
 		return
 	}
-	if !e.expander.refers(f.value.Text) {
-		e.warnSecret(f.value.Offset, f.path, quote(f.name))
-	}
+	expected := ""
 	if _, ok := WebhookKey(value); !ok {
-		e.invalidValue(f.value, f.path, CodeValue, fmt.Sprintf("invalid %q; expected whsec_ followed by 24 to 64 bytes in standard base64", f.name), generate)
-		return
+		expected = webhookKeyForm
 	}
-	w.Secret = NewSecret(value)
+	w.Secret = e.secret(value, f.value, f.path, f.name, expected, generate)
+}
+
+const webhookKeyForm = "whsec_ followed by 24 to 64 bytes in standard base64"
+
+// secret returns the value of v, unless something else was expected. A secret that is written in the file is a
+// warning. No message quotes it.
+func (e *entry) secret(value string, v *tree.Node, path pointer, name, expected, hint string) Secret {
+	if !e.expander.refers(v.Text) {
+		e.warnSecret(v.Offset, path, quote(name))
+	}
+	if expected != "" {
+		e.invalidValue(v, path, CodeValue, fmt.Sprintf("invalid %q; expected %s", name, expected), hint)
+		return Secret{}
+	}
+	return NewSecret(value)
 }

@@ -84,7 +84,7 @@ func (t *texts) apply(cfg *config.Config) {
 	defer t.mu.Unlock()
 	for i := range cfg.Servers {
 		srv := &cfg.Servers[i]
-		all := slices.Concat(t.secrets[srv.ID], srv.Confidential(), srv.Credentials()) // a copy, because put reads without the lock
+		all := slices.Concat(t.secrets[srv.ID], srv.Confidential()) // a copy, because put reads without the lock
 		slices.SortFunc(all, func(a, b string) int { return cmp.Or(len(b)-len(a), strings.Compare(a, b)) })
 		t.secrets[srv.ID] = slices.Compact(all)
 	}

@@ -16,11 +16,11 @@ import (
 	"github.com/mcptrack/mcptrack/core/backoff"
 )
 
-// Defaults for the limits in [Spec].
 const (
-	DefaultMaxLine       = 4 << 20 // maximum length of a stdout line in bytes
-	DefaultMaxNoiseLines = 100     // maximum number of consecutive noise lines
-	DefaultMaxNoiseBytes = 1 << 20 // maximum number of consecutive noise bytes
+	maxLine = 4 << 20 // default of Spec.MaxLine
+	// More consecutive output on stdout that is not JSON-RPC is a fault.
+	maxNoiseLines = 100
+	maxNoiseBytes = 1 << 20
 )
 
 // Spec describes the process to start. Only Command is required.
@@ -36,12 +36,8 @@ type Spec struct {
 	Dir string
 
 	// MaxLine is the maximum length of a stdout line in bytes, without the line ending. A longer
-	// line is skipped; a line longer than 16 times MaxLine is a fault. 0 means [DefaultMaxLine].
+	// line is skipped; a line longer than 16 times MaxLine is a fault. 0 means 4 MiB.
 	MaxLine int
-	// MaxNoiseLines and MaxNoiseBytes limit the output between two messages on stdout that is not
-	// JSON-RPC. More is a fault. 0 means [DefaultMaxNoiseLines] and [DefaultMaxNoiseBytes].
-	MaxNoiseLines int
-	MaxNoiseBytes int
 
 	// Redact, if not nil, removes secrets from every line of output before the line is logged or
 	// returned by [Process.Stderr]. It may be called concurrently.

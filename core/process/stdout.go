@@ -32,10 +32,10 @@ const (
 // others. Its single buffer grows on demand up to MaxLine and shrinks once it is empty; nothing is
 // allocated or copied per line. Only one goroutine may read from it.
 type Lines struct {
-	src    io.Reader
-	limits lineLimits
-	redact func(string) string
-	log    *slog.Logger
+	src     io.Reader
+	maxLine int
+	redact  func(string) string
+	log     *slog.Logger
 	// onFault is called once, when a limit is exceeded.
 	onFault func()
 
@@ -73,26 +73,13 @@ func (r *Lines) Noise() string {
 	return ""
 }
 
-// lineLimits holds the limits from a [Spec], with defaults applied.
-type lineLimits struct{ line, noiseLines, noiseBytes int }
-
 // NewLines returns a Lines that reads from r with the limits of the spec. It uses the spec's Redact
 // and Logger for skipped lines. To read the output of a [Process], use [Process.Stdout] instead.
 func NewLines(r io.Reader, spec Spec) *Lines {
 	if spec.Logger == nil {
 		spec.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Lines{
-		src: nowait.NewReader(r),
-		limits: lineLimits{
-			line:       cmp.Or(spec.MaxLine, DefaultMaxLine),
-			noiseLines: cmp.Or(spec.MaxNoiseLines, DefaultMaxNoiseLines),
-			noiseBytes: cmp.Or(spec.MaxNoiseBytes, DefaultMaxNoiseBytes),
-		},
-		redact:  spec.Redact,
-		log:     spec.Logger,
-		onFault: func() {},
-	}
+	return &Lines{src: nowait.NewReader(r), maxLine: cmp.Or(spec.MaxLine, maxLine), redact: spec.Redact, log: spec.Logger, onFault: func() {}}
 }
 
 // Next returns the next line that may be a message: its first non-blank character is '{' or '['.
@@ -160,7 +147,7 @@ func (r *Lines) accept(line []byte) bool {
 	}
 	// Remove trailing blanks and put '\n' directly after the message.
 	last := len(bytes.TrimRight(msg, " \t\r\n"))
-	if last > r.limits.line {
+	if last > r.maxLine {
 		r.skipLong(msg)
 		r.longSize = 0
 		return false
@@ -193,7 +180,7 @@ func (r *Lines) checkPartial() {
 	msg := trimLeft(part)
 	switch {
 	case len(msg) > 0 && (msg[0] == '{' || msg[0] == '['):
-		if len(msg) > r.limits.line+len("\r\n") {
+		if len(msg) > r.maxLine+len("\r\n") {
 			r.skipLong(msg)
 			r.pos, r.seen = r.end, r.end
 		}
@@ -208,11 +195,11 @@ func (r *Lines) checkPartial() {
 // skipLong discards part of an overlong message, except for its first and last bytes.
 func (r *Lines) skipLong(part []byte) {
 	if r.long == nil {
-		r.long = &LongLineError{Head: bytes.Clone(part[:min(len(part), longHead)]), Limit: r.limits.line}
+		r.long = &LongLineError{Head: bytes.Clone(part[:min(len(part), longHead)]), Limit: r.maxLine}
 		r.noiseLines, r.noiseBytes = 0, 0
 	}
-	if r.longSize += len(part); r.longSize > maxSkipped*r.limits.line {
-		r.fail(LongLine, maxSkipped*r.limits.line)
+	if r.longSize += len(part); r.longSize > maxSkipped*r.maxLine {
+		r.fail("a line is longer than %d bytes", maxSkipped*r.maxLine)
 		return
 	}
 	tail := append(r.long.Tail, part[max(0, len(part)-longTail):]...)
@@ -301,16 +288,15 @@ func (r *Lines) skip(line []byte) {
 
 func (r *Lines) checkNoise() {
 	switch {
-	case r.noiseLines > r.limits.noiseLines:
-		r.fail(NoiseLines, r.limits.noiseLines)
-	case r.noiseBytes > r.limits.noiseBytes:
-		r.fail(NoiseBytes, r.limits.noiseBytes)
+	case r.noiseLines > maxNoiseLines:
+		r.fail("more than %d consecutive lines are not JSON-RPC", maxNoiseLines)
+	case r.noiseBytes > maxNoiseBytes:
+		r.fail("more than %d consecutive bytes are not JSON-RPC", maxNoiseBytes)
 	}
 }
 
-func (r *Lines) fail(kind FaultKind, limit int) {
-	f := &FaultError{Kind: kind, Limit: limit}
-	r.err, r.long = f, nil
+func (r *Lines) fail(problem string, limit int) {
+	r.err, r.long = &FaultError{fmt.Sprintf("stdout: "+problem, limit)}, nil
 	r.buf, r.line, r.pos, r.end, r.seen = nil, nil, 0, 0, 0
 	r.onFault()
 }
@@ -334,33 +320,10 @@ func trimLeft(line []byte) []byte {
 	return line
 }
 
-// FaultError reports that the child exceeded a limit of its [Spec] on stdout and was terminated.
-type FaultError struct {
-	Kind FaultKind
-	// Limit is the limit that was exceeded, in the unit of Kind.
-	Limit int
-}
+// FaultError reports that the child exceeded a limit on stdout and was terminated.
+type FaultError struct{ Problem string }
 
-// FaultKind identifies the limit in [Spec] that was exceeded.
-type FaultKind int
-
-// Limits whose violation is a fault.
-const (
-	LongLine   FaultKind = iota // one message is longer than maxSkipped times MaxLine bytes
-	NoiseLines                  // more than MaxNoiseLines consecutive noise lines
-	NoiseBytes                  // more than MaxNoiseBytes consecutive noise bytes
-)
-
-func (e *FaultError) Error() string {
-	switch e.Kind {
-	case LongLine:
-		return fmt.Sprintf("stdout: a line is longer than %d bytes", e.Limit)
-	case NoiseLines:
-		return fmt.Sprintf("stdout: more than %d consecutive lines are not JSON-RPC", e.Limit)
-	default:
-		return fmt.Sprintf("stdout: more than %d consecutive bytes are not JSON-RPC", e.Limit)
-	}
-}
+func (e *FaultError) Error() string { return e.Problem }
 
 // LongLineError reports that a message longer than MaxLine in [Spec] was skipped.
 type LongLineError struct {

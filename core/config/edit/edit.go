@@ -219,10 +219,7 @@ func (d *doc) pieces(path []string, edit Edit) ([]change, error) {
 	if Digest(value) != edit.Value {
 		return nil, ErrChanged
 	}
-	if d.format == tree.TOML {
-		return d.tomlPieces(path, edit.Pieces)
-	}
-	from, to, ok := d.extent(value)
+	from, to, ok := d.extent(path, value)
 	if !ok || len(edit.Pieces) != 1 {
 		return nil, errForm
 	}
@@ -254,9 +251,12 @@ func Digest(value *tree.Node) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// extent returns the offsets of an object in JSON or YAML.
-func (d *doc) extent(value *tree.Node) (from, to int, ok bool) {
-	if d.format == tree.YAML {
+// extent returns the offsets of the object at a path.
+func (d *doc) extent(path []string, value *tree.Node) (from, to int, ok bool) {
+	switch d.format {
+	case tree.TOML:
+		return d.tomlExtent(path)
+	case tree.YAML:
 		from, to, _, ok = d.yamlExtent(value)
 		return from, to, ok
 	}

@@ -47,9 +47,6 @@ func samples() map[string]struct {
 		"tables": {tree.TOML, in("mcp_servers"),
 			"model = \"o\" # mine\r\n\r\n[mcp_servers.\"github\"] # old\r\ncommand = \"npx\"\r\nargs = [\r\n  \"-y\", # ]\r\n]\r\ntimeout = 5\r\n\r\n[mcp_servers.github.env]\r\nT = '''a\r\n[x]'''\r\n[mcp_servers.github.tools.a]\r\nmode = \"ask\"\r\n# end\r\n[mcp_servers.b]\r\ncommand = \"y\"\r\n",
 			"model = \"o\" # mine\r\n\r\n[mcp_servers.\"github\"]\r\ncommand = \"mcptrack-attach\"\r\nargs = [\"--config\", \"/a \\\"b\\\"/x.json\", \"github\"]\r\ntimeout = 5\r\n\r\n[mcp_servers.github.tools.a]\r\nmode = \"ask\"\r\n# end\r\n[mcp_servers.b]\r\ncommand = \"y\"\r\n"},
-		"scattered tables": {tree.TOML, in("mcp_servers"),
-			"[mcp_servers.github]\ncommand = \"npx\"\n[mcp_servers.b]\ncommand = \"y\"\n[mcp_servers.github.env]\nT = \"s\"\n",
-			"[mcp_servers.github]\ncommand = \"mcptrack-attach\"\nargs = [\"--config\", \"/a \\\"b\\\"/x.json\", \"github\"]\n[mcp_servers.b]\ncommand = \"y\"\n# mcptrack: part 2 of [mcp_servers.github] was here\n"},
 		"inline table": {tree.TOML, in("mcp_servers"),
 			"[mcp_servers]\ngithub = { command = \"npx\", env = { T = \"s\" }, timeout = 5 } # x\nb = { command = \"y\" }\n",
 			"[mcp_servers]\ngithub = { command = \"mcptrack-attach\", args = [\"--config\", \"/a \\\"b\\\"/x.json\", \"github\"], timeout = 5 } # x\nb = { command = \"y\" }\n"},
@@ -223,6 +220,10 @@ func TestObjectRefuses(t *testing.T) {
 		if got, _, err := object(t, text, tree.YAML, []string{"extensions", "github"}); err == nil {
 			t.Errorf("%q became %q", text, got)
 		}
+	}
+	const scattered = "[s.x]\ncommand = \"npx\"\n[s.b]\ncommand = \"y\"\n[s.x.env]\nT = \"s\"\n"
+	if got, _, err := object(t, scattered, tree.TOML, []string{"s", "x"}); err == nil {
+		t.Errorf("%q became %q", scattered, got)
 	}
 }
 

@@ -1,7 +1,6 @@
 package edit
 
 import (
-	"bytes"
 	"regexp"
 	"slices"
 	"strings"
@@ -38,8 +37,7 @@ func (d *doc) tomlInline(path []string) (from, to int, ok bool) {
 	return at, d.EndOfTOML(at), true
 }
 
-// toml returns the changes for a table in TOML. Its statements need not be adjacent: those that
-// follow elsewhere are replaced by a comment, so that Restore finds their place.
+// toml returns the change for a table in TOML, whose statements must be adjacent.
 func (d *doc) toml(path []string, set []Member, keep func(string) bool) ([]change, error) {
 	if from, to, ok := d.tomlInline(path); ok {
 		members := make([]string, 0, len(set))
@@ -53,134 +51,75 @@ func (d *doc) toml(path []string, set []Member, keep func(string) bool) ([]chang
 		}
 		return []change{{from, to, []byte("{ " + strings.Join(members, ", ") + " }")}}, nil
 	}
-	blocks, err := d.blocks(path)
-	if err != nil {
-		return nil, err
+	block, ok := d.block(path)
+	if !ok {
+		return nil, errForm
 	}
-	first := slices.IndexFunc(blocks, func(b []tree.Statement) bool {
-		return slices.ContainsFunc(b, func(s tree.Statement) bool { return s.Header && len(s.Path) == len(path) })
-	})
-	var changes []change
-	for i, block := range blocks {
-		var own, below []string // statements to keep: of the table, and of tables below it
-		drop := false
-		header, prefix := "", ""
-		inBelow := false
-		for _, s := range block {
-			text := string(d.Text()[s.From:s.To])
-			switch name := append(slices.Clone(s.Path), "")[len(path)]; {
-			case s.Header && len(s.Path) == len(path):
-				header, inBelow = text, false
-			case s.Header:
-				inBelow = true
-				if keep(name) {
-					below = append(below, "", text)
-				} else {
-					drop = true
-				}
-			case !keep(name):
-				drop = true
-				if n := len(path) - (len(s.Path) - len(s.Keys)); n > 0 && n < len(s.Keys) {
-					prefix = string(d.Text()[s.From:s.Keys[n]])
-				}
-			case inBelow:
-				below = append(below, text)
-			default:
-				own = append(own, text)
+	var lines, own, below []string // own and below are statements to keep: of the table, and of tables below it
+	header, prefix, inBelow := "", "", false
+	for _, s := range block {
+		text := string(d.Text()[s.From:s.To])
+		switch name := append(slices.Clone(s.Path), "")[len(path)]; {
+		case s.Header && len(s.Path) == len(path):
+			header, inBelow = text, false
+		case s.Header:
+			inBelow = true
+			if keep(name) {
+				below = append(below, "", text)
 			}
+		case !keep(name):
+			if n := len(path) - (len(s.Path) - len(s.Keys)); n > 0 && n < len(s.Keys) {
+				prefix = string(d.Text()[s.From:s.Keys[n]])
+			}
+		case inBelow:
+			below = append(below, text)
+		default:
+			own = append(own, text)
 		}
-		var lines []string
-		if i == max(first, 0) {
-			if header == "" && prefix == "" {
-				return nil, errForm
-			}
-			if header != "" {
-				lines = append(lines, header)
-			}
-			for _, m := range set {
-				lines = append(lines, prefix+tomlKey(m.Name)+" = "+inline(m.Value, " = ", tomlKey, " "))
-			}
-		} else if !drop {
-			continue
-		} else {
-			lines = append(lines, marker(path, i))
-		}
-		now := strings.Join(slices.Concat(lines, own, below), d.eol)
-		changes = append(changes, change{block[0].From, block[len(block)-1].To, []byte(now)})
 	}
-	return changes, nil
-}
-
-// marker returns the comment in place of the block of a table.
-func marker(path []string, block int) string {
-	return "# mcptrack: part " + string(rune('0'+min(block+1, 9))) + " of [" + strings.Join(mapped(path, tomlKey), ".") + "] was here"
-}
-
-func mapped(in []string, by func(string) string) []string {
-	out := make([]string, len(in))
-	for i, s := range in {
-		out[i] = by(s)
+	if header == "" && prefix == "" {
+		return nil, errForm
 	}
-	return out
+	if header != "" {
+		lines = append(lines, header)
+	}
+	for _, m := range set {
+		lines = append(lines, prefix+tomlKey(m.Name)+" = "+inline(m.Value, " = ", tomlKey, " "))
+	}
+	now := strings.Join(slices.Concat(lines, own, below), d.eol)
+	return []change{{block[0].From, block[len(block)-1].To, []byte(now)}}, nil
 }
 
-// blocks returns the statements of a table and the tables below it, grouped by those that are
-// adjacent.
-func (d *doc) blocks(path []string) (blocks [][]tree.Statement, err error) {
+// block returns the statements of a table and the tables below it. ok is false if there are others between them.
+func (d *doc) block(path []string) (block []tree.Statement, ok bool) {
 	all, failure := d.Statements()
 	if failure != nil {
-		return nil, errForm
+		return nil, false
 	}
-	adjacent := false
+	ended := false
 	for _, s := range all {
-		if len(s.Path) < len(path) || !slices.Equal(s.Path[:len(path)], path) {
-			adjacent = false
-			continue
+		switch inside := len(s.Path) >= len(path) && slices.Equal(s.Path[:len(path)], path); {
+		case inside && ended:
+			return nil, false
+		case inside:
+			block = append(block, s)
+		default:
+			ended = len(block) > 0
 		}
-		if !adjacent {
-			blocks = append(blocks, nil)
-		}
-		blocks[len(blocks)-1] = append(blocks[len(blocks)-1], s)
-		adjacent = true
 	}
-	if len(blocks) == 0 || len(blocks) > 9 {
-		return nil, errForm
-	}
-	return blocks, nil
+	return block, len(block) > 0
 }
 
-// tomlPieces returns the changes that restore the pieces of a table.
-func (d *doc) tomlPieces(path []string, pieces []Piece) ([]change, error) {
-	var places [][2]int
+// tomlExtent returns the offsets of an object in TOML.
+func (d *doc) tomlExtent(path []string) (from, to int, ok bool) {
 	if from, to, ok := d.tomlInline(path); ok {
-		places = append(places, [2]int{from, to})
-	} else {
-		blocks, err := d.blocks(path)
-		if err != nil {
-			return nil, ErrChanged
-		}
-		for _, b := range blocks {
-			places = append(places, [2]int{b[0].From, b[len(b)-1].To})
-		}
+		return from, to, true
 	}
-	if len(places) == 1 && len(pieces) == 1 { // also if it is written in another form
-		return []change{{places[0][0], places[0][1], pieces[0].Was}}, nil
+	block, ok := d.block(path)
+	if !ok {
+		return 0, 0, false
 	}
-	var changes []change
-	for _, p := range pieces {
-		i := slices.IndexFunc(places, func(at [2]int) bool { return bytes.Equal(d.Text()[at[0]:at[1]], p.Now) })
-		switch {
-		case i >= 0:
-			changes = append(changes, change{places[i][0], places[i][1], p.Was})
-		case !bytes.HasPrefix(p.Now, []byte("# mcptrack: ")) || bytes.Count(d.Text(), p.Now) != 1:
-			return nil, ErrChanged
-		default:
-			at := bytes.Index(d.Text(), p.Now)
-			changes = append(changes, change{at, at + len(p.Now), p.Was})
-		}
-	}
-	slices.SortFunc(changes, func(a, b change) int { return a.from - b.from })
-	return changes, nil
+	return block[0].From, block[len(block)-1].To, true
 }
 
 // tomlKey writes a key in TOML.
