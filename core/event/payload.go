@@ -39,6 +39,11 @@ const (
 	Failed State = "Failed"
 )
 
+// States returns the states that a tracker publishes.
+func States() []State {
+	return []State{Pending, Connecting, Ready, Backoff, Unsupported, NeedsAuth, Unconfigured, Unapproved, Disabled, Stopping}
+}
+
 // Words returns the state in lower-case words, as people read it in tables, lines and dashboards.
 // Output for programs uses the State itself. Unknown states are returned in lower case.
 func (s State) Words() string {

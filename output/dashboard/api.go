@@ -27,17 +27,15 @@ type overview struct {
 	Seq     uint64              `json:"seq"`
 	Servers int                 `json:"servers"`
 	States  map[event.State]int `json:"states"`
-	// Words has the words for people of every state in States and in events.
-	Words map[event.State]string `json:"words"`
-	// Causes has the words for people of every cause of a version.
-	Causes    map[event.Cause]string `json:"causes"`
-	Resources int                    `json:"resources"`
-	Updates   uint64                 `json:"updates"`
-	Failures  uint64                 `json:"failures"`
-	Clients   int                    `json:"clients"`
-	Login     bool                   `json:"login,omitempty"`   // POST /logout ends a login
-	History   bool                   `json:"history,omitempty"` // /api/history and /api/activity are available
-	Calls     bool                   `json:"calls,omitempty"`   // /api/calls is available
+	// Words has the words for people of every state of a server and of every cause of a version.
+	Words     map[string]string `json:"words"`
+	Resources int               `json:"resources"`
+	Updates   uint64            `json:"updates"`
+	Failures  uint64            `json:"failures"`
+	Clients   int               `json:"clients"`
+	Login     bool              `json:"login,omitempty"`   // POST /logout ends a login
+	History   bool              `json:"history,omitempty"` // /api/history and /api/activity are available
+	Calls     bool              `json:"calls,omitempty"`   // /api/calls is available
 	// Webhooks has at most maxWebhooks endpoints, failing ones first. MoreWebhooks is the number of
 	// omitted endpoints.
 	Webhooks     []webhook.EndpointStatus `json:"webhooks,omitempty"`
@@ -108,7 +106,7 @@ func newResource(st *status.ServerStatus, r *status.ResourceStatus) resource {
 }
 
 func (d *Dashboard) status(w http.ResponseWriter, r *http.Request) {
-	out := overview{Version: d.opts.Version, StartedAt: stamp(d.started), States: map[event.State]int{}, Words: words(), Causes: causes(), Login: d.opts.Login, History: d.opts.Select != nil, Calls: d.opts.Calls != nil}
+	out := overview{Version: d.opts.Version, StartedAt: stamp(d.started), States: map[event.State]int{}, Words: words(), Login: d.opts.Login, History: d.opts.Select != nil, Calls: d.opts.Calls != nil}
 	if d.opts.Last != nil {
 		out.Epoch, out.Seq = d.opts.Last() // read before the snapshot, so that the snapshot includes the event with this id
 	}
@@ -173,21 +171,14 @@ func (d *Dashboard) hookBody(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, text)
 }
 
-// words returns the words of all states of a tracked server.
-func words() map[event.State]string {
-	all := map[event.State]string{}
-	for _, s := range []event.State{event.Pending, event.Connecting, event.Ready, event.Backoff, event.Unsupported, event.NeedsAuth,
-		event.Disabled, event.Unconfigured, event.Unapproved, event.Stopping} {
-		all[s] = s.Words()
+// words returns the words of all states of a tracked server, and of all causes.
+func words() map[string]string {
+	all := map[string]string{}
+	for _, s := range event.States() {
+		all[string(s)] = s.Words()
 	}
-	return all
-}
-
-// causes returns the words of all causes.
-func causes() map[event.Cause]string {
-	all := map[event.Cause]string{}
 	for _, c := range []event.Cause{event.CauseNotify, event.CauseTrailing, event.CauseResync, event.CausePoll, event.CauseEvent, event.CauseHook} {
-		all[c] = c.Words()
+		all[string(c)] = c.Words()
 	}
 	return all
 }

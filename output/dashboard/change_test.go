@@ -215,7 +215,7 @@ func hover(p browsertest.Tab, what string) {
 func TestWordsOfStates(t *testing.T) {
 	var st overview
 	fetch(t, serve(t, New(Options{Snapshot: fixed(world(2, 1))}), nil).URL+"/api/status", &st)
-	if st.Words[event.NeedsAuth] != event.NeedsAuth.Words() || len(st.Words) < 10 {
+	if st.Words[string(event.NeedsAuth)] != event.NeedsAuth.Words() || len(st.Words) < 10 {
 		t.Errorf("%v", st.Words)
 	}
 }

@@ -207,17 +207,11 @@ func truth(b bool) float64 {
 	return 0
 }
 
-// states returns all states of a server. Every state has a sample, so that states a server has left
-// drop to 0.
-func states() []event.State {
-	return []event.State{event.Pending, event.Connecting, event.Ready, event.Backoff, event.Unsupported, event.NeedsAuth, event.Unconfigured, event.Unapproved, event.Disabled, event.Stopping}
-}
-
 // scrape sends the metrics of one scrape to a channel.
 type scrape struct{ out chan<- prometheus.Metric }
 
 func (s scrape) server(st *status.ServerStatus) {
-	for _, state := range states() {
+	for _, state := range event.States() { // all, so that states that the server has left drop to 0
 		s.gauge("mcptrack_server_state", "1 for the current state of a server.", truth(st.State == state), "server", st.ID, "state", string(state))
 	}
 	s.gauge("mcptrack_server_resources", "Followed resources.", float64(len(st.Resources)), "server", st.ID)

@@ -1,10 +1,10 @@
 // The words and colours for states and events, as in watch.
 import { el, line, name, visible } from './dom.js';
 
-let states = {}, causes = {}; // → words, as the server says them
-export const learnWords = (status) => { ({ words: states = {}, causes = {} } = status); };
-export const causeWords = (cause) => causes[cause] || '';
-export const stateWords = (s) => states[s] || visible(s || '').toLowerCase();
+let words = {}; // of states and causes, as the server says them
+export const learnWords = (all) => { words = all; };
+export const causeWords = (cause) => words[cause] || '';
+export const stateWords = (s) => words[s] || visible(s || '').toLowerCase();
 
 export const tone = (s) => ({ Ready: 'good', Backoff: 'bad', NeedsAuth: 'bad', Unconfigured: 'bad', Unapproved: 'bad', Unsupported: 'warn', Connecting: 'warn' }[s] || '');
 export const badge = (s) => el('span', 'badge ' + tone(s.state), stateWords(s.state));
