@@ -189,14 +189,18 @@ func (c *contents) Get(ctx context.Context, d catalog.Digest) (text string, ok b
 	if err != nil || !ok {
 		return "", false, storing.Cause(ctx, err)
 	}
-	if n, err := s2.DecodedLen(packed); err != nil || n > journal.MaxContent {
-		return "", false, nil // malformed: any client of the cluster can store messages
+	data, ok := unpack(packed, journal.MaxContent)
+	return string(data), ok, nil
+}
+
+// unpack returns what is compressed in data. ok is false if it is malformed or larger than limit, because
+// any client of the cluster can store messages.
+func unpack(data []byte, limit int) (out []byte, ok bool) {
+	if n, err := s2.DecodedLen(data); err != nil || n > limit {
+		return nil, false
 	}
-	data, err := s2.Decode(nil, packed)
-	if err != nil {
-		return "", false, nil
-	}
-	return string(data), true, nil
+	out, err := s2.Decode(nil, data)
+	return out, err == nil
 }
 
 func (c *contents) Stored(ctx context.Context, digests []catalog.Digest) (map[catalog.Digest]bool, error) {

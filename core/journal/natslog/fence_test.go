@@ -218,7 +218,7 @@ func TestLostLeaseKeepsWhatIsStored(t *testing.T) {
 				if i == taken {
 					values, _ = s.take()
 				}
-				s.put(of(p.n), p.lease, position{}, false)
+				s.put(of(p.n), p.lease, position{})
 			}
 			s.takeBack(values)
 			values, _ = s.take()

@@ -202,8 +202,7 @@ func (l *Log) settle(ctx context.Context) error {
 		_, after := l.writer.queue.Size()
 		settled = before == after
 	}
-	l.states.hurry()
-	return l.states.progress.Wait(ctx)
+	return l.states.settle(ctx)
 }
 
 // Bounds implements [journal.Log]. It requests the bounds from the store.

@@ -315,7 +315,7 @@ const bucketRetry = 250 * time.Millisecond
 // The stream of states contains
 //
 //	state.<server>.<resource>         the state of a resource
-//	state.<server>.list.<kind>[.<n>]  a list, possibly in several parts
+//	state.<server>.list.<kind>        a list
 //	state.<server>.server             the announcement about the server
 //
 // The stream of texts contains text.<digest>.

@@ -69,10 +69,13 @@ func (w *writer) storeGroup(ctx context.Context, group []*item) {
 	for _, it := range group {
 		switch {
 		case it.Event != nil:
-			if name, _, ok := journal.KnownList(it.Event); ok {
+			if _, _, ok := journal.KnownList(it.Event); ok {
+				// A change can later be applied only to a list that is stored.
 				w.storeAll(ctx, records)
 				records = records[:0:0]
-				w.states.known(ctx, knownList{name: name}.subject())
+				wait, done := context.WithTimeout(ctx, callTimeout)
+				_ = w.states.settle(wait) // after the timeout, the log continues
+				done()
 			}
 			more, err := w.records(it)
 			if err != nil {
@@ -124,7 +127,7 @@ func (w *writer) records(it *item) ([]*record, error) {
 // seq is the number of the last event stored before it.
 func (w *writer) reached(it *item, seq uint64) {
 	if v := it.Note.value; v != nil {
-		w.states.put(v, it.Note.lease, w.position(seq, it.Note.lease), true)
+		w.states.put(v, it.Note.lease, w.position(seq, it.Note.lease))
 	}
 	it.Finish(journal.Entry{}, nil)
 }
@@ -259,10 +262,10 @@ func (w *writer) stored(records []*record) {
 		}
 		at := w.position(r.seq, nil)
 		if res, st, ok := journal.Known(r.item.Event); ok {
-			w.states.put(newResourceState(res, st), nil, at, false) // no lease needed, because the event is already stored
+			w.states.put(newResourceState(res, st), nil, at) // no lease needed, because the event is already stored
 		}
 		for _, list := range r.lists {
-			w.states.put(list, nil, at, false)
+			w.states.put(list, nil, at)
 		}
 		if r.item.Done != nil {
 			e := journal.NewEntry(at.Epoch, r.seq, time.Now(), r.data)
