@@ -26,9 +26,8 @@ const DefaultLease = 8 * time.Second
 
 // LeaseOptions configures how a lease is acquired. The zero value selects the defaults.
 type LeaseOptions struct {
-	// TTL is how long other processes wait for a holder that no longer renews the lease. A holder
-	// that cannot reach the store loses the lease within this time. The default is [DefaultLease];
-	// the minimum is 1 s.
+	// TTL is how long the store keeps a lease that is not renewed, in whole seconds. A holder that
+	// cannot reach the store loses the lease within this time. The default is [DefaultLease].
 	TTL time.Duration
 	// Yield is called when the lease is free. It returns how long to wait before taking it, so that
 	// other processes may take it first. taken is true if another process has held the lease since
@@ -67,7 +66,7 @@ func (l *Log) Lease(ctx context.Context, name string, opts LeaseOptions) (*Lease
 	ctx, cancel := l.life.Begin(ctx)
 	defer cancel()
 	l.leases.open()
-	held := &Lease{Name: name, log: l, key: leaseKey(name), ttl: max(cmp.Or(opts.TTL, DefaultLease), time.Second),
+	held := &Lease{Name: name, log: l, key: leaseKey(name), ttl: cmp.Or(opts.TTL, DefaultLease),
 		holder: l.store.instance + journal.NewEpoch(), lost: make(chan struct{})}
 	sent, err := held.acquire(ctx, opts.Yield)
 	if err != nil {
@@ -144,7 +143,7 @@ func (l *Lease) Held() bool { return !l.isLost() && time.Now().Before(*l.until.L
 // renewed records the time at which a successful renewal was sent. It returns the time until which
 // the lease is now held.
 func (l *Lease) renewed(sent time.Time) time.Time {
-	// Other processes measure the TTL from when they see the renewal, which is later than sent.
+	// The store measures the TTL from when it stores the renewal, which is later than sent.
 	until := sent.Add(l.ttl - l.ttl/8)
 	l.until.Store(&until)
 	return until
@@ -299,22 +298,17 @@ func (l *Lease) isLost() bool {
 }
 
 // check asks the store for the last fence of the lease. If another process has stored a newer one,
-// check marks the lease as lost. It reports whether the lease is still held.
-func (l *Lease) check(ctx context.Context) (held bool, err error) {
-	if l.isLost() {
-		return false, nil
-	}
+// check marks the lease as lost.
+func (l *Lease) check(ctx context.Context) error {
 	last, err := l.log.store.lastFence(ctx, l.log.store.subjects.fence(l.Name))
 	switch {
 	case err != nil:
-		return false, err
+		return err
 	case last == 0: // the fence is gone, due to retention or a new log, and there is no newer one
 		l.fence.Store(nil)
-		return true, nil
-	case last == l.fenced().Seq:
-		return true, nil
+	case last != l.fenced().Seq:
+		l.stop()
+		<-l.lost
 	}
-	l.stop()
-	<-l.lost
-	return false, nil
+	return nil
 }

@@ -101,25 +101,25 @@ func (l *listState) apply(e *event.Event) {
 	}
 }
 
-// owedLists contains the [journal.Owed] lists by subject. The Owed list of a server is always
+// pendingLists contains the [journal.Owed] lists by subject. The Owed list of a server is always
 // stored before the server's list of resources. So if the stored list of resources reflects a
 // change, the Owed list that belongs to the change is also stored.
-type owedLists map[string]*listState
+type pendingLists map[string]*listState
 
 // add handles a change to a list of resources that is newer than the stored Owed list. It adds the
 // changed resources to the Owed list, because the events about them may be missing.
-func (o owedLists) add(e *event.Event, m message, epoch string) {
+func (l pendingLists) add(e *event.Event, m message, epoch string) {
 	p, ok := e.Payload.(event.ListChanged)
 	if !ok || p.List != catalog.Resources {
 		return
 	}
 	name := journal.ListName{ServerID: e.ServerID, Kind: journal.Owed}
 	subject := knownList{name: name}.subject()
-	list := o[subject]
+	list := l[subject]
 	switch {
 	case list == nil:
 		list = &listState{name: name, keys: map[string]catalog.Digest{}}
-		o[subject] = list
+		l[subject] = list
 	case list.at.covers(list.when, m, epoch):
 		return
 	}
@@ -149,7 +149,7 @@ func (l *Log) changeLists(ctx context.Context, server string, lists map[string]*
 	for _, kind := range catalog.Kinds() {
 		patterns = append(patterns, l.store.subjects.list(server, kind))
 	}
-	owed := owedLists(lists)
+	pending := pendingLists(lists)
 	epoch := l.Epoch()
 	from := uint64(math.MaxUint64)
 	outdated := map[string]*listState{}
@@ -181,7 +181,7 @@ func (l *Log) changeLists(ctx context.Context, server string, lists map[string]*
 			var e event.Event
 			if json.Unmarshal(m.data, &e) == nil {
 				list.apply(&e)
-				owed.add(&e, m, epoch)
+				pending.add(&e, m, epoch)
 			}
 			list.at, list.when = position{m.seq, epoch}, m.stored // a retry continues after this event
 			return true

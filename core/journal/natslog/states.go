@@ -163,7 +163,7 @@ func (s *stateWriter) flush(ctx context.Context) {
 	var records []*record
 	prefix := s.store.subjects.of("state.")
 	// Sort the subjects, so that the Owed list is stored before the list of resources; see
-	// owedLists.
+	// pendingLists.
 	for _, subject := range slices.Sorted(maps.Keys(values)) {
 		r, ok := values[subject].current()
 		if !ok {

@@ -150,7 +150,7 @@ func (w *writer) position(seq uint64, l *Lease) position {
 func (w *writer) storeAll(ctx context.Context, records []*record) {
 	retry := backoff.New(50*time.Millisecond, 2*time.Second)
 	for {
-		if records, _ = w.held(ctx, records, false); len(records) == 0 {
+		if records = w.held(records); len(records) == 0 {
 			return
 		}
 		began := time.Now()
@@ -166,7 +166,7 @@ func (w *writer) storeAll(ctx context.Context, records []*record) {
 			continue
 		}
 		if wrongRevision(err) {
-			if records, err = w.held(ctx, records, true); err == nil && backoff.Sleep(ctx, retry.Next()) {
+			if err = checkLeases(ctx, records); err == nil && backoff.Sleep(ctx, retry.Next()) {
 				continue
 			}
 		}
@@ -184,28 +184,26 @@ func (w *writer) storeAll(ctx context.Context, records []*record) {
 	}
 }
 
-// held returns the records that may be stored because their leases are not lost. If ask is set,
-// because the store rejected a record, it asks the store about every lease.
-func (w *writer) held(ctx context.Context, records []*record, ask bool) ([]*record, error) {
-	known := map[*Lease]bool{}
+// checkLeases asks the store about the leases of the records, because it rejected one of them. Leases that
+// another process has taken are then lost.
+func checkLeases(ctx context.Context, records []*record) error {
+	checked := map[*Lease]bool{nil: true}
+	for _, r := range records {
+		if !checked[r.lease] {
+			if err := r.lease.check(ctx); err != nil {
+				return err
+			}
+			checked[r.lease] = true
+		}
+	}
+	return nil
+}
+
+// held drops the records whose leases are lost, and returns the others.
+func (w *writer) held(records []*record) []*record {
 	kept := records[:0:0]
 	for _, r := range records {
-		if r.lease == nil {
-			kept = append(kept, r)
-			continue
-		}
-		held, ok := known[r.lease]
-		if !ok {
-			held = !r.lease.isLost()
-			if held && ask {
-				var err error
-				if held, err = r.lease.check(ctx); err != nil {
-					return records, err
-				}
-			}
-			known[r.lease] = held
-		}
-		if held {
+		if r.lease == nil || !r.lease.isLost() {
 			kept = append(kept, r)
 			continue
 		}
@@ -217,7 +215,7 @@ func (w *writer) held(ctx context.Context, records []*record, ask bool) ([]*reco
 			w.reached(it, w.last)
 		}
 	}
-	return kept, nil
+	return kept
 }
 
 // giveUp reports err to the callers that wait for records that will not be stored.
@@ -333,8 +331,11 @@ func (w *writer) mend(ctx context.Context, records []*record) ([]*record, error)
 // epoch, because otherwise new events would reuse the ids of the lost events. It reports whether
 // the epoch has changed.
 func (w *writer) check(ctx context.Context, info *jetstream.StreamInfo) (renewed bool, err error) {
-	if w.shorter(info) {
-		if info, err = w.lookAgain(ctx, info); err != nil {
+	// A new leader may not have applied all stored events yet.
+	again, cancel := context.WithTimeout(ctx, callTimeout/2)
+	defer cancel()
+	for w.shorter(info) && backoff.Sleep(again, 100*time.Millisecond) {
+		if info, err = w.store.info(ctx, w.store.opts.Stream); err != nil {
 			return false, err
 		}
 	}
@@ -360,22 +361,6 @@ func (w *writer) check(ctx context.Context, info *jetstream.StreamInfo) (renewed
 // it.
 func (w *writer) shorter(info *jetstream.StreamInfo) bool {
 	return info.State.LastSeq < w.last && info.Config.Metadata[epochKey] == w.store.epoch()
-}
-
-// lookAgain handles a log that appears to be shorter than before. It reads the state of the log
-// repeatedly for some seconds, because a new leader may not have applied all stored events yet.
-func (w *writer) lookAgain(ctx context.Context, info *jetstream.StreamInfo) (*jetstream.StreamInfo, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout/2)
-	defer cancel()
-	for w.shorter(info) && backoff.Sleep(ctx, 100*time.Millisecond) {
-		again, err := w.store.info(ctx, w.store.opts.Stream)
-		if err == nil {
-			info = again
-		} else if ctx.Err() == nil {
-			return nil, err
-		}
-	}
-	return info, nil
 }
 
 // suspect makes the writer check whether the log was replaced.
