@@ -78,7 +78,7 @@ func (l *Log) Lease(ctx context.Context, name string, opts LeaseOptions) (*Lease
 	go func() {
 		defer done()
 		defer held.stop()
-		held.renew(renewing, sent)
+		held.renew(renewing)
 	}()
 	return held, nil
 }
@@ -140,13 +140,11 @@ func (l *Lease) Lost() <-chan struct{} { return l.lost }
 // suspended, Held is immediately correct, whereas Lost may be closed late.
 func (l *Lease) Held() bool { return !l.isLost() && time.Now().Before(*l.until.Load()) }
 
-// renewed records the time at which a successful renewal was sent. It returns the time until which
-// the lease is now held.
-func (l *Lease) renewed(sent time.Time) time.Time {
+// renewed records the time at which a successful renewal was sent.
+func (l *Lease) renewed(sent time.Time) {
 	// The store measures the TTL from when it stores the renewal, which is later than sent.
 	until := sent.Add(l.ttl - l.ttl/8)
 	l.until.Store(&until)
-	return until
 }
 
 // Release gives up the lease, so that another process can take it immediately, and waits until it is
@@ -157,13 +155,15 @@ func (l *Lease) Release() {
 }
 
 // renew renews the lease periodically until ctx ends or the lease is lost.
-func (l *Lease) renew(ctx context.Context, sent time.Time) {
+func (l *Lease) renew(ctx context.Context) {
 	defer close(l.lost)
-	until, pause := l.renewed(sent), l.ttl/4
-	for backoff.Sleep(ctx, min(pause, time.Until(until))) && time.Now().Before(until) {
-		sent, pause = time.Now(), l.ttl/16
+	pause := l.ttl / 4
+	for backoff.Sleep(ctx, min(pause, time.Until(*l.until.Load()))) && l.Held() {
+		sent := time.Now()
+		pause = l.ttl / 16
 		if l.beat(ctx) == nil {
-			until, pause = l.renewed(sent), l.ttl/4
+			l.renewed(sent)
+			pause = l.ttl / 4
 		}
 	}
 	if ctx.Err() != nil {
@@ -244,15 +244,15 @@ func (l *Lease) tryFence(ctx context.Context, subject, id string, data []byte) e
 
 // lastFence returns the number of the last event on the subject, or 0 if there is none.
 func (s *store) lastFence(ctx context.Context, subject string) (uint64, error) {
+	var m *jetstream.RawStreamMsg
 	log, err := s.stream(ctx, s.opts.Stream)
-	if err != nil {
-		return 0, fmt.Errorf("event log: fence a lease: %w", err)
+	if err == nil {
+		m, err = log.GetLastMsgForSubject(ctx, subject)
 	}
-	m, err := log.GetLastMsgForSubject(ctx, subject)
-	if errors.Is(err, jetstream.ErrMsgNotFound) {
+	switch {
+	case errors.Is(err, jetstream.ErrMsgNotFound):
 		return 0, nil
-	}
-	if err != nil {
+	case err != nil:
 		return 0, fmt.Errorf("event log: fence a lease: %w", err)
 	}
 	return m.Sequence, nil
