@@ -88,12 +88,7 @@ func (r remembered) current() (now remembered, ok bool) {
 }
 
 func newStateWriter(s *store) *stateWriter {
-	return &stateWriter{store: s, soon: make(chan struct{}, 1), dirty: map[string]remembered{}}
-}
-
-func (s *stateWriter) open() (err error) {
-	s.pub, err = newPublisher(s.store, callTimeout/2)
-	return err
+	return &stateWriter{store: s, pub: newPublisher(s, callTimeout/2), soon: make(chan struct{}, 1), dirty: map[string]remembered{}}
 }
 
 // put queues a value, which replaces a waiting value with the same subject. If lease is or becomes
@@ -139,7 +134,6 @@ func (s *stateWriter) takeBack(values map[string]remembered) {
 // run stores the waiting values every flushEvery until ctx ends. Then it stores them one last time
 // and returns.
 func (s *stateWriter) run(ctx context.Context) {
-	defer s.pub.close()
 	tick := time.NewTicker(flushEvery)
 	defer tick.Stop()
 	for {

@@ -46,8 +46,7 @@ func (w *writer) open(ctx context.Context) error {
 		return err
 	}
 	w.take(info)
-	w.pub, err = newPublisher(w.store, 2*time.Second) // kept short, because a dead leader never responds
-	return err
+	return nil
 }
 
 // run stores queued items in groups, which become larger under load. It returns when the queue is
