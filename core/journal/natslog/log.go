@@ -174,7 +174,9 @@ func (l *Log) Store(ctx context.Context, e *event.Event) (journal.Entry, error) 
 	}
 	// Only the stored message contains the time at which the store received it.
 	if stream, err := l.store.stream(ctx, l.store.opts.Stream); err == nil {
-		if m, err := stream.GetMsg(ctx, entry.Seq); err == nil {
+		try, done := context.WithTimeout(ctx, callTimeout/4) // no response while the cluster elects a leader
+		defer done()
+		if m, err := stream.GetMsg(try, entry.Seq); err == nil {
 			entry.Stored = m.Time
 		}
 	}
