@@ -17,9 +17,8 @@ import (
 )
 
 const (
-	// maxContentQueue limits the total size, in bytes, of the compressed texts that wait to be
-	// stored.
-	maxContentQueue = 16 << 20
+	// maxContentQueue limits the total size, in bytes, of the texts that wait to be stored.
+	maxContentQueue = 32 << 20
 	// contentBatch and contentBatchBytes limit how many texts, and how many bytes of text, are
 	// stored in one step.
 	contentBatch, contentBatchBytes = 256, 2 << 20
@@ -42,24 +41,16 @@ type contents struct {
 	queue   []storedContent
 	queued  int                         // total size of queue, in bytes
 	known   map[catalog.Digest]struct{} // digests of texts that were recently queued or stored
-	written int64                       // bytes stored since known was last cleared
+	written int64                       // size of the texts that were queued since known was last cleared
 }
 
-// storedContent is a compressed text with its digest.
 type storedContent struct {
 	digest catalog.Digest
-	data   []byte
+	text   string
 }
 
 func newContents(s *store) *contents {
-	return &contents{store: s, keep: s.opts.KeepContent > 0 && !s.opts.Existing, wakeup: make(chan struct{}, 1), known: map[catalog.Digest]struct{}{}}
-}
-
-func (c *contents) open() (err error) {
-	if c.keep {
-		c.pub, err = newPublisher(c.store, callTimeout/2)
-	}
-	return err
+	return &contents{store: s, keep: s.opts.KeepContent > 0 && !s.opts.Existing, pub: newPublisher(s, callTimeout/2), wakeup: make(chan struct{}, 1), known: map[catalog.Digest]struct{}{}}
 }
 
 func (c *contents) Put(d catalog.Digest, text string) {
@@ -67,18 +58,11 @@ func (c *contents) Put(d catalog.Digest, text string) {
 		return
 	}
 	c.mu.Lock()
-	_, known := c.known[d]
-	c.mu.Unlock()
-	if known {
-		return
-	}
-	data := s2.Encode(nil, []byte(text))
-	c.mu.Lock()
 	defer c.mu.Unlock()
 	if _, known := c.known[d]; known {
 		return
 	}
-	if len(data) > c.store.largest() || c.queued+len(data) > maxContentQueue {
+	if c.queued+len(text) > maxContentQueue {
 		c.dropped.Add(1)
 		return
 	}
@@ -87,8 +71,8 @@ func (c *contents) Put(d catalog.Digest, text string) {
 		c.written = 0
 	}
 	c.known[d] = struct{}{}
-	c.written += int64(len(data))
-	c.queue, c.queued = append(c.queue, storedContent{d, data}), c.queued+len(data)
+	c.written += int64(len(text))
+	c.queue, c.queued = append(c.queue, storedContent{d, text}), c.queued+len(text)
 	c.progress.Begin()
 	select {
 	case c.wakeup <- struct{}{}:
@@ -104,7 +88,6 @@ func (c *contents) run(ctx context.Context) {
 	if !c.keep {
 		return
 	}
-	defer c.pub.close()
 	for {
 		select {
 		case <-c.wakeup:
@@ -123,8 +106,8 @@ func (c *contents) take() []storedContent {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	n, size := 0, 0
-	for n < len(c.queue) && n < contentBatch && (n == 0 || size+len(c.queue[n].data) <= contentBatchBytes) {
-		size += len(c.queue[n].data)
+	for n < len(c.queue) && n < contentBatch && (n == 0 || size+len(c.queue[n].text) <= contentBatchBytes) {
+		size += len(c.queue[n].text)
 		n++
 	}
 	taken := c.queue[:n:n]
@@ -137,8 +120,14 @@ func (c *contents) take() []storedContent {
 func (c *contents) flush(ctx context.Context) {
 	for taken := c.take(); len(taken) > 0; taken = c.take() {
 		var records []*record
+		var digests []catalog.Digest // of records
 		for _, t := range taken {
-			records = append(records, &record{subject: c.subject(t.digest), data: t.data})
+			data := s2.Encode(nil, []byte(t.text))
+			if len(data) > c.store.largest() {
+				c.drop(t.digest)
+				continue
+			}
+			records, digests = append(records, &record{subject: c.subject(t.digest), data: data}), append(digests, t.digest)
 		}
 		for failures := 0; len(records) > 0 && failures < 3; {
 			n, err := c.pub.publish(ctx, records)
@@ -146,14 +135,18 @@ func (c *contents) flush(ctx context.Context) {
 				failures++
 			}
 		}
-		c.mu.Lock()
-		for _, t := range taken[len(taken)-len(records):] {
-			delete(c.known, t.digest)
-			c.dropped.Add(1)
+		for _, d := range digests[len(digests)-len(records):] {
+			c.drop(d)
 		}
-		c.mu.Unlock()
 		c.progress.Advance(len(taken))
 	}
+}
+
+func (c *contents) drop(d catalog.Digest) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.known, d)
+	c.dropped.Add(1)
 }
 
 func (c *contents) stream() string { return c.store.opts.Stream + contentsSuffix }
@@ -189,14 +182,18 @@ func (c *contents) Get(ctx context.Context, d catalog.Digest) (text string, ok b
 	if err != nil || !ok {
 		return "", false, storing.Cause(ctx, err)
 	}
-	if n, err := s2.DecodedLen(packed); err != nil || n > journal.MaxContent {
-		return "", false, nil // malformed: any client of the cluster can store messages
+	data, ok := unpack(packed, journal.MaxContent)
+	return string(data), ok, nil
+}
+
+// unpack returns what is compressed in data. ok is false if it is malformed or larger than limit, because
+// any client of the cluster can store messages.
+func unpack(data []byte, limit int) (out []byte, ok bool) {
+	if n, err := s2.DecodedLen(data); err != nil || n > limit {
+		return nil, false
 	}
-	data, err := s2.Decode(nil, packed)
-	if err != nil {
-		return "", false, nil
-	}
-	return string(data), true, nil
+	out, err := s2.Decode(nil, data)
+	return out, err == nil
 }
 
 func (c *contents) Stored(ctx context.Context, digests []catalog.Digest) (map[catalog.Digest]bool, error) {

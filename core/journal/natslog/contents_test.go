@@ -3,17 +3,12 @@ package natslog
 import (
 	"context"
 	"crypto/sha256"
-	"errors"
 	"fmt"
-	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
-
 	"github.com/mcptrack/mcptrack/core/catalog"
-	"github.com/mcptrack/mcptrack/core/journal/journaltest"
 )
 
 func textDigest(text string) catalog.Digest { return sha256.Sum256([]byte(text)) }
@@ -72,65 +67,14 @@ func TestRealContentsOutliveTheProcess(t *testing.T) {
 }
 
 // Texts that come faster than they are stored are dropped.
-func TestRealContentsNeverWait(t *testing.T) {
+func TestContentsNeverWait(t *testing.T) {
 	t.Parallel()
-	s := &store{opts: Options{KeepContent: 1 << 30}}
-	c := newContents(s)
-	if c.pub != nil {
-		t.Fatal("opened")
-	}
-	conn := open(t, Options{URL: journaltest.Store(t), Replicas: 1, KeepContent: 1 << 30})
-	s.nc = conn.store.nc
-	random := rand.New(rand.NewPCG(3, 4))
+	c := newContents(&store{opts: Options{KeepContent: 1 << 30}})
+	text := strings.Repeat("x", 128<<10)
 	for i := range 300 {
-		b := make([]byte, 128<<10)
-		for k := range b {
-			b[k] = byte(random.Uint32())
-		}
-		c.Put(textDigest(fmt.Sprint(i)), string(b)) // nobody stores
+		c.Put(textDigest(fmt.Sprint(i)), text) // nobody stores
 	}
 	if c.queued > maxContentQueue || c.Dropped() == 0 || len(c.queue) < 100 {
 		t.Errorf("%d bytes in %d texts wait, %d were dropped", c.queued, len(c.queue), c.Dropped())
-	}
-}
-
-// A consumer ends with its node: another one then looks up which texts are stored.
-func TestRealStoredOutlivesConsumers(t *testing.T) {
-	t.Parallel()
-	j := open(t, Options{URL: journaltest.Store(t), Replicas: 1, KeepContent: 1 << 20})
-	var digests []catalog.Digest
-	for i := range 200 {
-		text := fmt.Sprint("text ", i)
-		j.Contents().Put(textDigest(text), text)
-		digests = append(digests, textDigest(text))
-	}
-	putAll(t, j)
-	stream, err := j.store.js.Stream(t.Context(), j.contents.stream())
-	if err != nil {
-		t.Fatal(err)
-	}
-	// A lookup may end before its consumer is seen, so there may be more lookups than deletions.
-	for rounds, deletions := 0, 0; deletions < 10 && rounds < 200; rounds++ {
-		ctx, stop := context.WithCancel(t.Context())
-		deleted := make(chan error, 1) // the goroutine sends once
-		go func() {                    // deletes the consumer of the lookup as soon as there is one
-			for ctx.Err() == nil {
-				for name := range stream.ConsumerNames(ctx).Name() {
-					deleted <- stream.DeleteConsumer(t.Context(), name)
-					return
-				}
-			}
-			deleted <- ctx.Err()
-		}()
-		if stored, err := j.Contents().Stored(t.Context(), digests); err != nil || len(stored) != len(digests) {
-			t.Errorf("%d of %d texts, %v", len(stored), len(digests), err)
-		}
-		stop()
-		switch err := <-deleted; {
-		case err == nil:
-			deletions++
-		case !errors.Is(err, jetstream.ErrConsumerNotFound) && !errors.Is(err, context.Canceled):
-			t.Fatal(err)
-		}
 	}
 }

@@ -32,7 +32,8 @@
 //
 // States and lists are written within a second after the events that report them. If a process was
 // killed in between, the stored states are updated from the events when they are read. A list that no
-// event reported is stored before the first event that changes it.
+// event reported is stored before the first event that changes it. A list is one compressed message: if
+// that exceeds the server's limit (10,000 long and unlike URIs may), only its changes are stored.
 //
 // # Other clients
 //

@@ -43,7 +43,7 @@ func TestRealCutOffHolderStoresNothingOld(t *testing.T) {
 	f := startSlowStore(t)
 	cut, other := open(t, Options{URL: f.url, Replicas: 1}), open(t, Options{URL: f.store, Replicas: 1})
 	s := new(journaltest.Source)
-	old := holder(t, cut, 2*time.Second)
+	old := holder(t, cut, 4*time.Second)
 	if err := old.Append(s.Next(journaltest.URI(1))); err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +56,7 @@ func TestRealCutOffHolderStoresNothingOld(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	next := holder(t, other, 2*time.Second)
+	next := holder(t, other, 4*time.Second)
 	newer := s.Next(journaltest.URI(1))
 	if err := next.Append(newer); err != nil {
 		t.Fatal(err)
@@ -218,7 +218,7 @@ func TestLostLeaseKeepsWhatIsStored(t *testing.T) {
 				if i == taken {
 					values, _ = s.take()
 				}
-				s.put(of(p.n), p.lease, position{}, false)
+				s.put(of(p.n), p.lease, position{})
 			}
 			s.takeBack(values)
 			values, _ = s.take()

@@ -26,9 +26,8 @@ const DefaultLease = 8 * time.Second
 
 // LeaseOptions configures how a lease is acquired. The zero value selects the defaults.
 type LeaseOptions struct {
-	// TTL is how long other processes wait for a holder that no longer renews the lease. A holder
-	// that cannot reach the store loses the lease within this time. The default is [DefaultLease];
-	// the minimum is 1 s.
+	// TTL is how long the store keeps a lease that is not renewed, in whole seconds. A holder that
+	// cannot reach the store loses the lease within this time. The default is [DefaultLease].
 	TTL time.Duration
 	// Yield is called when the lease is free. It returns how long to wait before taking it, so that
 	// other processes may take it first. taken is true if another process has held the lease since
@@ -67,7 +66,7 @@ func (l *Log) Lease(ctx context.Context, name string, opts LeaseOptions) (*Lease
 	ctx, cancel := l.life.Begin(ctx)
 	defer cancel()
 	l.leases.open()
-	held := &Lease{Name: name, log: l, key: leaseKey(name), ttl: max(cmp.Or(opts.TTL, DefaultLease), time.Second),
+	held := &Lease{Name: name, log: l, key: leaseKey(name), ttl: cmp.Or(opts.TTL, DefaultLease),
 		holder: l.store.instance + journal.NewEpoch(), lost: make(chan struct{})}
 	sent, err := held.acquire(ctx, opts.Yield)
 	if err != nil {
@@ -79,7 +78,7 @@ func (l *Log) Lease(ctx context.Context, name string, opts LeaseOptions) (*Lease
 	go func() {
 		defer done()
 		defer held.stop()
-		held.renew(renewing, sent)
+		held.renew(renewing)
 	}()
 	return held, nil
 }
@@ -141,13 +140,11 @@ func (l *Lease) Lost() <-chan struct{} { return l.lost }
 // suspended, Held is immediately correct, whereas Lost may be closed late.
 func (l *Lease) Held() bool { return !l.isLost() && time.Now().Before(*l.until.Load()) }
 
-// renewed records the time at which a successful renewal was sent. It returns the time until which
-// the lease is now held.
-func (l *Lease) renewed(sent time.Time) time.Time {
-	// Other processes measure the TTL from when they see the renewal, which is later than sent.
+// renewed records the time at which a successful renewal was sent.
+func (l *Lease) renewed(sent time.Time) {
+	// The store measures the TTL from when it stores the renewal, which is later than sent.
 	until := sent.Add(l.ttl - l.ttl/8)
 	l.until.Store(&until)
-	return until
 }
 
 // Release gives up the lease, so that another process can take it immediately, and waits until it is
@@ -158,13 +155,15 @@ func (l *Lease) Release() {
 }
 
 // renew renews the lease periodically until ctx ends or the lease is lost.
-func (l *Lease) renew(ctx context.Context, sent time.Time) {
+func (l *Lease) renew(ctx context.Context) {
 	defer close(l.lost)
-	until, pause := l.renewed(sent), l.ttl/4
-	for backoff.Sleep(ctx, min(pause, time.Until(until))) && time.Now().Before(until) {
-		sent, pause = time.Now(), l.ttl/16
+	pause := l.ttl / 4
+	for backoff.Sleep(ctx, min(pause, time.Until(*l.until.Load()))) && l.Held() {
+		sent := time.Now()
+		pause = l.ttl / 16
 		if l.beat(ctx) == nil {
-			until, pause = l.renewed(sent), l.ttl/4
+			l.renewed(sent)
+			pause = l.ttl / 4
 		}
 	}
 	if ctx.Err() != nil {
@@ -245,15 +244,15 @@ func (l *Lease) tryFence(ctx context.Context, subject, id string, data []byte) e
 
 // lastFence returns the number of the last event on the subject, or 0 if there is none.
 func (s *store) lastFence(ctx context.Context, subject string) (uint64, error) {
+	var m *jetstream.RawStreamMsg
 	log, err := s.stream(ctx, s.opts.Stream)
-	if err != nil {
-		return 0, fmt.Errorf("event log: fence a lease: %w", err)
+	if err == nil {
+		m, err = log.GetLastMsgForSubject(ctx, subject)
 	}
-	m, err := log.GetLastMsgForSubject(ctx, subject)
-	if errors.Is(err, jetstream.ErrMsgNotFound) {
+	switch {
+	case errors.Is(err, jetstream.ErrMsgNotFound):
 		return 0, nil
-	}
-	if err != nil {
+	case err != nil:
 		return 0, fmt.Errorf("event log: fence a lease: %w", err)
 	}
 	return m.Sequence, nil
@@ -299,22 +298,17 @@ func (l *Lease) isLost() bool {
 }
 
 // check asks the store for the last fence of the lease. If another process has stored a newer one,
-// check marks the lease as lost. It reports whether the lease is still held.
-func (l *Lease) check(ctx context.Context) (held bool, err error) {
-	if l.isLost() {
-		return false, nil
-	}
+// check marks the lease as lost.
+func (l *Lease) check(ctx context.Context) error {
 	last, err := l.log.store.lastFence(ctx, l.log.store.subjects.fence(l.Name))
 	switch {
 	case err != nil:
-		return false, err
+		return err
 	case last == 0: // the fence is gone, due to retention or a new log, and there is no newer one
 		l.fence.Store(nil)
-		return true, nil
-	case last == l.fenced().Seq:
-		return true, nil
+	case last != l.fenced().Seq:
+		l.stop()
+		<-l.lost
 	}
-	l.stop()
-	<-l.lost
-	return false, nil
+	return nil
 }

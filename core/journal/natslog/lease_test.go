@@ -36,7 +36,7 @@ func acquire(t *testing.T, j *Log, name string, ttl time.Duration) *Lease {
 func TestRealLeaseIsHeldByOne(t *testing.T) {
 	t.Parallel()
 	j := open(t, onServer(t))
-	const ttl = 2 * time.Second
+	const ttl = 4 * time.Second
 	a := acquire(t, j, "docs", ttl)
 	other := acquire(t, j, "another server", ttl)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*ttl) // several lives of a lease that is not renewed

@@ -5,10 +5,9 @@ import (
 	"encoding/json"
 	"math"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
+	"github.com/klauspost/compress/s2"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/mcptrack/mcptrack/core/catalog"
@@ -16,20 +15,15 @@ import (
 	"github.com/mcptrack/mcptrack/core/journal"
 )
 
-// storedList is the JSON form of one part of a list. A long list is stored in several parts.
+// storedList is the JSON form of a list, which is stored compressed.
 type storedList struct {
 	ServerID string       `json:"serverId"`
 	List     catalog.Kind `json:"list"`
-	// Version identifies the version of the list to which this part belongs.
-	Version string            `json:"version"`
-	Parts   int               `json:"parts"`
-	Items   map[string]string `json:"items"` // digest of each item, by its key
-	When    time.Time         `json:"when"`  // time at which the list was stored
+	Keys     []string     `json:"keys"`
+	Digests  []byte       `json:"digests"` // of the items, one after the other, in the order of Keys
+	When     time.Time    `json:"when"`    // time at which the list was stored
 	position
 }
-
-// listPart limits the size, in bytes, of the items in one part of a list.
-const listPart = 512 << 10
 
 // listToken is the separator between the server and the list in the subject of a stored list.
 const listToken = ".list."
@@ -50,57 +44,13 @@ func (l knownList) subject() string {
 	return serverToken(l.name.ServerID) + listToken + string(l.name.Kind)
 }
 
-// encode returns the parts in which the list is stored. If an earlier version of the list had more
-// parts, the extra parts stay in the store, and readers ignore them.
-func (l knownList) encode(at position, limit int) (out [][]byte, ttl time.Duration, err error) {
-	limit = min(listPart, limit/2)
-	parts := []map[string]string{{}}
-	size := 0
+func (l knownList) encode(at position) (data []byte, ttl time.Duration, err error) {
+	p := storedList{ServerID: l.name.ServerID, List: l.name.Kind, When: time.Now().UTC(), position: at}
 	for _, it := range l.list {
-		key, err := json.Marshal(it.Key)
-		if err != nil {
-			return nil, 0, err
-		}
-		digest := it.Digest.String()
-		if size += len(key) + len(digest) + 4; size > limit {
-			parts, size = append(parts, map[string]string{}), len(key)+len(digest)+4
-		}
-		parts[len(parts)-1][it.Key] = digest
+		p.Keys, p.Digests = append(p.Keys, it.Key), append(p.Digests, it.Digest[:]...)
 	}
-	p := storedList{ServerID: l.name.ServerID, List: l.name.Kind, Version: journal.NewEpoch(), Parts: len(parts), When: time.Now().UTC(), position: at}
-	for _, p.Items = range parts {
-		data, err := json.Marshal(p)
-		if err != nil {
-			return nil, 0, err
-		}
-		out = append(out, data)
-	}
-	return out, 0, nil
-}
-
-// listReader assembles lists from their parts, which it collects by the subject of the list and the
-// number of the part.
-type listReader map[string]map[int]storedList
-
-// read adds a message if it contains a part of a list, and reports whether it does. subject is the
-// subject of the message without the prefix for states.
-func (r listReader) read(subject string, data []byte) bool {
-	server, of, ok := strings.Cut(subject, listToken)
-	if !ok {
-		return false
-	}
-	kind, n, more := strings.Cut(of, ".")
-	part, err := strconv.Atoi(n)
-	var p storedList
-	if more && err != nil || json.Unmarshal(data, &p) != nil || serverToken(p.ServerID) != server || string(p.List) != kind {
-		return true
-	}
-	of = server + listToken + kind
-	if r[of] == nil {
-		r[of] = map[int]storedList{}
-	}
-	r[of][part] = p
-	return true
+	data, err = json.Marshal(p)
+	return s2.Encode(nil, data), 0, err
 }
 
 // listState is a stored list to which later events are applied.
@@ -111,40 +61,23 @@ type listState struct {
 	keys map[string]catalog.Digest
 }
 
-// whole returns the lists of which all parts were read, by subject.
-func (r listReader) whole() map[string]*listState {
-	out := map[string]*listState{}
-	for subject, parts := range r {
-		if list := join(parts); list != nil {
-			out[subject] = list
-		}
-	}
-	return out
-}
-
-// join builds a list from its parts. It returns nil if a part is missing or belongs to another
-// version.
-func join(parts map[int]storedList) *listState {
-	first, ok := parts[0]
-	if !ok {
+// readList returns the list in a stored message, or nil if it contains none.
+func readList(data []byte) *listState {
+	const size = len(catalog.Digest{})
+	data, ok := unpack(data, maxList)
+	var p storedList
+	if !ok || json.Unmarshal(data, &p) != nil || len(p.Digests) != size*len(p.Keys) {
 		return nil
 	}
-	l := &listState{name: journal.ListName{ServerID: first.ServerID, Kind: first.List}, at: first.position, when: first.When, keys: map[string]catalog.Digest{}}
-	for n := range first.Parts {
-		p, ok := parts[n]
-		if !ok || p.Version != first.Version {
-			return nil
-		}
-		for key, digest := range p.Items {
-			d, err := catalog.ParseDigest(digest)
-			if err != nil {
-				return nil
-			}
-			l.keys[key] = d
-		}
+	l := &listState{name: journal.ListName{ServerID: p.ServerID, Kind: p.List}, at: p.position, when: p.When, keys: map[string]catalog.Digest{}}
+	for i, key := range p.Keys {
+		l.keys[key] = catalog.Digest(p.Digests[i*size:][:size])
 	}
 	return l
 }
+
+// maxList limits the size of a list, in bytes, before it is compressed.
+const maxList = 64 << 20
 
 // apply changes the list as the event reports. An added or changed item whose digest the event does not
 // contain gets a zero digest, which never equals the digest of the item on the server.
@@ -168,25 +101,25 @@ func (l *listState) apply(e *event.Event) {
 	}
 }
 
-// owedLists contains the [journal.Owed] lists by subject. The Owed list of a server is always
+// pendingLists contains the [journal.Owed] lists by subject. The Owed list of a server is always
 // stored before the server's list of resources. So if the stored list of resources reflects a
 // change, the Owed list that belongs to the change is also stored.
-type owedLists map[string]*listState
+type pendingLists map[string]*listState
 
 // add handles a change to a list of resources that is newer than the stored Owed list. It adds the
 // changed resources to the Owed list, because the events about them may be missing.
-func (o owedLists) add(e *event.Event, m message, epoch string) {
+func (l pendingLists) add(e *event.Event, m message, epoch string) {
 	p, ok := e.Payload.(event.ListChanged)
 	if !ok || p.List != catalog.Resources {
 		return
 	}
 	name := journal.ListName{ServerID: e.ServerID, Kind: journal.Owed}
 	subject := knownList{name: name}.subject()
-	list := o[subject]
+	list := l[subject]
 	switch {
 	case list == nil:
 		list = &listState{name: name, keys: map[string]catalog.Digest{}}
-		o[subject] = list
+		l[subject] = list
 	case list.at.covers(list.when, m, epoch):
 		return
 	}
@@ -216,7 +149,7 @@ func (l *Log) changeLists(ctx context.Context, server string, lists map[string]*
 	for _, kind := range catalog.Kinds() {
 		patterns = append(patterns, l.store.subjects.list(server, kind))
 	}
-	owed := owedLists(lists)
+	pending := pendingLists(lists)
 	epoch := l.Epoch()
 	from := uint64(math.MaxUint64)
 	outdated := map[string]*listState{}
@@ -248,7 +181,7 @@ func (l *Log) changeLists(ctx context.Context, server string, lists map[string]*
 			var e event.Event
 			if json.Unmarshal(m.data, &e) == nil {
 				list.apply(&e)
-				owed.add(&e, m, epoch)
+				pending.add(&e, m, epoch)
 			}
 			list.at, list.when = position{m.seq, epoch}, m.stored // a retry continues after this event
 			return true

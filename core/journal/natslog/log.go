@@ -119,7 +119,8 @@ func Open(ctx context.Context, opts Options) (*Log, error) {
 	}
 	s := &store{opts: opts, health: storing.Health{Logger: opts.Logger}, instance: journal.NewEpoch(), subjects: subjects(opts.Stream)}
 	l := &Log{store: s, recent: &recent{instance: s.instance}, states: newStateWriter(s), contents: newContents(s), leases: newLeases(ctx, s), life: storing.NewLifetime(ctx)}
-	l.writer = &writer{store: s, states: l.states, recent: l.recent, queue: storing.NewQueue[note](opts.Queue)}
+	l.writer = &writer{store: s, states: l.states, recent: l.recent, queue: storing.NewQueue[note](opts.Queue),
+		pub: newPublisher(s, 2*time.Second)} // kept short, because a dead leader never responds
 	if err := l.start(ctx); err != nil {
 		l.life.End()
 		s.close()
@@ -129,12 +130,11 @@ func Open(ctx context.Context, opts Options) (*Log, error) {
 }
 
 func (l *Log) start(ctx context.Context) error {
-	for _, open := range []func() error{
-		func() error { return l.store.open(l.writer.suspect) }, func() error { return l.writer.open(ctx) }, l.states.open, l.contents.open,
-	} {
-		if err := open(); err != nil {
-			return err
-		}
+	if err := l.store.open(l.writer.suspect); err != nil {
+		return err
+	}
+	if err := l.writer.open(ctx); err != nil {
+		return err
 	}
 	l.writing.Go(func() { l.writer.run(l.life.Context()) })
 	l.keeping.Go(func() { l.states.run(l.life.Context()) })
@@ -174,7 +174,9 @@ func (l *Log) Store(ctx context.Context, e *event.Event) (journal.Entry, error) 
 	}
 	// Only the stored message contains the time at which the store received it.
 	if stream, err := l.store.stream(ctx, l.store.opts.Stream); err == nil {
-		if m, err := stream.GetMsg(ctx, entry.Seq); err == nil {
+		try, done := context.WithTimeout(ctx, callTimeout/4) // no response while the cluster elects a leader
+		defer done()
+		if m, err := stream.GetMsg(try, entry.Seq); err == nil {
 			entry.Stored = m.Time
 		}
 	}
@@ -202,8 +204,7 @@ func (l *Log) settle(ctx context.Context) error {
 		_, after := l.writer.queue.Size()
 		settled = before == after
 	}
-	l.states.hurry()
-	return l.states.progress.Wait(ctx)
+	return l.states.settle(ctx)
 }
 
 // Bounds implements [journal.Log]. It requests the bounds from the store.

@@ -116,17 +116,18 @@ func (c *consumer) fetch(ctx context.Context, within time.Duration, f func(messa
 	return nil
 }
 
-// each creates a consumer and calls f with every message that it delivers, in order, until f returns
-// false or no messages are left. moved reports whether f was called.
+// each creates a consumer and calls f with every message that it has to deliver, in order, until f
+// returns false. moved reports whether f was called.
 func (s *store) each(ctx context.Context, stream string, cfg jetstream.ConsumerConfig, f func(message) (more bool)) (moved bool, err error) {
 	c, err := s.consumer(ctx, stream, cfg)
 	if err != nil {
 		return false, err
 	}
 	defer c.close()
-	for c.pending > 0 {
+	for left := c.pending; left > 0; {
 		err := c.fetch(ctx, callTimeout, func(m message) error {
-			if moved = true; !f(m) || m.pending == 0 {
+			left, moved = min(left-1, m.pending), true
+			if !f(m) || left == 0 {
 				return storing.ErrStop
 			}
 			return nil
@@ -198,7 +199,8 @@ func (s *store) followBucket(ctx context.Context, cfg jetstream.KeyValueConfig, 
 	defer c.close()
 	// Until all records have arrived, they are collected in next.
 	next := records.Changes{All: true, Last: info.State.LastSeq}
-	if c.pending == 0 {
+	left := c.pending // number of records that are to arrive before all are known
+	if left == 0 {
 		changed(kv, next)
 		next = records.Changes{}
 	}
@@ -209,7 +211,7 @@ func (s *store) followBucket(ctx context.Context, cfg jetstream.KeyValueConfig, 
 				rec.Value = append([]byte{}, m.data...)
 			}
 			next.Records, next.Last = append(next.Records, rec), max(next.Last, m.seq)
-			if !next.All || m.pending == 0 {
+			if left = min(max(left, 1)-1, m.pending); left == 0 {
 				changed(kv, next)
 				next = records.Changes{}
 			}

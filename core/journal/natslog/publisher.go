@@ -2,15 +2,15 @@ package natslog
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/mcptrack/mcptrack/core/journal"
+	"github.com/mcptrack/mcptrack/core/journal/internal/storing"
 )
 
 // record is a message that is to be stored in a stream.
@@ -53,62 +53,52 @@ const maxBatch = 1000
 
 // publisher writes records to one stream. It must be used by one goroutine only.
 type publisher struct {
-	store *store
-	sub   *nats.Subscription
-	// acks receives the responses from the NATS connection and is never closed. Its capacity
-	// exceeds the number of responses to one attempt, so the connection drops none.
-	acks    chan *nats.Msg
-	inbox   string
-	round   uint64        // number of the attempt, part of the reply inbox; identifies late responses to earlier attempts
+	store   *store
 	largest int           // number of records that the store accepts in one batch
 	wait    time.Duration // how long to wait for a response
 }
 
 // newPublisher returns a publisher that waits at most the given time for each response.
-func newPublisher(s *store, wait time.Duration) (*publisher, error) {
-	p := &publisher{store: s, inbox: s.nc.NewRespInbox(), acks: make(chan *nats.Msg, 64), largest: maxBatch, wait: wait}
-	var err error
-	if p.sub, err = s.nc.ChanSubscribe(p.inbox+".*", p.acks); err != nil {
-		return nil, fmt.Errorf("event log: %w", err)
-	}
-	return p, nil
+func newPublisher(s *store, wait time.Duration) *publisher {
+	return &publisher{store: s, largest: maxBatch, wait: wait}
 }
-
-func (p *publisher) close() { _ = p.sub.Unsubscribe() }
 
 // publish stores the first records, in order and in one step, and returns how many it stored. If it
 // returns an error, it is unknown whether they are stored.
 func (p *publisher) publish(ctx context.Context, records []*record) (int, error) {
 	records = records[:min(len(records), p.largest)]
-	p.round++
-	reply := p.inbox + "." + strconv.FormatUint(p.round, 36)
-	id := strings.ReplaceAll(reply[len(p.inbox)-16:], ".", "_")
+	ctx, cancel := context.WithTimeoutCause(ctx, p.wait, errNoAnswer)
+	defer cancel()
+	id := journal.NewEpoch()
+	var ack *jetstream.PubAck
+	var err error
 	for i, r := range records {
 		m := p.message(r)
 		if len(records) > 1 { // a single record needs no batch
 			m.Header["Nats-Batch-Id"] = []string{id}
 			m.Header["Nats-Batch-Sequence"] = []string{strconv.Itoa(i + 1)}
 		}
-		if i == len(records)-1 {
-			m.Reply = reply
+		if i < len(records)-1 {
+			err = p.store.nc.PublishMsg(m)
+		} else {
 			if i > 0 {
 				m.Header["Nats-Batch-Commit"] = []string{"1"}
 			}
+			ack, err = p.store.js.PublishMsg(ctx, m, jetstream.WithRetryAttempts(0))
 		}
-		if err := p.store.nc.PublishMsg(m); err != nil {
-			return 0, err
+		if err != nil {
+			break
 		}
 	}
-	last, err := p.answer(ctx, reply)
 	if e, ok := errors.AsType[*jetstream.APIError](err); ok && e.ErrorCode == codeBatchTooLarge && p.largest > 1 {
 		p.largest /= 2
 		return 0, nil
 	}
 	if err != nil {
-		return 0, err
+		return 0, storing.Cause(ctx, err)
 	}
 	for i, r := range records {
-		r.seq = last - uint64(len(records)-1-i)
+		r.seq = ack.Sequence - uint64(len(records)-1-i)
 	}
 	return len(records), nil
 }
@@ -126,36 +116,4 @@ func (p *publisher) message(r *record) *nats.Msg {
 		m.Header["Nats-TTL"] = []string{strconv.Itoa(int(r.ttl.Seconds()))}
 	}
 	return m
-}
-
-// answer waits for the next response to the current attempt and returns the sequence number in it.
-func (p *publisher) answer(ctx context.Context, reply string) (uint64, error) {
-	timeout := time.NewTimer(p.wait)
-	defer timeout.Stop()
-	for {
-		select {
-		case m := <-p.acks:
-			if m.Subject != reply {
-				continue
-			}
-			if status := m.Header.Get("Status"); status != "" {
-				return 0, fmt.Errorf("%w (status %s)", errNoAnswer, status)
-			}
-			var ack struct {
-				Error *jetstream.APIError `json:"error"`
-				Seq   uint64              `json:"seq"`
-			}
-			if err := json.Unmarshal(m.Data, &ack); err != nil {
-				return 0, fmt.Errorf("malformed response from the store: %w", err)
-			}
-			if ack.Error != nil {
-				return 0, ack.Error
-			}
-			return ack.Seq, nil
-		case <-timeout.C:
-			return 0, errNoAnswer
-		case <-ctx.Done():
-			return 0, context.Cause(ctx)
-		}
-	}
 }

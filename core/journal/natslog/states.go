@@ -8,7 +8,6 @@ import (
 	"iter"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -22,20 +21,15 @@ import (
 	"github.com/mcptrack/mcptrack/core/journal/internal/storing"
 )
 
-const (
-	flushEvery = time.Second
-	flushAt    = 20_000 // number of waiting values at which they are stored early; each is a write in addition to the events
-)
+const flushEvery = time.Second // how long a value waits, so that several versions of it become one write
 
 // value is data of which the store keeps only the latest version: the state of a resource, a list,
 // or the announcement about a server.
 type value interface {
 	// subject returns the subject on which the value is stored, relative to the "state." prefix.
 	subject() string
-	// encode returns the parts in which the value is stored, each of at most limit bytes, and their
-	// time to live; 0 means forever. The first part is stored on the subject of the value, and
-	// further parts on the subjects with the suffixes .1, .2, and so on.
-	encode(at position, limit int) (parts [][]byte, ttl time.Duration, err error)
+	// encode returns the stored form of the value, and its time to live; 0 means forever.
+	encode(at position) (data []byte, ttl time.Duration, err error)
 }
 
 // position specifies which events a stored value reflects: all events up to number Seq of the log
@@ -55,11 +49,8 @@ type stateWriter struct {
 	// Its capacity is 1, and it is never closed.
 	soon chan struct{}
 
-	mu    sync.Mutex            // guards the fields below
+	mu    sync.Mutex            // guards dirty
 	dirty map[string]remembered // values that wait to be stored, by subject
-	// found tracks the lists that no event reported and that may not be stored yet. It maps the
-	// subject of each list to its operation number in progress.
-	found map[string]uint64
 }
 
 type remembered struct {
@@ -97,56 +88,28 @@ func (r remembered) current() (now remembered, ok bool) {
 }
 
 func newStateWriter(s *store) *stateWriter {
-	return &stateWriter{store: s, soon: make(chan struct{}, 1), dirty: map[string]remembered{}, found: map[string]uint64{}}
-}
-
-func (s *stateWriter) open() (err error) {
-	s.pub, err = newPublisher(s.store, callTimeout/2)
-	return err
+	return &stateWriter{store: s, pub: newPublisher(s, callTimeout/2), soon: make(chan struct{}, 1), dirty: map[string]remembered{}}
 }
 
 // put queues a value, which replaces a waiting value with the same subject. If lease is or becomes
 // lost, the value is dropped: the event to which it belongs is not stored either, and if the value
 // were stored, another process would assume that the event had been published and would never
-// publish it. found is true if no event reports the value.
-func (s *stateWriter) put(v value, lease *Lease, at position, found bool) {
+// publish it.
+func (s *stateWriter) put(v value, lease *Lease, at position) {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	subject := v.subject()
 	s.dirty[subject] = remembered{v, at, lease, nil}.over(s.dirty[subject])
-	n := s.progress.Begin()
-	if _, list := v.(knownList); list && found {
-		s.found[subject] = n
-	}
-	full := len(s.dirty) >= flushAt
-	s.mu.Unlock()
-	if full {
-		s.hurry()
-	}
+	s.progress.Begin()
 }
 
-// known waits until a list that no event reported is stored, because later changes can be applied
-// only to a stored list. If the store does not respond, it waits for at most callTimeout, so that
-// the log can continue.
-func (s *stateWriter) known(ctx context.Context, subject string) {
-	s.mu.Lock()
-	n, ok := s.found[subject]
-	delete(s.found, subject)
-	s.mu.Unlock()
-	if !ok {
-		return
-	}
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	s.hurry()
-	_ = s.progress.Reach(ctx, n)
-}
-
-// hurry requests that all waiting values be stored soon.
-func (s *stateWriter) hurry() {
+// settle waits until all values that were put before are stored, or until ctx ends.
+func (s *stateWriter) settle(ctx context.Context) error {
 	select {
 	case s.soon <- struct{}{}:
 	default:
 	}
+	return s.progress.Wait(ctx)
 }
 
 // take removes and returns the waiting values. begun is the number of values that were put so far.
@@ -171,7 +134,6 @@ func (s *stateWriter) takeBack(values map[string]remembered) {
 // run stores the waiting values every flushEvery until ctx ends. Then it stores them one last time
 // and returns.
 func (s *stateWriter) run(ctx context.Context) {
-	defer s.pub.close()
 	tick := time.NewTicker(flushEvery)
 	defer tick.Stop()
 	for {
@@ -193,18 +155,17 @@ func (s *stateWriter) run(ctx context.Context) {
 func (s *stateWriter) flush(ctx context.Context) {
 	values, begun := s.take()
 	var records []*record
-	var ends []string // for each record: the subject of the value that it completes, or empty
-	limit := s.store.largest()
+	prefix := s.store.subjects.of("state.")
 	// Sort the subjects, so that the Owed list is stored before the list of resources; see
-	// owedLists.
+	// pendingLists.
 	for _, subject := range slices.Sorted(maps.Keys(values)) {
 		r, ok := values[subject].current()
 		if !ok {
 			delete(values, subject)
 			continue
 		}
-		parts, ttl, err := r.value.encode(r.at, limit)
-		if slices.ContainsFunc(parts, func(data []byte) bool { return len(data) > limit }) {
+		data, ttl, err := r.value.encode(r.at)
+		if err == nil && len(data) > s.store.largest() {
 			err = journal.ErrTooLarge
 		}
 		if err != nil {
@@ -212,24 +173,14 @@ func (s *stateWriter) flush(ctx context.Context) {
 			delete(values, subject)
 			continue
 		}
-		at := s.store.subjects.of("state." + subject)
-		for i, data := range parts {
-			rec, end := &record{subject: at, data: data, ttl: ttl}, ""
-			if i > 0 {
-				rec.subject += "." + strconv.Itoa(i)
-			}
-			if i == len(parts)-1 {
-				end = subject
-			}
-			records, ends = append(records, rec), append(ends, end)
-		}
+		records = append(records, &record{subject: prefix + subject, data: data, ttl: ttl})
 	}
 	for len(records) > 0 {
 		n, err := s.pub.publish(ctx, records)
-		for _, subject := range ends[:n] {
-			delete(values, subject)
+		for _, r := range records[:n] {
+			delete(values, strings.TrimPrefix(r.subject, prefix))
 		}
-		if records, ends = records[n:], ends[n:]; err != nil {
+		if records = records[n:]; err != nil {
 			s.takeBack(values)
 			return
 		}
@@ -263,14 +214,14 @@ func (s *resourceState) resource() journal.ResourceID {
 
 func (s *resourceState) subject() string { return resourceToken(s.resource()) }
 
-func (s *resourceState) encode(at position, _ int) (parts [][]byte, ttl time.Duration, err error) {
+func (s *resourceState) encode(at position) (data []byte, ttl time.Duration, err error) {
 	out := *s
 	out.position = at
-	data, err := json.Marshal(out)
+	data, err = json.Marshal(out)
 	if d, _ := catalog.ParseDigest(s.Digest); d.IsZero() {
 		ttl = tombstoneTTL
 	}
-	return [][]byte{data}, ttl, err
+	return data, ttl, err
 }
 
 // covers reports whether a value already reflects the message m from the log with the given epoch.
@@ -328,7 +279,7 @@ func (l *Log) readStored(ctx context.Context, server string, resources map[journ
 			delete(resources, r)
 		}
 	}
-	lists := listReader{}
+	lists := map[string]*listState{}
 	type reflected struct {
 		position
 		when time.Time
@@ -337,7 +288,10 @@ func (l *Log) readStored(ctx context.Context, server string, resources map[journ
 	prefix := l.store.subjects.of("state.")
 	err := l.store.latest(ctx, l.store.opts.Stream+"_states", func(m message) {
 		below := strings.TrimPrefix(m.subject, prefix)
-		if lists.read(below, m.data) {
+		if strings.Contains(below, listToken) {
+			if list := readList(m.data); list != nil && (knownList{name: list.name}).subject() == below {
+				lists[below] = list
+			}
 			return
 		}
 		var s resourceState
@@ -373,7 +327,7 @@ func (l *Log) readStored(ctx context.Context, server string, resources map[journ
 	if err != nil {
 		return nil, nil, fmt.Errorf("event log: read the last events: %w", err)
 	}
-	return lists.whole(), removed, nil
+	return lists, removed, nil
 }
 
 // AnnouncementTTL is how long the store keeps an announcement that is not repeated.
@@ -389,9 +343,9 @@ type Announcement struct {
 
 func (a Announcement) subject() string { return serverToken(a.ServerID) + ".server" }
 
-func (a Announcement) encode(position, int) (parts [][]byte, ttl time.Duration, err error) {
-	data, err := json.Marshal(a)
-	return [][]byte{data}, AnnouncementTTL, err
+func (a Announcement) encode(position) (data []byte, ttl time.Duration, err error) {
+	data, err = json.Marshal(a)
+	return data, AnnouncementTTL, err
 }
 
 // Announce publishes a as the new announcement about its server, unless the lease was lost. It

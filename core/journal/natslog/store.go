@@ -69,8 +69,7 @@ func (s *store) supported() error {
 	if _, err := fmt.Sscanf(version, "%d.%d.%d", &have[0], &have[1], &have[2]); err == nil && slices.Compare(have[:], []int{2, 12, 1}) < 0 {
 		return fmt.Errorf("event log: the NATS server has version %s; %s", printable.Line(version, 40), needs)
 	}
-	var first time.Time // when the server first reported that JetStream is unavailable
-	for {
+	for began := time.Now(); ; backoff.Sleep(context.Background(), 100*time.Millisecond) {
 		ctx, cancel := context.WithTimeout(context.Background(), callTimeout/2)
 		_, err := s.js.AccountInfo(ctx)
 		cancel()
@@ -79,12 +78,9 @@ func (s *store) supported() error {
 			return fmt.Errorf("event log: JetStream is not enabled for the account on the NATS server; %s", needs)
 		case !errors.Is(err, jetstream.ErrJetStreamNotEnabled):
 			return nil // the cluster may still be starting; open waits for it
-		case first.IsZero():
-			first = time.Now()
-		case time.Since(first) > time.Second:
+		case time.Since(began) > time.Second:
 			return fmt.Errorf("event log: JetStream is not enabled on the NATS server; %s", needs)
 		}
-		backoff.Sleep(context.Background(), 100*time.Millisecond)
 	}
 }
 
@@ -315,7 +311,7 @@ const bucketRetry = 250 * time.Millisecond
 // The stream of states contains
 //
 //	state.<server>.<resource>         the state of a resource
-//	state.<server>.list.<kind>[.<n>]  a list, possibly in several parts
+//	state.<server>.list.<kind>        a list
 //	state.<server>.server             the announcement about the server
 //
 // The stream of texts contains text.<digest>.

@@ -46,8 +46,7 @@ func (w *writer) open(ctx context.Context) error {
 		return err
 	}
 	w.take(info)
-	w.pub, err = newPublisher(w.store, 2*time.Second) // kept short, because a dead leader never responds
-	return err
+	return nil
 }
 
 // run stores queued items in groups, which become larger under load. It returns when the queue is
@@ -69,10 +68,13 @@ func (w *writer) storeGroup(ctx context.Context, group []*item) {
 	for _, it := range group {
 		switch {
 		case it.Event != nil:
-			if name, _, ok := journal.KnownList(it.Event); ok {
+			if _, _, ok := journal.KnownList(it.Event); ok {
+				// A change can later be applied only to a list that is stored.
 				w.storeAll(ctx, records)
 				records = records[:0:0]
-				w.states.known(ctx, knownList{name: name}.subject())
+				wait, done := context.WithTimeout(ctx, callTimeout)
+				_ = w.states.settle(wait) // after the timeout, the log continues
+				done()
 			}
 			more, err := w.records(it)
 			if err != nil {
@@ -124,7 +126,7 @@ func (w *writer) records(it *item) ([]*record, error) {
 // seq is the number of the last event stored before it.
 func (w *writer) reached(it *item, seq uint64) {
 	if v := it.Note.value; v != nil {
-		w.states.put(v, it.Note.lease, w.position(seq, it.Note.lease), true)
+		w.states.put(v, it.Note.lease, w.position(seq, it.Note.lease))
 	}
 	it.Finish(journal.Entry{}, nil)
 }
@@ -147,7 +149,7 @@ func (w *writer) position(seq uint64, l *Lease) position {
 func (w *writer) storeAll(ctx context.Context, records []*record) {
 	retry := backoff.New(50*time.Millisecond, 2*time.Second)
 	for {
-		if records, _ = w.held(ctx, records, false); len(records) == 0 {
+		if records = w.held(records); len(records) == 0 {
 			return
 		}
 		began := time.Now()
@@ -163,7 +165,7 @@ func (w *writer) storeAll(ctx context.Context, records []*record) {
 			continue
 		}
 		if wrongRevision(err) {
-			if records, err = w.held(ctx, records, true); err == nil && backoff.Sleep(ctx, retry.Next()) {
+			if err = checkLeases(ctx, records); err == nil && backoff.Sleep(ctx, retry.Next()) {
 				continue
 			}
 		}
@@ -181,28 +183,26 @@ func (w *writer) storeAll(ctx context.Context, records []*record) {
 	}
 }
 
-// held returns the records that may be stored because their leases are not lost. If ask is set,
-// because the store rejected a record, it asks the store about every lease.
-func (w *writer) held(ctx context.Context, records []*record, ask bool) ([]*record, error) {
-	known := map[*Lease]bool{}
+// checkLeases asks the store about the leases of the records, because it rejected one of them. Leases that
+// another process has taken are then lost.
+func checkLeases(ctx context.Context, records []*record) error {
+	checked := map[*Lease]bool{nil: true}
+	for _, r := range records {
+		if !checked[r.lease] {
+			if err := r.lease.check(ctx); err != nil {
+				return err
+			}
+			checked[r.lease] = true
+		}
+	}
+	return nil
+}
+
+// held drops the records whose leases are lost, and returns the others.
+func (w *writer) held(records []*record) []*record {
 	kept := records[:0:0]
 	for _, r := range records {
-		if r.lease == nil {
-			kept = append(kept, r)
-			continue
-		}
-		held, ok := known[r.lease]
-		if !ok {
-			held = !r.lease.isLost()
-			if held && ask {
-				var err error
-				if held, err = r.lease.check(ctx); err != nil {
-					return records, err
-				}
-			}
-			known[r.lease] = held
-		}
-		if held {
+		if r.lease == nil || !r.lease.isLost() {
 			kept = append(kept, r)
 			continue
 		}
@@ -214,7 +214,7 @@ func (w *writer) held(ctx context.Context, records []*record, ask bool) ([]*reco
 			w.reached(it, w.last)
 		}
 	}
-	return kept, nil
+	return kept
 }
 
 // giveUp reports err to the callers that wait for records that will not be stored.
@@ -259,10 +259,10 @@ func (w *writer) stored(records []*record) {
 		}
 		at := w.position(r.seq, nil)
 		if res, st, ok := journal.Known(r.item.Event); ok {
-			w.states.put(newResourceState(res, st), nil, at, false) // no lease needed, because the event is already stored
+			w.states.put(newResourceState(res, st), nil, at) // no lease needed, because the event is already stored
 		}
 		for _, list := range r.lists {
-			w.states.put(list, nil, at, false)
+			w.states.put(list, nil, at)
 		}
 		if r.item.Done != nil {
 			e := journal.NewEntry(at.Epoch, r.seq, time.Now(), r.data)
@@ -330,8 +330,11 @@ func (w *writer) mend(ctx context.Context, records []*record) ([]*record, error)
 // epoch, because otherwise new events would reuse the ids of the lost events. It reports whether
 // the epoch has changed.
 func (w *writer) check(ctx context.Context, info *jetstream.StreamInfo) (renewed bool, err error) {
-	if w.shorter(info) {
-		if info, err = w.lookAgain(ctx, info); err != nil {
+	// A new leader may not have applied all stored events yet.
+	again, cancel := context.WithTimeout(ctx, callTimeout/2)
+	defer cancel()
+	for w.shorter(info) && backoff.Sleep(again, 100*time.Millisecond) {
+		if info, err = w.store.info(ctx, w.store.opts.Stream); err != nil {
 			return false, err
 		}
 	}
@@ -357,22 +360,6 @@ func (w *writer) check(ctx context.Context, info *jetstream.StreamInfo) (renewed
 // it.
 func (w *writer) shorter(info *jetstream.StreamInfo) bool {
 	return info.State.LastSeq < w.last && info.Config.Metadata[epochKey] == w.store.epoch()
-}
-
-// lookAgain handles a log that appears to be shorter than before. It reads the state of the log
-// repeatedly for some seconds, because a new leader may not have applied all stored events yet.
-func (w *writer) lookAgain(ctx context.Context, info *jetstream.StreamInfo) (*jetstream.StreamInfo, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout/2)
-	defer cancel()
-	for w.shorter(info) && backoff.Sleep(ctx, 100*time.Millisecond) {
-		again, err := w.store.info(ctx, w.store.opts.Stream)
-		if err == nil {
-			info = again
-		} else if ctx.Err() == nil {
-			return nil, err
-		}
-	}
-	return info, nil
 }
 
 // suspect makes the writer check whether the log was replaced.
