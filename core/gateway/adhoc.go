@@ -99,7 +99,6 @@ func (a *adhocSet) uris() []string {
 	return all
 }
 
-// servers returns the ids of the servers that have ad-hoc subscriptions.
 func (a *adhocSet) servers() []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -281,7 +280,6 @@ func (g *Gateway) subscribable(uri string) bool {
 // other gateways.
 func (l *loop) upstream(server string) *tracker.Client { return l.tracker.ClientOf(server, l.base) }
 
-// endAdhoc ends all ad-hoc subscriptions, because Run returns.
 func (l *loop) endAdhoc() {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(l.ctx), unsubscribeTimeout)
 	var ending sync.WaitGroup

@@ -25,10 +25,8 @@ func (a aliases) line(id string) string { return printable.Line(a.of(id), 128) }
 // qualify returns the qualified URI of a resource or template of a server.
 func (a aliases) qualify(t target) string { return qualify(a.of(t.server), t.key) }
 
-// compare orders servers by their exported ids.
 func (a aliases) compare(x, y string) int { return strings.Compare(a.of(x), a.of(y)) }
 
-// all returns the exported ids of servers.
 func (a aliases) all(ids []string) []string {
 	out := slices.Clone(ids)
 	for i, id := range out {
@@ -37,7 +35,6 @@ func (a aliases) all(ids []string) []string {
 	return out
 }
 
-// alias returns the exported ids of the gateway's servers.
 func (b *base) alias() aliases { return b.opts.Alias }
 
 // internal returns the id in the tracker of the enabled server with an exported id, or the exported

@@ -309,7 +309,6 @@ func (c *Callers) begin(ctx context.Context, server string, r *mcpserver.Request
 	return s.requests.begin(&inFlight{client: r.Client, via: r, round: round, ctx: ctx})
 }
 
-// request answers a request from a server in a shared session.
 func (c *Callers) request(ctx context.Context, server, method string, params json.RawMessage) (json.RawMessage, error) {
 	c.mu.Lock()
 	s := c.servers[server]

@@ -3,6 +3,7 @@ package gateway
 import (
 	"cmp"
 	"context"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -55,7 +56,6 @@ func (d *clientDemands) hold(r *mcpserver.Request, server string) (release func(
 	return func() {}
 }
 
-// release ends the demand of a client.
 func (d *clientDemands) release(of *mcpserver.Client) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -93,26 +93,16 @@ func (rt *route) wake(ctx context.Context) (release func(), err error) {
 		return release, nil
 	}
 	srv, _ := g.entry(rt.server)
-	timer := time.NewTimer(g.connecting(srv))
-	defer timer.Stop()
-	for ; ; slept = true {
-		changed := g.stateChange.next()
-		if !g.tracker.Dormant(rt.server) {
-			if slept {
-				err = rt.awake(ctx)
-			}
-			break
+	err = g.await(ctx, g.connecting(srv), func() (bool, error) {
+		if g.tracker.Dormant(rt.server) {
+			slept = true
+			return false, nil
 		}
-		select {
-		case <-changed:
-			continue
-		case <-timer.C:
-			err = tracker.ErrNotConnected
-		case <-ctx.Done():
-			err = context.Cause(ctx)
+		if slept {
+			err = rt.awake(ctx)
 		}
-		break
-	}
+		return true, err
+	})
 	if err != nil {
 		release()
 		return nil, err
@@ -144,27 +134,38 @@ func (g *Gateway) awaitUnlisted(ctx context.Context, found func() bool) {
 	for _, id := range g.unlisted() {
 		defer g.tracker.Demand(id)()
 	}
-	grace := time.NewTimer(g.opts.Grace)
-	defer grace.Stop()
-	for waited := false; ; {
-		changed := g.stateChange.next()
+	grace := time.Now().Add(g.opts.Grace)
+	_ = g.await(ctx, math.MaxInt64, func() (bool, error) {
 		left := g.unlisted()
-		if len(left) == 0 && g.flush(ctx) != nil || found() || len(left) == 0 || waited && !slices.ContainsFunc(left, g.tracker.Dormant) {
-			return
+		if len(left) == 0 && g.flush(ctx) != nil || found() || len(left) == 0 || time.Now().After(grace) && !slices.ContainsFunc(left, g.tracker.Dormant) {
+			return true, nil
 		}
 		for _, id := range left {
 			g.tracker.Hasten(id)
 		}
-		retry := time.NewTimer(retryDelay)
+		return false, nil
+	})
+}
+
+// await calls done after each change of a server's state, and every retryDelay, until it returns true or an error.
+// It returns the error: tracker.ErrNotConnected after limit, and the cause when ctx is done.
+func (g *Gateway) await(ctx context.Context, limit time.Duration, done func() (bool, error)) error {
+	over, retry := time.NewTimer(limit), time.NewTicker(retryDelay)
+	defer over.Stop()
+	defer retry.Stop()
+	for {
+		changed := g.stateChange.next()
+		if ok, err := done(); ok || err != nil {
+			return err
+		}
 		select {
 		case <-changed:
 		case <-retry.C:
-		case <-grace.C:
-			waited = true
+		case <-over.C:
+			return tracker.ErrNotConnected
 		case <-ctx.Done():
-			return
+			return context.Cause(ctx)
 		}
-		retry.Stop()
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/mcpserver"
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/status"
+	"github.com/mcptrack/mcptrack/core/tracker"
 )
 
 // resumed is the key of the value that Resumed sets.
@@ -42,35 +43,26 @@ func (g *Gateway) ready(ctx context.Context) error {
 		return nil // without waking it
 	}
 	defer g.tracker.Demand(id)()
-	over := time.NewTimer(limit)
-	defer over.Stop()
-	for {
-		changed := g.stateChange.next()
+	err := g.await(ctx, limit, func() (bool, error) {
 		st, _ := g.tracker.Snapshot().Server(id)
-		left := time.Until(st.Since.Add(limit)) // for an attempt that is in progress
 		switch {
 		case st.Info.Era != "":
-			return g.flush(ctx)
+			return true, nil
 		case st.State == event.Backoff && time.Since(st.Since) > g.opts.Grace: // the reason may be gone
-			left = limit
 			g.tracker.Hasten(id)
-		case st.State == event.Pending:
-			left = limit
-		case st.State == event.Connecting && left > 0:
+		case st.State == event.Pending, st.State == event.Connecting && time.Since(st.Since) < limit:
 		default:
-			return g.down(id)
+			return false, g.down(id)
 		}
-		attempt := time.NewTimer(left)
-		select {
-		case <-changed:
-		case <-attempt.C:
-		case <-over.C:
-			return g.down(id)
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-		attempt.Stop()
+		return false, nil
+	})
+	switch {
+	case errors.Is(err, tracker.ErrNotConnected):
+		return g.down(id)
+	case err != nil:
+		return err
 	}
+	return g.flush(ctx)
 }
 
 // neverReached reports whether the server is one that has not been reached yet, and is not asleep.

@@ -173,7 +173,6 @@ func (b *background) stop() {
 	b.end()
 }
 
-// servers returns the enabled servers in the config.
 func (b *base) servers() []config.Server {
 	if list := b.enabled.Load(); list != nil {
 		return *list
@@ -181,7 +180,6 @@ func (b *base) servers() []config.Server {
 	return nil
 }
 
-// entry returns the config entry of an enabled server.
 func (b *base) entry(id string) (config.Server, bool) {
 	for _, srv := range b.servers() {
 		if srv.ID == id {

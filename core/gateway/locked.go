@@ -53,7 +53,6 @@ type launched struct {
 	definition json.RawMessage
 }
 
-// begin begins a merge.
 func (r *lockResults) begin(entries *[]config.Server, version any) {
 	r.entries, r.version, r.current, r.verdicts = entries, version, map[string]lockResult{}, map[string]*guard.Verdict{}
 	if r.launches == nil {
@@ -68,7 +67,6 @@ func (r *lockResults) begin(entries *[]config.Server, version any) {
 	maps.DeleteFunc(r.launches, func(id string, _ launched) bool { return !configured[id] })
 }
 
-// end ends a merge.
 func (r *lockResults) end() { r.last = r.current }
 
 // newExports merges contributions for the config and the lock of the merge.
@@ -211,7 +209,6 @@ func (rt *route) mayBeSkillFile() bool {
 	return is
 }
 
-// listed reports whether the server lists the request's item.
 func (rt *route) listed() bool {
 	_, listed := catalog.List(rt.state().listed[rt.item.kind]).Get(rt.item.key)
 	return listed

@@ -109,7 +109,6 @@ func (l *loop) follow(sub *journal.Subscription) error {
 	}
 }
 
-// due returns the time of the next merge.
 func (l *loop) due() time.Time {
 	due := l.nextRefresh
 	for _, since := range l.away {
@@ -133,7 +132,6 @@ func (l *loop) due() time.Time {
 	return due
 }
 
-// changed schedules a merge.
 func (l *loop) changed() {
 	l.last = time.Now()
 	if l.first.IsZero() {

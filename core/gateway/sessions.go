@@ -197,10 +197,6 @@ func (c *ownSessions) dial(s *ownSession) {
 		srv.Protocol, opts.Era = config.Protocol(s.era), s.era
 	}
 	conn, err := c.opts.Dial(ctx, srv, opts)
-	if errors.Is(err, session.ErrEra) && srv.Unshared() {
-		opts.Era = ""
-		conn, err = c.opts.Dial(ctx, s.srv, opts)
-	}
 	s.tried = time.Now()
 	if err != nil {
 		if s.life.Err() == nil {
