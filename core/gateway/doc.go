@@ -53,7 +53,8 @@
 //     one request at a time where the others have their own, if it declares roots and the server asks for
 //     them, and if it wants log messages of a legacy server.
 //   - A server that says that it supports both protocol eras serves each client in the client's era: clients of
-//     the era in which it is not tracked use one more session together, unless they have their own.
+//     the era in which it is not tracked use one more session together, unless they have their own. A program is
+//     not started again for this for legacy clients.
 //   - Between a modern client and a modern server, the client's capabilities, and results
 //     that require input, are forwarded; a legacy client is sent the input requests instead. If a legacy server
 //     asks for input during a request from a modern client, the client receives a result that requires input.

@@ -262,7 +262,8 @@ func (c *ownSessions) reconcile(enabled []config.Server) {
 }
 
 // together returns the session with a server that all clients of an era use, if the tracker's is in the other era.
-// It returns nil if the server is not known to support the clients' era, or if no session can be opened.
+// It returns nil if the server is not known to support the clients' era, or if no session can be opened. Legacy
+// clients, which are sent the input requests of a modern session, get no second process.
 func (c *ownSessions) together(ctx context.Context, st serverState, server string, era session.Era) *ownSession {
 	if st.other != era {
 		return nil
@@ -273,6 +274,9 @@ func (c *ownSessions) together(ctx context.Context, st serverState, server strin
 	}
 	declares := json.RawMessage(nil)
 	if era == session.EraLegacy {
+		if srv.Transport == config.TransportStdio {
+			return nil
+		}
 		if declares = json.RawMessage(`{}`); c.opts.Callers != nil {
 			declares = declared(json.RawMessage(relayed), mcp.MethodListRoots) // which are of one client
 		}

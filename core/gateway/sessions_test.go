@@ -433,7 +433,9 @@ func TestLegacyClientsTogether(t *testing.T) {
 				if callers != nil {
 					callers.Serve(map[string]Shared{"docs": {}}, nil)
 				}
-				w.start(sessiontest.Entry("docs"))
+				w.start(sessiontest.Entry("docs", func(srv *config.Server) {
+					srv.Transport, srv.URL = config.TransportHTTP, config.NewSecret("http://docs.example")
+				}))
 				w.advance(5 * time.Second)
 				dials, want := len(w.Dialled("docs")), `{}`
 				clients := []*session.Session{w.client(session.EraLegacy), w.client(session.EraLegacy)}
