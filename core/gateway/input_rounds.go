@@ -278,7 +278,7 @@ func (s *inputRounds) wait(ctx context.Context, round *inputRound, r *mcpserver.
 	}
 }
 
-// beginInputRound sends a request in a pooled session that is used exclusively for it, or in the session
+// beginInputRound sends a request in a session that is used exclusively for it, or in the session
 // that clients share (see Callers). It returns nil if neither is needed, because the server is not in the
 // legacy era or because the client cannot be asked for input and wants no log messages. It also returns
 // nil if no session can be opened and the config allows sharing the server's session.

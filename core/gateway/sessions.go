@@ -58,14 +58,13 @@ func (c *ownSessions) session(ctx context.Context, st serverState, r *mcpserver.
 	if r.Client == nil || !found {
 		return nil, nil
 	}
-	has, legacy, capabilities := c.has(r.Client, server), st.asks || st.other == session.EraLegacy, declared(r.Client.Capabilities)
+	has, legacy := c.has(r.Client, server), st.asks || st.other == session.EraLegacy
 	if !has && !srv.Unshared() {
-		if c.opts.Callers != nil && apart && !legacy { // while the tracker's session is lost, clients that do not share it need theirs
+		if c.opts.Callers == nil {
+			apart = legacy && (r.Client.Remembered() != nil || string(declared(r.Client.Capabilities)) != "{}")
+		} else if apart && !legacy { // while the tracker's session is lost, clients that do not share it need theirs
 			known, _ := c.tracker.Snapshot().Server(server)
 			legacy = known.Info.Era == session.EraLegacy
-		}
-		if c.opts.Callers == nil {
-			apart = string(capabilities) != "{}" || r.Client.Remembered() != nil
 		}
 		if !apart || !legacy {
 			return nil, nil
@@ -75,7 +74,7 @@ func (c *ownSessions) session(ctx context.Context, st serverState, r *mcpserver.
 	if has || legacy {
 		era = session.EraLegacy
 	}
-	s := c.get(sessionUse{server: server, client: r.Client}, srv, r.Principal, capabilities, era)
+	s := c.get(sessionUse{server: server, client: r.Client}, srv, r.Principal, declared(r.Client.Capabilities), era)
 	if s != nil && s.await(ctx) {
 		return s, nil
 	}

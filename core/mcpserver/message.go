@@ -270,7 +270,7 @@ func members(data []byte) (map[string]json.RawMessage, *Error) {
 		return nil, errorf(mcp.CodeInvalidRequest, "not an object")
 	}
 	found := make(map[string]json.RawMessage, 4)
-	for m := range rawjson.All(data) {
+	for m, end, ok := rawjson.Next(data, 0); ok; m, end, ok = rawjson.Next(data, end) {
 		if len(found) == maxMembers {
 			return nil, errorf(mcp.CodeInvalidRequest, "an object has more than %d members", maxMembers)
 		}

@@ -5,7 +5,6 @@ package rawjson
 import (
 	"bytes"
 	"encoding/json"
-	"iter"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -18,29 +17,33 @@ type Member struct {
 	At    int // offset of the value in the object
 }
 
-// All returns the members of an object. Any other value has none.
-func All(raw json.RawMessage) iter.Seq[Member] {
-	return func(yield func(Member) bool) {
-		at := skipSpace(raw, 0)
-		if !starts(raw, at, '{') {
-			return
-		}
-		for at = skipSpace(raw, at+1); starts(raw, at, '"'); at = skipSpace(raw, at+1) {
-			end := at + valueEnd(raw[at:])
-			name := string(raw[at+1 : max(at+1, end-1)])
-			if strings.Contains(name, `\`) || !utf8.ValidString(name) {
-				_ = json.Unmarshal(raw[at:end], &name) // it is a string
-			}
-			at = min(skipSpace(raw, skipSpace(raw, end)+1), len(raw)) // after the colon
-			end = at + valueEnd(raw[at:])
-			if !yield(Member{name, slices.Clip(raw[at:end]), at}) {
-				return
-			}
-			if at = skipSpace(raw, end); !starts(raw, at, ',') {
-				return
-			}
-		}
+// Next returns the member of an object that follows the offset after: 0, or the end of the previous member. ok is
+// false if there is none, or if raw is no object.
+func Next(raw json.RawMessage, after int) (m Member, end int, ok bool) {
+	before := byte(',')
+	if after == 0 {
+		before = '{'
 	}
+	at := skipSpace(raw, after)
+	if !starts(raw, at, before) {
+		return Member{}, 0, false
+	}
+	if at = skipSpace(raw, at+1); !starts(raw, at, '"') {
+		return Member{}, 0, false
+	}
+	end = at + valueEnd(raw[at:])
+	name := string(raw[at+1 : max(at+1, end-1)])
+	if strings.Contains(name, `\`) || !utf8.ValidString(name) {
+		name = decoded(raw[at:end])
+	}
+	at = min(skipSpace(raw, skipSpace(raw, end)+1), len(raw)) // after the colon
+	end = at + valueEnd(raw[at:])
+	return Member{name, slices.Clip(raw[at:end]), at}, end, true
+}
+
+func decoded(literal json.RawMessage) (s string) {
+	_ = json.Unmarshal(literal, &s) // it is a string
+	return s
 }
 
 // Members returns the members of an object, or nil for any other value.
@@ -48,7 +51,11 @@ func Members(raw json.RawMessage) []Member {
 	if !starts(raw, skipSpace(raw, 0), '{') {
 		return nil
 	}
-	return slices.AppendSeq([]Member{}, All(raw))
+	members := []Member{}
+	for m, end, ok := Next(raw, 0); ok; m, end, ok = Next(raw, end) {
+		members = append(members, m)
+	}
+	return members
 }
 
 // Elements returns the elements of an array, or nil for any other value.
