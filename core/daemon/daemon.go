@@ -106,13 +106,15 @@ type Daemon struct {
 
 	requests sync.WaitGroup // counts the requests over HTTP; d.mu is held to add one
 
-	mu     sync.Mutex // guards the fields below and those of groups that say so; never held during I/O
-	groups map[string]*Group
-	slots  map[string][]*slot       // by the key of their groups without the client
-	paths  map[string]config.Secret // PATH of the first client of each tracked server, by its id
-	dirs   map[string]string        // where the first client of each server with "shared": "machine" runs it, by its id
-	conns  int                      // connections with a group, and requests over HTTP
-	idle   *time.Timer              // calls endIfIdle; nil without an idle time
+	mu      sync.Mutex // guards the fields below and those of groups that say so; never held during I/O
+	groups  map[string]*Group
+	configs map[string]*followed
+	edits   uint64                   // counts changes of followed configs
+	slots   map[string][]*slot       // by the key of their groups without the client
+	paths   map[string]config.Secret // PATH of the first client of each tracked server, by its id
+	dirs    map[string]string        // where the first client of each server with "shared": "machine" runs it, by its id
+	conns   int                      // connections with a group, and requests over HTTP
+	idle    *time.Timer              // calls endIfIdle; nil without an idle time
 	// running is the context of Run, nil before and after it. endpoints are the groups used over HTTP,
 	// at most httpGroups.
 	running   context.Context
@@ -134,7 +136,7 @@ func New(opts Options) *Daemon {
 	if opts.LookupEnv == nil {
 		opts.LookupEnv = func(string) (string, bool) { return "", false }
 	}
-	return &Daemon{opts: opts, started: time.Now(), groups: map[string]*Group{}, slots: map[string][]*slot{}, paths: map[string]config.Secret{}, dirs: map[string]string{}, endpoints: map[endpoint]*Group{}}
+	return &Daemon{opts: opts, started: time.Now(), groups: map[string]*Group{}, configs: map[string]*followed{}, slots: map[string][]*slot{}, paths: map[string]config.Secret{}, dirs: map[string]string{}, endpoints: map[endpoint]*Group{}}
 }
 
 // Run serves the clients of a listener until ctx ends, a client stops the daemon, or it is idle. It
@@ -239,8 +241,9 @@ func (d *Daemon) endIfIdle() {
 	}
 }
 
-// apply makes the engine follow the servers of all groups. d.mu must be held.
-func (d *Daemon) apply() {
+// apply makes the engine follow the servers of all groups, and the gateways of those that have changed serve theirs.
+// d.mu must be held.
+func (d *Daemon) apply(changed ...*Group) {
 	byID, shared := map[string]config.Server{}, map[string]gateway.Shared{}
 	for _, key := range slices.Sorted(maps.Keys(d.groups)) { // in an order that stays, so that merge has the same result
 		for _, srv := range d.groups[key].servers {
@@ -270,6 +273,9 @@ func (d *Daemon) apply() {
 	}
 	slices.SortFunc(all, func(a, b config.Server) int { return strings.Compare(a.ID, b.ID) })
 	d.opts.Engine.Apply(&config.Config{Servers: all, Hooks: d.hooks()})
+	for _, g := range changed {
+		g.gw.Apply(g.config.Load().With(g.exported))
+	}
 }
 
 // needsOneEach remembers that a server needs a process for each client. Those that use it continue.

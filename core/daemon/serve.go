@@ -136,6 +136,9 @@ func (d *Daemon) open(ctx context.Context, hello ipc.Hello, ask func(names []str
 			asked[name] = true
 		}
 		names = nil
+		d.mu.Lock()
+		who.asOf = d.edits
+		d.mu.Unlock()
 		source, err := d.opts.Open(ctx, Client{Hello: hello, LookupEnv: func(name string) (string, bool) {
 			if name == "PATH" {
 				return hello.Path, hello.Path != ""
