@@ -326,25 +326,6 @@ func TestAnswersFollowTheEndOfInput(t *testing.T) {
 	}
 }
 
-func TestManyClientsStartOneDaemon(t *testing.T) {
-	p := newPlace(t)
-	var sessions []*session
-	for range 20 {
-		sessions = append(sessions, p.attach())
-	}
-	for _, s := range sessions {
-		s.begin()
-	}
-	for _, s := range sessions {
-		if code := s.end(); code != 0 {
-			t.Errorf("exit code %d: %s", code, s.stderr.String())
-		}
-	}
-	if starts := p.file("starts"); strings.Count(starts, "\n") != 1 {
-		t.Errorf("daemons started: %s", starts)
-	}
-}
-
 func TestAClientSurvivesItsDaemon(t *testing.T) {
 	p := newPlace(t)
 	s := p.attach()

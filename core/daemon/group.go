@@ -45,6 +45,7 @@ type Group struct {
 	kept     map[string]func()        // releases what Tracker.Keep keeps while there are clients, by tracker id
 	clients  int
 	left     time.Time // when the last client left
+	overHTTP bool      // it has endpoints
 }
 
 // ExportedID returns the id in the client's config of a server with the given id in the tracker.
@@ -187,8 +188,9 @@ func (g *Group) join() {
 	g.keep()
 }
 
-// joins returns a client as which the given one has one of the servers of another group, or false if there is none. The client keeps its environment or, because the PATH and
-// language of terminals and hosts often differ, gets another client's; see mayUse.
+// joins returns a client as which the given one has one of the servers of another group, or false if there is none.
+// The client keeps its environment or, because the PATH and language of terminals and hosts often differ, gets
+// another client's; see mayUse.
 func (d *Daemon) joins(who client, source Source) (as client, ok bool) {
 	known, others := map[string]bool{}, []client{who}
 	d.mu.Lock()
@@ -327,7 +329,7 @@ func (g *Group) handler() http.Handler {
 	return g.http
 }
 
-// stop ends everything that run started, and waits for it.
+// stop ends everything that start started, and waits for it.
 func (g *Group) stop() {
 	g.gw.Close()
 	g.cancel()
@@ -337,24 +339,23 @@ func (g *Group) stop() {
 	}
 }
 
-// dropGroups removes the groups that have been without clients longest, if there are too many. Those that
-// were used over HTTP lately are not counted, because they may have sessions. d.mu must be held.
+// dropGroups ends the groups that have been without clients longest, if there are too many: last those that
+// were used over HTTP lately, because they may have sessions. d.mu must be held.
 func (d *Daemon) dropGroups() {
-	for {
-		var oldest string
-		idle := 0
-		for key, g := range d.groups {
-			if g.clients > 0 || g.left.IsZero() || d.recent(g) {
-				continue
-			}
-			if idle++; oldest == "" || g.left.Before(d.groups[oldest].left) {
-				oldest = key
-			}
+	var idle []*Group
+	for _, g := range d.groups {
+		if g.clients == 0 && !g.left.IsZero() {
+			idle = append(idle, g)
 		}
-		if idle <= maxIdleGroups {
-			return
+	}
+	slices.SortFunc(idle, func(a, b *Group) int {
+		if a.recent() != b.recent() {
+			return map[bool]int{false: -1, true: 1}[a.recent()]
 		}
-		d.groups[oldest].end()
+		return a.left.Compare(b.left)
+	})
+	for _, g := range idle[:max(0, len(idle)-maxIdleGroups)] {
+		g.end()
 		d.apply()
 	}
 }
@@ -386,14 +387,16 @@ func (g *Group) set(cfg *config.Config, entries []config.Server) {
 	names := map[string]string{}
 	g.exported = nil
 	for _, srv := range entries {
+		as, known := g.d.firsts[srv.ID]
+		if !known {
+			as = first{srv.Dir, config.NewSecret(g.who.Path)}
+			g.d.firsts[srv.ID] = as
+		}
 		if srv.Transport == config.TransportStdio {
-			srv.Env = g.environment(&srv)
+			srv.Env = g.environment(&srv, as.path)
 		}
 		if srv.Sharing == config.SharedByMachine {
-			if _, known := g.d.dirs[srv.ID]; !known {
-				g.d.dirs[srv.ID] = srv.Dir
-			}
-			srv.Dir = g.d.dirs[srv.ID]
+			srv.Dir = as.dir
 		}
 		id := ExportedID(srv.ID)
 		g.servers[id], names[srv.ID] = srv, id
@@ -402,22 +405,19 @@ func (g *Group) set(cfg *config.Config, entries []config.Server) {
 	}
 	g.names.Store(&names)
 	g.keep()
-	if g.clients > 0 || g.d.recent(g) {
+	if g.clients > 0 || g.recent() {
 		g.tasks.Go(func() { g.settle(g.life, nil) })
 	}
 }
 
-// environment returns the whole environment of a server. d.mu must be held.
-func (g *Group) environment(srv *config.Server) map[string]config.Secret {
+// environment returns the whole environment of a server with a PATH.
+func (g *Group) environment(srv *config.Server, path config.Secret) map[string]config.Secret {
 	env := map[string]config.Secret{}
 	for name, value := range g.who.inheritedBy(srv) {
 		env[name] = config.NewSecret(value)
 	}
-	if _, own := srv.Env["PATH"]; !own && g.who.Path != "" {
-		if _, known := g.d.paths[srv.ID]; !known {
-			g.d.paths[srv.ID] = config.NewSecret(g.who.Path)
-		}
-		env["PATH"] = g.d.paths[srv.ID]
+	if path.Reveal() != "" {
+		env["PATH"] = path
 	}
 	maps.Copy(env, srv.Env)
 	return env

@@ -55,26 +55,32 @@ func (l lines) CloseWrite() error {
 	return errors.ErrUnsupported
 }
 
-// receive reads one line into v.
-func (l lines) receive(v any) error {
-	var line []byte
+// ReadLine reads a line of at most most bytes, with its newline. It returns a last line without one together with
+// io.EOF. The caller owns the line.
+func ReadLine(r *bufio.Reader, most int) (line []byte, err error) {
 	for {
-		part, err := l.r.ReadSlice('\n')
-		line = append(line, part...)
-		switch {
-		case len(line) > maxLine:
-			return fmt.Errorf("%w: a line is longer than %d bytes", errHandshake, maxLine)
-		case errors.Is(err, bufio.ErrBufferFull):
-		case errors.Is(err, io.EOF) && len(line) > 0:
-			return io.ErrUnexpectedEOF
-		case err != nil:
-			return err
-		case json.Unmarshal(line, v) != nil:
-			return fmt.Errorf("%w: a line is not the expected JSON", errHandshake)
-		default:
-			return nil
+		part, err := r.ReadSlice('\n')
+		if line = append(line, part...); len(line) > most {
+			return nil, fmt.Errorf("a line is longer than %d bytes", most)
+		}
+		if !errors.Is(err, bufio.ErrBufferFull) {
+			return line, err
 		}
 	}
+}
+
+// receive reads one line into v.
+func (l lines) receive(v any) error {
+	line, err := ReadLine(l.r, maxLine)
+	switch {
+	case errors.Is(err, io.EOF) && len(line) > 0:
+		return io.ErrUnexpectedEOF
+	case err != nil:
+		return err
+	case json.Unmarshal(line, v) != nil:
+		return fmt.Errorf("%w: a line is not the expected JSON", errHandshake)
+	}
+	return nil
 }
 
 // send writes v as one line.
