@@ -42,7 +42,7 @@ type Group struct {
 	http     http.Handler             // see handler
 	servers  map[string]config.Server // by the id in the client's config; the ID is that of the tracker
 	exported []config.Server          // for the gateway
-	kept     map[string]func()        // releases what Tracker.Keep keeps while there are clients, by tracker id
+	kept     []func()                 // release what Tracker.Keep keeps while there are clients
 	clients  int
 	left     time.Time // when the last client left
 	overHTTP bool      // it has endpoints
@@ -55,9 +55,6 @@ func ExportedID(tracked string) string {
 	}
 	return tracked
 }
-
-// Config returns the path of the group's config.
-func (g *Group) Config() string { return g.source.Config.Path }
 
 // Lock returns the path of the lock file that the group follows, which [event.LockDrift] has as Lock. It is
 // empty if the config is no file.
@@ -259,28 +256,21 @@ func (g *Group) leave() {
 // keep keeps the servers of a group with clients connected, once they have started. d.mu must be
 // held.
 func (g *Group) keep() {
-	wanted := map[string]bool{}
+	before := g.kept
+	g.kept = nil
 	if g.clients > 0 {
 		for _, srv := range g.servers {
-			wanted[srv.ID] = true
+			g.kept = append(g.kept, g.d.opts.Engine.Tracker().Keep(srv.ID))
 		}
 	}
-	for id, release := range g.kept {
-		if !wanted[id] {
-			release()
-			delete(g.kept, id)
-		}
-	}
-	for id := range wanted {
-		if g.kept[id] == nil {
-			g.kept[id] = g.d.opts.Engine.Tracker().Keep(id)
-		}
+	for _, release := range before {
+		release()
 	}
 }
 
 // newGroup creates a group that is not running.
 func (d *Daemon) newGroup(key string, who client, source Source, f *followed) (*Group, error) {
-	g := &Group{d: d, key: key, who: who, source: source, followed: f, kept: map[string]func(){}}
+	g := &Group{d: d, key: key, who: who, source: source, followed: f}
 	opts := d.opts.Gateway
 	opts.Tracker, opts.Alias, opts.Transparent = d.opts.Engine.Tracker(), ExportedID, who.Server != ""
 	opts.Wait = d.opts.Wait

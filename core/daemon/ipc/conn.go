@@ -156,7 +156,11 @@ func (c *Conn) refuseProtocol() error {
 	return fmt.Errorf("handshake of a client: its version is %d, and %d is needed", c.Hello.Protocol, Protocol)
 }
 
-func (c *Conn) answer() Answer { return Answer{Protocol: Protocol, Build: c.build, PID: os.Getpid()} }
+// answer sends an answer.
+func (c *Conn) answer(a Answer) error {
+	a.Protocol, a.Build, a.PID = Protocol, c.build, os.Getpid()
+	return c.send(a)
+}
 
 // Need asks the client for environment variables and returns those that are set there. An error
 // ends the connection.
@@ -172,11 +176,9 @@ func (c *Conn) Need(names []string) (map[string]string, error) {
 			return nil, c.fail(fmt.Errorf("%w: %q is no name of a variable", errHandshake, name[:min(len(name), maxName)]))
 		}
 	}
-	question := c.answer()
-	question.Need = names
 	var got Values
 	if err := c.step(func() error {
-		if err := c.send(question); err != nil {
+		if err := c.answer(Answer{Need: names}); err != nil {
 			return err
 		}
 		return c.receive(&got)
@@ -198,9 +200,7 @@ func validName(name string) bool {
 
 // OK accepts the client. After an error the connection is closed.
 func (c *Conn) OK() error {
-	answer := c.answer()
-	answer.OK = true
-	if err := c.step(func() error { return c.send(answer) }); err != nil {
+	if err := c.step(func() error { return c.answer(Answer{OK: true}) }); err != nil {
 		return c.fail(err)
 	}
 	if !c.stop() {
@@ -211,10 +211,7 @@ func (c *Conn) OK() error {
 
 // Refuse refuses the client and closes the connection.
 func (c *Conn) Refuse(reason *Refused) error {
-	answer := c.answer()
-	answer.Error = reason
-	err := c.step(func() error { return c.send(answer) })
-	if err != nil {
+	if err := c.step(func() error { return c.answer(Answer{Error: reason}) }); err != nil {
 		return c.fail(err)
 	}
 	c.stop()
