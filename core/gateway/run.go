@@ -58,10 +58,10 @@ type loop struct {
 	locks   lockResults                             // results of the last merges, see compare
 	// lockRead is closed when the lock was read after a merge that it concerns.
 	lockRead <-chan struct{}
-	refused map[Refusal]struct{}                    // refusals found by the last merge
-	merging *filter                                 // of the last merge
-	shown   map[string]presentation                 // of the servers whose tools the config changes
-	broken  []config.Server                         // HTTP catalogs with an invalid config entry that was already logged
+	refused  map[Refusal]struct{}    // refusals found by the last merge
+	merging  *filter                 // of the last merge
+	shown    map[string]presentation // of the servers whose tools the config changes
+	broken   []config.Server         // HTTP catalogs with an invalid config entry that was already logged
 
 	stateChanged bool          // the state of a server has changed since the last merge
 	first, last  time.Time     // times of the first and last change that is not merged yet; zero if none
