@@ -326,53 +326,6 @@ func TestAnswersFollowTheEndOfInput(t *testing.T) {
 	}
 }
 
-func TestManyClientsStartOneDaemon(t *testing.T) {
-	p := newPlace(t)
-	var sessions []*session
-	for range 20 {
-		sessions = append(sessions, p.attach())
-	}
-	for _, s := range sessions {
-		s.begin()
-	}
-	for _, s := range sessions {
-		if code := s.end(); code != 0 {
-			t.Errorf("exit code %d: %s", code, s.stderr.String())
-		}
-	}
-	if starts := p.file("starts"); strings.Count(starts, "\n") != 1 {
-		t.Errorf("daemons started: %s", starts)
-	}
-}
-
-func TestAClientSurvivesItsDaemon(t *testing.T) {
-	p := newPlace(t)
-	s := p.attach()
-	s.begin()
-	for i := range 3 {
-		s.says(call(10*i+1, "wait"))
-		s.says(call(10*i+2, "echo"))
-		s.hears(fmt.Sprintf(`"id":%d,"result"`, 10*i+2))
-		starts := strings.Fields(p.file("starts"))
-		pid, err := strconv.Atoi(starts[len(starts)-1])
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
-			t.Fatal(err)
-		}
-		s.hears(fmt.Sprintf(`"id":%d,`, 10*i+1), "may have been executed")
-		s.says(call(10*i+3, "echo"))
-		s.hears(fmt.Sprintf(`"id":%d,"result"`, 10*i+3))
-	}
-	if code := s.end(); code != 0 {
-		t.Errorf("exit code %d: %s", code, s.stderr.String())
-	}
-	if got := s.stderr.String(); strings.Count(got, "connection to the daemon was lost") != 3 {
-		t.Errorf("stderr: %s", got)
-	}
-}
-
 func TestANewerClientReplacesTheDaemon(t *testing.T) {
 	p := newPlace(t)
 	if err := os.WriteFile(filepath.Join(p.dir, "version"), []byte("v1.0.0"), 0o600); err != nil {

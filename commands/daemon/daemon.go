@@ -344,40 +344,14 @@ func (o *options) handover(ctx context.Context, env *cli.Env, client ipc.Client)
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, handoverTime, errors.New("the running daemon did not hand over in time"))
 	defer cancel()
-	for {
-		conn, answer, err := client.Open(ctx, ipc.Hello{Purpose: ipc.Handover})
-		switch {
-		case err == nil:
-			_ = conn.Close()
-		case !errors.Is(err, ipc.ErrNoDaemon):
-			return nil, err
-		}
-		lock, other, err := afterEnd(ctx, client, answer.PID)
-		switch {
-		case lock != nil || err != nil:
-			return lock, err
-		case !client.Build.Newer(other):
-			return nil, errRunning()
-		}
+	conn, _, err := client.Open(ctx, ipc.Hello{Purpose: ipc.Handover})
+	switch {
+	case err == nil:
+		_ = conn.Close()
+	case !errors.Is(err, ipc.ErrNoDaemon):
+		return nil, err
 	}
-}
-
-// afterEnd waits until the daemon with a process id has ended. It returns the lock of the socket; or
-// nil and the build of another daemon, because the clients of a daemon that ends start one, too,
-// which may acquire the lock first.
-func afterEnd(ctx context.Context, client ipc.Client, pid int) (*ipc.Lock, ipc.Build, error) {
-	for {
-		lock, err := ipc.Acquire(ctx, client.Socket, false)
-		if !errors.Is(err, ipc.ErrRunning) {
-			return lock, ipc.Build{}, err
-		}
-		if answer, err := client.Running(ctx); err == nil && answer.PID != pid {
-			return nil, answer.Build, nil
-		}
-		if !backoff.Sleep(ctx, 10*time.Millisecond) {
-			return nil, ipc.Build{}, context.Cause(ctx)
-		}
-	}
+	return ipc.Acquire(ctx, client.Socket, true)
 }
 
 // readLog opens the log for reading, if there is one.

@@ -106,19 +106,26 @@ type Daemon struct {
 
 	requests sync.WaitGroup // counts the requests over HTTP; d.mu is held to add one
 
-	mu     sync.Mutex // guards the fields below and those of groups that say so; never held during I/O
-	groups map[string]*Group
-	slots  map[string][]*slot       // by the key of their groups without the client
-	paths  map[string]config.Secret // PATH of the first client of each tracked server, by its id
-	dirs   map[string]string        // where the first client of each server with "shared": "machine" runs it, by its id
-	conns  int                      // connections with a group, and requests over HTTP
-	idle   *time.Timer              // calls endIfIdle; nil without an idle time
-	// running is the context of Run, nil before and after it. endpoints are the groups used over HTTP,
-	// at most httpGroups.
+	mu      sync.Mutex // guards the fields below and those of groups that say so; never held during I/O
+	groups  map[string]*Group
+	configs map[string]*followed
+	edits   uint64             // counts changes of followed configs
+	slots   map[string][]*slot // by the key of their groups without the client
+	firsts  map[string]first   // how tracked servers were first run, by id
+	conns   int                // connections with a group, and requests over HTTP
+	idle    *time.Timer        // calls endIfIdle; nil without an idle time
+	// running is the context of Run, nil before and after it. endpoints are the groups used over HTTP.
 	running   context.Context
 	endpoints map[endpoint]*Group
 	// waiting contains the connections of clients that wait for the end of the daemon.
 	waiting []net.Conn
+}
+
+// first is where a tracked server runs and finds programs: as its first client says, because those that share it
+// may differ in that.
+type first struct {
+	dir  string
+	path config.Secret
 }
 
 // New returns a daemon. It starts nothing.
@@ -134,7 +141,7 @@ func New(opts Options) *Daemon {
 	if opts.LookupEnv == nil {
 		opts.LookupEnv = func(string) (string, bool) { return "", false }
 	}
-	return &Daemon{opts: opts, started: time.Now(), groups: map[string]*Group{}, slots: map[string][]*slot{}, paths: map[string]config.Secret{}, dirs: map[string]string{}, endpoints: map[endpoint]*Group{}}
+	return &Daemon{opts: opts, started: time.Now(), groups: map[string]*Group{}, configs: map[string]*followed{}, slots: map[string][]*slot{}, firsts: map[string]first{}, endpoints: map[endpoint]*Group{}}
 }
 
 // Run serves the clients of a listener until ctx ends, a client stops the daemon, or it is idle. It
@@ -239,8 +246,9 @@ func (d *Daemon) endIfIdle() {
 	}
 }
 
-// apply makes the engine follow the servers of all groups. d.mu must be held.
-func (d *Daemon) apply() {
+// apply makes the engine follow the servers of all groups, and the gateways of those that have changed serve theirs.
+// d.mu must be held.
+func (d *Daemon) apply(changed ...*Group) {
 	byID, shared := map[string]config.Server{}, map[string]gateway.Shared{}
 	for _, key := range slices.Sorted(maps.Keys(d.groups)) { // in an order that stays, so that merge has the same result
 		for _, srv := range d.groups[key].servers {
@@ -258,18 +266,19 @@ func (d *Daemon) apply() {
 	d.opts.Gateway.Callers.Serve(shared, func(id string) {
 		d.needsOneEach(id, "it asked while requests of several clients were in progress")
 	})
-	unused := func(id string) bool {
+	maps.DeleteFunc(d.firsts, func(id string, _ first) bool {
 		_, used := byID[id]
 		return !used
-	}
-	maps.DeleteFunc(d.paths, func(id string, _ config.Secret) bool { return unused(id) })
-	maps.DeleteFunc(d.dirs, func(id, _ string) bool { return unused(id) })
+	})
 	var all []config.Server
 	for _, srv := range byID {
 		all = append(all, srv)
 	}
 	slices.SortFunc(all, func(a, b config.Server) int { return strings.Compare(a.ID, b.ID) })
 	d.opts.Engine.Apply(&config.Config{Servers: all, Hooks: d.hooks()})
+	for _, g := range changed {
+		g.gw.Apply(g.config.Load().With(g.exported))
+	}
 }
 
 // needsOneEach remembers that a server needs a process for each client. Those that use it continue.

@@ -23,10 +23,11 @@
 // # Groups
 //
 // Clients with the same config, folder, environment and choice of servers have one group: a gateway
-// (core/gateway) over the tracker. A group follows its config file. It outlives its clients, so that the
-// next client finds the lists of its servers, until maxIdleGroups later groups have been left.
+// (core/gateway) over the tracker. It outlives its clients, so that the
+// next client finds the lists of its servers, until maxIdleGroups later groups have been left. Groups that differ only
+// in the choice of servers follow their config file together: a change is read and merged once.
 //
-// Beside the config of a group may be a lock file (see core/lock/guard). The group follows it, and serves
+// Beside a config may be a lock file (see core/lock/guard). It is followed like the config, and a group serves
 // only what it approves. What differs from it is published as lock.drift, with the path of the lock, because
 // another group with another lock may share the server: once for each lock, however many groups follow it.
 //
@@ -45,6 +46,8 @@
 // # Promises
 //
 //   - A client receives only what its own config offers.
+//   - A client that had another connection before hears which lists differ from those that it saw last, also after
+//     the death of a daemon: if what is known of them differs, its servers are asked first.
 //   - A slow, hanging or failing server or client delays nobody else.
 //   - When the daemon stops or hands over, it reads no further requests and answers those that are
 //     in flight, for at most Options.Drain.

@@ -3,10 +3,10 @@ package daemon
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"maps"
 	"net/http"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -19,7 +19,6 @@ import (
 	"github.com/mcptrack/mcptrack/core/engine"
 	"github.com/mcptrack/mcptrack/core/gateway"
 	"github.com/mcptrack/mcptrack/core/lock/guard"
-	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/reload"
 )
 
@@ -30,21 +29,23 @@ type Group struct {
 	key      string // in d.groups
 	who      client // its first client
 	source   Source
+	followed *followed
 	gw       *gateway.Gateway
-	guard    *guard.Guard                  // nil if the config is no file
-	verdicts *engine.Verdicts              // of the gateway; nil if guard is
+	verdicts *engine.Verdicts              // of the gateway; nil if there is no guard
 	config   atomic.Pointer[config.Config] // as read, before the daemon adapts its servers
-	life     context.Context               // ends with stop; set by run
+	life     context.Context               // ends with stop
 	cancel   context.CancelFunc
 	tasks    sync.WaitGroup
 	names    atomic.Pointer[map[string]string] // see Names
 
 	// Guarded by d.mu:
-	http    http.Handler             // see handler
-	servers map[string]config.Server // by the id in the client's config; the ID is that of the tracker
-	kept    map[string]func()        // releases what Tracker.Keep keeps while there are clients, by tracker id
-	clients int
-	left    time.Time // when the last client left
+	http     http.Handler             // see handler
+	servers  map[string]config.Server // by the id in the client's config; the ID is that of the tracker
+	exported []config.Server          // for the gateway
+	kept     []func()                 // release what Tracker.Keep keeps while there are clients
+	clients  int
+	left     time.Time // when the last client left
+	overHTTP bool      // it has endpoints
 }
 
 // ExportedID returns the id in the client's config of a server with the given id in the tracker.
@@ -55,16 +56,13 @@ func ExportedID(tracked string) string {
 	return tracked
 }
 
-// Config returns the path of the group's config.
-func (g *Group) Config() string { return g.source.Config.Path }
-
 // Lock returns the path of the lock file that the group follows, which [event.LockDrift] has as Lock. It is
 // empty if the config is no file.
 func (g *Group) Lock() string {
-	if g.guard == nil {
+	if g.followed.guard == nil {
 		return ""
 	}
-	return g.guard.Path()
+	return g.followed.guard.Path()
 }
 
 // Names returns the ids of the group's servers in its config, by their ids in the tracker. The caller
@@ -90,64 +88,94 @@ func (g *Group) TrackedID(server string) string {
 	return ""
 }
 
-// groupKey identifies a group.
-func groupKey(who client, source Source) string {
-	client := ""
-	if slices.ContainsFunc(source.Config.Servers, func(s config.Server) bool { return s.Unshared() }) {
-		client = who.owner()
-	}
-	seen := "" // what limits what the client sees
-	if entry := who.entry(source.Config); entry != nil {
-		seen = entry.Name
-	}
-	data, err := json.Marshal([]any{seen, source.Config.Path, who.Config, who.Host, who.Folder, who.Server, who.Approved, who.Path, client, who.inherited, who.env})
+// keyOf returns a hash of values, which identifies what they determine.
+func keyOf(values ...any) string {
+	data, err := json.Marshal(values)
 	if err != nil {
 		panic(err) // strings can be encoded
 	}
 	sum := sha256.Sum256(data)
-	return string(sum[:])
+	return hex.EncodeToString(sum[:])
+}
+
+// configKey identifies a config as a client reads it.
+func (c client) configKey(source Source) string {
+	return keyOf(source.Config.Path, c.Config, c.Host, c.Folder, c.Approved, c.Path, c.inherited, c.env)
+}
+
+// groupKey identifies the group of a client.
+func (c client) groupKey(source Source) string {
+	owner := ""
+	if slices.ContainsFunc(source.Config.Servers, func(s config.Server) bool { return s.Unshared() }) {
+		owner = c.owner()
+	}
+	seen := "" // what limits what the client sees
+	if entry := c.entry(source.Config); entry != nil {
+		seen = entry.Name
+	}
+	return keyOf(c.configKey(source), seen, c.Server, owner)
 }
 
 // enter returns the group for a client, and counts the client. The caller must call leave.
 func (d *Daemon) enter(who client, source Source) (*Group, error) {
-	entries := d.entries(who, source, source.Config)
 	if who.Join {
 		var ok bool
-		if who, entries, ok = d.joins(who, source); !ok {
+		if who, ok = d.joins(who, source); !ok {
 			return nil, &ipc.Refused{Code: ipc.NotFollowed, Message: "the daemon does not follow this config"}
 		}
 	}
-	key := groupKey(who, source)
-	d.mu.Lock()
-	known := d.groups[key] != nil
-	d.mu.Unlock()
-	var locked *guard.Guard
-	if !known {
-		d.recall(entries)
-		var err error
-		if locked, err = d.guard(source); err != nil { // reads a file, so d.mu must not be held
-			return nil, err
+	for {
+		d.mu.Lock()
+		f := d.configs[who.configKey(source)]
+		followed, older := source.Config, false
+		if f != nil {
+			followed, older = f.config, f.applied <= who.asOf
 		}
-	}
-	d.mu.Lock()
-	g := d.groups[key]
-	if g == nil && known { // it was dropped meanwhile
 		d.mu.Unlock()
-		return d.enter(who, source)
-	}
-	defer d.mu.Unlock()
-	if g == nil {
-		var err error
-		if g, err = d.newGroup(key, who, source, locked); err != nil {
-			return nil, err
+		var locked *guard.Guard
+		if f == nil {
+			var err error
+			if locked, err = d.guard(source); err != nil { // reads a file, so d.mu must not be held
+				return nil, err
+			}
+		} else if older && !reload.Same(followed, source.Config) { // the file has just changed
+			f.apply(source.Config)
+			continue
 		}
-		d.groups[key] = g
-		g.apply(source.Config, entries)
-		g.run()
-		d.dropGroups()
+		source.Config = followed
+		key := who.groupKey(source)
+		d.mu.Lock()
+		known := d.groups[key] != nil
+		d.mu.Unlock()
+		entries := d.entries(who, source, source.Config)
+		if !known {
+			d.recall(entries)
+		}
+		d.mu.Lock()
+		g := d.groups[key]
+		if d.configs[who.configKey(source)] != f || f != nil && f.config != followed || known && g == nil { // changed meanwhile
+			d.mu.Unlock()
+			continue
+		}
+		defer d.mu.Unlock()
+		if f == nil {
+			f = d.follow(who, source, locked)
+		}
+		if g == nil {
+			var err error
+			if g, err = d.newGroup(key, who, source, f); err != nil {
+				f.endIfUnused()
+				return nil, err
+			}
+			d.groups[key], f.groups[g] = g, true
+			g.set(source.Config, entries)
+			d.apply(g)
+			g.start(g.gw.Run)
+			d.dropGroups()
+		}
+		g.join()
+		return g, nil
 	}
-	g.join()
-	return g, nil
 }
 
 // join counts a client of the group. d.mu must be held.
@@ -157,10 +185,10 @@ func (g *Group) join() {
 	g.keep()
 }
 
-// joins returns a client as which the given one has one of the servers of another group, and the servers
-// that it then has; or false if there is none. The client keeps its environment or, because the PATH and
-// language of terminals and hosts often differ, gets another client's; see mayUse.
-func (d *Daemon) joins(who client, source Source) (as client, entries []config.Server, ok bool) {
+// joins returns a client as which the given one has one of the servers of another group, or false if there is none.
+// The client keeps its environment or, because the PATH and language of terminals and hosts often differ, gets
+// another client's; see mayUse.
+func (d *Daemon) joins(who client, source Source) (as client, ok bool) {
 	known, others := map[string]bool{}, []client{who}
 	d.mu.Lock()
 	for _, key := range slices.Sorted(maps.Keys(d.groups)) {
@@ -176,12 +204,11 @@ func (d *Daemon) joins(who client, source Source) (as client, entries []config.S
 	}
 	d.mu.Unlock()
 	for _, who := range others {
-		entries = d.entries(who, source, source.Config)
-		if slices.ContainsFunc(entries, func(srv config.Server) bool { return known[srv.ID] }) {
-			return who, entries, true
+		if slices.ContainsFunc(d.entries(who, source, source.Config), func(srv config.Server) bool { return known[srv.ID] }) {
+			return who, true
 		}
 	}
-	return who, nil, false
+	return who, false
 }
 
 // unsharedIdle is how long a server runs after its only client has left. The client may reconnect.
@@ -229,48 +256,29 @@ func (g *Group) leave() {
 // keep keeps the servers of a group with clients connected, once they have started. d.mu must be
 // held.
 func (g *Group) keep() {
-	wanted := map[string]bool{}
+	before := g.kept
+	g.kept = nil
 	if g.clients > 0 {
 		for _, srv := range g.servers {
-			wanted[srv.ID] = true
+			g.kept = append(g.kept, g.d.opts.Engine.Tracker().Keep(srv.ID))
 		}
 	}
-	for id, release := range g.kept {
-		if !wanted[id] {
-			release()
-			delete(g.kept, id)
-		}
+	for _, release := range before {
+		release()
 	}
-	for id := range wanted {
-		if g.kept[id] == nil {
-			g.kept[id] = g.d.opts.Engine.Tracker().Keep(id)
-		}
-	}
-}
-
-// guard returns a guard with the lock beside a group's config; nil if the config is no file.
-func (d *Daemon) guard(source Source) (*guard.Guard, error) {
-	if source.Config.Path == "" {
-		return nil, nil
-	}
-	path, err := filepath.Abs(source.Config.Path)
-	if err != nil {
-		return nil, err
-	}
-	return guard.New(guard.Options{Path: guard.Beside(path), Flags: "--config " + printable.Shell(path), Logger: d.opts.Logger})
 }
 
 // newGroup creates a group that is not running.
-func (d *Daemon) newGroup(key string, who client, source Source, locked *guard.Guard) (*Group, error) {
-	g := &Group{d: d, key: key, who: who, source: source, guard: locked, kept: map[string]func(){}}
+func (d *Daemon) newGroup(key string, who client, source Source, f *followed) (*Group, error) {
+	g := &Group{d: d, key: key, who: who, source: source, followed: f}
 	opts := d.opts.Gateway
 	opts.Tracker, opts.Alias, opts.Transparent = d.opts.Engine.Tracker(), ExportedID, who.Server != ""
 	opts.Wait = d.opts.Wait
 	if only := who.entry(source.Config); only != nil {
 		opts.Allow, opts.Deny = only.Allow, only.Deny
 	}
-	if opts.Guard = locked; locked != nil {
-		g.verdicts = d.opts.Engine.Verdicts(locked.Path())
+	if opts.Guard = f.guard; f.guard != nil {
+		g.verdicts = d.opts.Engine.Verdicts(f.guard.Path())
 		opts.Verdicts = g.verdicts.Set
 	}
 	if launch := opts.Launch; launch != nil {
@@ -285,19 +293,8 @@ func (d *Daemon) newGroup(key string, who client, source Source, locked *guard.G
 	if g.gw, err = gateway.New(opts); err != nil && g.verdicts != nil {
 		g.verdicts.Close()
 	}
+	g.life, g.cancel = context.WithCancel(d.life)
 	return g, err
-}
-
-// run starts what keeps the group up to date, until stop. d.mu must be held.
-func (g *Group) run() {
-	g.life, g.cancel = context.WithCancel(g.d.life)
-	g.start(g.gw.Run)
-	if g.guard != nil {
-		g.start(g.guard.Run)
-	}
-	if g.source.Follow != nil {
-		g.start(g.follow)
-	}
 }
 
 // start runs a task until stop. d.mu must be held.
@@ -322,7 +319,7 @@ func (g *Group) handler() http.Handler {
 	return g.http
 }
 
-// stop ends everything that run started, and waits for it.
+// stop ends everything that start started, and waits for it.
 func (g *Group) stop() {
 	g.gw.Close()
 	g.cancel()
@@ -332,114 +329,85 @@ func (g *Group) stop() {
 	}
 }
 
-// dropGroups removes the groups that have been without clients longest, if there are too many. Those that
-// were used over HTTP lately are not counted, because they may have sessions. d.mu must be held.
+// dropGroups ends the groups that have been without clients longest, if there are too many: last those that
+// were used over HTTP lately, because they may have sessions. d.mu must be held.
 func (d *Daemon) dropGroups() {
-	for {
-		var oldest string
-		idle := 0
-		for key, g := range d.groups {
-			if g.clients > 0 || g.left.IsZero() || d.recent(g) {
-				continue
-			}
-			if idle++; oldest == "" || g.left.Before(d.groups[oldest].left) {
-				oldest = key
-			}
+	var idle []*Group
+	for _, g := range d.groups {
+		if g.clients == 0 && !g.left.IsZero() {
+			idle = append(idle, g)
 		}
-		if idle <= maxIdleGroups {
-			return
+	}
+	slices.SortFunc(idle, func(a, b *Group) int {
+		if a.recent() != b.recent() {
+			return map[bool]int{false: -1, true: 1}[a.recent()]
 		}
-		g := d.groups[oldest]
-		delete(d.groups, oldest)
-		maps.DeleteFunc(d.endpoints, func(_ endpoint, other *Group) bool { return other == g })
-		d.dropped.Go(g.stop)
+		return a.left.Compare(b.left)
+	})
+	for _, g := range idle[:max(0, len(idle)-maxIdleGroups)] {
+		g.end()
 		d.apply()
 	}
 }
 
-// closeGroups stops all groups.
-func (d *Daemon) closeGroups() {
-	d.mu.Lock()
-	groups := slices.Collect(maps.Values(d.groups))
-	clear(d.groups)
-	clear(d.endpoints)
-	d.mu.Unlock()
-	for _, g := range groups {
-		g.stop()
-	}
-	d.dropped.Wait()
-}
-
-// follow applies the changes of the group's config.
-func (g *Group) follow(ctx context.Context) error {
-	opts := *g.source.Follow
-	opts.Current, opts.Publish = g.source.Config, g.d.opts.Engine.Tracker().Publish
-	opts.Apply = func(cfg *config.Config) {
-		entries := g.d.entries(g.who, g.source, cfg)
-		g.d.recall(entries)
-		g.d.mu.Lock()
-		defer g.d.mu.Unlock()
-		if slices.EqualFunc(cfg.Clients, g.config.Load().Clients, config.Client.Equal) {
-			g.apply(cfg, entries)
-		} else {
-			g.retire()
-		}
-	}
-	return reload.Run(ctx, opts)
-}
-
-// retire ends a group because other clients may belong to it than before. Its clients connect again. Their servers
-// stay, because the next groups get them. d.mu must be held.
-func (g *Group) retire() {
-	if g.d.groups[g.key] != g {
-		return // it already ends
-	}
+// end ends a group that is in d.groups. d.mu must be held.
+func (g *Group) end() {
 	delete(g.d.groups, g.key)
 	maps.DeleteFunc(g.d.endpoints, func(_ endpoint, other *Group) bool { return other == g })
+	delete(g.followed.groups, g)
+	g.followed.endIfUnused()
 	g.d.dropped.Go(g.stop)
 }
 
-// apply sets the servers of the group to those that entries returned for a config. d.mu must be held.
-func (g *Group) apply(cfg *config.Config, entries []config.Server) {
+// closeGroups ends all groups, and waits until they have stopped.
+func (d *Daemon) closeGroups() {
+	d.mu.Lock()
+	for _, g := range d.groups {
+		g.end()
+	}
+	d.mu.Unlock()
+	d.dropped.Wait()
+}
+
+// set sets the servers of the group to those that entries returned for a config. The caller calls [Daemon.apply] next.
+// d.mu must be held.
+func (g *Group) set(cfg *config.Config, entries []config.Server) {
 	g.config.Store(cfg)
 	g.servers = map[string]config.Server{}
 	names := map[string]string{}
-	var exported []config.Server
+	g.exported = nil
 	for _, srv := range entries {
+		as, known := g.d.firsts[srv.ID]
+		if !known {
+			as = first{srv.Dir, config.NewSecret(g.who.Path)}
+			g.d.firsts[srv.ID] = as
+		}
 		if srv.Transport == config.TransportStdio {
-			srv.Env = g.environment(&srv)
+			srv.Env = g.environment(&srv, as.path)
 		}
 		if srv.Sharing == config.SharedByMachine {
-			if _, known := g.d.dirs[srv.ID]; !known {
-				g.d.dirs[srv.ID] = srv.Dir
-			}
-			srv.Dir = g.d.dirs[srv.ID]
+			srv.Dir = as.dir
 		}
 		id := ExportedID(srv.ID)
 		g.servers[id], names[srv.ID] = srv, id
 		srv.Sharing = config.SharedByFolder // the id determines who shares it
-		exported = append(exported, srv)
+		g.exported = append(g.exported, srv)
 	}
 	g.names.Store(&names)
 	g.keep()
-	g.d.apply()
-	g.gw.Apply(cfg.With(exported))
-	if g.clients > 0 || g.d.recent(g) {
+	if g.clients > 0 || g.recent() {
 		g.tasks.Go(func() { g.settle(g.life, nil) })
 	}
 }
 
-// environment returns the whole environment of a server. d.mu must be held.
-func (g *Group) environment(srv *config.Server) map[string]config.Secret {
+// environment returns the whole environment of a server with a PATH.
+func (g *Group) environment(srv *config.Server, path config.Secret) map[string]config.Secret {
 	env := map[string]config.Secret{}
 	for name, value := range g.who.inheritedBy(srv) {
 		env[name] = config.NewSecret(value)
 	}
-	if _, own := srv.Env["PATH"]; !own && g.who.Path != "" {
-		if _, known := g.d.paths[srv.ID]; !known {
-			g.d.paths[srv.ID] = config.NewSecret(g.who.Path)
-		}
-		env["PATH"] = g.d.paths[srv.ID]
+	if path.Reveal() != "" {
+		env["PATH"] = path
 	}
 	maps.Copy(env, srv.Env)
 	return env

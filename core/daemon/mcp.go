@@ -18,11 +18,8 @@ import (
 // server.
 const MCPPath = "/mcp/"
 
-// Limits of the groups that are used over HTTP.
-const (
-	httpGroups = 64               // remembered groups
-	httpIdle   = 10 * time.Minute // how long after its last request a group is not dropped; sessions without a stream end earlier
-)
+// httpIdle is how long after its last request over HTTP a group may have clients; sessions without a stream end earlier.
+const httpIdle = 10 * time.Minute
 
 // An endpoint is what a URL of MCP names: a config, the folder in which it is read, and one of its
 // servers or, if that is "", all of them.
@@ -152,32 +149,10 @@ func (d *Daemon) remember(e endpoint, g *Group) bool {
 	if d.running == nil {
 		return false
 	}
-	if d.endpoints[e] == nil && len(d.endpoints) >= httpGroups {
-		d.forgetEndpoint()
-	}
-	d.endpoints[e] = g
+	d.endpoints[e], g.overHTTP = g, true
 	return true
 }
 
 // recent reports whether a group was used over HTTP lately, so that it may have clients although none is
 // connected. d.mu must be held.
-func (d *Daemon) recent(g *Group) bool {
-	for _, other := range d.endpoints {
-		if other == g {
-			return time.Since(g.left) < httpIdle
-		}
-	}
-	return false
-}
-
-// forgetEndpoint forgets the endpoint that was not used longest. d.mu must be held.
-func (d *Daemon) forgetEndpoint() {
-	var oldest endpoint
-	var found *Group
-	for e, g := range d.endpoints {
-		if found == nil || g.clients == 0 && (found.clients > 0 || g.left.Before(found.left)) {
-			oldest, found = e, g
-		}
-	}
-	delete(d.endpoints, oldest)
-}
+func (g *Group) recent() bool { return g.overHTTP && time.Since(g.left) < httpIdle }

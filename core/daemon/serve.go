@@ -136,6 +136,9 @@ func (d *Daemon) open(ctx context.Context, hello ipc.Hello, ask func(names []str
 			asked[name] = true
 		}
 		names = nil
+		d.mu.Lock()
+		who.asOf = d.edits
+		d.mu.Unlock()
 		source, err := d.opts.Open(ctx, Client{Hello: hello, LookupEnv: func(name string) (string, bool) {
 			if name == "PATH" {
 				return hello.Path, hello.Path != ""
@@ -165,25 +168,24 @@ func (g *Group) attach(ctx context.Context, c *ipc.Conn, in io.Reader) error {
 	if c.Hello.Resumes {
 		serving = gateway.Resumed(serving)
 	}
-	var tasks sync.WaitGroup
-	defer tasks.Wait()
-	defer cancel(nil)
 	out := &lines{conn: c}
-	tasks.Go(func() {
-		select {
-		case <-serving.Done():
-			return
-		case <-ctx.Done():
-		}
+	told := make(chan struct{}) // closed when the function below has ended
+	stop := context.AfterFunc(ctx, func() {
+		defer close(told)
 		_ = c.SetReadDeadline(time.Now().Add(lastRequests))
-		ends := map[string]any{"ends": true, "handover": errors.Is(context.Cause(ctx), ErrHandover)}
-		tasks.Go(func() { _ = out.control(ends) }) // an error means that the client has left
-		select {
-		case <-serving.Done():
-		case <-time.After(g.d.opts.Drain):
+		defer time.AfterFunc(g.d.opts.Drain, func() {
 			cancel(fmt.Errorf("%w; the request may have been executed", context.Cause(ctx)))
-		}
+		}).Stop()
+		_ = out.control(map[string]any{"ends": true, "handover": errors.Is(context.Cause(ctx), ErrHandover)}) // an error means that the client has left
+		<-serving.Done()
 	})
+	defer func() {
+		cancel(nil)
+		if !stop() {
+			_ = c.Close() // interrupts a blocked Write
+			<-told
+		}
+	}()
 	return g.gw.Server().ServeResumable(serving, &untilStopped{in, ctx}, out, c.Hello.Seen, func(list, digest string) {
 		_ = out.control(map[string]any{"seen": map[string]string{list: digest}}) // an error means that the client has left
 	})
@@ -230,42 +232,32 @@ func (u *untilStopped) Read(p []byte) (int, error) {
 
 // serveHTTP serves HTTP on one connection until it ends or ctx ends.
 func serveHTTP(ctx context.Context, c *ipc.Conn, handler http.Handler) {
-	one := &oneConn{conn: c, closed: make(chan struct{})}
+	ended := make(chan struct{}) // closed with the connection
 	srv := &http.Server{
 		Handler: handler, ReadHeaderTimeout: 10 * time.Second, MaxHeaderBytes: 12 << 10,
 		BaseContext: func(net.Listener) context.Context { return ctx },
 		ConnState: func(_ net.Conn, state http.ConnState) {
 			if state == http.StateClosed || state == http.StateHijacked {
-				_ = one.Close()
+				close(ended)
 			}
 		},
 	}
 	defer context.AfterFunc(ctx, func() { _ = srv.Close() })()
-	_ = srv.Serve(one) // ends with the connection
-	_ = srv.Close()
+	_ = srv.Serve(&oneConn{c}) // ends when there is no second connection
+	<-ended
 }
 
 // oneConn is a listener with one connection.
-type oneConn struct {
-	conn   net.Conn
-	once   sync.Once
-	taken  sync.Once
-	closed chan struct{} // closed by Close
-}
+type oneConn struct{ conn net.Conn }
 
 func (o *oneConn) Accept() (net.Conn, error) {
-	var conn net.Conn
-	o.taken.Do(func() { conn = o.conn })
-	if conn != nil {
-		return conn, nil
+	conn := o.conn
+	if o.conn = nil; conn == nil {
+		return nil, net.ErrClosed
 	}
-	<-o.closed
-	return nil, net.ErrClosed
+	return conn, nil
 }
 
-func (o *oneConn) Close() error {
-	o.once.Do(func() { close(o.closed) })
-	return nil
-}
+func (o *oneConn) Close() error { return nil }
 
-func (o *oneConn) Addr() net.Addr { return o.conn.LocalAddr() }
+func (o *oneConn) Addr() net.Addr { return nil }

@@ -53,6 +53,7 @@ type client struct {
 	env        map[string]string // the variables that the daemon asked the client for
 	inherited  map[string]string // the variables that its servers inherit; see Daemon.inherited
 	slot       string            // see Daemon.takeSlot; empty if it has none
+	asOf       uint64            // value of Daemon.edits before the config was read
 }
 
 // inherited returns the names of the variables of a client that its servers inherit, as they would

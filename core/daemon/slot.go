@@ -33,7 +33,7 @@ func (d *Daemon) takeSlot(who client, source Source) (_ client, taken func(*Grou
 	}
 	client := who.Client
 	who.Client = ""
-	row := groupKey(who, source)
+	row := who.groupKey(source)
 	who.Client = client
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -53,7 +53,7 @@ func (d *Daemon) takeSlot(who client, source Source) (_ client, taken func(*Grou
 	s := d.slots[row][i]
 	s.client = client
 	s.users++
-	who.slot = fmt.Sprintf("%x %d", row, i) // clients of other groups have other slots
+	who.slot = fmt.Sprintf("%s %d", row, i) // clients of other groups have other slots
 	return who, func(g *Group) {
 			d.mu.Lock()
 			defer d.mu.Unlock()

@@ -82,11 +82,13 @@ func (l *locked) run(ctx context.Context) error {
 		}
 	})
 	l.mark()
+	read := l.lock.Guard.Changes()
 	for {
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
-		case <-l.lock.Guard.Changes():
+		case <-read:
+			read = l.lock.Guard.Changes()
 		case <-l.dirty:
 		}
 		l.compareAll(ctx)

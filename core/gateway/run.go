@@ -41,6 +41,7 @@ func (g *Gateway) Run(ctx context.Context) error {
 	defer g.inputs.close()
 	defer g.tracker.OnMessage(g.forwardNotification)()
 	snap, sub := g.tracker.Subscribe(ctx)
+	l.lockRead = g.opts.Guard.Changes()
 	l.merge(snap)
 	return l.follow(sub)
 }
@@ -55,10 +56,12 @@ type loop struct {
 	away    map[string]time.Time                    // when the connection to each of the other servers was lost, by id
 	checked map[string]map[catalog.Kind]checkedList // validation results of the last merge, see check
 	locks   lockResults                             // results of the last merges, see compare
-	refused map[Refusal]struct{}                    // refusals found by the last merge
-	merging *filter                                 // of the last merge
-	shown   map[string]presentation                 // of the servers whose tools the config changes
-	broken  []config.Server                         // HTTP catalogs with an invalid config entry that was already logged
+	// lockRead is closed when the lock was read after a merge that it concerns.
+	lockRead <-chan struct{}
+	refused  map[Refusal]struct{}    // refusals found by the last merge
+	merging  *filter                 // of the last merge
+	shown    map[string]presentation // of the servers whose tools the config changes
+	broken   []config.Server         // HTTP catalogs with an invalid config entry that was already logged
 
 	stateChanged bool          // the state of a server has changed since the last merge
 	first, last  time.Time     // times of the first and last change that is not merged yet; zero if none
@@ -93,7 +96,8 @@ func (l *loop) follow(sub *journal.Subscription) error {
 			}
 		case <-l.kicks:
 			l.changed()
-		case <-l.opts.Guard.Changes():
+		case <-l.lockRead:
+			l.lockRead = l.opts.Guard.Changes()
 			l.changed()
 		case <-l.adhocWake:
 			l.syncAdhoc()

@@ -120,12 +120,12 @@ func (r *reloader) again() {
 	if next == nil {
 		return // because of Config.Strict, or because others can now change the file; the old config stays in use
 	}
-	if !same(r.file, next) {
+	if !Same(r.file, next) {
 		r.adopt(next, diff(r.file, next), time.Now(), false)
 		return
 	}
 	r.file = next // the config is the same, but its intents may differ
-	if applied, _ := r.opts.Hold.hold(r.applied, next, false); !same(r.applied, applied) {
+	if applied, _ := r.opts.Hold.hold(r.applied, next, false); !Same(r.applied, applied) {
 		r.apply(false)
 	}
 }
@@ -148,7 +148,7 @@ func (r *reloader) take(c filewatch.Change, kicked bool) {
 	}
 	reloaded := diff(r.file, next)
 	r.data = c.Data
-	if first && same(r.file, next) {
+	if first && Same(r.file, next) {
 		return // Current was already read from this content
 	}
 	r.adopt(next, reloaded, c.SeenAt, kicked)
@@ -207,8 +207,8 @@ func reported(problems config.Problems) []event.Problem {
 	return out
 }
 
-// same reports whether two configs have the same effect.
-func same(from, to *config.Config) bool {
+// Same reports whether two configs have the same effect.
+func Same(from, to *config.Config) bool {
 	d := diff(from, to)
 	return len(d.Added)+len(d.Removed)+len(d.Changed) == 0 && slices.EqualFunc(from.Webhooks, to.Webhooks, config.Webhook.Equal) &&
 		slices.EqualFunc(from.Hooks, to.Hooks, config.Hook.Equal) && slices.EqualFunc(from.Clients, to.Clients, config.Client.Equal)

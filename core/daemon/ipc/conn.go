@@ -55,26 +55,32 @@ func (l lines) CloseWrite() error {
 	return errors.ErrUnsupported
 }
 
-// receive reads one line into v.
-func (l lines) receive(v any) error {
-	var line []byte
+// ReadLine reads a line of at most most bytes, with its newline. It returns a last line without one together with
+// io.EOF. The caller owns the line.
+func ReadLine(r *bufio.Reader, most int) (line []byte, err error) {
 	for {
-		part, err := l.r.ReadSlice('\n')
-		line = append(line, part...)
-		switch {
-		case len(line) > maxLine:
-			return fmt.Errorf("%w: a line is longer than %d bytes", errHandshake, maxLine)
-		case errors.Is(err, bufio.ErrBufferFull):
-		case errors.Is(err, io.EOF) && len(line) > 0:
-			return io.ErrUnexpectedEOF
-		case err != nil:
-			return err
-		case json.Unmarshal(line, v) != nil:
-			return fmt.Errorf("%w: a line is not the expected JSON", errHandshake)
-		default:
-			return nil
+		part, err := r.ReadSlice('\n')
+		if line = append(line, part...); len(line) > most {
+			return nil, fmt.Errorf("a line is longer than %d bytes", most)
+		}
+		if !errors.Is(err, bufio.ErrBufferFull) {
+			return line, err
 		}
 	}
+}
+
+// receive reads one line into v.
+func (l lines) receive(v any) error {
+	line, err := ReadLine(l.r, maxLine)
+	switch {
+	case errors.Is(err, io.EOF) && len(line) > 0:
+		return io.ErrUnexpectedEOF
+	case err != nil:
+		return err
+	case json.Unmarshal(line, v) != nil:
+		return fmt.Errorf("%w: a line is not the expected JSON", errHandshake)
+	}
+	return nil
 }
 
 // send writes v as one line.
@@ -150,7 +156,11 @@ func (c *Conn) refuseProtocol() error {
 	return fmt.Errorf("handshake of a client: its version is %d, and %d is needed", c.Hello.Protocol, Protocol)
 }
 
-func (c *Conn) answer() Answer { return Answer{Protocol: Protocol, Build: c.build, PID: os.Getpid()} }
+// answer sends an answer.
+func (c *Conn) answer(a Answer) error {
+	a.Protocol, a.Build, a.PID = Protocol, c.build, os.Getpid()
+	return c.send(a)
+}
 
 // Need asks the client for environment variables and returns those that are set there. An error
 // ends the connection.
@@ -166,11 +176,9 @@ func (c *Conn) Need(names []string) (map[string]string, error) {
 			return nil, c.fail(fmt.Errorf("%w: %q is no name of a variable", errHandshake, name[:min(len(name), maxName)]))
 		}
 	}
-	question := c.answer()
-	question.Need = names
 	var got Values
 	if err := c.step(func() error {
-		if err := c.send(question); err != nil {
+		if err := c.answer(Answer{Need: names}); err != nil {
 			return err
 		}
 		return c.receive(&got)
@@ -192,9 +200,7 @@ func validName(name string) bool {
 
 // OK accepts the client. After an error the connection is closed.
 func (c *Conn) OK() error {
-	answer := c.answer()
-	answer.OK = true
-	if err := c.step(func() error { return c.send(answer) }); err != nil {
+	if err := c.step(func() error { return c.answer(Answer{OK: true}) }); err != nil {
 		return c.fail(err)
 	}
 	if !c.stop() {
@@ -205,10 +211,7 @@ func (c *Conn) OK() error {
 
 // Refuse refuses the client and closes the connection.
 func (c *Conn) Refuse(reason *Refused) error {
-	answer := c.answer()
-	answer.Error = reason
-	err := c.step(func() error { return c.send(answer) })
-	if err != nil {
+	if err := c.step(func() error { return c.answer(Answer{Error: reason}) }); err != nil {
 		return c.fail(err)
 	}
 	c.stop()

@@ -484,25 +484,6 @@ func TestADaemonThatHangs(t *testing.T) {
 	}
 }
 
-func TestTheProcessOfTheDaemonIsKnown(t *testing.T) {
-	t.Parallel()
-	s := socket(t)
-	began := time.Now().Add(-time.Minute) // file systems round
-	l := listen(t, s)
-	done := serve(t, l, Build{}, func(c *Conn) error { return c.OK() })
-	conn, err := dial(t.Context(), s)
-	must(t, err)
-	defer conn.Close()
-	if pid := serverPID(conn); pid != os.Getpid() {
-		t.Errorf("%d; want %d", pid, os.Getpid())
-	}
-	if since := listeningSince(s); since.Before(began) || since.After(began.Add(2*time.Minute)) {
-		t.Errorf("since %s", since)
-	}
-	_ = conn.Close()
-	<-done
-}
-
 func TestTheEndOfTheDaemonEndsAHandshake(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

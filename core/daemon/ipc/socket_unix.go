@@ -124,7 +124,7 @@ func Listen(socket string) (net.Listener, error) {
 		return nil, fmt.Errorf("cannot listen for clients: %w", err)
 	}
 	inner.SetUnlinkOnClose(false)
-	l := &listener{UnixListener: inner, path: socket, closed: make(chan struct{})}
+	l := &listener{UnixListener: inner, path: socket}
 	err = os.Chmod(hidden, 0o600)
 	if err == nil {
 		l.file, err = os.Lstat(hidden)
@@ -142,10 +142,9 @@ func Listen(socket string) (net.Listener, error) {
 // listener accepts only connections of the user.
 type listener struct {
 	*net.UnixListener
-	path   string
-	file   os.FileInfo
-	once   sync.Once
-	closed chan struct{} // closed by Close
+	path string
+	file os.FileInfo
+	once sync.Once
 }
 
 func (l *listener) Addr() net.Addr { return &net.UnixAddr{Name: l.path, Net: "unix"} }
@@ -163,12 +162,7 @@ func (l *listener) Accept() (net.Conn, error) {
 		case errors.Is(err, net.ErrClosed):
 			return nil, err
 		default: // too many open files
-			timer := time.NewTimer(retry.Next())
-			select {
-			case <-timer.C:
-			case <-l.closed:
-				timer.Stop()
-			}
+			time.Sleep(retry.Next())
 		}
 	}
 }
@@ -176,7 +170,6 @@ func (l *listener) Accept() (net.Conn, error) {
 // Close also removes the socket, unless another daemon has replaced it.
 func (l *listener) Close() error {
 	l.once.Do(func() {
-		close(l.closed)
 		if info, err := os.Lstat(l.path); err == nil && os.SameFile(info, l.file) {
 			_ = os.Remove(l.path)
 		}

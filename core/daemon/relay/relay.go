@@ -40,6 +40,7 @@ import (
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/backoff"
+	"github.com/mcptrack/mcptrack/core/daemon/ipc"
 	"github.com/mcptrack/mcptrack/core/nowait"
 )
 
@@ -123,7 +124,7 @@ func Refuse(ctx context.Context, in io.Reader, out io.Writer, why, hint string) 
 	answered := make(chan struct{}) // closed when the request was answered, or when there is none
 	go func() {
 		defer close(answered)
-		line, _ := newLineReader(in).next()
+		line, _ := next(bufio.NewReader(in))
 		if m := parse(line); m.request {
 			_, _ = out.Write(failure(m.id, why)) // an error means that the client has left
 		}
@@ -248,9 +249,9 @@ func (r *relay) toClient(lines ...[]byte) bool {
 
 // fromClient forwards the client's messages.
 func (r *relay) fromClient() {
-	lines := newLineReader(nowait.NewReader(r.opts.In))
+	in := bufio.NewReaderSize(nowait.NewReader(r.opts.In), 16<<10)
 	for {
-		line, err := lines.next()
+		line, err := next(in)
 		if err != nil && len(line) > 0 {
 			line = append(line, '\n')
 		}
@@ -452,12 +453,12 @@ func (r *relay) serve(conn io.ReadWriteCloser) error {
 	r.wake()
 	again := r.repeats()
 	r.mu.Unlock()
-	lines := newLineReader(conn)
+	in := bufio.NewReaderSize(conn, 16<<10)
 	late := time.AfterFunc(resumeTimeout, func() { _ = conn.Close() })
 	var err error
 	if len(again) > 0 && parse(again[0]).Method == "initialize" {
 		if _, err = conn.Write(again[0]); err == nil {
-			err = r.receive(conn, lines, parse(again[0]).id, nil)
+			err = r.receive(conn, in, parse(again[0]).id, nil)
 		}
 		again = again[1:]
 	}
@@ -468,7 +469,7 @@ func (r *relay) serve(conn io.ReadWriteCloser) error {
 		// The daemon answers while the requests to repeat are written, so both run concurrently.
 		var writing sync.WaitGroup
 		writing.Go(func() { r.admit(conn, again) })
-		err = r.receive(conn, lines, "", &writing)
+		err = r.receive(conn, in, "", &writing)
 		_ = conn.Close()
 		writing.Wait()
 	}
@@ -516,9 +517,9 @@ func (r *relay) wake() {
 
 // receive forwards messages until the connection is lost, or until the response to the request with an id
 // if that is not empty. If the daemon ends, writing gets the goroutine that tells it that nothing more follows.
-func (r *relay) receive(conn io.ReadWriteCloser, lines *lineReader, id string, writing *sync.WaitGroup) error {
+func (r *relay) receive(conn io.ReadWriteCloser, in *bufio.Reader, id string, writing *sync.WaitGroup) error {
 	for {
-		line, err := lines.next()
+		line, err := next(in)
 		if err != nil {
 			return err
 		}
@@ -644,30 +645,16 @@ func line(message any) []byte {
 	return append(b, '\n')
 }
 
-// lineReader reads lines of at most maxMessage bytes.
-type lineReader struct{ r *bufio.Reader }
-
-func newLineReader(r io.Reader) *lineReader { return &lineReader{bufio.NewReaderSize(r, 16<<10)} }
-
 // next returns the next line that is not blank, including its newline. The caller owns it. It returns
 // a last line without a newline together with io.EOF.
-func (l *lineReader) next() ([]byte, error) {
-	var line []byte
+func next(r *bufio.Reader) ([]byte, error) {
 	for {
-		part, err := l.r.ReadSlice('\n')
-		line = append(line, part...)
+		line, err := ipc.ReadLine(r, maxMessage)
 		switch {
-		case len(line) > maxMessage:
-			return nil, fmt.Errorf("a message is larger than %d MiB", maxMessage>>20)
-		case errors.Is(err, bufio.ErrBufferFull):
 		case errors.Is(err, io.EOF):
 			return bytes.TrimSpace(line), err
-		case err != nil:
-			return nil, err
-		case strings.TrimSpace(string(line[:min(len(line), 3)])) == "" && len(bytes.TrimSpace(line)) == 0:
-			line = line[:0]
-		default:
-			return line, nil
+		case err != nil || len(bytes.TrimSpace(line)) > 0:
+			return line, err
 		}
 	}
 }

@@ -32,8 +32,12 @@ func TestLockOfOthers(t *testing.T) {
 	if err := os.Chmod(path, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	for g.Judge("docs", lock.Policy{}, o).Blocked() != nil {
-		<-g.Changes()
+	for {
+		read := g.Changes()
+		if g.Judge("docs", lock.Policy{}, o).Blocked() == nil {
+			break
+		}
+		<-read
 	}
 	cancel()
 	if err := <-ended; !errors.Is(err, context.Canceled) {

@@ -75,15 +75,14 @@ type Guard struct {
 	opts  Options
 	read  bool // there has been a lock file; only Reload uses it
 	state atomic.Pointer[state]
-	// changes has capacity 1, because one signal covers any number of changes; Reload sends, and
-	// it is never closed.
-	changes chan struct{}
 }
 
 // state is the content of the file.
 type state struct {
 	lock    *lock.Lock // nil if there is no file or if it cannot be read
 	problem string     // why it cannot be read; empty if it can, or if there is no file
+	// replaced is closed by Reload when there is another state.
+	replaced chan struct{}
 }
 
 // New returns a guard that has read the file. It returns an error if the file is required and does not
@@ -93,7 +92,7 @@ func New(opts Options) (*Guard, error) {
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
-	g := &Guard{opts: opts, changes: make(chan struct{}, 1)}
+	g := &Guard{opts: opts}
 	if _, err := lock.Read(opts.Path); opts.Required && errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
@@ -132,7 +131,7 @@ func (g *Guard) Run(ctx context.Context) error {
 
 // Reload reads the file now.
 func (g *Guard) Reload() {
-	next := &state{}
+	next := &state{replaced: make(chan struct{})}
 	l, err := lock.Read(g.opts.Path)
 	if err == nil && !g.opts.Insecure {
 		err = lock.CheckAccess(g.opts.Path)
@@ -150,6 +149,9 @@ func (g *Guard) Reload() {
 		return
 	}
 	g.state.Store(next)
+	if was != nil {
+		close(was.replaced)
+	}
 	if next.problem != "" {
 		meanwhile := "nothing of its servers is served"
 		if g.opts.ReportOnly || g.opts.Enforce == lock.Audit {
@@ -164,10 +166,6 @@ func (g *Guard) Reload() {
 		}
 		g.opts.Logger.Warn("the lock cannot be read; "+meanwhile+" until it can", "err", next.problem, "hint", hint)
 	}
-	select {
-	case g.changes <- struct{}{}:
-	default:
-	}
 }
 
 // run tells the user to run a command of mcptrack. Arguments must be quoted for a shell.
@@ -178,13 +176,12 @@ func (g *Guard) run(command ...string) string {
 	return "run mcptrack " + strings.Join(command, " ")
 }
 
-// Changes returns a channel that receives after the file was read. It is never closed, has one receiver,
-// and one signal covers any number of changes.
+// Changes returns a channel that is closed when the verdicts of now may change, because the file was read again.
 func (g *Guard) Changes() <-chan struct{} {
 	if g == nil {
 		return nil
 	}
-	return g.changes
+	return g.state.Load().replaced
 }
 
 // Version returns a value that changes whenever the file was read. Verdicts with the same version and

@@ -319,9 +319,13 @@ func TestFollows(t *testing.T) {
 	expect := func(want string) {
 		t.Helper()
 		timeout := time.After(time.Minute)
-		for served(t, g.Judge("docs", nil, now), now) != want {
+		for {
+			read := g.Changes()
+			if served(t, g.Judge("docs", nil, now), now) == want {
+				return
+			}
 			select {
-			case <-g.Changes():
+			case <-read:
 			case <-timeout:
 				t.Fatalf("%s, want %s", served(t, g.Judge("docs", nil, now), now), want)
 			}
