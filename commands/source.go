@@ -60,12 +60,10 @@ func (o *watchOptions) fromURL(ctx context.Context, env *cli.Env, log *slog.Logg
 
 // feedFailure adds an exit code and a hint to an error of a feed. connected is whether it was ever connected.
 func feedFailure(ctx context.Context, client remote.Client, err error, connected bool) error {
-	err = cli.FeedFailure(err, client.Base.Host, "token-file")
+	err = cli.FeedFailure(askFailure(ctx, err), client.Base.Host, "token-file")
 	_, refused := errors.AsType[*cli.Failure](err)
 	switch {
 	case refused:
-	case errors.Is(err, remote.ErrNotServeSSE):
-		return &cli.Failure{Exit: cli.ExitRefused, Code: "refused", Err: err}
 	case errors.Is(err, remote.ErrFeedEnded):
 		return nil
 	case !connected && (err != nil || errors.Is(context.Cause(ctx), cli.ErrTimeout)):

@@ -12,9 +12,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mcptrack/mcptrack/commands/internal/cli"
-	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/hook"
 	"github.com/mcptrack/mcptrack/core/printable"
+	core "github.com/mcptrack/mcptrack/core/status"
 	"github.com/mcptrack/mcptrack/output/document"
 	"github.com/mcptrack/mcptrack/output/remote"
 	"github.com/mcptrack/mcptrack/output/table"
@@ -79,15 +79,6 @@ type statusReport struct {
 	Servers []json.RawMessage `json:"servers"`
 }
 
-// statusRow contains the part of a server's status that the table shows.
-type statusRow struct {
-	ID, ProtocolVersion, Mode, Error, FollowedBy string
-	State                                        event.State
-	Since                                        time.Time
-	Resources                                    int
-	Updates, Failures                            uint64
-}
-
 func runStatus(ctx context.Context, env *cli.Env, g *cli.Globals, client remote.Client) error {
 	var r statusReport
 	if err := client.Get(ctx, []string{"api", "status"}, nil, &r.Status); err != nil {
@@ -96,10 +87,10 @@ func runStatus(ctx context.Context, env *cli.Env, g *cli.Globals, client remote.
 	if err := client.Get(ctx, []string{"api", "servers"}, nil, &r.Servers); err != nil {
 		return askFailure(ctx, err)
 	}
-	var rows []statusRow
+	var rows []core.Summary
 	var names []string
 	for _, raw := range r.Servers {
-		var row statusRow
+		var row core.Summary
 		if err := json.Unmarshal(raw, &row); err != nil {
 			return fmt.Errorf("malformed list of servers: %w", err)
 		}
@@ -112,7 +103,7 @@ func runStatus(ctx context.Context, env *cli.Env, g *cli.Globals, client remote.
 }
 
 // writeStatus writes the human-readable tables.
-func writeStatus(env *cli.Env, tables table.Options, status json.RawMessage, servers []statusRow) error {
+func writeStatus(env *cli.Env, tables table.Options, status json.RawMessage, servers []core.Summary) error {
 	var shared struct {
 		Process    string
 		Unfollowed []string
@@ -140,7 +131,8 @@ func writeStatus(env *cli.Env, tables table.Options, status json.RawMessage, ser
 	}
 	var rows [][]string
 	for _, s := range servers {
-		row := []string{s.ID, s.State.Words(), env.Time(s.Since), s.ProtocolVersion, s.Mode, fmt.Sprint(s.Resources), fmt.Sprint(s.Updates), fmt.Sprint(s.Failures), s.FollowedBy}
+		since, _ := time.Parse(time.RFC3339, s.Since) // empty if it is unknown
+		row := []string{s.ID, s.State.Words(), env.Time(since), s.ProtocolVersion, string(s.Mode), fmt.Sprint(s.Resources), fmt.Sprint(s.Updates), fmt.Sprint(s.Failures), s.FollowedBy}
 		rows = append(rows, append(row[:len(header):len(header)], s.Error))
 	}
 	header = append(header, "Error")

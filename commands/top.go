@@ -48,8 +48,7 @@ its schema, and each event to its differences.
 
 Timeline and log begin when top starts; with --url they are those that serve-sse keeps.
 If a running daemon follows the same config, top shows its servers; see mcptrack help
-daemon.
---type limits the feed.
+daemon. --type limits the feed.
 
 Keys: enter opens, q goes back or quits, tab moves between servers and feed or between
 the tabs of a page, e shows the feed alone, s sorts by last change, / filters, d shows

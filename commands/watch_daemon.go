@@ -199,15 +199,12 @@ func (w *daemonWatch) adopt() error {
 
 // begin prints the newest states of the servers, unless --since says where to begin.
 func (w *daemonWatch) begin(ctx context.Context) error {
-	var at struct {
-		Epoch string
-		Seq   uint64
-	}
-	if err := w.client.Get(ctx, []string{"api", "status"}, nil, &at); err != nil {
+	epoch, newest, err := w.client.Newest(ctx)
+	if err != nil {
 		return err
 	}
 	switch {
-	case w.after.ID != "" && !strings.HasPrefix(w.after.ID, at.Epoch+"-"):
+	case w.after.ID != "" && !strings.HasPrefix(w.after.ID, epoch+"-"):
 		return errOtherLog
 	case w.since != "":
 		return nil
@@ -222,14 +219,14 @@ func (w *daemonWatch) begin(ctx context.Context) error {
 	}
 	slices.SortFunc(now, func(a, b journal.Entry) int { return cmp.Compare(a.Seq, b.Seq) })
 	for _, e := range now {
-		if e.Seq > at.Seq {
+		if e.Seq > newest {
 			break // the feed has it
 		}
 		if err := w.stream.take(e); err != nil {
 			return err
 		}
 	}
-	w.resumeAt(event.FormatID(at.Epoch, at.Seq))
+	w.resumeAt(event.FormatID(epoch, newest))
 	return nil
 }
 

@@ -117,8 +117,8 @@ const askTime = 10 * time.Second
 
 // summaries returns the states of the servers of a daemon or serve-sse, by id, or nil if it does not tell.
 func summaries(ctx context.Context, client remote.Client) map[string]core.Summary {
-	var all []core.Summary
-	if err := client.Get(ctx, []string{"api", "servers"}, nil, &all); err != nil {
+	all, err := client.Servers(ctx)
+	if err != nil {
 		return nil
 	}
 	known := map[string]core.Summary{}

@@ -17,9 +17,9 @@ import (
 // clients serves each client of the config through a gateway of its own, so that nothing of what one sees depends on
 // another. All gateways share one tracker and one log. Requests of other clients go to the gateway for everything.
 type clients struct {
-	create func(name string) (*view, error) // set before apply
-	whole  *view                            // likewise
-	tokens *web.Tokens                      // nil with --stdio, where there are no clients
+	create func(name string) (*view, error)
+	whole  *view
+	tokens *web.Tokens // nil with --stdio, where there are no clients
 	logger *slog.Logger
 
 	running sync.WaitGroup // counts what run has started; ctx is not nil when one is added

@@ -189,129 +189,158 @@ func (o *options) leftOut(cfg, exported *config.Config) (ids []string) {
 // clients wait for updates and coalesce them themselves.
 const window = 200 * time.Millisecond
 
-func run(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) error {
-	log := g.Logger(env)
-	cfg, err := opts.config(ctx, env, g, log)
-	if err != nil {
+// service is a gateway while it runs: one tracker and one log, and a view for each client of the config and for
+// everything else. run sets all fields before anything runs that calls its methods.
+type service struct {
+	options
+	env *cli.Env
+	g   *cli.Globals
+	log *slog.Logger
+	cfg *config.Config // the initial one
+
+	clients  *clients
+	whole    *view // of everything
+	events   *eventLog
+	engine   *engine.Engine
+	received *hook.Receiver
+	common   gateway.Options // of all views
+}
+
+func run(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) (err error) {
+	s := &service{options: opts, env: env, g: g, log: g.Logger(env)}
+	if s.cfg, err = s.config(ctx, env, g, s.log); err != nil {
 		return err
 	}
 	defer cli.Ballast()()
-	opts.fromConfig(cfg.Index, opts.set)
-	guard, err := opts.guard(g, cfg, log, opts.set)
-	if err != nil {
+	s.fromConfig(s.cfg.Index, s.set)
+	s.whole = &view{}
+	s.clients = &clients{logger: s.log, byName: map[string]*view{}, create: s.view, whole: s.whole}
+	if s.whole.guard, err = s.guard(g, s.cfg, s.log, s.set); err != nil {
 		return err
 	}
-	if opts.catalogURL != "" && guard.Lacks(catalogID) {
+	if s.catalogURL != "" && s.whole.guard.Lacks(catalogID) {
 		return cli.UsageHint(`write it into the config: "`+catalogID+`": {"type": "catalog", "url": "URL"}; then run mcptrack lock `+catalogID+` and leave out --catalog-url`,
 			"the lock does not have the API of --catalog-url, so nothing of it would be served")
 	}
-	seen := &clients{logger: log, byName: map[string]*view{}}
-	if !opts.Stdio {
-		if seen.tokens, err = opts.Access.ClientTokens(log, opts.Reloads(env, g)); err != nil {
+	if !s.Stdio {
+		if s.clients.tokens, err = s.Access.ClientTokens(s.log, s.Reloads(env, g)); err != nil {
 			return err
 		}
-		seen.tokens.SetClients(tokensOf(cfg))
+		s.clients.tokens.SetClients(tokensOf(s.cfg))
 	}
-	whole := &view{guard: guard}
-	stored, err := opts.events.open(ctx, env, log, g.Tracer(), g.Demo(), seen.tokens, func() *gateway.Gateway { return whole.gw }, seen.events)
+	s.events, err = s.options.events.open(ctx, env, s.log, g.Tracer(), g.Demo(), s.clients.tokens, func() *gateway.Gateway { return s.whole.gw }, s.clients.events)
 	if err != nil {
 		return err
 	}
-	defer stored.close()
-	whole.events = stored
-	desired, err := opts.Desired(env, g, log, cfg, opts.exported)
-	if err != nil {
-		return err
-	}
-	var e *engine.Engine
-	received := hook.NewReceiver(hook.Options{Deliver: func(d hook.Delivery) { e.Receive(d) }, Logger: log})
-	sessions := opts.SessionOptions(env, g)
+	defer s.events.close()
+	s.whole.events = s.events
+	s.received = hook.NewReceiver(hook.Options{Deliver: func(d hook.Delivery) { s.engine.Receive(d) }, Logger: s.log})
 	names := &gateway.Names{}
-	var exported func(*event.Event) map[string]string // nil if no events are stored
-	var card tracker.FetchCard                        // the same
-	if stored.reader != nil {
-		exported, card = names.Exported, servercard.Fetch
+	if err := s.newEngine(ctx, names); err != nil {
+		return err
 	}
-	role := engine.Alone
-	if opts.events.NATS != "" {
-		role = engine.Serves
+	s.common = gateway.Options{
+		Tracker: s.engine.Tracker(), Dial: env.Dial, Session: s.SessionOptions(env, g), OnDown: gateway.OnDown(s.onDown), Transparent: s.instead && len(s.Servers) == 1, CallTimeout: s.callTimeout, Allow: s.allow, Deny: s.deny, Launch: env.Launch,
+		Serve: mcpserver.Options{Name: "mcptrack-gateway", Title: "mcptrack gateway", Version: env.Version, Principal: s.clients.tokens.Principal, Tracer: g.Tracer(), Logger: s.log},
+		Key:   s.key(env, g, s.log),
 	}
-	e, err = engine.New(ctx, desired, stored.log, engine.Options{
-		Tracker: tracker.Options{Dial: env.Dial, Session: sessions, Logger: log, AllLists: true, Window: window, Texts: opts.events.tools, Card: card},
-		Role:    role, Logger: log, Listed: names.Listed, Exported: exported,
-		Applied: func(cfg *config.Config) {
-			stored.apply(cfg)
-			received.Apply(cfg.Hooks)
-			exported := opts.exported(cfg)
-			whole.gw.Apply(exported)
-			seen.apply(cfg, exported)
+	of := s.common
+	of.Names, of.Verdicts, of.Called, of.Logger, of.Serve.SessionDir = names, s.engine.Verdicts("").Set, s.events.called, s.log, s.SessionDir(s.dataDir(env, g))
+	if err := s.build(s.whole, of); err != nil {
+		return err
+	}
+	defer s.clients.end()
+	s.clients.tokens.OnChange(func() {
+		s.whole.gw.Server().EndSessions(s.clients.tokens.HoldsUnrestricted)
+		s.events.recheck()
+	})
+	s.warn(s.log, s.cfg, s.events)
+	serving := func(ctx context.Context) error { return serveOneClient(ctx, env, s.whole.gw.Server()) }
+	if !s.Stdio {
+		if serving, err = s.overHTTP(ctx); err != nil {
+			return err
+		}
+	}
+	ready := make(chan struct{}) // closed by settle
+	parts := append(s.events.readers(), engine.Source(s.whole.run), engine.Source(s.clients.run), engine.Source(func(ctx context.Context) error {
+		defer close(ready)
+		return s.settle(ctx)
+	}))
+	return cli.WhileRunning(ctx, func(ctx context.Context) error { return s.engine.Run(ctx, parts...) }, ready, serving)
+}
+
+// newEngine creates the engine, which sets the names of items that the view of everything exports.
+func (s *service) newEngine(ctx context.Context, names *gateway.Names) error {
+	desired, err := s.Desired(s.env, s.g, s.log, s.cfg, s.exported)
+	if err != nil {
+		return err
+	}
+	opts := engine.Options{
+		Tracker: tracker.Options{Dial: s.env.Dial, Session: s.SessionOptions(s.env, s.g), Logger: s.log, AllLists: true, Window: window, Texts: s.options.events.tools},
+		Logger:  s.log, Listed: names.Listed, Applied: s.apply,
+	}
+	if s.options.events.NATS != "" {
+		opts.Role = engine.Serves
+	}
+	if s.events.reader != nil {
+		opts.Exported, opts.Tracker.Card = names.Exported, servercard.Fetch
+	}
+	s.engine, err = engine.New(ctx, desired, s.events.log, opts)
+	return err
+}
+
+// apply applies a new config to everything that the engine does not follow.
+func (s *service) apply(cfg *config.Config) {
+	s.events.apply(cfg)
+	s.received.Apply(cfg.Hooks)
+	exported := s.exported(cfg)
+	s.whole.gw.Apply(exported)
+	s.clients.apply(cfg, exported)
+}
+
+// view creates the view of a client. It logs nothing that the view of everything says, too.
+func (s *service) view(client string) (v *view, err error) {
+	quiet := slog.New(slog.DiscardHandler)
+	v = &view{}
+	if v.guard, err = s.guard(s.g, s.cfg, quiet, s.set); err != nil {
+		return nil, err
+	}
+	of := s.common
+	of.Logger, of.Serve.SessionDir = quiet, s.sessionDir(s.dataDir(s.env, s.g), client)
+	of.Called = func(c calls.Call) {
+		c.Client = client
+		s.events.called(c)
+	}
+	v.events = s.options.events.forClient(s.events, func() *gateway.Gateway { return v.gw })
+	return v, s.build(v, of)
+}
+
+// overHTTP returns the function that serves all clients over HTTP.
+func (s *service) overHTTP(ctx context.Context) (func(context.Context) error, error) {
+	return s.OverHTTP(ctx, s.env, s.log, cli.MCPEndpoint{
+		Handler: s.clients, Tokens: s.clients.tokens, Closing: s.clients.close, Ready: s.engine.Log().Err,
+		Card:   servercard.Own{Name: "mcptrack-gateway", Title: "mcptrack gateway", Description: "Several MCP servers at one endpoint, and their changes."},
+		Routes: s.events.routes(s.env.Version, s.engine, s.received, s.whole.gw.Server()),
+		Listening: func(url string) {
+			s.g.Tell(s.env, "%s", served(s.whole.gw.Capabilities(), len(s.exported(s.cfg).Servers)))
+			s.g.Tell(s.env, "add it to Claude Code: %s", s.ClaudeCode("mcptrack", url))
 		},
 	})
-	if err != nil {
-		return err
-	}
-	gw := gateway.Options{
-		Tracker: e.Tracker(), Dial: env.Dial, Session: sessions, OnDown: gateway.OnDown(opts.onDown), Transparent: opts.instead && len(opts.Servers) == 1, CallTimeout: opts.callTimeout, Allow: opts.allow, Deny: opts.deny, Launch: env.Launch,
-		Serve: mcpserver.Options{Name: "mcptrack-gateway", Title: "mcptrack gateway", Version: env.Version, Principal: seen.tokens.Principal, Tracer: g.Tracer(), Logger: log},
-		Key:   opts.key(env, g, log),
-	}
-	data := opts.dataDir(env, g)
-	of := gw
-	of.Names, of.Verdicts, of.Called, of.Logger, of.Serve.SessionDir = names, e.Verdicts("").Set, stored.called, log, opts.SessionDir(data)
-	if err := opts.build(whole, of); err != nil {
-		return err
-	}
-	defer seen.end()
-	seen.whole = whole
-	seen.create = func(name string) (*view, error) {
-		quiet := slog.New(slog.DiscardHandler) // the gateway for everything says the same
-		v := &view{}
-		var err error
-		if v.guard, err = opts.guard(g, cfg, quiet, opts.set); err != nil {
-			return nil, err
-		}
-		of := gw
-		of.Logger, of.Serve.SessionDir = quiet, opts.sessionDir(data, name)
-		of.Called = func(c calls.Call) {
-			c.Client = name
-			stored.called(c)
-		}
-		v.events = opts.events.forClient(stored, func() *gateway.Gateway { return v.gw })
-		return v, opts.build(v, of)
-	}
-	seen.tokens.OnChange(func() {
-		whole.gw.Server().EndSessions(seen.tokens.HoldsUnrestricted)
-		stored.recheck()
-	})
-	opts.warn(log, cfg, stored)
+}
 
-	serving := func(ctx context.Context) error { return serveOneClient(ctx, env, whole.gw.Server()) }
-	if !opts.Stdio {
-		own := servercard.Own{Name: "mcptrack-gateway", Title: "mcptrack gateway", Description: "Several MCP servers at one endpoint, and their changes."}
-		endpoint := cli.MCPEndpoint{Handler: seen, Card: own, Routes: stored.routes(env.Version, e, received, whole.gw.Server()), Tokens: seen.tokens, Ready: e.Log().Err, Closing: seen.close, Listening: func(url string) {
-			g.Tell(env, "%s", served(whole.gw.Capabilities(), len(opts.exported(cfg).Servers)))
-			g.Tell(env, "add it to Claude Code: %s", opts.ClaudeCode("mcptrack", url))
-		}}
-		if serving, err = opts.OverHTTP(ctx, env, log, endpoint); err != nil {
-			return err
+// settle waits until every server was tried, or for --wait, and warns about globs that match nothing.
+func (s *service) settle(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, s.wait)
+	defer cancel()
+	if s.whole.gw.Settled(ctx) == nil {
+		s.warnUnmatched(s.log, "", s.whole.gw)
+	}
+	for name, v := range s.clients.views() {
+		if v.gw.Settled(ctx) == nil {
+			s.warnUnmatched(s.log, name, v.gw)
 		}
 	}
-	ready := make(chan struct{}) // closed when every server was tried, or after --wait
-	parts := append(stored.readers(), engine.Source(whole.run), engine.Source(seen.run), engine.Source(func(ctx context.Context) error {
-		defer close(ready)
-		wait, cancel := context.WithTimeout(ctx, opts.wait)
-		defer cancel()
-		if whole.gw.Settled(wait) == nil {
-			opts.warnUnmatched(log, "", whole.gw)
-		}
-		for name, v := range seen.views() {
-			if v.gw.Settled(wait) == nil {
-				opts.warnUnmatched(log, name, v.gw)
-			}
-		}
-		return nil
-	}))
-	return cli.WhileRunning(ctx, func(ctx context.Context) error { return e.Run(ctx, parts...) }, ready, serving)
+	return nil
 }
 
 // warn logs warnings about parts of the config that are not served.

@@ -131,11 +131,7 @@ func (o *options) track(ctx context.Context, env *cli.Env, g *cli.Globals, cfg *
 		return err
 	}
 	return e.Run(ctx, engine.Events(func(_ context.Context, events iter.Seq2[journal.Entry, error]) error {
-		for entry, err := range events {
-			if err != nil {
-				return err
-			}
-			e, err := entry.Event()
+		for e, err := range journal.Events(events) {
 			if err != nil {
 				return err
 			}

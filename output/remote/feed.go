@@ -10,12 +10,10 @@ import (
 	"maps"
 	"net"
 	"net/http"
-	"net/url"
 	"strings"
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/backoff"
-	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/eventstream"
 	"github.com/mcptrack/mcptrack/core/printable"
 )
@@ -137,47 +135,6 @@ func Follow(ctx context.Context, o FeedOptions, deliver func(eventstream.Event) 
 			return nil
 		}
 	}
-}
-
-// errStored ends Stored when everything was delivered.
-var errStored = errors.New("all stored events were delivered")
-
-// Stored passes the events of a feed to deliver, as Follow does, up to the newest event that the
-// feed has when Stored is called. The feed must be that of a serve-sse without filters.
-func Stored(ctx context.Context, o FeedOptions, deliver func(eventstream.Event) error) error {
-	u, err := url.Parse(o.URL)
-	if err != nil {
-		return &FeedRefusedError{Problem: "the URL is not valid"}
-	}
-	query := u.Query()
-	query.Set("since", "latest")
-	u.RawQuery = query.Encode()
-	ask := o
-	ask.URL, ask.LastID = u.String(), ""
-	var epoch string
-	var newest uint64
-	err = Follow(ctx, ask, func(e eventstream.Event) (err error) {
-		if epoch, newest, err = event.ParseID(e.ID); err != nil {
-			return ErrNotServeSSE
-		}
-		return errStored
-	})
-	if !errors.Is(err, errStored) {
-		return err
-	}
-	err = Follow(ctx, o, func(e eventstream.Event) error {
-		if err := deliver(e); err != nil {
-			return err
-		}
-		if in, seq, err := event.ParseID(e.ID); err == nil && (in != epoch || seq >= newest) { // another epoch: the log was replaced
-			return errStored
-		}
-		return nil
-	})
-	if errors.Is(err, errStored) {
-		return nil
-	}
-	return err
 }
 
 func defaultClient() *http.Client {

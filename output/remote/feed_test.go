@@ -153,39 +153,6 @@ func TestFollowResumes(t *testing.T) {
 	})
 }
 
-// Stored ends with the newest event that the feed has at the beginning, or if the log was replaced.
-func TestStored(t *testing.T) {
-	const a, b = "00000000000000ab-", "00000000000000cd-"
-	checkpoint := func(id string) string { return "event: checkpoint\nid: " + id + "\ndata: {}\n\n" }
-	for name, c := range map[string]struct {
-		stored string
-		want   []string
-	}{
-		"some events":      {checkpoint(a+"1") + "id: " + a + "2\ndata: 2\n\nid: " + a + "3\ndata: 3\n\nid: " + a + "4\ndata: 4\n\n", []string{a + "1", a + "2", a + "3"}},
-		"no event":         {checkpoint(a + "3"), []string{a + "3"}},
-		"another log":      {checkpoint(b+"0") + "id: " + b + "1\ndata: 1\n\n", []string{b + "0"}},
-		"a gap to the end": {"event: gap\nid: " + a + "3\ndata: {}\n\n", []string{a + "3"}},
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			s := &script{answers: []func(*http.Request) *http.Response{hanging(checkpoint(a + "3")), hanging(c.stored)}}
-			var urls, got []string
-			answers := s.answers
-			for i, answer := range answers {
-				s.answers[i] = func(q *http.Request) *http.Response { urls = append(urls, q.URL.RawQuery); return answer(q) }
-			}
-			err := Stored(t.Context(), FeedOptions{URL: "http://feed.example/events?since=1h", Client: &http.Client{Transport: s}},
-				func(e eventstream.Event) error { got = append(got, e.ID); return nil })
-			if err != nil || !slices.Equal(got, c.want) || !slices.Equal(urls, []string{"since=latest", "since=1h"}) {
-				t.Errorf("%s: %v, %q, asked for %q", name, err, got, urls)
-			}
-		})
-	}
-	s := &script{answers: []func(*http.Request) *http.Response{stream("id: 7\ndata: x\n\n")}}
-	if err := Stored(t.Context(), FeedOptions{URL: "http://feed.example/", Client: &http.Client{Transport: s}}, nil); !errors.Is(err, ErrNotServeSSE) {
-		t.Errorf("another feed: %v", err)
-	}
-}
-
 // With an ID that is invalid in a header, no further request would succeed.
 func TestFollowIgnoresIDsInvalidInHeaders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -56,25 +56,61 @@ func (c *Client) Follow(ctx context.Context, o ReadOptions, deliver func(journal
 		}
 		return c.followLog(ctx, o, deliver)
 	}
-	read := Follow
+	ends := func(string) bool { return false }
 	if o.Stored {
-		read = Stored
+		epoch, newest, err := c.Newest(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err != nil:
+			return err
+		}
+		ends = func(id string) bool {
+			in, seq, err := event.ParseID(id)
+			return err == nil && (in != epoch || seq >= newest) // another epoch: the log was replaced
+		}
 	}
-	return read(ctx, c.feed(o), func(x eventstream.Event) error {
-		if x.Type == "checkpoint" {
-			o.Passed(x.ID)
-			return nil
+	err := Follow(ctx, c.feed(o), func(x eventstream.Event) error {
+		err := o.take(x, deliver)
+		if err == nil && ends(x.ID) {
+			err = errStored
 		}
-		e, err := jsonl.Decode([]byte(x.Data))
-		if err != nil {
-			o.Logger.Warn("the feed sent an invalid event", "err", err)
-		}
-		if e == nil {
-			o.Passed(x.ID)
-			return nil
-		}
-		return deliver(journal.Received(x.ID, printable.JSON([]byte(x.Data)), e))
+		return err
 	})
+	if errors.Is(err, errStored) {
+		return nil
+	}
+	return err
+}
+
+// errStored ends Follow when all stored events were delivered.
+var errStored = errors.New("all stored events were delivered")
+
+// take delivers an entry of a feed, unless it is no event.
+func (o *ReadOptions) take(x eventstream.Event, deliver func(journal.Entry) error) error {
+	if x.Type == "checkpoint" {
+		o.Passed(x.ID)
+		return nil
+	}
+	e, err := jsonl.Decode([]byte(x.Data))
+	if err != nil {
+		o.Logger.Warn("the feed sent an invalid event", "err", err)
+	}
+	if e == nil {
+		o.Passed(x.ID)
+		return nil
+	}
+	return deliver(journal.Received(x.ID, printable.JSON([]byte(x.Data)), e))
+}
+
+// Newest returns the epoch and the number of the newest event that a feed may have sent.
+func (c *Client) Newest(ctx context.Context) (epoch string, seq uint64, err error) {
+	var at struct {
+		Epoch string
+		Seq   uint64
+	}
+	err = c.Get(ctx, []string{"api", "status"}, nil, &at)
+	return at.Epoch, at.Seq, err
 }
 
 // feed returns the options for the feed of a serve-sse or a daemon.

@@ -119,7 +119,7 @@ func ofEvent(e *event.Event) []history.Version {
 }
 
 // compare returns the lines of a diff.
-func compare(ctx context.Context, source DataSource, styles styles, server, uri string, versions []history.Version, from, to int) ([]textLine, error) {
+func compare(ctx context.Context, source *Source, styles styles, server, uri string, versions []history.Version, from, to int) ([]textLine, error) {
 	say := func(text string) ([]textLine, error) { return []textLine{{}, {text: "  " + text, indent: 2}}, nil }
 	switch {
 	case len(versions) == 0:

@@ -18,6 +18,7 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/status"
 	"github.com/mcptrack/mcptrack/output/serverlog"
 	"github.com/mcptrack/mcptrack/output/termtext"
 )
@@ -290,7 +291,7 @@ func (p *serverPage) server(m *model) ServerRow {
 			return s
 		}
 	}
-	return ServerRow{ID: p.id, State: "removed"}
+	return ServerRow{Summary: status.Summary{ID: p.id, State: "removed"}}
 }
 
 // maxErrorLines bounds the error shown above the lists; the log has the whole error.
@@ -318,7 +319,7 @@ func (p *serverPage) view(m *model, height int) []string {
 	names := []string{"Resources" + count(len(d.Resources)), "Tools" + count(len(d.Lists[catalog.Tools])), "Prompts" + count(len(d.Lists[catalog.Prompts])),
 		"Skills" + count(len(d.Lists[catalog.Skills])), "Timeline", "Log"}
 	out := []string{
-		fmt.Sprintf(" %s  since %s  %s", m.styles.state(s.State).Render(m.stateOf(s)), since(m.now, s.Since), line(s.Protocol)),
+		fmt.Sprintf(" %s  since %s  %s", m.styles.state(s.State).Render(m.stateOf(s)), since(m.now, s.Since), line(s.ProtocolVersion)),
 		m.tabs(names, p.tab),
 	}
 	for _, l := range p.wrappedError(m) {

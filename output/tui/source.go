@@ -15,17 +15,15 @@ import (
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/history"
 	"github.com/mcptrack/mcptrack/core/journal"
+	"github.com/mcptrack/mcptrack/core/status"
 	"github.com/mcptrack/mcptrack/output/remote"
 	"github.com/mcptrack/mcptrack/output/serverlog"
 )
 
 // ServerRow is a row of the list of servers.
 type ServerRow struct {
-	ID, Error, Protocol string
-	State               event.State
-	Since               time.Time
-	Resources, Tools    int
-	Prompts             int
+	status.Summary
+	Since time.Time // zero if it is unknown
 }
 
 // ServerDetail is the data for a server's page.
@@ -50,45 +48,6 @@ type ItemRow struct {
 	Raw               json.RawMessage // the descriptor as the server sent it
 }
 
-// DataSource provides the data on the screen. Its methods are called concurrently; methods with a
-// context may wait for a server.
-type DataSource interface {
-	// Servers returns the servers, sorted by ID. An error means that the list is out of date.
-	Servers() ([]ServerRow, error)
-	// Events returns the events since the last call, oldest first.
-	Events() []*event.Event
-	Detail(ctx context.Context, server string) (ServerDetail, error)
-	// Versions returns the versions of a resource, oldest first.
-	Versions(ctx context.Context, server, uri string) ([]history.Version, error)
-	// Text returns the text of the version with the given digest. The zero digest selects the
-	// current version.
-	Text(ctx context.Context, server, uri string, digest catalog.Digest) (string, error)
-	// Log returns the newest log lines that mention a server, oldest first.
-	Log(ctx context.Context, server string) ([]serverlog.Line, error)
-}
-
-// inbox buffers the newest events until the screen takes them.
-type inbox struct {
-	mu     sync.Mutex
-	events []*event.Event
-}
-
-func (b *inbox) put(events ...*event.Event) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.events = append(b.events, events...)
-	b.events = b.events[max(0, len(b.events)-maxFeed):]
-}
-
-// Events implements DataSource.
-func (b *inbox) Events() []*event.Event {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	out := b.events
-	b.events = nil
-	return out
-}
-
 func items(list catalog.List) (out []ItemRow) {
 	for _, it := range list {
 		out = append(out, ItemRow{Name: it.Key, Description: it.Describe().Description, Raw: it.Raw})
@@ -101,14 +60,15 @@ const (
 	backlog   = 10 * time.Minute // age of the oldest event in the feed
 )
 
-// Source is a DataSource for the servers of a client: of a running serve-sse, a daemon or this process.
+// Source provides the data on the screen from a client: of a running serve-sse, a daemon or this process. Its
+// methods may be called concurrently; those with a context may wait for a server.
 type Source struct {
 	Client remote.Client
 	// Only selects the servers to show; nil selects all.
 	Only func(server string) bool
-	inbox
 
-	mu      sync.Mutex // guards the fields below
+	mu      sync.Mutex     // guards the fields below
+	events  []*event.Event // the newest ones that the screen has not taken
 	servers []ServerRow
 	stale   error // why the list of servers is out of date; nil if it is current
 }
@@ -118,7 +78,7 @@ func (s *Source) Run(ctx context.Context) error {
 	from := remote.ReadOptions{From: remote.Position{Time: time.Now().Add(-backlog)}, Retry: true}
 	return s.Client.Follow(ctx, from, func(entry journal.Entry) error {
 		if e, err := entry.Event(); err == nil {
-			s.put(withoutTexts(&e))
+			s.Add(withoutTexts(&e))
 		}
 		return nil
 	})
@@ -133,8 +93,22 @@ func withoutTexts(e *event.Event) *event.Event {
 	return e
 }
 
-// Add adds an event that is not stored to the feed.
-func (s *Source) Add(e *event.Event) { s.put(e) }
+// Add adds an event to the feed.
+func (s *Source) Add(e *event.Event) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.events = append(s.events, e)
+	s.events = s.events[max(0, len(s.events)-maxFeed):]
+}
+
+// Events returns the events since the last call, oldest first.
+func (s *Source) Events() []*event.Event {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := s.events
+	s.events = nil
+	return out
+}
 
 // Poll requests the servers at intervals until ctx ends.
 func (s *Source) Poll(ctx context.Context) error {
@@ -166,7 +140,7 @@ func (s *Source) Refresh(ctx context.Context) error {
 			continue
 		}
 		since, _ := time.Parse(time.RFC3339, f.Since) // empty if it is unknown
-		servers = append(servers, ServerRow{ID: f.ID, Error: f.Error, Protocol: f.ProtocolVersion, State: f.State, Since: since, Resources: f.Resources, Tools: f.Tools, Prompts: f.Prompts})
+		servers = append(servers, ServerRow{f, since})
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -174,14 +148,14 @@ func (s *Source) Refresh(ctx context.Context) error {
 	return nil
 }
 
-// Servers implements DataSource.
+// Servers returns the servers, sorted by ID. An error means that the list is out of date.
 func (s *Source) Servers() ([]ServerRow, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.servers), s.stale
 }
 
-// Detail implements DataSource.
+// Detail returns the data for a server's page.
 func (s *Source) Detail(ctx context.Context, server string) (ServerDetail, error) {
 	var lists struct {
 		ToolList   []json.RawMessage `json:"toolList"`
@@ -219,7 +193,7 @@ func decoded(kind catalog.Kind, all []json.RawMessage) []ItemRow {
 	return items(list)
 }
 
-// Versions implements DataSource.
+// Versions returns the versions of a resource, oldest first.
 func (s *Source) Versions(ctx context.Context, server, uri string) ([]history.Version, error) {
 	versions, err := s.Client.Versions(ctx, server, uri)
 	if status, ok := errors.AsType[*remote.StatusError](err); ok && status.Code == http.StatusNotFound { // the serve-sse keeps no history
@@ -228,7 +202,7 @@ func (s *Source) Versions(ctx context.Context, server, uri string) ([]history.Ve
 	return versions, err
 }
 
-// Text implements DataSource.
+// Text returns the text of the version with the given digest. The zero digest selects the current version.
 func (s *Source) Text(ctx context.Context, server, uri string, digest catalog.Digest) (string, error) {
 	text, ok, err := s.Client.Text(ctx, server, uri, digest)
 	if err == nil && !ok {
@@ -240,7 +214,7 @@ func (s *Source) Text(ctx context.Context, server, uri string, digest catalog.Di
 	return text, err
 }
 
-// Log implements DataSource.
+// Log returns the newest log lines that mention a server, oldest first.
 func (s *Source) Log(ctx context.Context, server string) ([]serverlog.Line, error) {
 	var log struct {
 		Lines      []serverlog.Line

@@ -38,7 +38,7 @@ import (
 
 // Options configures Run.
 type Options struct {
-	Source DataSource
+	Source *Source
 	Title  string // the file or URL shown in the heading
 	Colour bool
 	// Keep selects the events in the feed; nil selects all.

@@ -1,8 +1,10 @@
 package tui
 
 import (
-	"context"
+	"encoding/json"
 	"fmt"
+	"net/http"
+	"path"
 	"slices"
 	"strings"
 	"testing"
@@ -14,56 +16,52 @@ import (
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/history"
+	"github.com/mcptrack/mcptrack/core/journal"
+	"github.com/mcptrack/mcptrack/core/status"
+	"github.com/mcptrack/mcptrack/output/remote"
 	"github.com/mcptrack/mcptrack/output/serverlog"
 )
 
 // hostile is text of a server that would change the screen if it were printed as it is.
 const hostile = "evil\x1b[2J\x1b]0;title\x07\u202e\r\nnext"
 
-// fixed is a source that does not change, of 100 servers.
-type fixed struct {
-	events      []*event.Event
-	reconnected string
-}
+// fixed is the API of 100 servers that do not change.
+type fixed struct{ reconnected string }
 
-func (f *fixed) Servers() ([]ServerRow, error) {
-	servers := []ServerRow{
-		{ID: "broken", State: event.Backoff, Error: "connection refused: " + hostile + strings.Repeat(" very long", 60)},
-		{ID: "docs", State: event.Ready, Since: time.Now().Add(-90 * time.Second), Resources: 2, Tools: 1},
+func (f *fixed) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	type object map[string]any
+	now := time.Now().UTC().Format(event.TimeFormat)
+	var answer any
+	switch query := r.URL.Query(); path.Base(r.URL.Path) {
+	case "servers":
+		servers := []status.Summary{
+			{ID: "broken", State: event.Backoff, Error: "connection refused: " + hostile + strings.Repeat(" very long", 60)},
+			{ID: "docs", State: event.Ready, Since: time.Now().Add(-90 * time.Second).UTC().Format(event.TimeFormat), Lists: status.Lists{Resources: 2, Tools: 1}},
+		}
+		for i := range 98 {
+			servers = append(servers, status.Summary{ID: fmt.Sprintf("server-%02d", i), State: event.Ready})
+		}
+		answer = servers
+	case "resources":
+		answer = []object{{"uri": "file:///guide.md", "mimeType": "text/markdown", "size": 2048, "changed": now}, {"uri": "file:///" + strings.Repeat("deep/", 60) + hostile}}
+	case "history":
+		if !query.Has("uri") {
+			answer = object{"events": []*event.Event{{ServerID: "docs", Timestamp: time.Now(), Payload: event.ServerState{State: event.Backoff, Error: "gone away"}}}}
+			break
+		}
+		answer = object{"versions": []history.Version{{ID: "00000000000000ab-2", Timestamp: time.Now(), Digest: catalog.Digest{3}}, {ID: "00000000000000ab-1", Timestamp: time.Now(), Digest: catalog.Digest{2}}, {Digest: catalog.Digest{1}}}}
+	case "content":
+		d, _ := catalog.ParseDigest(query.Get("digest")) // empty for the current version
+		answer = object{"text": fmt.Sprintf("# Guide\nversion %d\n%s\n", d[0], hostile)}
+	case "log":
+		answer = object{"lines": []object{{"timestamp": now, "level": serverlog.Stderr, "text": hostile}}}
+	default:
+		answer = object{
+			"toolList":  []object{{"name": "search", "description": hostile, "inputSchema": object{"type": "object", "properties": object{"q\u202e": object{"type": "string"}}}}},
+			"skillList": []object{{"uri": "skill://pdf/SKILL.md", "frontmatter": object{"name": "pdf", "description": "Reads PDFs"}}},
+		}
 	}
-	for i := range 98 {
-		servers = append(servers, ServerRow{ID: fmt.Sprintf("server-%02d", i), State: event.Ready})
-	}
-	return servers, nil
-}
-
-func (f *fixed) Events() []*event.Event {
-	out := f.events
-	f.events = nil
-	return out
-}
-
-func (f *fixed) Detail(context.Context, string) (ServerDetail, error) {
-	return ServerDetail{
-		Resources: []ResourceRow{{URI: "file:///guide.md", MimeType: "text/markdown", Size: 2048, Changed: time.Now()}, {URI: "file:///" + strings.Repeat("deep/", 60) + hostile}},
-		Lists: map[catalog.Kind][]ItemRow{
-			catalog.Tools:  {{Name: "search", Description: hostile, Raw: []byte(`{"name":"search","inputSchema":{"type":"object","properties":{"q\u202e":{"type":"string"}}}}`)}},
-			catalog.Skills: {{Name: "skill://pdf/SKILL.md", Description: "Reads PDFs", Raw: []byte(`{"uri":"skill://pdf/SKILL.md"}`)}},
-		},
-		Timeline: []*event.Event{{ServerID: "docs", Timestamp: time.Now(), Payload: event.ServerState{State: event.Backoff, Error: "gone away"}}},
-	}, nil
-}
-
-func (f *fixed) Versions(context.Context, string, string) ([]history.Version, error) {
-	return []history.Version{{Digest: catalog.Digest{1}}, {ID: "00000000000000ab-1", Timestamp: time.Now(), Digest: catalog.Digest{2}}, {ID: "00000000000000ab-2", Timestamp: time.Now(), Digest: catalog.Digest{3}}}, nil
-}
-
-func (f *fixed) Text(_ context.Context, _, _ string, d catalog.Digest) (string, error) {
-	return fmt.Sprintf("# Guide\nversion %d\n%s\n", d[0], hostile), nil
-}
-
-func (f *fixed) Log(context.Context, string) ([]serverlog.Line, error) {
-	return []serverlog.Line{{Time: time.Now(), Level: serverlog.Stderr, Text: hostile}}, nil
+	_ = json.NewEncoder(w).Encode(answer)
 }
 
 // terminal drives a model as the library does, without one.
@@ -76,7 +74,11 @@ type terminal struct {
 
 func newTerminal(t *testing.T, width, height int) *terminal {
 	f := &fixed{}
-	m := newModel(t.Context(), Options{Source: f, Title: "test", Reconnect: func(server string) { f.reconnected = server }})
+	source := &Source{Client: remote.Local(journal.NewMemory(journal.MemoryOptions{}), f)}
+	if err := source.Refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	m := newModel(t.Context(), Options{Source: source, Title: "test", Reconnect: func(server string) { f.reconnected = server }})
 	m.Update(tea.WindowSizeMsg{Width: width, Height: height})
 	return &terminal{T: t, m: m, f: f}
 }
@@ -223,7 +225,7 @@ func TestLogStaysAtItsEnd(t *testing.T) {
 func (x *terminal) put(uris ...string) {
 	for _, uri := range uris {
 		x.n++
-		x.f.events = append(x.f.events, &event.Event{ID: fmt.Sprintf("00000000000000ab-%d", x.n), ServerID: "docs", ResourceURI: uri, Timestamp: time.Now(), Payload: event.ResourceUpdated{}})
+		x.m.opts.Source.Add(&event.Event{ID: fmt.Sprintf("00000000000000ab-%d", x.n), ServerID: "docs", ResourceURI: uri, Timestamp: time.Now(), Payload: event.ResourceUpdated{}})
 	}
 	x.m.Update(tick(time.Now()))
 }
@@ -277,7 +279,7 @@ func TestFeedFocus(t *testing.T) {
 // TestOpenEvent: an event that changed no text opens with all its details.
 func TestOpenEvent(t *testing.T) {
 	x := newTerminal(t, 80, 24)
-	x.f.events = append(x.f.events, &event.Event{ServerID: "docs", Timestamp: time.Now(), Payload: event.ListChanged{List: catalog.Tools, Added: []string{"a1", "a2", "a3", "a4", "a5", "a6", "a7"}}})
+	x.m.opts.Source.Add(&event.Event{ServerID: "docs", Timestamp: time.Now(), Payload: event.ListChanged{List: catalog.Tools, Added: []string{"a1", "a2", "a3", "a4", "a5", "a6", "a7"}}})
 	x.m.Update(tick(time.Now()))
 	x.press("tab", "enter")
 	x.wants("TOOLS.LIST_CHANGED", "+a7", `"type": "tools.list_changed"`)
@@ -286,7 +288,7 @@ func TestOpenEvent(t *testing.T) {
 // TestEventOfItsOwnDigests: the difference of an event that no version has is made from its digests.
 func TestEventOfItsOwnDigests(t *testing.T) {
 	x := newTerminal(t, 80, 24)
-	x.f.events = append(x.f.events, &event.Event{ID: "00000000000000ab-77", ServerID: "docs", ResourceURI: "file:///x", Timestamp: time.Now(),
+	x.m.opts.Source.Add(&event.Event{ID: "00000000000000ab-77", ServerID: "docs", ResourceURI: "file:///x", Timestamp: time.Now(),
 		Payload: event.ResourceUpdated{Digest: catalog.Digest{9}, PreviousDigest: catalog.Digest{8}}})
 	x.m.Update(tick(time.Now()))
 	x.press("tab", "enter")
@@ -367,7 +369,7 @@ func TestHeader(t *testing.T) {
 func TestReconnect(t *testing.T) {
 	x := newTerminal(t, 80, 24)
 	x.press("j", "r")
-	x.m.reconnecting["docs"] = ServerRow{ID: "docs", State: event.Ready} // its Since has changed
+	x.m.reconnecting["docs"] = ServerRow{Summary: status.Summary{ID: "docs", State: event.Ready}} // its Since has changed
 	x.m.Update(tick(time.Now()))
 	x.wants("docs is ready again")
 	if len(x.m.reconnecting) != 0 {
@@ -386,7 +388,7 @@ func TestReconnect(t *testing.T) {
 func TestFeedPauses(t *testing.T) {
 	x := newTerminal(t, 80, 24)
 	put := func(uri string) {
-		x.f.events = append(x.f.events, &event.Event{ServerID: "docs", ResourceURI: uri, Timestamp: time.Now(), Payload: event.ResourceUpdated{}})
+		x.m.opts.Source.Add(&event.Event{ServerID: "docs", ResourceURI: uri, Timestamp: time.Now(), Payload: event.ResourceUpdated{}})
 		x.m.Update(tick(time.Now()))
 	}
 	put("file:///first")
@@ -401,7 +403,7 @@ func TestFeedPauses(t *testing.T) {
 	put("file:///third")
 	x.wants("second", "third")
 	for range 3 * maxFeed {
-		x.f.events = append(x.f.events, &event.Event{ServerID: "docs", Timestamp: time.Now(), Payload: event.ResourceUpdated{}})
+		x.m.opts.Source.Add(&event.Event{ServerID: "docs", Timestamp: time.Now(), Payload: event.ResourceUpdated{}})
 	}
 	x.m.Update(tick(time.Now()))
 	if len(x.m.feed.events) != maxFeed {
