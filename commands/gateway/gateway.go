@@ -365,7 +365,7 @@ func (o *options) warn(log *slog.Logger, cfg *config.Config, stored *eventLog) {
 
 // served describes what the gateway offers to clients: items of how many of the servers. A server
 // that is not ready offers nothing yet.
-func served(view capindex.View, servers int) string {
+func served(view capindex.Capabilities, servers int) string {
 	n, ready := map[catalog.Kind]int{}, 0
 	for _, s := range view.Servers {
 		switch event.State(s.State) {
@@ -390,7 +390,7 @@ func served(view capindex.View, servers int) string {
 
 // build creates the gateway and the index of a view.
 func (o *options) build(v *view, of gateway.Options) (err error) {
-	if v.index, err = o.indexFlags.start(func() capindex.View { return v.gw.Capabilities() }); err != nil {
+	if v.index, err = o.indexFlags.start(func() capindex.Capabilities { return v.gw.Capabilities() }); err != nil {
 		return err
 	}
 	of.Guard, of.Changed, of.Serve.Events = v.guard, v.index.Changed, v.events.handlers()

@@ -62,7 +62,7 @@ func (f *indexFlags) fromConfig(c config.Index, set func(flag string) bool) {
 }
 
 // start returns a new index, or nil without --index.
-func (f *indexFlags) start(source func() capindex.View) (*gateway.Index, error) {
+func (f *indexFlags) start(source func() capindex.Capabilities) (*gateway.Index, error) {
 	if !f.index {
 		return nil, nil
 	}

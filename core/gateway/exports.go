@@ -386,10 +386,10 @@ func (g *Gateway) admits(v *exports, server string, k catalog.Kind, key, stored 
 }
 
 // Capabilities returns the exported items of all servers, for a capability index.
-func (g *Gateway) Capabilities() capindex.View {
+func (g *Gateway) Capabilities() capindex.Capabilities {
 	v := g.exports.Load()
 	snap := g.tracker.Snapshot()
-	var out capindex.View
+	var out capindex.Capabilities
 	for _, id := range slices.SortedFunc(maps.Keys(v.servers), v.filter.alias.compare) {
 		st, _ := snap.Server(id)
 		s := capindex.ServerCapabilities{ID: v.filter.alias.of(id), State: string(st.State)}

@@ -19,7 +19,7 @@ func TestIndexNotifiesSubscribers(t *testing.T) {
 	inEras(t, func(w *fixture, era session.Era) {
 		docs := w.Serve("docs", era)
 		docs.SetList(catalog.Tools, tool("one"))
-		x, err := NewIndex(capindex.Options{Expose: []string{"summary", "full"}, TTL: 5 * time.Minute, Source: func() capindex.View { return w.gateway.Capabilities() }})
+		x, err := NewIndex(capindex.Options{Expose: []string{"summary", "full"}, TTL: 5 * time.Minute, Source: func() capindex.Capabilities { return w.gateway.Capabilities() }})
 		if err != nil {
 			w.Fatal(err)
 		}

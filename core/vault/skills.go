@@ -13,6 +13,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"maps"
+	"mime"
 	"net/http"
 	"path"
 	"path/filepath"
@@ -414,42 +415,13 @@ func contentOf(p string, src []byte) Content {
 	return c
 }
 
-// typeOf returns the media type of a file according to its extension, which does not depend on the
-// machine. It is empty for other extensions.
+// typeOf returns the media type of a file according to its extension. It is empty for an unknown one.
 func typeOf(p string) string {
-	switch strings.ToLower(path.Ext(p)) {
-	case ".md":
+	if isNote(p) {
 		return mimeMarkdown
-	case ".json":
-		return mimeJSON
-	case ".txt":
-		return "text/plain"
-	case ".py":
-		return "text/x-python"
-	case ".sh":
-		return "application/x-sh"
-	case ".js", ".mjs":
-		return "text/javascript"
-	case ".html":
-		return "text/html"
-	case ".css":
-		return "text/css"
-	case ".csv":
-		return "text/csv"
-	case ".xml":
-		return "application/xml"
-	case ".yaml", ".yml":
-		return "application/yaml"
-	case ".svg":
-		return "image/svg+xml"
-	case ".png":
-		return "image/png"
-	case ".jpg", ".jpeg":
-		return "image/jpeg"
-	case ".pdf":
-		return "application/pdf"
 	}
-	return ""
+	kind, _, _ := strings.Cut(mime.TypeByExtension(strings.ToLower(path.Ext(p))), ";")
+	return kind
 }
 
 const mimeDirectory = "inode/directory"

@@ -7,19 +7,19 @@
 //	                            parameters, at most 2 MiB
 //	capability-index://stats    JSON, under 4 KB: counts and sizes
 //
-// It also provides a tool that searches all capabilities. Its input is a [View], which is
+// It also provides a tool that searches all capabilities. Its input is [Capabilities], which are
 // independent of sessions and gateways.
 //
 // # Promises
 //
-//   - All documents and the search use the same generation, which is created from one view.
+//   - All documents and the search use the same generation, which is created from one snapshot.
 //     Concurrent readers share a generation, which remains valid for TTL or until
 //     [Index.Invalidate]. A reader that starts after Invalidate receives a newer generation.
-//   - Equal views produce equal bytes except for the generation time, which digests
+//   - Equal snapshots produce equal bytes except for the generation time, which digests
 //     ignore. [Index.Changed] therefore distinguishes a change from a regeneration.
 //   - Names and descriptions are untrusted data. In Markdown, each is one escaped line
 //     without invisible characters; in JSON, they are strings.
-//   - The documents of an empty view are valid. A panic while a generation is created becomes
+//   - The documents of an empty snapshot are valid. A panic while a generation is created becomes
 //     an error for the readers that waited for it, and is not cached.
 //
 // # Ownership

@@ -23,10 +23,10 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-// sampleView is a view with every kind of content.
-func sampleView(t testing.TB) View {
+// sampleView is a snapshot with every kind of content.
+func sampleView(t testing.TB) Capabilities {
 	at := time.Date(2026, 11, 20, 19, 37, 25, 0, time.UTC)
-	return View{[]ServerCapabilities{
+	return Capabilities{[]ServerCapabilities{
 		{ID: "docs", State: "Ready", Name: "Docs server", Version: "1.2",
 			Lists: map[catalog.Kind]catalog.List{
 				catalog.Tools: list(t, catalog.Tools,
@@ -43,11 +43,11 @@ func sampleView(t testing.TB) View {
 	}}
 }
 
-// The documents of the sample view and of an empty view.
+// The documents of the sample snapshot and of an empty snapshot.
 func TestGolden(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		for what, view := range map[string]View{"sample": sampleView(t), "nothing": {}} {
-			x := newIndex(t, Options{Source: func() View { return view }})
+		for what, snapshot := range map[string]Capabilities{"sample": sampleView(t), "nothing": {}} {
+			x := newIndex(t, Options{Source: func() Capabilities { return snapshot }})
 			for _, name := range Names() {
 				d := x.mustRead(t, name)
 				golden := "testdata/" + what + "_" + name + ".golden"
@@ -71,10 +71,10 @@ func TestGolden(t *testing.T) {
 	})
 }
 
-// large returns a view of servers with many tools and resources each. Names and descriptions
+// large returns a snapshot of servers with many tools and resources each. Names and descriptions
 // come from text.
-func large(t testing.TB, servers, each int, text func(n int) string) View {
-	var v View
+func large(t testing.TB, servers, each int, text func(n int) string) Capabilities {
+	var v Capabilities
 	for s := range servers {
 		var tools, resources []catalog.Item
 		for n := range each {
@@ -119,7 +119,7 @@ func TestHostileAndLarge(t *testing.T) {
 			if size[1] > 100 && what != "endless" {
 				continue
 			}
-			x := newIndex(t, Options{Source: func() View { return large(t, size[0], size[1], text) }})
+			x := newIndex(t, Options{Source: func() Capabilities { return large(t, size[0], size[1], text) }})
 			for name, most := range map[string]int{"summary": MaxSummary, "full": MaxFull, "stats": 4 << 10} {
 				d := x.mustRead(t, name)
 				if len(d.Text) > most || !utf8.ValidString(d.Text) || printable.Lines(d.Text) != d.Text {

@@ -44,7 +44,7 @@ func noun(k catalog.Kind) string {
 }
 
 // summary generates the document capability-index://summary, which clients should read first.
-func summary(v View, g *generation, exposed []string) stamped {
+func summary(v Capabilities, g *generation, exposed []string) stamped {
 	p, before := newPage("summary", MaxSummary)
 	p.WriteString("\n## Counts\n\n")
 	counts := v.counts()
@@ -84,7 +84,7 @@ func summary(v View, g *generation, exposed []string) stamped {
 
 // serverLines returns one line per server, with its counts and the names of up to eight items, or
 // of up to three if there are more than 20 servers.
-func serverLines(v View) []string {
+func serverLines(v Capabilities) []string {
 	names := 8
 	if len(v.Servers) > 20 {
 		names = 3
@@ -135,7 +135,7 @@ const (
 )
 
 // full generates the document capability-index://full, which lists every element.
-func full(v View, g *generation) stamped {
+func full(v Capabilities, g *generation) stamped {
 	p, before := newPage("full", MaxFull)
 	counts := v.counts()
 	p.WriteString("\n" + plural(counts["servers"], "server"))
@@ -232,7 +232,7 @@ func (e *element) markdown() string {
 
 // covers writes, for each template, the number of listed resources whose URIs start with the
 // literal text before its first expression.
-func (p *page) covers(v View) {
+func (p *page) covers(v Capabilities) {
 	var lines []string
 	for i := range v.Servers {
 		srv := &v.Servers[i]
@@ -277,8 +277,8 @@ type cacheStatistics struct {
 }
 
 // stats generates the document capability-index://stats, which is intended for programs. Its size
-// does not depend on the view.
-func stats(v View, g *generation, ttl time.Duration, exposed []string) stamped {
+// does not depend on the snapshot.
+func stats(v Capabilities, g *generation, ttl time.Duration, exposed []string) stamped {
 	const stamp = "@" // a placeholder that occurs nowhere else in the document
 	resources := map[string]string{}
 	for _, name := range exposed {

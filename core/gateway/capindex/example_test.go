@@ -15,12 +15,12 @@ func Example() {
 		it, _ := catalog.NewItem(catalog.Tools, json.RawMessage(descriptor))
 		return catalog.NewList([]catalog.Item{it})
 	}
-	view := capindex.View{Servers: []capindex.ServerCapabilities{
+	snapshot := capindex.Capabilities{Servers: []capindex.ServerCapabilities{
 		{ID: "docs", Lists: map[catalog.Kind]catalog.List{catalog.Tools: tool(`{"name":"docs_read","description":"Reads a note"}`)}},
 		{ID: "mail", Lists: map[catalog.Kind]catalog.List{catalog.Tools: tool(`{"name":"mail_send","description":"Sends a message"}`)}},
 	}}
 	index, err := capindex.New(capindex.Options{
-		Source: func() capindex.View { return view },
+		Source: func() capindex.Capabilities { return snapshot },
 		Expose: []string{"summary", "stats"},
 	})
 	if err != nil {
@@ -44,7 +44,7 @@ func Example() {
 	}
 	fmt.Println(err)
 
-	view.Servers = view.Servers[:1]
+	snapshot.Servers = snapshot.Servers[:1]
 	fmt.Println(index.Changed(ctx))
 	fmt.Println(index.Changed(ctx))
 	// Output:

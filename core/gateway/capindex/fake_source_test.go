@@ -24,39 +24,39 @@ func list(t testing.TB, k catalog.Kind, descriptors ...string) catalog.List {
 	return catalog.NewList(items)
 }
 
-// fakeSource provides a view that a test can change.
+// fakeSource provides a snapshot that a test can change.
 type fakeSource struct {
-	mu    sync.Mutex
-	view  View
-	asked atomic.Int64
-	delay time.Duration // of each call; only in a synctest bubble
-	panic any
+	mu       sync.Mutex
+	snapshot Capabilities
+	asked    atomic.Int64
+	delay    time.Duration // of each call; only in a synctest bubble
+	panic    any
 
 	calling atomic.Int64
 }
 
-func (s *fakeSource) load() View {
+func (s *fakeSource) load() Capabilities {
 	s.asked.Add(1)
 	s.calling.Add(1)
 	defer s.calling.Add(-1)
 	s.mu.Lock()
-	view, p := s.view, s.panic
+	snapshot, p := s.snapshot, s.panic
 	s.mu.Unlock()
 	time.Sleep(s.delay) // fake time
 	if p != nil {
 		panic(p)
 	}
-	return view
+	return snapshot
 }
 
-func (s *fakeSource) set(v View) {
+func (s *fakeSource) set(v Capabilities) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.view = v
+	s.snapshot = v
 }
 
-func oneTool(t testing.TB, name string) View {
-	return View{[]ServerCapabilities{{ID: "docs", Lists: map[catalog.Kind]catalog.List{catalog.Tools: list(t, catalog.Tools, `{"name":"`+name+`"}`)}}}}
+func oneTool(t testing.TB, name string) Capabilities {
+	return Capabilities{[]ServerCapabilities{{ID: "docs", Lists: map[catalog.Kind]catalog.List{catalog.Tools: list(t, catalog.Tools, `{"name":"`+name+`"}`)}}}}
 }
 
 func newIndex(t testing.TB, opts Options) *Index {

@@ -33,11 +33,11 @@ const scheme = "capability-index://"
 // Names returns the short names of all documents, for use in Options.Expose.
 func Names() []string { return []string{"summary", "full", "stats"} }
 
-// Options configures an Index. The zero value exposes all documents of an empty view.
+// Options configures an Index. The zero value exposes all documents of an empty snapshot.
 type Options struct {
-	// Source returns the current view. It is called once per generation, on the goroutine that
-	// creates the generation, and should return quickly. nil means an empty view.
-	Source func() View
+	// Source returns the current snapshot. It is called once per generation, on the goroutine that
+	// creates the generation, and should return quickly. nil means an empty snapshot.
+	Source func() Capabilities
 	// Expose lists the short names of the documents to expose; empty means all.
 	Expose []string
 	// TTL is how long a generation remains valid; default 5 min.
@@ -142,7 +142,7 @@ func (x *Index) Read(ctx context.Context, uri string) (Document, error) {
 	return g.documents[name], nil
 }
 
-// Invalidate discards the current generation because the view has changed. Reads that start after
+// Invalidate discards the current generation because the snapshot has changed. Reads that start after
 // Invalidate has returned receive a newer generation.
 func (x *Index) Invalidate() {
 	x.mu.Lock()
@@ -186,7 +186,7 @@ func (x *Index) Close() {
 	x.inFlight.Wait()
 }
 
-// A generation holds all documents and the text index created from one view. It is immutable.
+// A generation holds all documents and the text index created from one snapshot. It is immutable.
 type generation struct {
 	epoch     uint64
 	expires   time.Time
@@ -263,22 +263,22 @@ func (x *Index) compare(g *generation) {
 	}
 }
 
-// generate creates all documents from a new view.
+// generate creates all documents from a new snapshot.
 func (x *Index) generate(epoch uint64) (g *generation, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			g, err = nil, fmt.Errorf("capability index: generation panicked: %s", printable.Line(fmt.Sprint(p), 300))
 		}
 	}()
-	var view View
+	var snapshot Capabilities
 	if x.opts.Source != nil {
-		view = x.opts.Source().sorted()
+		snapshot = x.opts.Source().sorted()
 	}
 	if x.life.Err() != nil {
 		return nil, ErrClosed
 	}
 	now := time.Now()
-	g = &generation{epoch: epoch, expires: now.Add(x.opts.TTL), elements: view.elements(), documents: map[string]Document{}}
+	g = &generation{epoch: epoch, expires: now.Add(x.opts.TTL), elements: snapshot.elements(), documents: map[string]Document{}}
 	g.addTexts()
 	if x.life.Err() != nil {
 		return nil, ErrClosed
@@ -287,11 +287,11 @@ func (x *Index) generate(epoch uint64) (g *generation, err error) {
 		var text stamped
 		switch name {
 		case "summary":
-			text = summary(view, g, x.exposed)
+			text = summary(snapshot, g, x.exposed)
 		case "full":
-			text = full(view, g)
+			text = full(snapshot, g)
 		case "stats":
-			text = stats(view, g, x.opts.TTL, x.exposed)
+			text = stats(snapshot, g, x.opts.TTL, x.exposed)
 		}
 		_, _, mimeType := describe(name)
 		g.documents[name] = Document{URI: scheme + name, MimeType: mimeType, Text: text.at(now),

@@ -77,7 +77,7 @@ func TestIdle(t *testing.T) {
 // identical, after it they are generated again.
 func TestOneGeneration(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &fakeSource{view: oneTool(t, "a"), delay: time.Second}
+		s := &fakeSource{snapshot: oneTool(t, "a"), delay: time.Second}
 		x := newIndex(t, Options{Source: s.load})
 		read := func() map[string]string {
 			var mu sync.Mutex
@@ -126,7 +126,7 @@ func TestOneGeneration(t *testing.T) {
 func TestSameDataSameBytes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := sampleView(t)
-		s := &fakeSource{view: v}
+		s := &fakeSource{snapshot: v}
 		x := newIndex(t, Options{Source: s.load})
 		first := map[string]Document{}
 		for _, name := range Names() {
@@ -135,7 +135,7 @@ func TestSameDataSameBytes(t *testing.T) {
 		for range 20 {
 			time.Sleep(DefaultTTL)
 			slices.Reverse(v.Servers) // the order of servers is irrelevant
-			s.set(View{slices.Clone(v.Servers)})
+			s.set(Capabilities{slices.Clone(v.Servers)})
 			for _, name := range Names() {
 				d, before := x.mustRead(t, name), first[name]
 				stamp, old := d.Generated.UTC().Format(time.RFC3339), before.Generated.UTC().Format(time.RFC3339)
@@ -157,7 +157,7 @@ func TestSameDataSameBytes(t *testing.T) {
 // Changed returns each difference once.
 func TestInvalidate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &fakeSource{view: oneTool(t, "old"), delay: time.Second}
+		s := &fakeSource{snapshot: oneTool(t, "old"), delay: time.Second}
 		x := newIndex(t, Options{Source: s.load})
 		early := make(chan string, 1)
 		go func() { early <- x.mustRead(t, "full").Text }()
@@ -190,13 +190,13 @@ func TestInvalidate(t *testing.T) {
 		s.set(oneTool(t, "newer"))
 		wantChanged(scheme+"summary", scheme+"full")
 		wantChanged()
-		s.set(View{})
+		s.set(Capabilities{})
 		wantChanged(urisOf(x)...)
 		// A reader that saw a state in between must be notified, though the first state is back.
 		s.set(oneTool(t, "a"))
 		time.Sleep(DefaultTTL)
 		x.mustRead(t, "stats")
-		s.set(View{})
+		s.set(Capabilities{})
 		wantChanged(urisOf(x)...)
 	})
 }
@@ -289,17 +289,17 @@ func TestClose(t *testing.T) {
 	})
 }
 
-// Every document belongs to one view, whatever changes while readers and searchers run.
+// Every document belongs to one snapshot, whatever changes while readers and searchers run.
 func TestReadersAndChanges(t *testing.T) {
-	views := make([]View, 8)
+	views := make([]Capabilities, 8)
 	for i := range views {
 		var tools []string
 		for j := range 20 {
 			tools = append(tools, fmt.Sprintf(`{"name":"tool%d","description":"generation%d"}`, j, i))
 		}
-		views[i] = View{[]ServerCapabilities{{ID: "docs", Lists: map[catalog.Kind]catalog.List{catalog.Tools: list(t, catalog.Tools, tools...)}}}}
+		views[i] = Capabilities{[]ServerCapabilities{{ID: "docs", Lists: map[catalog.Kind]catalog.List{catalog.Tools: list(t, catalog.Tools, tools...)}}}}
 	}
-	s := &fakeSource{view: views[0]}
+	s := &fakeSource{snapshot: views[0]}
 	x := newIndex(t, Options{Source: s.load})
 	var work sync.WaitGroup
 	for i := range 10 {
@@ -329,7 +329,7 @@ func TestReadersAndChanges(t *testing.T) {
 	work.Wait()
 	x.Invalidate()
 	if text := x.mustRead(t, "full").Text; !strings.Contains(text, fmt.Sprintf("generation%d\n", 49%len(views))) {
-		t.Errorf("the last view is not shown:\n%s", text)
+		t.Errorf("the last snapshot is not shown:\n%s", text)
 	}
 }
 

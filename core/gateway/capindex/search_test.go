@@ -41,7 +41,7 @@ func search(t testing.TB, x *Index, arguments string) (keys []string, total int)
 }
 
 func TestSearch(t *testing.T) {
-	x := newIndex(t, Options{Source: func() View { return sampleView(t) }})
+	x := newIndex(t, Options{Source: func() Capabilities { return sampleView(t) }})
 	for arguments, want := range map[string]string{
 		`{"query":"close"}`:                              "close_ticket",
 		`{"query":"CLOSING tickets"}`:                    "close_ticket",
@@ -101,8 +101,8 @@ func TestRanking(t *testing.T) {
 	for i := range 20 {
 		tools = append(tools, fmt.Sprintf(`{"name":"filler%d","description":"common"}`, i))
 	}
-	v := View{[]ServerCapabilities{{ID: "s", Lists: map[catalog.Kind]catalog.List{catalog.Tools: list(t, catalog.Tools, tools...)}}}}
-	x := newIndex(t, Options{Source: func() View { return v }})
+	v := Capabilities{[]ServerCapabilities{{ID: "s", Lists: map[catalog.Kind]catalog.List{catalog.Tools: list(t, catalog.Tools, tools...)}}}}
+	x := newIndex(t, Options{Source: func() Capabilities { return v }})
 	if got, _ := search(t, x, `{"query":"beta"}`); !slices.Equal(got, []string{"beta", "alpha"}) {
 		t.Errorf("%q", got)
 	}
@@ -113,9 +113,9 @@ func TestRanking(t *testing.T) {
 
 // Search results have no hidden characters.
 func TestSearchIsPrintable(t *testing.T) {
-	v := View{[]ServerCapabilities{{ID: "s\u202e", Lists: map[catalog.Kind]catalog.List{catalog.Tools: list(t, catalog.Tools,
+	v := Capabilities{[]ServerCapabilities{{ID: "s\u202e", Lists: map[catalog.Kind]catalog.List{catalog.Tools: list(t, catalog.Tools,
 		`{"name":"note\u202e","title":"\u001b[31m","description":"a\u200bb <i> note"}`)}}}}
-	x := newIndex(t, Options{Source: func() View { return v }})
+	x := newIndex(t, Options{Source: func() Capabilities { return v }})
 	raw, err := x.Search(t.Context(), json.RawMessage(`{"query":"note"}`))
 	if err != nil || string(printable.JSON(raw)) != string(raw) || !strings.Contains(string(raw), `"total":1`) {
 		t.Errorf("%s, %v", raw, err)
@@ -139,8 +139,8 @@ func FuzzIndex(f *testing.F) {
 		if err != nil {
 			return
 		}
-		v := View{[]ServerCapabilities{{ID: name, Lists: map[catalog.Kind]catalog.List{catalog.Tools: {it}}}}}
-		x := newIndex(t, Options{Source: func() View { return v }})
+		v := Capabilities{[]ServerCapabilities{{ID: name, Lists: map[catalog.Kind]catalog.List{catalog.Tools: {it}}}}}
+		x := newIndex(t, Options{Source: func() Capabilities { return v }})
 		for _, doc := range Names() {
 			if text := x.mustRead(t, doc).Text; printable.Lines(text) != text {
 				t.Errorf("%s: %q", doc, text)
@@ -166,7 +166,7 @@ func BenchmarkGenerate(b *testing.B) {
 	v := large(b, 100, 50, func(n int) string {
 		return fmt.Sprintf("tool%d reads the notes of project %d and writes a report about customer%d", n, n%97, n%1013)
 	})
-	x := newIndex(b, Options{Source: func() View { return v }})
+	x := newIndex(b, Options{Source: func() Capabilities { return v }})
 	for b.Loop() {
 		x.Invalidate()
 		x.mustRead(b, "stats")

@@ -10,8 +10,8 @@ import (
 	"github.com/mcptrack/mcptrack/core/catalog"
 )
 
-// A View is a snapshot of all capabilities. It must not be modified after it has been passed on.
-type View struct {
+// Capabilities is a snapshot of what all servers offer. It must not be modified after it has been passed on.
+type Capabilities struct {
 	Servers []ServerCapabilities
 }
 
@@ -35,7 +35,7 @@ type Update struct {
 	Time time.Time
 }
 
-// An element is one item in a view (a tool, prompt, resource or template), with the members of its
+// An element is one item in a snapshot (a tool, prompt, resource or template), with the members of its
 // descriptor.
 type element struct {
 	server *ServerCapabilities
@@ -55,16 +55,16 @@ type parameter struct {
 // maxParameters is the maximum number of parameters of one element that are listed and indexed.
 const maxParameters = 32
 
-// sorted returns a copy of the view with the servers sorted by id, which is their order in all
+// sorted returns a copy of the snapshot with the servers sorted by id, which is their order in all
 // documents.
-func (v View) sorted() View {
+func (v Capabilities) sorted() Capabilities {
 	servers := slices.Clone(v.Servers)
 	slices.SortStableFunc(servers, func(a, b ServerCapabilities) int { return cmp.Compare(a.ID, b.ID) })
-	return View{servers}
+	return Capabilities{servers}
 }
 
 // elements returns all items, ordered by server, kind and key.
-func (v View) elements() []element {
+func (v Capabilities) elements() []element {
 	var all []element
 	for i := range v.Servers {
 		srv := &v.Servers[i]
@@ -141,7 +141,7 @@ func (s *ServerCapabilities) total() (n int) {
 }
 
 // counts returns the number of servers and of items of each kind.
-func (v View) counts() map[string]int {
+func (v Capabilities) counts() map[string]int {
 	n := map[string]int{"servers": len(v.Servers)}
 	for _, k := range kinds() {
 		n[string(k)] = 0
@@ -153,7 +153,7 @@ func (v View) counts() map[string]int {
 }
 
 // updated returns up to most updates of all servers, latest first.
-func (v View) updated(most int) []serverUpdate {
+func (v Capabilities) updated(most int) []serverUpdate {
 	var all []serverUpdate
 	for _, srv := range v.Servers {
 		for _, u := range srv.Updates {
