@@ -1,7 +1,6 @@
 package remote
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -95,24 +94,5 @@ data: {"id":"` + id + `","type":"server.state","serverId":"a","timestamp":"2026-
 	client := Client{Base: &url.URL{Scheme: "http", Host: "feed.example"}, HTTP: &http.Client{Transport: s}}
 	if err := client.Follow(t.Context(), ReadOptions{Stored: true}, nil); !errors.Is(err, ErrNotServeSSE) {
 		t.Errorf("another program: %v", err)
-	}
-}
-
-// What was appended before the end of the context is delivered.
-func TestFollowLogToItsEnd(t *testing.T) {
-	log := journal.NewMemory(journal.MemoryOptions{})
-	client := Local(log, http.NotFoundHandler())
-	ctx, cancel := context.WithCancel(t.Context())
-	var got []uint64
-	log.Publish(event.Event{Payload: event.ServerState{State: event.Ready}})
-	err := client.Follow(ctx, ReadOptions{From: Position{All: true}}, func(e journal.Entry) error {
-		if got = append(got, e.Seq); e.Seq == 1 {
-			log.Publish(event.Event{Payload: event.ServerState{State: event.Stopping}})
-			cancel()
-		}
-		return nil
-	})
-	if err != nil || !slices.Equal(got, []uint64{1, 2}) {
-		t.Errorf("%v, %v", got, err)
 	}
 }
