@@ -112,7 +112,7 @@ func (f *sessionFollower) takeEvents(now time.Time) {
 	}
 	sc := f.scope()
 	for _, k := range sortedKeys(b.Lists) {
-		if sc.wants(k) && !sc.ignores(k) {
+		if sc.wants(k) {
 			f.syncs.pending.list(sc.kindsOf(k), event.CauseEvent)
 		}
 	}

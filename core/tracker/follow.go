@@ -225,11 +225,8 @@ func (f *sessionFollower) signals(b session.Dirty) {
 	for uri, sig := range b.URIs {
 		f.signal(uri, sig, now)
 	}
-	sc := f.scope()
 	for k := range b.Lists {
-		if !sc.ignores(k) {
-			f.syncs.pending.list([]catalog.Kind{k}, event.CauseNotify)
-		}
+		f.syncs.pending.list([]catalog.Kind{k}, event.CauseNotify)
 	}
 	if len(b.Lists) > 0 || f.concernSkills(b.URIs) {
 		f.listSkills(event.CauseNotify)

@@ -331,37 +331,22 @@ func TestRealFreshness(t *testing.T) {
 	})
 }
 
-// Changes of lists are followed unless they are ignored: then the server is not asked to announce
-// them, and announcements are ignored.
-func TestRealIgnoredListChanges(t *testing.T) {
+// The server is asked to announce changes of lists, and a list that changed is loaded again.
+func TestRealListChanges(t *testing.T) {
 	t.Parallel()
-	for name, ignored := range map[string][]catalog.Kind{"default": nil, "ignored": {catalog.Tools}} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			eachEra(t, tracker.Options{IgnoreListChanges: ignored}, trackAll, func(p *peer) {
-				want := ignored == nil
-				if bit := p.sent("subscriptions/listen", `"toolsListChanged":true`) > 0; p.era == session.EraModern && bit != want {
-					p.Errorf("asked for changes of tools: %t", bit)
-				}
-				if p.era == session.EraModern && p.sent("subscriptions/listen", `"promptsListChanged":true`) == 0 {
-					p.Error("the server was not asked to announce changes of prompts")
-				}
-				lists := p.sent("tools/list", "")
-				p.do("describe", map[string]any{"text": "another"})
-				p.do("remove", map[string]any{"kind": "prompts", "name": "farewell"})
-				_, before := p.awaitType(event.TypePromptsListChanged, "")
-				if want && !has(before, event.TypeToolsListChanged, "") {
-					p.awaitType(event.TypeToolsListChanged, "")
-				}
-				if published := has(before, event.TypeToolsListChanged, ""); !want && published {
-					p.Error("an ignored change is published")
-				}
-				if again := p.sent("tools/list", "") > lists; again != want {
-					p.Errorf("the tools were listed again: %t", again)
-				}
-			})
-		})
-	}
+	eachEra(t, tracker.Options{}, trackAll, func(p *peer) {
+		for _, bit := range []string{`"toolsListChanged":true`, `"promptsListChanged":true`} {
+			if p.era == session.EraModern && p.sent("subscriptions/listen", bit) == 0 {
+				p.Errorf("the server was not asked for %s", bit)
+			}
+		}
+		p.do("describe", map[string]any{"text": "another"})
+		p.do("remove", map[string]any{"kind": "prompts", "name": "farewell"})
+		_, before := p.awaitType(event.TypePromptsListChanged, "")
+		if !has(before, event.TypeToolsListChanged, "") {
+			p.awaitType(event.TypeToolsListChanged, "")
+		}
+	})
 }
 
 // A list change names the fields of a descriptor that differ, and for tools the place in the

@@ -72,14 +72,6 @@ func (s scope) wants(k catalog.Kind) bool {
 	}
 }
 
-// ignores reports whether announced changes to the list are ignored.
-func (s scope) ignores(k catalog.Kind) bool {
-	if k == catalog.Templates {
-		k = catalog.Resources
-	}
-	return slices.Contains(s.opts.IgnoreListChanges, k)
-}
-
 // kinds returns the lists that are wanted and offered by the server, and that it survives.
 func (s scope) kinds() []catalog.Kind {
 	var kinds []catalog.Kind
@@ -102,7 +94,7 @@ func (s scope) kindsOf(k catalog.Kind) []catalog.Kind {
 // filter returns what to ask the server to push, limited to what it declares to support.
 func (s scope) filter(uris []string) session.Filter {
 	caps := s.info.Capabilities
-	follow := func(k catalog.Kind) bool { return announces(caps, k) && s.wants(k) && !s.ignores(k) }
+	follow := func(k catalog.Kind) bool { return announces(caps, k) && s.wants(k) }
 	want := session.Filter{
 		Tools:     follow(catalog.Tools),
 		Prompts:   follow(catalog.Prompts),
@@ -166,7 +158,7 @@ func (s scope) selects(uri string) bool { return s.srv.TrackResources && s.srv.S
 func (s scope) polledLists(missing []catalog.Kind) []catalog.Kind {
 	var kinds []catalog.Kind
 	for _, k := range s.kinds() {
-		if k != catalog.Skills && !s.ignores(k) && (!announces(s.info.Capabilities, k) || !s.info.Push || slices.Contains(missing, k)) {
+		if k != catalog.Skills && (!announces(s.info.Capabilities, k) || !s.info.Push || slices.Contains(missing, k)) {
 			kinds = append(kinds, k)
 		}
 	}
@@ -231,7 +223,7 @@ func (c *coverage) warn(w *worker) {
 // or skills become known.
 func (f *sessionFollower) announceActive() {
 	sc := f.scope()
-	if !slices.ContainsFunc(sc.kinds(), func(k catalog.Kind) bool { return !sc.ignores(k) }) {
+	if len(sc.kinds()) == 0 {
 		f.lastActive = nil
 		return
 	}
@@ -250,7 +242,7 @@ func (f *sessionFollower) announceActive() {
 
 // followed returns the number of items in a list whose changes are followed, or 0.
 func (f *sessionFollower) followed(sc scope, k catalog.Kind) int {
-	if !sc.wants(k) || !sc.info.Capabilities.Has(k) || sc.ignores(k) {
+	if !sc.wants(k) || !sc.info.Capabilities.Has(k) {
 		return 0
 	}
 	return len(f.w.list(k))

@@ -88,10 +88,6 @@ type Options struct {
 	// [status.Asleep] and its last known lists. What has changed in the meantime is published when
 	// it wakes.
 	OnDemand bool
-	// IgnoreListChanges contains the lists that are not polled and for which servers are not asked
-	// to announce changes (ignoring resources also ignores templates). They are still loaded after
-	// connecting and at every Resync interval.
-	IgnoreListChanges []catalog.Kind
 	// Logger receives one record per change of a server's state at level info, and problems that
 	// need the user's attention at level warn. If it is nil, they are discarded.
 	Logger *slog.Logger
