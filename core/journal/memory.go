@@ -11,6 +11,7 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/internal/wake"
 )
 
 // DefaultLag and DefaultLagBytes limit how far a follower of a [Memory] may fall behind by default,
@@ -112,7 +113,7 @@ func (m *Memory) appendLocked(e event.Event) held {
 	m.trimLocked()
 	m.latestLocked(h)
 	for s := range m.subs {
-		s.signal()
+		s.wake.Send()
 	}
 	return h
 }
@@ -159,7 +160,6 @@ func (m *Memory) sweepLocked() {
 	maps.DeleteFunc(m.latest, func(_ subject, e held) bool { return e.Seq < needed && removal(e.Event) })
 }
 
-// removal reports whether the event removes its resource or server.
 func removal(e *event.Event) bool {
 	switch p := e.Payload.(type) {
 	case event.ResourceRemoved:
@@ -383,7 +383,7 @@ func (m *Memory) Subscribe(ctx context.Context) *Subscription { return m.subscri
 // subscribe starts a stream of all events whose number is at least from. If from is 0, the stream
 // starts with the next new event.
 func (m *Memory) subscribe(ctx context.Context, from uint64) *Subscription {
-	s := &Subscription{log: m, wake: make(chan struct{}, 1), late: ReasonSlow}
+	s := &Subscription{log: m, wake: wake.New(), late: ReasonSlow}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if s.from = from; from == 0 {
@@ -391,7 +391,7 @@ func (m *Memory) subscribe(ctx context.Context, from uint64) *Subscription {
 	} else if from < m.firstLocked() {
 		s.late = ReasonRetention
 	}
-	s.signal()
+	s.wake.Send()
 	if m.closed {
 		s.endLocked(nil)
 		return s
@@ -411,9 +411,7 @@ type Subscription struct {
 	log  *Memory
 	stop func() bool // stops watching the subscriber's context; nil if not watching
 
-	// wake receives a token when there may be something to take. The log sends to it without
-	// blocking; its capacity is 1, and it is never closed.
-	wake chan struct{}
+	wake wake.Channel // sent by the log: there may be something to take
 
 	// The log's mutex guards all fields below.
 	from  uint64 // number of the next event that the consumer is to receive
@@ -537,14 +535,7 @@ func (s *Subscription) endLocked(err error) {
 			s.stop()
 		}
 	}
-	s.signal()
-}
-
-func (s *Subscription) signal() {
-	select {
-	case s.wake <- struct{}{}:
-	default:
-	}
+	s.wake.Send()
 }
 
 // memoryContents implements [Contents] for a [Memory].

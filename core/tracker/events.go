@@ -103,7 +103,6 @@ func (e *serverEvents) wake() <-chan struct{} {
 	return e.subscriber.C()
 }
 
-// takeEvents handles the events that have arrived.
 func (f *sessionFollower) takeEvents(now time.Time) {
 	e := &f.events
 	b := e.subscriber.Take()

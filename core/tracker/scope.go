@@ -27,7 +27,6 @@ type scope struct {
 	left       map[catalog.Kind]bool // lists that the server does not survive
 }
 
-// scope returns the current scope of tracking.
 func (f *sessionFollower) scope() scope {
 	return scope{f.w.srv, &f.w.opts, f.s.Info(), f.w.unreliable, f.w.eras.left}
 }
@@ -56,7 +55,6 @@ func (f *sessionFollower) offered() []string {
 	return sc.resources(f.w.list(catalog.Resources), f.clients.uris())
 }
 
-// wants reports whether lists of the kind must be tracked.
 func (s scope) wants(k catalog.Kind) bool {
 	switch {
 	case s.opts.AllLists:
@@ -294,7 +292,6 @@ func (f *sessionFollower) poll(now time.Time) {
 	}
 }
 
-// pollInterval returns how often the server is polled.
 func (f *sessionFollower) pollInterval() time.Duration {
 	if f.events.coverage.Resources {
 		return coveredPolls * f.w.srv.PollInterval
@@ -308,7 +305,6 @@ func contains(sorted []string, uri string) bool {
 	return ok
 }
 
-// setOf returns a set of the URIs.
 func setOf(uris []string) map[string]struct{} {
 	set := make(map[string]struct{}, len(uris))
 	for _, u := range uris {
@@ -327,5 +323,4 @@ func sameSet(uris []string, set map[string]struct{}) bool {
 	return len(uris) == len(set) && !slices.ContainsFunc(uris, func(u string) bool { return !has(set, u) })
 }
 
-// sortedKeys returns the sorted keys of a map.
 func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }

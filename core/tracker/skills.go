@@ -30,7 +30,6 @@ type skillSchedule struct {
 
 func (s *skillSchedule) due(now time.Time) bool { return !s.next.IsZero() && !now.Before(s.next) }
 
-// listSkills requests the list of skills if it is wanted.
 func (f *sessionFollower) listSkills(cause event.Cause) {
 	f.skills.next = time.Time{}
 	f.syncs.pending.list(f.scope().kindsOf(catalog.Skills), cause)
