@@ -10,6 +10,7 @@ import (
 	"iter"
 	"log/slog"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -57,8 +58,10 @@ func (s *streamFlags) parse() error {
 	return s.ConnectFlags.Parse()
 }
 
-// stream prints the events from one tracker. It is not safe for concurrent use.
+// stream prints the events from one tracker. Only take and passed are safe for concurrent use.
 type stream struct {
+	printing sync.Mutex // held while an entry is taken
+
 	flags  streamFlags
 	keep   func(*event.Event) bool // reports whether to print an event; nil prints all
 	counts func(*event.Event) bool // reports whether an event counts for --count
@@ -70,7 +73,7 @@ type stream struct {
 	texts func(e *event.Event, digest catalog.Digest) *string
 
 	batch     []*event.Event // to be printed with the entries that follow immediately
-	last      string         // id of the last entry
+	last      string         // id of the last entry that has one
 	counted   int
 	followed  bool // whether there was ever a server to follow
 	connected bool // whether any server was ever Ready
@@ -145,7 +148,10 @@ func rawEvents(cmd *cobra.Command, env *cli.Env, g *cli.Globals) bool {
 // an event, because another program on the cluster or a newer mcptrack stored it, is printed as a gap.
 // take returns errCounted when --count is reached.
 func (s *stream) take(entry journal.Entry) error {
-	if s.last = entry.ID; s.raw != nil && s.connected && s.keep == nil && s.flags.count == 0 { // no event needs to be decoded
+	s.printing.Lock()
+	defer s.printing.Unlock()
+	s.last = cmp.Or(entry.ID, s.last)
+	if s.raw != nil && s.connected && s.keep == nil && s.flags.count == 0 { // no event needs to be decoded
 		_, _ = s.raw.Write(entry.Data())
 		return s.end(s.raw.WriteByte('\n'), entry.More) // also an earlier write error
 	}
@@ -167,6 +173,13 @@ func (s *stream) take(entry journal.Entry) error {
 		err = s.raw.WriteByte('\n')
 	}
 	return s.end(cmp.Or(err, s.count(&e)), entry.More)
+}
+
+// passed records that the entries until id need not be read again.
+func (s *stream) passed(id string) {
+	s.printing.Lock()
+	defer s.printing.Unlock()
+	s.last = id
 }
 
 // end prints what was taken, unless more follows immediately, and returns err or why it cannot be printed.

@@ -99,6 +99,8 @@ func (o *watchOptions) fromDaemon(ctx context.Context, env *cli.Env, g *cli.Glob
 var (
 	errOtherLog = errors.New("the id of --since is from another log")
 	errNotThere = errors.New("the daemon does not track all that is followed since the config changed")
+	// errConfig ends a feed because the config changed.
+	errConfig = errors.New("the config changed")
 )
 
 // daemonWatch prints the events of a daemon, and follows the config to know of which servers.
@@ -108,8 +110,8 @@ type daemonWatch struct {
 	client remote.Client
 	stream *stream
 
-	// changed ends a feed, because the config or events changed. Capacity 1, because one signal covers
-	// any number of changes; never closed.
+	// changed tells run that the config or events changed. Capacity 1, because one signal covers any number of
+	// changes; never closed.
 	changed chan struct{}
 
 	mu     sync.Mutex // guards the fields below
@@ -154,20 +156,33 @@ func (w *daemonWatch) run(ctx context.Context, follow *reload.Options) error {
 		running.Go(func() { _ = reload.Run(ctx, opts) })
 	}
 	for {
-		feeding, end := context.WithCancel(ctx)
+		servers := w.servers()
+		feeding, end := context.WithCancelCause(ctx)
+		adopting := make(chan struct{}) // closed when adopt is no longer called
 		running.Go(func() {
-			select {
-			case <-w.changed:
-				end()
-			case <-feeding.Done():
+			defer close(adopting)
+			for {
+				select {
+				case <-w.changed:
+					if err := w.adopt(servers); err != nil {
+						end(err)
+						return
+					}
+				case <-feeding.Done():
+					return
+				}
 			}
 		})
-		err := w.stream.from(feeding, w.client, remote.ReadOptions{From: w.after, Servers: w.servers(), Logger: w.log,
-			Passed: func(id string) { w.stream.last = id }})
-		end()
+		err := w.stream.from(feeding, w.client, remote.ReadOptions{From: w.after, Servers: servers, Logger: w.log, Passed: w.stream.passed})
+		why := context.Cause(feeding)
+		end(nil)
+		<-adopting
 		w.resumeAt(w.stream.last)
-		if err = cmp.Or(err, w.adopt()); err != nil || ctx.Err() != nil {
+		switch {
+		case ctx.Err() != nil || err != nil && !errors.Is(err, errConfig):
 			return err
+		case why != nil && !errors.Is(why, errConfig):
+			return why
 		}
 	}
 }
@@ -179,9 +194,9 @@ func (w *daemonWatch) resumeAt(id string) {
 	}
 }
 
-// adopt prints the events about the config. It returns errNotThere if the daemon does not track all that
-// is followed now.
-func (w *daemonWatch) adopt() error {
+// adopt prints the events about the config. It returns errConfig if the feed does not name all servers of the
+// config, and errNotThere if the daemon does not track all that is followed now.
+func (w *daemonWatch) adopt(named []string) error {
 	w.mu.Lock()
 	cfg, events := w.cfg, w.events
 	w.events = nil
@@ -193,6 +208,9 @@ func (w *daemonWatch) adopt() error {
 	}
 	if picked := w.picked(); len(picked.Servers) > 0 && w.own(cfg, picked) != "" {
 		return errNotThere
+	}
+	if now := w.servers(); named != nil && (now == nil || slices.ContainsFunc(now, func(id string) bool { return !slices.Contains(named, id) })) {
+		return errConfig
 	}
 	return nil
 }

@@ -44,10 +44,6 @@ func NewResource(uri string, raw json.RawMessage, at time.Time) Resource {
 // Raw returns a copy of the MCP result.
 func (r Resource) Raw() json.RawMessage { return json.RawMessage(r.raw) }
 
-// Fresh reports whether the server's ttlMs allows the content to be used at the given time
-// without another request.
-func (r Resource) Fresh(now time.Time) bool { return !r.Stale && now.Before(r.Expires) }
-
 // Text returns the concatenated text of all parts of the content, or false if any part is binary.
 func (r Resource) Text() (string, bool) {
 	var result struct {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/internal/wake"
 	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/lock"
 	"github.com/mcptrack/mcptrack/core/lock/guard"
@@ -24,14 +25,12 @@ const (
 	maxItem = 2 << 10
 )
 
-// drifts publishes which items of servers begin and cease to differ from a lock, according to verdicts.
+// drifts publishes which items of servers differ from a lock, and which no longer do, according to verdicts.
 // What it has published is stored with the log as a list of kind [journal.Drifts], after the events. So
 // an event may be repeated only if the process was killed in between.
 type drifts struct {
 	engine *Engine
-	// wake tells run that there is something in pending. Capacity 1, because one signal covers any
-	// number of servers; never closed.
-	wake chan struct{}
+	wake   wake.Channel // received by run: there is something in pending
 
 	mu      sync.Mutex // guards the fields below and the fields of all Verdicts
 	all     []*Verdicts
@@ -44,16 +43,16 @@ type drifts struct {
 type subject struct{ server, lock string }
 
 // Verdicts are the latest verdicts of somebody who compares servers of an engine with a lock: the
-// engine, or a gateway. The engine publishes what begins and ceases to differ, once for each lock, even
+// engine, or a gateway. The engine publishes each change of what differs once for each lock, even
 // if several compare a server with it. Its methods are safe for concurrent use.
 type Verdicts struct {
 	drifts *drifts
 	lock   string
-	of     map[string]judged // by server
+	of     map[string]latest // by server
 }
 
-// judged contains the latest verdict about a server.
-type judged struct {
+// latest contains the latest verdict about a server.
+type latest struct {
 	verdict *guard.Verdict
 	changed uint64 // value of drifts.changes when it last changed; 0 if it never did
 }
@@ -61,7 +60,7 @@ type judged struct {
 // Verdicts returns new Verdicts. The caller closes them when it compares no longer. lock is empty, or
 // names the lock in the events if the servers of the engine are compared with several locks.
 func (e *Engine) Verdicts(lock string) *Verdicts {
-	v := &Verdicts{drifts: e.drifts, lock: lock, of: map[string]judged{}}
+	v := &Verdicts{drifts: e.drifts, lock: lock, of: map[string]latest{}}
 	e.drifts.mu.Lock()
 	defer e.drifts.mu.Unlock()
 	e.drifts.all = append(e.drifts.all, v)
@@ -74,7 +73,7 @@ func (v *Verdicts) Set(verdicts map[string]*guard.Verdict) {
 	d := v.drifts
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	maps.DeleteFunc(v.of, func(server string, _ judged) bool {
+	maps.DeleteFunc(v.of, func(server string, _ latest) bool {
 		_, known := verdicts[server]
 		if !known {
 			d.markLocked(subject{server, v.lock})
@@ -86,7 +85,7 @@ func (v *Verdicts) Set(verdicts map[string]*guard.Verdict) {
 		if known && was.verdict == now {
 			continue
 		}
-		next := judged{verdict: now}
+		next := latest{verdict: now}
 		if known {
 			d.changes++
 			next.changed = d.changes
@@ -105,15 +104,12 @@ func (v *Verdicts) Close() {
 }
 
 func newDrifts(e *Engine) *drifts {
-	return &drifts{engine: e, wake: make(chan struct{}, 1), pending: map[subject]struct{}{}, open: map[subject][]guard.Change{}}
+	return &drifts{engine: e, wake: wake.New(), pending: map[subject]struct{}{}, open: map[subject][]guard.Change{}}
 }
 
 func (d *drifts) markLocked(s subject) {
 	d.pending[s] = struct{}{}
-	select {
-	case d.wake <- struct{}{}:
-	default:
-	}
+	d.wake.Send()
 }
 
 // mark makes run compare a server with what was published about it. It never blocks.
@@ -125,7 +121,6 @@ func (d *drifts) mark(server string) {
 	}
 }
 
-// changesNow returns what differs, by server.
 func (d *drifts) changesNow() map[string][]guard.Change {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -166,13 +161,13 @@ func (d *drifts) publishPending() {
 func (d *drifts) verdicts(s subject) (of []*guard.Verdict) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	var all []judged
+	var all []latest
 	for _, v := range d.all {
 		if j, known := v.of[s.server]; known && v.lock == s.lock {
 			all = append(all, j)
 		}
 	}
-	slices.SortStableFunc(all, func(a, b judged) int { return cmp.Compare(b.changed, a.changed) })
+	slices.SortStableFunc(all, func(a, b latest) int { return cmp.Compare(b.changed, a.changed) })
 	for _, j := range all {
 		of = append(of, j.verdict)
 	}

@@ -103,6 +103,7 @@ func New(ctx context.Context, desired Desired, log journal.Log, opts Options) (*
 		return nil, fmt.Errorf("read the event log: %w", err)
 	}
 	e.tracker = tracker.New(e.opts.Tracker)
+	e.opts.Tracker.Stored = journal.States{} // the tracker has them
 	e.drifts = newDrifts(e)
 	if opts.Lock != nil {
 		e.locked = newLocked(e, *opts.Lock)

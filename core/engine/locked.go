@@ -12,6 +12,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/internal/wake"
 	"github.com/mcptrack/mcptrack/core/lock/guard"
 	"github.com/mcptrack/mcptrack/core/status"
 )
@@ -30,9 +31,7 @@ type locked struct {
 	lock     Lock
 	engine   *Engine
 	verdicts *Verdicts
-	// dirty tells run that something to compare may have changed. Capacity 1, because one signal
-	// covers any number of changes; never closed.
-	dirty chan struct{}
+	dirty    wake.Channel // received by run: something to compare may have changed
 
 	last map[string]compared // by server; only run uses it
 
@@ -50,23 +49,14 @@ type compared struct {
 }
 
 func newLocked(e *Engine, l Lock) *locked {
-	return &locked{lock: l, engine: e, verdicts: e.Verdicts(""), dirty: make(chan struct{}, 1), last: map[string]compared{}, cfg: &config.Config{}}
+	return &locked{lock: l, engine: e, verdicts: e.Verdicts(""), dirty: wake.New(), last: map[string]compared{}, cfg: &config.Config{}}
 }
 
-// mark makes run compare the servers again. It never blocks.
-func (l *locked) mark() {
-	select {
-	case l.dirty <- struct{}{}:
-	default:
-	}
-}
-
-// apply sets the servers to follow.
 func (l *locked) apply(cfg *config.Config) {
 	l.mu.Lock()
 	l.cfg = cfg
 	l.mu.Unlock()
-	l.mark()
+	l.dirty.Send()
 }
 
 // run compares the servers whenever one of them, the config or the lock changes, until ctx ends.
@@ -77,11 +67,11 @@ func (l *locked) run(ctx context.Context) error {
 	reading.Go(func() {
 		for batch := events.Next(); batch != nil; batch = events.Next() {
 			if slices.ContainsFunc(batch, concernsLock) {
-				l.mark()
+				l.dirty.Send()
 			}
 		}
 	})
-	l.mark()
+	l.dirty.Send()
 	read := l.lock.Guard.Changes()
 	for {
 		select {
@@ -151,7 +141,6 @@ func (l *locked) compare(ctx context.Context, srv config.Server, st *status.Serv
 	l.last[st.ID] = now
 }
 
-// same reports whether comparing gives the same result.
 func (a compared) same(b compared) bool {
 	return a.version == b.version && maps.Equal(a.entry.Lock, b.entry.Lock) && slices.Equal(a.offer.Secrets, b.offer.Secrets) &&
 		bytes.Equal(a.offer.Launch, b.offer.Launch) && bytes.Equal(a.offer.Capabilities, b.offer.Capabilities) &&

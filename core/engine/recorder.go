@@ -26,7 +26,6 @@ type recorder struct {
 	exported func(*event.Event) map[string]string // nil if nothing is exported
 }
 
-// Append implements [journal.Recorder].
 func (r *recorder) Append(e *event.Event) error {
 	if name, list, ok := journal.KnownList(e); ok && r.listed != nil {
 		r.listed(name, list)
@@ -44,7 +43,6 @@ func (r *recorder) Append(e *event.Event) error {
 	return to.Append(e)
 }
 
-// Remember implements [journal.Recorder].
 func (r *recorder) Remember(at journal.ResourceID, st journal.State) error {
 	_, to := r.duty(at.ServerID)
 	if to == nil {
@@ -54,7 +52,6 @@ func (r *recorder) Remember(at journal.ResourceID, st journal.State) error {
 	return to.Remember(at, st)
 }
 
-// RememberList implements [journal.Recorder].
 func (r *recorder) RememberList(name journal.ListName, list catalog.List) error {
 	if r.listed != nil {
 		r.listed(name, list)
@@ -100,7 +97,6 @@ func (t *texts) put(server string, d catalog.Digest, text *string) {
 	}
 }
 
-// putSkillFile stores the text of a file of a skill.
 func (t *texts) putSkillFile(server string, d catalog.Digest, text string) { t.put(server, d, &text) }
 
 // secretIn reports whether a text contains a secret of a server.
@@ -151,7 +147,6 @@ func (t *texts) putEvent(e *event.Event) {
 // time. A list that is larger would displace the texts of other servers whenever its server connects.
 const maxDefinitions = 4 << 20
 
-// putList stores the definitions of items of a list.
 func (t *texts) putList(server string, list catalog.List, keys []string) {
 	size := 0
 	for _, key := range keys {

@@ -219,7 +219,6 @@ func (s *sharing) setLease(id string, h held) {
 	}
 }
 
-// wanted returns the ids of the servers in the config.
 func (s *sharing) wanted() (ids []string) {
 	if s == nil {
 		return nil
@@ -232,7 +231,6 @@ func (s *sharing) wanted() (ids []string) {
 	return ids
 }
 
-// wants reports whether the server is in the config.
 func (s *sharing) wants(id string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -287,7 +287,7 @@ func TestAdhocSubscriptionsAfterLag(t *testing.T) {
 	const lag = 500
 	synctest.Test(t, func(t *testing.T) {
 		w := newFixture(t)
-		w.log = journal.NewMemory(journal.MemoryOptions{Lag: lag})
+		w.log = journal.NewMemory(journal.MemoryOptions{Keep: lag, Lag: lag})
 		docs := w.Serve("docs", session.EraLegacy)
 		docs.SetQuietly("file:///listed", "old")
 		more := w.Serve("more", session.EraLegacy)

@@ -141,7 +141,7 @@ func (g *Gateway) awaitUnlisted(ctx context.Context, found func() bool) {
 			return true, nil
 		}
 		for _, id := range left {
-			g.tracker.Hasten(id)
+			g.tracker.RetrySoon(id)
 		}
 		return false, nil
 	})

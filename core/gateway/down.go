@@ -49,7 +49,7 @@ func (g *Gateway) ready(ctx context.Context) error {
 		case st.Info.Era != "":
 			return true, nil
 		case st.State == event.Backoff && time.Since(st.Since) > g.opts.Grace: // the reason may be gone
-			g.tracker.Hasten(id)
+			g.tracker.RetrySoon(id)
 		case st.State == event.Pending, st.State == event.Connecting && time.Since(st.Since) < limit:
 		default:
 			return false, g.down(id)

@@ -78,7 +78,7 @@ func (rt *route) do(ctx context.Context, q session.Request) (json.RawMessage, er
 		if err == nil || rt.state().down || !repeatable(q.Method, err) {
 			return raw, err
 		}
-		rt.g.tracker.Hasten(rt.server)
+		rt.g.tracker.RetrySoon(rt.server)
 		select {
 		case <-changed:
 		case <-time.After(retryDelay): // a modern server has no session whose state could change

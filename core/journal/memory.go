@@ -11,6 +11,7 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/internal/wake"
 )
 
 // DefaultLag and DefaultLagBytes limit how far a follower of a [Memory] may fall behind by default,
@@ -23,8 +24,8 @@ type MemoryOptions struct {
 	// total size of their texts and lists. The newest events are kept. The defaults are 1,024
 	// events and 8 MiB.
 	Keep, KeepBytes int
-	// Lag and LagBytes limit how far a follower may fall behind before it receives a gap. The
-	// defaults are [DefaultLag] and [DefaultLagBytes].
+	// Lag and LagBytes limit the events that are kept beyond that because a follower has not received
+	// them. The defaults are [DefaultLag] and [DefaultLagBytes].
 	Lag, LagBytes int
 	// KeepContent limits the total size of the texts in Contents, in bytes. If it is 0, no texts
 	// are kept.
@@ -34,11 +35,11 @@ type MemoryOptions struct {
 // Memory is a [Log] that exists only in memory and is lost when the process exits. An appended
 // event is visible immediately. Appending never fails before Close.
 //
-// A follower that falls behind by more than [MemoryOptions.Lag] events, or more than LagBytes,
-// receives a gap with [ReasonSlow]. After the gap it receives the last event of every resource,
-// list and server that had an event in the gap, with Again set. Memory use is limited by KeepBytes,
-// by LagBytes for each slow follower, and by the number of resources; it does not depend on the
-// number or size of the events. The last event of a removed resource or server is discarded after
+// All followers read the same events. One that falls behind by more than [MemoryOptions.Lag] events, or
+// more than LagBytes, receives a gap with [ReasonSlow]. After the gap it receives the last event of
+// every resource, list and server that had an event in the gap, with Again set. Memory use is limited by
+// KeepBytes, by LagBytes, and by the number of resources; it does not depend on the number or size of
+// the events. The last event of a removed resource or server is discarded after
 // every follower has received the removal; a follower that later requests earlier events receives
 // only the gap.
 type Memory struct {
@@ -46,7 +47,7 @@ type Memory struct {
 	epoch    string
 	contents memoryContents
 
-	mu     sync.Mutex // guards the fields below and all subscription queues; not held during I/O
+	mu     sync.Mutex // guards the fields below and all subscriptions; not held during I/O
 	last   uint64
 	unseen uint64 // number of events published after Close
 	recent []held // the newest events up to last, oldest first, without holes
@@ -109,16 +110,32 @@ func (m *Memory) appendLocked(e event.Event) held {
 	e.Seq, e.ID = m.last, event.FormatID(m.epoch, m.last)
 	h := held{&e, time.Now(), MemoryOf(&e)}
 	m.recent, m.bytes = append(m.recent, h), m.bytes+h.size
-	for len(m.recent) > m.opts.Keep || m.bytes > m.opts.KeepBytes && len(m.recent) > 1 {
+	m.trimLocked()
+	m.latestLocked(h)
+	for s := range m.subs {
+		s.wake.Send()
+	}
+	return h
+}
+
+// trimLocked discards old events, except for the last one and those that a follower has not received.
+func (m *Memory) trimLocked() {
+	needed := m.neededLocked(m.last + 1)
+	for len(m.recent) > 1 && (len(m.recent) > m.opts.Keep || m.bytes > m.opts.KeepBytes) &&
+		(m.recent[0].Seq < needed || len(m.recent) > m.opts.Lag || m.bytes > m.opts.LagBytes) {
 		m.bytes -= m.recent[0].size
 		m.recent[0] = held{}
 		m.recent = m.recent[1:]
 	}
-	m.latestLocked(h)
+}
+
+// neededLocked returns the number of the oldest event from number first on, or before it, that a follower
+// has not received.
+func (m *Memory) neededLocked(first uint64) uint64 {
 	for s := range m.subs {
-		s.pushLocked(h)
+		first = min(first, s.from)
 	}
-	return h
+	return first
 }
 
 func (m *Memory) latestLocked(e held) {
@@ -139,14 +156,10 @@ func (m *Memory) latestLocked(e held) {
 // sweepLocked discards removals that are no longer in recent and that every subscriber has
 // received. Without it, resources that are repeatedly created and removed would exhaust the memory.
 func (m *Memory) sweepLocked() {
-	needed := m.firstLocked()
-	for s := range m.subs {
-		needed = min(needed, s.from)
-	}
+	needed := m.neededLocked(m.firstLocked())
 	maps.DeleteFunc(m.latest, func(_ subject, e held) bool { return e.Seq < needed && removal(e.Event) })
 }
 
-// removal reports whether the event removes its resource or server.
 func removal(e *event.Event) bool {
 	switch p := e.Payload.(type) {
 	case event.ResourceRemoved:
@@ -370,22 +383,15 @@ func (m *Memory) Subscribe(ctx context.Context) *Subscription { return m.subscri
 // subscribe starts a stream of all events whose number is at least from. If from is 0, the stream
 // starts with the next new event.
 func (m *Memory) subscribe(ctx context.Context, from uint64) *Subscription {
-	s := &Subscription{log: m, wake: make(chan struct{}, 1)}
+	s := &Subscription{log: m, wake: wake.New(), late: ReasonSlow}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	s.from = max(from, m.last+1)
-	if from != 0 && from <= m.last {
-		s.from = from
-		first := m.firstLocked()
-		if from < first {
-			s.queue = m.missedLocked(from, first-1, ReasonRetention)
-		}
-		s.queue = append(s.queue, m.recent[max(from, first)-first:]...)
-		for _, e := range s.queue {
-			s.bytes += e.size
-		}
-		s.signal()
+	if s.from = from; from == 0 {
+		s.from = m.last + 1
+	} else if from < m.firstLocked() {
+		s.late = ReasonRetention
 	}
+	s.wake.Send()
 	if m.closed {
 		s.endLocked(nil)
 		return s
@@ -405,20 +411,17 @@ type Subscription struct {
 	log  *Memory
 	stop func() bool // stops watching the subscriber's context; nil if not watching
 
-	// wake receives a token when there may be something to take. The log sends to it without
-	// blocking; its capacity is 1, and it is never closed.
-	wake chan struct{}
+	wake wake.Channel // sent by the log: there may be something to take
 
 	// The log's mutex guards all fields below.
-	queue  []held
-	bytes  int    // total size of queue
-	from   uint64 // number of the next event that the consumer is to receive
-	behind bool   // the queue was dropped, so the consumer will receive a gap
-	ended  bool   // the stream has ended, so no more events are queued
-	err    error  // the result of Err
+	from  uint64 // number of the next event that the consumer is to receive
+	late  string // reason of a gap before that
+	ended bool   // the stream has ended
+	rest  []held // what the consumer had not received by then
+	err   error  // the result of Err
 }
 
-// Next waits for events and returns all queued ones, oldest first. It returns nil after the end of
+// Next waits for events and returns all new ones, oldest first. It returns nil after the end of
 // the stream. The caller owns the slice.
 func (s *Subscription) Next() []*event.Event { return events(s.next()) }
 
@@ -431,24 +434,39 @@ func (s *Subscription) next() []held {
 	}
 }
 
-// Take is a version of Next that does not wait. It returns the events that are queued now, possibly
+// Take is a version of Next that does not wait. It returns the events that are there now, possibly
 // none. If ended is true, the stream has ended and no events will follow.
 func (s *Subscription) Take() (batch []*event.Event, ended bool) {
-	queued, ended := s.take()
-	return events(queued), ended
+	held, ended := s.take()
+	return events(held), ended
 }
 
 func (s *Subscription) take() (batch []held, ended bool) {
 	m := s.log
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if batch = s.queue; s.behind {
-		batch = m.missedLocked(s.from, m.last, ReasonSlow)
+	if s.ended {
+		batch, s.rest = s.rest, nil
+		return batch, true
 	}
-	if s.queue, s.bytes, s.behind = nil, 0, false; len(batch) > 0 {
-		s.from = m.last + 1
+	batch = s.newLocked()
+	m.trimLocked()
+	return batch, false
+}
+
+// newLocked returns the events that the consumer has not received.
+func (s *Subscription) newLocked() (batch []held) {
+	m := s.log
+	if s.from > m.last {
+		return nil
 	}
-	return batch, s.ended
+	first := m.firstLocked()
+	if s.from < first {
+		batch = m.missedLocked(s.from, first-1, s.late)
+	}
+	batch = append(batch, m.recent[max(s.from, first)-first:]...)
+	s.from, s.late = m.last+1, ReasonSlow
+	return batch
 }
 
 // events extracts the events of a batch. It returns nil for an empty batch.
@@ -475,7 +493,7 @@ func (m *Memory) missedLocked(first, last uint64, reason string) []held {
 }
 
 // Ready returns a channel that receives a value when Take may have something to return. It is for
-// consumers that also wait for other channels. Every event that is queued after a Take is
+// consumers that also wait for other channels. Every event that is appended after a Take is
 // signalled, but a signal may refer to events that Take has already returned. The channel has
 // capacity 1; only the log sends to it, and it is never closed.
 func (s *Subscription) Ready() <-chan struct{} { return s.wake }
@@ -509,35 +527,15 @@ func (s *Subscription) Close() {
 	s.endLocked(context.Canceled)
 }
 
-func (s *Subscription) pushLocked(e held) {
-	switch {
-	case e.Seq < s.from: // before the start of this subscription
-		return
-	case s.behind: // Take will return a gap and the current states instead
-	case len(s.queue) >= s.log.opts.Lag || len(s.queue) > 0 && s.bytes+e.size > s.log.opts.LagBytes:
-		s.queue, s.bytes, s.behind = nil, 0, true
-	default:
-		s.queue, s.bytes = append(s.queue, e), s.bytes+e.size
-	}
-	s.signal()
-}
-
 func (s *Subscription) endLocked(err error) {
 	if !s.ended {
-		s.ended, s.err = true, err
+		s.ended, s.rest, s.err = true, s.newLocked(), err
 		delete(s.log.subs, s)
 		if s.stop != nil {
 			s.stop()
 		}
 	}
-	s.signal()
-}
-
-func (s *Subscription) signal() {
-	select {
-	case s.wake <- struct{}{}:
-	default:
-	}
+	s.wake.Send()
 }
 
 // memoryContents implements [Contents] for a [Memory].

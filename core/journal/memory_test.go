@@ -139,7 +139,7 @@ func TestFollowFromBeforeTheFirst(t *testing.T) {
 // A follower of future events gets nothing from before them, and no gap.
 func TestFollowFromBeyondTheLast(t *testing.T) {
 	t.Parallel()
-	m := NewMemory(MemoryOptions{Lag: 2})
+	m := NewMemory(MemoryOptions{Keep: 2, Lag: 2})
 	m.Publish(updated("docs", "a", 1))
 	following := m.Follow(t.Context(), 7)
 	for range 7 {
@@ -164,7 +164,7 @@ func TestFollowFromBeyondTheLast(t *testing.T) {
 // gets the removals.
 func TestRemovedResourcesAreForgotten(t *testing.T) {
 	t.Parallel()
-	m := NewMemory(MemoryOptions{Keep: 10, Lag: 1})
+	m := NewMemory(MemoryOptions{Keep: 1, Lag: 1})
 	m.Publish(updated("docs", "stays", 1))
 	churn := func(run int) {
 		for n := range 6000 {

@@ -68,16 +68,6 @@ func (c *Client) Item(kind catalog.Kind, key string) (catalog.Item, bool) {
 	return c.t.store.list(c.server, kind).Get(key)
 }
 
-// CurrentList requests the list from the server now. It does not affect the result of [Client.List]
-// or the schedule of list requests.
-func (c *Client) CurrentList(ctx context.Context, kind catalog.Kind) (catalog.List, error) {
-	conn, err := c.offering(ctx, kind)
-	if err != nil {
-		return nil, err
-	}
-	return do(conn, func(s *session.Session) (catalog.List, error) { return s.List(ctx, kind) })
-}
-
 // Capabilities returns the capabilities that the connected server declares.
 func (c *Client) Capabilities() (session.Capabilities, error) {
 	conn, err := c.t.live(c.server)
@@ -116,15 +106,6 @@ func (c *Client) CurrentResource(ctx context.Context, uri string, digest catalog
 	return c.ReadResource(ctx, uri)
 }
 
-// CachedResource returns the cached content if it is still fresh according to the server's ttlMs
-// and no update was announced; otherwise it calls ReadResource.
-func (c *Client) CachedResource(ctx context.Context, uri string) (cache.Resource, error) {
-	if r, ok := c.Cache().Resource(uri); ok && r.Fresh(time.Now()) {
-		return r, nil
-	}
-	return c.ReadResource(ctx, uri)
-}
-
 // ReadTemplate expands a URI template (RFC 6570), reads the resulting resource and caches its
 // content under the template, together with the parameters; a later call replaces the entry.
 // Variables without a parameter expand to nothing, as the RFC specifies. It returns an error if a
@@ -145,15 +126,6 @@ func (c *Client) ReadTemplate(ctx context.Context, template string, params map[s
 		return cache.Resource{}, err
 	}
 	return conn.readCached(ctx, catalog.Templates, template, uri, maps.Clone(params))
-}
-
-// CachedTemplate returns the cached content if it is still fresh and was read with the same
-// parameters; otherwise it calls ReadTemplate.
-func (c *Client) CachedTemplate(ctx context.Context, template string, params map[string]string) (cache.Resource, error) {
-	if r, ok := c.Cache().Template(template); ok && r.Fresh(time.Now()) && maps.Equal(r.Params, params) {
-		return r, nil
-	}
-	return c.ReadTemplate(ctx, template, params)
 }
 
 // GetPrompt retrieves a prompt from the server and caches it under its name, together with the

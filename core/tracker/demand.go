@@ -79,7 +79,6 @@ func (d *demands) until(server string, idle time.Duration, asleep bool) (at time
 	return since.Add(idle), of.changed
 }
 
-// last returns when the server was last needed or kept.
 func (d *demand) last() time.Time {
 	if d.left.After(d.ended) {
 		return d.left
@@ -113,7 +112,6 @@ func (d *demands) isRetired(server string) bool {
 	return of != nil && of.retired
 }
 
-// any reports whether a server has users.
 func (d *demands) any(server string) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -188,7 +186,6 @@ func (w *worker) sleepsAt() (at time.Time, changed <-chan struct{}) {
 	return w.t.demands.until(w.id, idle(&w.srv), w.asleep)
 }
 
-// fallAsleep publishes that the server is asleep.
 func (w *worker) fallAsleep() {
 	w.retries.reset()
 	w.asleep = true

@@ -325,12 +325,12 @@ func TestRemovedWhileNeeded(t *testing.T) {
 	})
 }
 
-// Restart and Hasten of a server that sleeps do not connect it, and do not disturb its next session.
+// Restart and RetrySoon of a server that sleeps do not connect it, and do not disturb its next session.
 func TestRestartWhileAsleep(t *testing.T) {
 	onDemand(t, func(w *world, docs *sessiontest.Fake) {
 		w.start(idleEntry())
 		w.tracker.Restart("docs")
-		w.tracker.Hasten("docs")
+		w.tracker.RetrySoon("docs")
 		w.pass(time.Minute)
 		w.wantDialled("docs", 0)
 		defer w.tracker.Demand("docs")()

@@ -103,7 +103,6 @@ func (e *serverEvents) wake() <-chan struct{} {
 	return e.subscriber.C()
 }
 
-// takeEvents handles the events that have arrived.
 func (f *sessionFollower) takeEvents(now time.Time) {
 	e := &f.events
 	b := e.subscriber.Take()
@@ -112,7 +111,7 @@ func (f *sessionFollower) takeEvents(now time.Time) {
 	}
 	sc := f.scope()
 	for _, k := range sortedKeys(b.Lists) {
-		if sc.wants(k) && !sc.ignores(k) {
+		if sc.wants(k) {
 			f.syncs.pending.list(sc.kindsOf(k), event.CauseEvent)
 		}
 	}

@@ -79,7 +79,6 @@ type jobs struct {
 	wg     sync.WaitGroup
 }
 
-// start runs job in a new goroutine.
 func (j *jobs) start(job func(context.Context)) { j.wg.Go(func() { job(j.ctx) }) }
 
 // run tracks the session until ctx or the session ends. It returns the reason, which is never nil.
@@ -156,7 +155,6 @@ func (f *sessionFollower) run(ctx context.Context) error {
 	}
 }
 
-// due starts all work that is due.
 func (f *sessionFollower) due(now time.Time) {
 	f.w.co.Advance(now)
 	f.background.advance(now, f.safetyInterval(), f.w.co)
@@ -225,11 +223,8 @@ func (f *sessionFollower) signals(b session.Dirty) {
 	for uri, sig := range b.URIs {
 		f.signal(uri, sig, now)
 	}
-	sc := f.scope()
 	for k := range b.Lists {
-		if !sc.ignores(k) {
-			f.syncs.pending.list([]catalog.Kind{k}, event.CauseNotify)
-		}
+		f.syncs.pending.list([]catalog.Kind{k}, event.CauseNotify)
 	}
 	if len(b.Lists) > 0 || f.concernSkills(b.URIs) {
 		f.listSkills(event.CauseNotify)
@@ -254,7 +249,6 @@ func (f *sessionFollower) signal(uri string, sig session.Signal, now time.Time) 
 	f.w.co.Signal(uri, coalesce.Signal{Parent: sig.Parent, N: sig.Count, Received: sig.First}, now)
 }
 
-// gap handles a possible loss of notifications.
 func (f *sessionFollower) gap(reason string, now time.Time) {
 	f.w.log.Debug("resync", "reason", reason)
 	f.unannounced.reset()

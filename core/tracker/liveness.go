@@ -31,7 +31,6 @@ type pingResult struct {
 	late  bool // the ping timed out
 }
 
-// due reports whether a ping must be sent now.
 func (l *liveness) due(now time.Time) bool { return l.since.IsZero() && !now.Before(l.next) }
 
 // wakeAt returns when the next ping is due, or zero while one is in flight.
@@ -145,7 +144,6 @@ func (r *requests) begin() uint64 {
 	return r.last
 }
 
-// end records the outcome of a request.
 func (r *requests) end(n uint64, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

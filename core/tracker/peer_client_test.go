@@ -275,93 +275,22 @@ func TestRealUpdateDuringAReadIsNotLost(t *testing.T) {
 	})
 }
 
-// ttlMs is respected if the caller asks for it, and only for the same request. An announced update
-// ends it. Without ttlMs, nothing is fresh.
-func TestRealFreshness(t *testing.T) {
+// The server is asked to announce changes of lists, and a list that changed is loaded again.
+func TestRealListChanges(t *testing.T) {
 	t.Parallel()
-	eachEra(t, tracker.Options{}, nil, func(p *peer) {
-		const uri = "note:///ttl"
-		reads := func(uri string) int { return p.sent("resources/read", `"`+uri+`"`) }
-		cached := func(uri, want string) {
-			p.Helper()
-			if r, err := p.client.CachedResource(p.ctx(), uri); err != nil || textOf(r) != want {
-				p.Errorf("%s is %q, %v; want %q", uri, textOf(r), err, want)
+	eachEra(t, tracker.Options{}, trackAll, func(p *peer) {
+		for _, bit := range []string{`"toolsListChanged":true`, `"promptsListChanged":true`} {
+			if p.era == session.EraModern && p.sent("subscriptions/listen", bit) == 0 {
+				p.Errorf("the server was not asked for %s", bit)
 			}
 		}
-		cached(uri, "fresh for a minute\n")
-		cached(uri, "fresh for a minute\n")
-		if n := reads(uri); n != 1 {
-			p.Errorf("%d requests for fresh content", n)
-		}
-		if r, _ := p.client.Cache().Resource(uri); r.Private || r.Expires.Sub(r.Time) != time.Minute {
-			p.Errorf("cached %+v", r)
-		}
-		p.read(uri)
-		if n := reads(uri); n != 2 {
-			p.Errorf("%d requests after a read that must be fresh", n)
-		}
-		cached("note:///a", "a one\n") // no ttlMs
-		cached("note:///a", "a one\n")
-		if n := reads("note:///a"); n != 2 {
-			p.Errorf("%d requests for content that is never fresh", n)
-		}
-
-		if err := p.client.Subscribe(p.ctx(), uri); err != nil {
-			p.Fatal(err)
-		}
-		p.settled(uri)
-		p.do("hold", map[string]any{"uri": uri}) // so that the tracker does not renew it yet
-		before := reads(uri)
-		p.set(uri, "new\n")
-		p.eventually("the update is noticed", func() bool { r, _ := p.client.Cache().Resource(uri); return r.Stale && reads(uri) > before })
-		before = reads(uri)
-		cached(uri, "new\n")
-		if n := reads(uri); n != before+1 {
-			p.Errorf("%d requests for updated content", n-before)
-		}
-		p.do("release", nil)
-
-		const template = "note:///{year}/{name}"
-		for _, name := range []string{"plan", "list"} { // other parameters never share
-			r, err := p.client.CachedTemplate(p.ctx(), template, map[string]string{"year": "2026", "name": name})
-			if err != nil || textOf(r) != name+" of 2026\n" {
-				p.Errorf("%s: %q, %v", name, textOf(r), err)
-			}
+		p.do("describe", map[string]any{"text": "another"})
+		p.do("remove", map[string]any{"kind": "prompts", "name": "farewell"})
+		_, before := p.awaitType(event.TypePromptsListChanged, "")
+		if !has(before, event.TypeToolsListChanged, "") {
+			p.awaitType(event.TypeToolsListChanged, "")
 		}
 	})
-}
-
-// Changes of lists are followed unless they are ignored: then the server is not asked to announce
-// them, and announcements are ignored.
-func TestRealIgnoredListChanges(t *testing.T) {
-	t.Parallel()
-	for name, ignored := range map[string][]catalog.Kind{"default": nil, "ignored": {catalog.Tools}} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			eachEra(t, tracker.Options{IgnoreListChanges: ignored}, trackAll, func(p *peer) {
-				want := ignored == nil
-				if bit := p.sent("subscriptions/listen", `"toolsListChanged":true`) > 0; p.era == session.EraModern && bit != want {
-					p.Errorf("asked for changes of tools: %t", bit)
-				}
-				if p.era == session.EraModern && p.sent("subscriptions/listen", `"promptsListChanged":true`) == 0 {
-					p.Error("the server was not asked to announce changes of prompts")
-				}
-				lists := p.sent("tools/list", "")
-				p.do("describe", map[string]any{"text": "another"})
-				p.do("remove", map[string]any{"kind": "prompts", "name": "farewell"})
-				_, before := p.awaitType(event.TypePromptsListChanged, "")
-				if want && !has(before, event.TypeToolsListChanged, "") {
-					p.awaitType(event.TypeToolsListChanged, "")
-				}
-				if published := has(before, event.TypeToolsListChanged, ""); !want && published {
-					p.Error("an ignored change is published")
-				}
-				if again := p.sent("tools/list", "") > lists; again != want {
-					p.Errorf("the tools were listed again: %t", again)
-				}
-			})
-		})
-	}
 }
 
 // A list change names the fields of a descriptor that differ, and for tools the place in the

@@ -109,7 +109,6 @@ func (w *worker) warnOnce(about, msg string, err error, args ...any) {
 	w.log.Warn(msg, args...)
 }
 
-// count copies the current counts to the status.
 func (w *worker) count(st *status.ServerStatus) {
 	c := w.co.Counts()
 	st.Counts = status.Counts{
@@ -187,7 +186,6 @@ func (w *worker) updated(u coalesce.Update) {
 	}
 }
 
-// updateOf returns the event for an update.
 func updateOf(server string, u coalesce.Update) event.Event {
 	e := event.Event{ServerID: server, ResourceURI: u.URI, Cause: u.Cause, Received: u.Received}
 	if u.Removed {
@@ -302,7 +300,6 @@ func (w *worker) selected(k catalog.Kind, delta catalog.Delta, list catalog.List
 	return out
 }
 
-// keys returns all keys in a delta.
 func keys(d catalog.Delta) []string { return slices.Concat(d.Added, d.Removed, d.Changed) }
 
 // publishDelta publishes an event for every resource in the delta, including its descriptor from the

@@ -65,7 +65,6 @@ func (f *sessionFollower) read(ctx context.Context, q coalesce.Read) readResult 
 	return readResult{read: q, content: got}
 }
 
-// answered handles the result of a read.
 func (f *sessionFollower) answered(r readResult) {
 	if r.outcome != coalesce.Failed {
 		f.conn.requests.alive()

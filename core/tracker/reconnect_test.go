@@ -143,7 +143,7 @@ func TestWarnings(t *testing.T) {
 
 // A server that a request waits for is reconnected soon after it has returned, however often it
 // failed before. This does not delay the planned attempts.
-func TestHastenedServerIsConnectedSoon(t *testing.T) {
+func TestServerIsRetriedSoon(t *testing.T) {
 	inWorld(t, func(w *world, docs *sessiontest.Fake) {
 		settledOn(w, docs, "file:///a.md")
 		w.SetDown("docs", errors.New("refused"))
@@ -155,7 +155,7 @@ func TestHastenedServerIsConnectedSoon(t *testing.T) {
 		}
 		at := planned()
 		for range 20 {
-			w.tracker.Hasten("docs")
+			w.tracker.RetrySoon("docs")
 			w.pass(50 * time.Millisecond)
 		}
 		if n := len(w.Dialled("docs")) - before; n < 3 || n > 5 {
@@ -166,7 +166,7 @@ func TestHastenedServerIsConnectedSoon(t *testing.T) {
 		}
 		w.SetDown("docs", nil)
 		for range 6 {
-			w.tracker.Hasten("docs")
+			w.tracker.RetrySoon("docs")
 			w.pass(50 * time.Millisecond)
 		}
 		w.wantState("docs", event.Ready)
@@ -175,7 +175,7 @@ func TestHastenedServerIsConnectedSoon(t *testing.T) {
 
 // However long requests wait, they cause a bounded number of attempts, and none if the server asked
 // for the wait.
-func TestHastenedAttemptsAreBounded(t *testing.T) {
+func TestEarlyAttemptsAreBounded(t *testing.T) {
 	for name, tt := range map[string]struct {
 		down error
 		most int
@@ -190,7 +190,7 @@ func TestHastenedAttemptsAreBounded(t *testing.T) {
 				w.SetDown("docs", tt.down)
 				w.start(sessiontest.Entry("docs"))
 				for range 10 * 60 * 10 {
-					w.tracker.Hasten("docs")
+					w.tracker.RetrySoon("docs")
 					w.pass(100 * time.Millisecond)
 				}
 				if n := len(w.Dialled("docs")); n > tt.most || n < 15 {

@@ -27,7 +27,6 @@ type scope struct {
 	left       map[catalog.Kind]bool // lists that the server does not survive
 }
 
-// scope returns the current scope of tracking.
 func (f *sessionFollower) scope() scope {
 	return scope{f.w.srv, &f.w.opts, f.s.Info(), f.w.unreliable, f.w.eras.left}
 }
@@ -56,7 +55,6 @@ func (f *sessionFollower) offered() []string {
 	return sc.resources(f.w.list(catalog.Resources), f.clients.uris())
 }
 
-// wants reports whether lists of the kind must be tracked.
 func (s scope) wants(k catalog.Kind) bool {
 	switch {
 	case s.opts.AllLists:
@@ -70,14 +68,6 @@ func (s scope) wants(k catalog.Kind) bool {
 	default:
 		return s.srv.TrackResources
 	}
-}
-
-// ignores reports whether announced changes to the list are ignored.
-func (s scope) ignores(k catalog.Kind) bool {
-	if k == catalog.Templates {
-		k = catalog.Resources
-	}
-	return slices.Contains(s.opts.IgnoreListChanges, k)
 }
 
 // kinds returns the lists that are wanted and offered by the server, and that it survives.
@@ -102,7 +92,7 @@ func (s scope) kindsOf(k catalog.Kind) []catalog.Kind {
 // filter returns what to ask the server to push, limited to what it declares to support.
 func (s scope) filter(uris []string) session.Filter {
 	caps := s.info.Capabilities
-	follow := func(k catalog.Kind) bool { return announces(caps, k) && s.wants(k) && !s.ignores(k) }
+	follow := func(k catalog.Kind) bool { return announces(caps, k) && s.wants(k) }
 	want := session.Filter{
 		Tools:     follow(catalog.Tools),
 		Prompts:   follow(catalog.Prompts),
@@ -166,7 +156,7 @@ func (s scope) selects(uri string) bool { return s.srv.TrackResources && s.srv.S
 func (s scope) polledLists(missing []catalog.Kind) []catalog.Kind {
 	var kinds []catalog.Kind
 	for _, k := range s.kinds() {
-		if k != catalog.Skills && !s.ignores(k) && (!announces(s.info.Capabilities, k) || !s.info.Push || slices.Contains(missing, k)) {
+		if k != catalog.Skills && (!announces(s.info.Capabilities, k) || !s.info.Push || slices.Contains(missing, k)) {
 			kinds = append(kinds, k)
 		}
 	}
@@ -231,7 +221,7 @@ func (c *coverage) warn(w *worker) {
 // or skills become known.
 func (f *sessionFollower) announceActive() {
 	sc := f.scope()
-	if !slices.ContainsFunc(sc.kinds(), func(k catalog.Kind) bool { return !sc.ignores(k) }) {
+	if len(sc.kinds()) == 0 {
 		f.lastActive = nil
 		return
 	}
@@ -250,7 +240,7 @@ func (f *sessionFollower) announceActive() {
 
 // followed returns the number of items in a list whose changes are followed, or 0.
 func (f *sessionFollower) followed(sc scope, k catalog.Kind) int {
-	if !sc.wants(k) || !sc.info.Capabilities.Has(k) || sc.ignores(k) {
+	if !sc.wants(k) || !sc.info.Capabilities.Has(k) {
 		return 0
 	}
 	return len(f.w.list(k))
@@ -302,7 +292,6 @@ func (f *sessionFollower) poll(now time.Time) {
 	}
 }
 
-// pollInterval returns how often the server is polled.
 func (f *sessionFollower) pollInterval() time.Duration {
 	if f.events.coverage.Resources {
 		return coveredPolls * f.w.srv.PollInterval
@@ -316,7 +305,6 @@ func contains(sorted []string, uri string) bool {
 	return ok
 }
 
-// setOf returns a set of the URIs.
 func setOf(uris []string) map[string]struct{} {
 	set := make(map[string]struct{}, len(uris))
 	for _, u := range uris {
@@ -335,5 +323,4 @@ func sameSet(uris []string, set map[string]struct{}) bool {
 	return len(uris) == len(set) && !slices.ContainsFunc(uris, func(u string) bool { return !has(set, u) })
 }
 
-// sortedKeys returns the sorted keys of a map.
 func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }

@@ -30,12 +30,9 @@ type skillSchedule struct {
 
 func (s *skillSchedule) due(now time.Time) bool { return !s.next.IsZero() && !now.Before(s.next) }
 
-// listSkills requests the list of skills if it is wanted and not ignored.
 func (f *sessionFollower) listSkills(cause event.Cause) {
 	f.skills.next = time.Time{}
-	if sc := f.scope(); !sc.ignores(catalog.Skills) {
-		f.syncs.pending.list(sc.kindsOf(catalog.Skills), cause)
-	}
+	f.syncs.pending.list(f.scope().kindsOf(catalog.Skills), cause)
 }
 
 // skillsListed plans the next listing after a sync that listed skills. Without a ttlMs, the poll

@@ -148,7 +148,6 @@ func (f *sessionFollower) changeSubscription(q *subscriptionRequest) {
 	f.syncs.pending.merge(syncRequest{subscribe: true})
 }
 
-// unsubscribeAll ends all subscriptions of an owner.
 func (f *sessionFollower) unsubscribeAll(owner any) {
 	c, changed := &f.clients, false
 	for uri, agreed := range c.wanted {

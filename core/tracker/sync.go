@@ -81,7 +81,6 @@ type syncs struct {
 	early   map[string]session.Signal // signals for URIs that the running sync may start to track
 }
 
-// due reports whether a sync must start now.
 func (y *syncs) due(now time.Time) bool {
 	return !y.running && !y.pending.empty() && !now.Before(y.next)
 }
@@ -211,7 +210,6 @@ type gaps struct {
 	subscribed time.Time        // when the subscription after the last gap was made; zero if it has not been
 }
 
-// next returns how long to wait after a gap.
 func (g *gaps) next(now time.Time, eager bool) time.Duration {
 	lasted := !g.subscribed.IsZero() && now.Sub(g.subscribed) > max(g.wait, minStreamLife)
 	if lasted || now.Sub(g.last) > healthyAfter {
@@ -242,7 +240,6 @@ type syncJob struct {
 	careful    bool                          // request one list after the other
 }
 
-// startSync starts the requested sync in a job.
 func (f *sessionFollower) startSync(now time.Time) {
 	ctx, cancel := context.WithCancel(f.jobs.ctx)
 	sc := f.scope()
@@ -274,7 +271,6 @@ func (f *sessionFollower) startSync(now time.Time) {
 // includes by their full URI, and resources that clients subscribed to.
 func (j *syncJob) resources(list catalog.List) []string { return j.scope.resources(list, j.clients) }
 
-// run performs the sync.
 func (j syncJob) run(ctx context.Context, s *session.Session) syncResult {
 	r := syncResult{job: j, lists: map[catalog.Kind]catalog.List{}, listErrs: map[catalog.Kind]error{}}
 	r.run(ctx, s)

@@ -9,6 +9,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/glob"
+	"github.com/mcptrack/mcptrack/core/internal/wake"
 	"github.com/mcptrack/mcptrack/core/tracker/internal/coalesce"
 )
 
@@ -30,9 +31,7 @@ func (t *Tracker) Touch(server string, globs ...string) {
 // touched collects the globs that Tracker.Touch reported for one server. Its size is limited by
 // maxTouched. It is safe for concurrent use.
 type touched struct {
-	// wake tells the worker that there is something to take. add sends to it without blocking; its
-	// capacity is 1, and it is never closed.
-	wake chan struct{}
+	wake wake.Channel // received by the worker: there is something to take
 
 	mu    sync.Mutex
 	globs map[string]time.Time // time of the first report of each glob
@@ -61,10 +60,7 @@ func (t *touched) add(globs []string) {
 		}
 	}
 	t.mu.Unlock()
-	select {
-	case t.wake <- struct{}{}:
-	default:
-	}
+	t.wake.Send()
 }
 
 func (t *touched) any() bool {

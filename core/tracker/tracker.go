@@ -15,6 +15,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/internal/wake"
 	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/session"
 	"github.com/mcptrack/mcptrack/core/standardwebhooks"
@@ -88,10 +89,6 @@ type Options struct {
 	// [status.Asleep] and its last known lists. What has changed in the meantime is published when
 	// it wakes.
 	OnDemand bool
-	// IgnoreListChanges contains the lists that are not polled and for which servers are not asked
-	// to announce changes (ignoring resources also ignores templates). They are still loaded after
-	// connecting and at every Resync interval.
-	IgnoreListChanges []catalog.Kind
 	// Logger receives one record per change of a server's state at level info, and problems that
 	// need the user's attention at level warn. If it is nil, they are discarded.
 	Logger *slog.Logger
@@ -125,10 +122,8 @@ type Tracker struct {
 	texts  *textBudget
 	caches *cache.Store // caches of all sessions
 
-	// applied wakes Run so that it takes the newest config. Apply sends without blocking; a
-	// capacity of 1 suffices, because one wake-up covers any number of configs. Never closed.
-	applied chan struct{}
-	demands demands // used only with Options.OnDemand
+	applied wake.Channel // sent by Apply: Run takes the newest config
+	demands demands      // used only with Options.OnDemand
 
 	mu       sync.Mutex         // guards the fields below
 	workers  map[string]*worker // written only by Run
@@ -147,11 +142,11 @@ func New(opts Options) *Tracker {
 		store:   newStore(opts),
 		texts:   &textBudget{each: opts.MaxText, all: opts.MaxTexts},
 		caches:  cache.NewStore(0),
-		applied: make(chan struct{}, 1),
+		applied: wake.New(),
 		took:    make(chan struct{}),
 		workers: map[string]*worker{},
 	}
-	t.opts.Dial = t.dial(opts.Dial)
+	t.opts.Dial, t.opts.Stored = t.dial(opts.Dial), journal.States{} // the store has it
 	return t
 }
 
@@ -164,10 +159,7 @@ func (t *Tracker) Apply(cfg *config.Config) {
 	t.newest = cfg
 	t.applies++
 	t.mu.Unlock()
-	select {
-	case t.applied <- struct{}{}:
-	default:
-	}
+	t.applied.Send()
 }
 
 // take returns the config that Run must apply next, and its number.
@@ -296,7 +288,6 @@ func (t *Tracker) Run(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// announce publishes a new server in the state Pending.
 func (t *Tracker) announce(srv config.Server) {
 	t.store.commit(event.Event{ServerID: srv.ID, Payload: event.ServerState{State: event.Pending}}, func(r *record) {
 		r.applied = true
@@ -343,14 +334,14 @@ func (t *Tracker) Subscribe(ctx context.Context) (*status.Snapshot, *journal.Sub
 // is not tracked. If a connection attempt is in progress, Restart only causes an early retry if
 // that attempt fails.
 func (t *Tracker) Restart(server string) {
-	t.signal(server, func(w *worker) chan<- struct{} { return w.restarts })
+	t.signal(server, func(w *worker) wake.Channel { return w.restarts })
 }
 
-// Hasten makes the tracker retry soon if a server is waiting to be reconnected, because a request
-// is waiting for it. It does not change the regular retry schedule. Hasten does nothing if the
+// RetrySoon makes the tracker retry soon if a server is waiting to be reconnected, because a request
+// is waiting for it. It does not change the regular retry schedule. RetrySoon does nothing if the
 // server itself requested the delay.
-func (t *Tracker) Hasten(server string) {
-	t.signal(server, func(w *worker) chan<- struct{} { return w.hasten })
+func (t *Tracker) RetrySoon(server string) {
+	t.signal(server, func(w *worker) wake.Channel { return w.retrySoon })
 }
 
 // TakeOver makes this process the one that stores the events about a server. stored is what the log has
@@ -359,7 +350,7 @@ func (t *Tracker) Hasten(server string) {
 // begin must not call the tracker.
 func (t *Tracker) TakeOver(server string, stored journal.States, begin func()) {
 	t.store.takeOver(server, stored, begin)
-	t.signal(server, func(w *worker) chan<- struct{} { return w.rechecks })
+	t.signal(server, func(w *worker) wake.Channel { return w.rechecks })
 }
 
 // Stored returns a list as an earlier tracker or process published it, unless this tracker has replaced
@@ -373,19 +364,14 @@ func (t *Tracker) Remember(server string, k catalog.Kind, list catalog.List) {
 	t.store.rememberList(server, k, list)
 }
 
-// signal sends a request to a server's worker without blocking. The channel has a capacity of 1,
-// because one pending request is enough.
-func (t *Tracker) signal(server string, to func(*worker) chan<- struct{}) {
+func (t *Tracker) signal(server string, to func(*worker) wake.Channel) {
 	t.mu.Lock()
 	w := t.workers[server]
 	t.mu.Unlock()
 	if w == nil {
 		return
 	}
-	select {
-	case to(w) <- struct{}{}:
-	default:
-	}
+	to(w).Send()
 }
 
 // Publish publishes an event that changes no state, in order with the other events. It is used by the

@@ -34,7 +34,6 @@ type background struct {
 	began      time.Time // when the last sweep started
 }
 
-// sweep requests a check of all resources.
 func (b *background) sweep(now time.Time) {
 	if b.left > 0 {
 		b.again = true

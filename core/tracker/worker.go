@@ -11,6 +11,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/internal/wake"
 	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/login"
 	"github.com/mcptrack/mcptrack/core/printable"
@@ -35,12 +36,11 @@ type worker struct {
 	removing bool
 	offered  config.Server // the newest entry offered to the worker
 
-	// Requests from methods of Tracker, received by run. Each channel has a capacity of 1 and is
-	// never closed.
-	hasten   chan struct{} // sent by Tracker.Hasten
-	restarts chan struct{} // sent by Tracker.Restart
-	rechecks chan struct{} // sent by Tracker.TakeOver
-	touched  touched       // what Tracker.Touch reported
+	// Requests from methods of Tracker, received by run.
+	retrySoon wake.Channel // sent by Tracker.RetrySoon
+	restarts  wake.Channel // sent by Tracker.Restart
+	rechecks  wake.Channel // sent by Tracker.TakeOver
+	touched   touched      // what Tracker.Touch reported
 
 	conn atomic.Pointer[connection] // connection of the live session, used by clients; nil while not connected
 
@@ -70,15 +70,15 @@ type worker struct {
 func newWorker(t *Tracker, srv config.Server) *worker {
 	w := &worker{
 		t: t, opts: t.opts, id: srv.ID, srv: srv, offered: srv,
-		log:      t.opts.Logger.With("server", printable.Line(srv.ID, 128)),
-		offers:   make(chan config.Server, 1),
-		hasten:   make(chan struct{}, 1),
-		restarts: make(chan struct{}, 1),
-		rechecks: make(chan struct{}, 1),
-		touched:  touched{wake: make(chan struct{}, 1)},
-		retries:  retries{maxWait: t.opts.MaxBackoff, delays: backoff.New(t.opts.Backoff, t.opts.MaxBackoff)},
-		state:    event.Pending,
-		warned:   map[string]bool{}, unloaded: map[catalog.Kind]bool{},
+		log:       t.opts.Logger.With("server", printable.Line(srv.ID, 128)),
+		offers:    make(chan config.Server, 1),
+		retrySoon: wake.New(),
+		restarts:  wake.New(),
+		rechecks:  wake.New(),
+		touched:   touched{wake: wake.New()},
+		retries:   retries{maxWait: t.opts.MaxBackoff, delays: backoff.New(t.opts.Backoff, t.opts.MaxBackoff)},
+		state:     event.Pending,
+		warned:    map[string]bool{}, unloaded: map[catalog.Kind]bool{},
 	}
 	if cursors, ok := t.store.stored(w.id, journal.Cursors); ok {
 		w.cursors = journal.CursorsOf(cursors)
@@ -317,11 +317,11 @@ func (w *worker) failed(err error, reason string) time.Time {
 // requires a different connection, or if something else triggers an early attempt.
 func (w *worker) wait(ctx context.Context, d time.Duration) {
 	var over <-chan time.Time
-	var hasten <-chan struct{}
+	var early <-chan struct{}
 	began, timer := time.Now(), time.NewTimer(d)
 	defer timer.Stop()
 	if d > 0 {
-		over, hasten = timer.C, w.hasten
+		over, early = timer.C, w.retrySoon
 	}
 	tick, stop := w.login.ticker(w.state)
 	defer stop()
@@ -331,10 +331,10 @@ func (w *worker) wait(ctx context.Context, d time.Duration) {
 			return
 		case <-over:
 			return
-		case <-hasten:
+		case <-early:
 			if sooner := time.Until(began.Add(hurryAfter)); w.state == event.Backoff && w.retries.mayHurry(time.Now()) {
 				timer.Reset(min(max(sooner, time.Nanosecond), time.Until(began.Add(d))))
-				hasten = nil
+				early = nil
 			}
 		case <-w.restarts:
 			w.retries.reset()
@@ -353,7 +353,6 @@ func (w *worker) wait(ctx context.Context, d time.Duration) {
 	}
 }
 
-// errorLine returns the error as one printable line.
 func errorLine(err error) string { return printable.Reason(err, 1000) }
 
 const (

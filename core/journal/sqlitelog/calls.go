@@ -56,7 +56,6 @@ func (c *callLog) Add(call calls.Call) {
 	c.queue = append(c.queue, call)
 }
 
-// take returns the waiting calls.
 func (c *callLog) take() []calls.Call {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -65,7 +64,6 @@ func (c *callLog) take() []calls.Call {
 	return taken
 }
 
-// waits reports whether calls wait to be stored.
 func (c *callLog) waits() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -79,7 +77,6 @@ func (c *callLog) follow(last int64) {
 	c.last = max(c.last, last)
 }
 
-// close makes Add ignore further calls.
 func (c *callLog) close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

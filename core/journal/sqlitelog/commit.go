@@ -90,7 +90,6 @@ func (w *writer) commit(b *batch) error {
 	return nil
 }
 
-// insert inserts the row of an event.
 func (w *writer) insert(b *batch, r *row) error {
 	e := r.event
 	b.next.last++
@@ -129,7 +128,6 @@ func (w *writer) committed(now time.Time) {
 	}
 }
 
-// putRemembered stores the states and lists in a batch.
 func (w *writer) putRemembered(b *batch) error {
 	resources := slices.SortedFunc(maps.Keys(b.states), func(a, b journal.ResourceID) int { // adjacent rows are on the same page
 		return cmp.Or(strings.Compare(a.ServerID, b.ServerID), strings.Compare(a.URI, b.URI))

@@ -26,7 +26,6 @@ const (
 	busyTimeout = 500 * time.Millisecond
 )
 
-// connect opens and configures a connection to the database file.
 func connect(path string, flags sqlite.OpenFlags, cache int) (*sqlite.Conn, error) {
 	c, err := sqlite.OpenConn(path, flags)
 	if err != nil {

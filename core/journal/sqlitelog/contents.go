@@ -75,7 +75,6 @@ func (c *contents) waiting() int {
 	return n
 }
 
-// close makes Put ignore further texts.
 func (c *contents) close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -158,7 +158,6 @@ func (d *dir) reacquire() error {
 	return unlockFile(old)
 }
 
-// file returns the path of the SQLite file.
 func (d *dir) file() string { return filepath.Join(d.path, "events.db") }
 
 func (d *dir) recordsFile() string { return filepath.Join(d.path, "deliveries.json") }
@@ -182,7 +181,6 @@ func (d *dir) holder() string {
 	return fmt.Sprintf(" (process %d)", pid)
 }
 
-// close releases the lock.
 func (d *dir) close() error {
 	if d.lock == nil {
 		return nil

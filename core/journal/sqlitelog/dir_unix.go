@@ -35,7 +35,6 @@ func unlockFile(f *os.File) error {
 	return errors.Join(syscall.Flock(int(f.Fd()), syscall.LOCK_UN), f.Close())
 }
 
-// isLocked reports whether a process holds the lock.
 func isLocked(path string) bool {
 	f, err := os.Open(path)
 	if err != nil {

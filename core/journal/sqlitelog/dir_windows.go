@@ -28,10 +28,8 @@ func lockFile(path string) (*os.File, error) {
 	return f, nil
 }
 
-// unlockFile releases the lock.
 func unlockFile(f *os.File) error { return f.Close() }
 
-// isLocked reports whether a process holds the lock.
 func isLocked(path string) bool {
 	if _, err := os.Stat(path); err != nil {
 		return false

@@ -247,7 +247,6 @@ func quickCheck(c *sqlite.Conn, limit time.Duration) error {
 	return err
 }
 
-// openExisting opens events.db for reading only.
 func (l *Log) openExisting(ctx context.Context) (f *file, row logRow, err error) {
 	path := l.dir.file()
 	info, err := os.Lstat(path)

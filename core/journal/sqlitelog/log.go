@@ -157,7 +157,6 @@ func (l *Log) start(ctx context.Context) error {
 	return nil
 }
 
-// push adds an item to the queue.
 func (l *Log) push(it *item) error {
 	if l.opts.Existing {
 		return errReadOnly

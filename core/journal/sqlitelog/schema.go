@@ -211,7 +211,6 @@ func readLog(c *sqlite.Conn) (r logRow, err error) {
 	return r, err
 }
 
-// writeLog replaces the row of the table log.
 func writeLog(c *sqlite.Conn, r logRow) error {
 	s, err := c.Prepare("UPDATE log SET epoch = ?, first = ?, last = ?, bytes = ?, text_bytes = ?, durability = ?, boot = ?, clean = ?, inode = ?, synced = ?")
 	if err != nil {

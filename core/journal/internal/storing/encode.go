@@ -97,7 +97,6 @@ func namesOf(p event.Payload, all map[string]string) map[string]string {
 	return names
 }
 
-// versionsOf returns the versions of the list items in p.
 func versionsOf(p event.ListChanged) (versions []catalog.ItemVersion) {
 	keys := map[string]bool{}
 	for _, key := range slices.Concat(p.Added, p.Removed, p.Changed) {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/internal/wake"
 	"github.com/mcptrack/mcptrack/core/journal"
 )
 
@@ -72,9 +73,7 @@ func (i *Item[N]) key() foldKey {
 // Queue passes items from the callers that append them to the writer that stores them. Push never
 // waits. Its methods are safe for concurrent use, but only one goroutine may call Take.
 type Queue[N any] struct {
-	// wake tells Take that there may be something to return. Push, Rouse and Close send to it
-	// without blocking; its capacity is 1, and it is never closed.
-	wake chan struct{}
+	wake wake.Channel // received by Take: there may be something to return
 
 	mu       sync.Mutex // guards the fields below; not held during I/O
 	items    []*Item[N]
@@ -89,7 +88,7 @@ type Queue[N any] struct {
 // NewQueue returns an empty queue. When it contains more than capacity items, older items are
 // merged into newer ones with the same foldKey.
 func NewQueue[N any](capacity int) *Queue[N] {
-	return &Queue[N]{wake: make(chan struct{}, 1), capacity: capacity, limit: capacity}
+	return &Queue[N]{wake: wake.New(), capacity: capacity, limit: capacity}
 }
 
 // Push appends an item. The only error that it returns is [journal.ErrClosed].
@@ -109,7 +108,7 @@ func (q *Queue[N]) Push(it *Item[N]) error {
 		q.limit = max(q.capacity, 2*len(q.items))
 	}
 	q.mu.Unlock()
-	q.signal()
+	q.wake.Send()
 	return nil
 }
 
@@ -187,7 +186,7 @@ func (q *Queue[N]) Rouse() {
 	q.mu.Lock()
 	q.roused = true
 	q.mu.Unlock()
-	q.signal()
+	q.wake.Send()
 }
 
 // Close makes Push reject new items. Take still returns the items that are already queued.
@@ -195,7 +194,7 @@ func (q *Queue[N]) Close() {
 	q.mu.Lock()
 	q.closed = true
 	q.mu.Unlock()
-	q.signal()
+	q.wake.Send()
 }
 
 // Size returns the number of items that are not stored yet, whether queued or taken, and the number
@@ -204,13 +203,6 @@ func (q *Queue[N]) Size() (waiting int, folded uint64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return len(q.items) + q.taken, q.folded
-}
-
-func (q *Queue[N]) signal() {
-	select {
-	case q.wake <- struct{}{}:
-	default:
-	}
 }
 
 // fold merges items into newer ones with the same key. It returns the remaining items, in the order

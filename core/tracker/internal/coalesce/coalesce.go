@@ -183,10 +183,8 @@ func (c *Coalescer) Reset(digests bool) {
 	c.opts.Digests = digests
 }
 
-// Digests reports whether resources are read.
 func (c *Coalescer) Digests() bool { return c.opts.Digests }
 
-// Counts returns the current counts.
 func (c *Coalescer) Counts() Counts { return c.counts }
 
 // Signal describes one or more notifications that a resource was updated.
@@ -284,7 +282,6 @@ func (c *Coalescer) Check(uri string, reason Reason) {
 	}
 }
 
-// CheckAll calls Check for every resource.
 func (c *Coalescer) CheckAll(reason Reason) {
 	for _, k := range c.keys {
 		k.check(reason)
@@ -304,7 +301,6 @@ func (c *Coalescer) CheckNext(n int, reason Reason) {
 // URIs returns the URIs of all tracked resources, in no particular order.
 func (c *Coalescer) URIs() []string { return slices.Collect(maps.Keys(c.keys)) }
 
-// Len returns the number of tracked resources.
 func (c *Coalescer) Len() int { return len(c.keys) }
 
 // FirstLook calls Check for a resource that was just added while the other resources are up to
@@ -362,7 +358,6 @@ func (c *Coalescer) newKey(uri string) *key {
 	return k
 }
 
-// forget stops tracking resources and their sub-resources.
 func (c *Coalescer) forget(keys []*key) {
 	if len(keys) == 0 {
 		return

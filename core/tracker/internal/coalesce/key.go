@@ -41,7 +41,6 @@ type window struct {
 	cause    event.Cause // cause of the leading event
 }
 
-// known returns the current state of the resource.
 func (k *key) known() Known {
 	return Known{URI: k.uri, Descriptor: k.descriptor, Content: k.published, Gone: k.gone, Reported: k.reported, Unread: k.noDigest}
 }
@@ -53,7 +52,6 @@ func (k *key) learned() {
 	}
 }
 
-// remove removes the key from all queues and sets.
 func (k *key) remove() {
 	k.removed = true
 	k.adopt(nil)
@@ -64,7 +62,6 @@ func (k *key) remove() {
 	delete(k.c.keys, k.uri)
 }
 
-// signal handles an announced update of the resource.
 func (k *key) signal(s Signal, now time.Time) {
 	c, n, received := k.c, s.N, s.Received
 	if k.open {
@@ -148,7 +145,6 @@ func (k *key) suspend() {
 	k.c.timers.set(k, time.Time{})
 }
 
-// publish publishes an event and counts it.
 func (k *key) publish(u Update) {
 	k.c.counts.Published++
 	u.Known = k.known()
@@ -157,7 +153,6 @@ func (k *key) publish(u Update) {
 	}
 }
 
-// publishRead publishes content returned by a read.
 func (k *key) publishRead(cause event.Cause, got Content) {
 	was := k.published
 	k.remember(got)
@@ -166,7 +161,6 @@ func (k *key) publishRead(cause event.Cause, got Content) {
 	k.received = time.Time{}
 }
 
-// remember replaces the last published content.
 func (k *key) remember(now Content) {
 	if k.c.opts.Replace != nil {
 		now = k.c.opts.Replace(k.published, now)

@@ -39,7 +39,6 @@ func (q *readQueues) push(k *key) {
 	k.queued = place{queue, queue.PushBack(k)}
 }
 
-// remove removes the key from its queue.
 func (q *readQueues) remove(k *key) {
 	if k.queued.queue != nil {
 		k.queued.queue.Remove(k.queued.element)
@@ -79,7 +78,6 @@ func (q *readQueues) take(i int) *key {
 // done frees the slot of a read that was started for the given reason.
 func (q *readQueues) done(r Reason) { q.inFlight[index(r)]-- }
 
-// abandon resets the count of reads in flight.
 func (q *readQueues) abandon() { q.inFlight = [2]int{} }
 
 // urgentPending reports whether urgent reads are queued or in flight.

@@ -99,7 +99,6 @@ func (c *Coalescer) NextRead(slots int) (Read, bool) {
 	return Read{URI: k.uri, Cause: k.reason.cause(), First: k.reason == baseline, key: k}, true
 }
 
-// Answer handles the result of a read.
 func (c *Coalescer) Answer(r Read, outcome Outcome, got Content, now time.Time) {
 	k := r.key
 	k.inFlight = false

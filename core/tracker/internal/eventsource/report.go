@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/internal/wake"
 	"github.com/mcptrack/mcptrack/core/session"
 )
 
@@ -53,16 +54,14 @@ type Occurrence struct {
 
 // pending accumulates the report until the owner takes it.
 type pending struct {
-	// wake has a capacity of 1. The subscriber's goroutines send without blocking; only the owner
-	// receives. It is never closed.
-	wake chan struct{}
+	wake wake.Channel // received by the owner
 
 	mu     sync.Mutex // guards the fields below
 	report Report
 	live   map[string]Coverage // coverage of the active subscriptions, by key
 }
 
-func newPending() pending { return pending{wake: make(chan struct{}, 1), live: map[string]Coverage{}} }
+func newPending() pending { return pending{wake: wake.New(), live: map[string]Coverage{}} }
 
 // take returns the current report and starts a new one.
 func (p *pending) take() Report {
@@ -87,15 +86,7 @@ func (p *pending) change(f func(*Report)) {
 	p.mu.Lock()
 	f(&p.report)
 	p.mu.Unlock()
-	ring(p.wake)
-}
-
-// ring sends to a channel of capacity 1, unless a wake-up is already pending.
-func ring(wake chan<- struct{}) {
-	select {
-	case wake <- struct{}{}:
-	default:
-	}
+	p.wake.Send()
 }
 
 // cover records the coverage of a subscription; the zero Coverage means that it is no longer
@@ -109,11 +100,10 @@ func (p *pending) cover(key string, c Coverage) {
 	changed := was != p.coverage()
 	p.mu.Unlock()
 	if changed {
-		ring(p.wake)
+		p.wake.Send()
 	}
 }
 
-// mark adds a resource to the report.
 func (r *Report) mark(uri string, now time.Time) {
 	if uri == "" || len(uri) > maxURI {
 		return
@@ -218,9 +208,7 @@ const (
 // inbox buffers the messages of a stream until its subscription handles them. put never blocks,
 // because it is called by the goroutine that reads from the server.
 type inbox struct {
-	// wake has a capacity of 1: put sends without blocking, and the subscription receives. It is
-	// never closed.
-	wake chan struct{}
+	wake wake.Channel // received by the subscription
 
 	mu       sync.Mutex // guards the fields below
 	messages []session.EventMessage
@@ -228,7 +216,7 @@ type inbox struct {
 	lost     bool // messages were dropped because the inbox was full
 }
 
-func newInbox() *inbox { return &inbox{wake: make(chan struct{}, 1)} }
+func newInbox() *inbox { return &inbox{wake: wake.New()} }
 
 func (i *inbox) put(m session.EventMessage) {
 	i.mu.Lock()
@@ -238,7 +226,7 @@ func (i *inbox) put(m session.EventMessage) {
 	i.messages = append(i.messages, m)
 	i.bytes += len(m.Params)
 	i.mu.Unlock()
-	ring(i.wake)
+	i.wake.Send()
 }
 
 // take returns the buffered messages, and whether earlier messages were dropped.

@@ -39,6 +39,7 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/backoff"
 	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/internal/wake"
 	"github.com/mcptrack/mcptrack/core/mcp"
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/session"
@@ -72,9 +73,8 @@ const minRelist = 5 * time.Second
 type Subscriber struct {
 	opts    Options
 	pending pending
-	// relist has a capacity of 1. A subscription whose type is no longer known to the server sends
-	// without blocking; Run receives. It is never closed.
-	relist chan struct{}
+	// relist is received by Run, and sent by a subscription whose type is no longer known to the server.
+	relist wake.Channel
 	// polls is a semaphore with capacity maxPolls: a poll sends to it before it starts and receives
 	// from it when it has finished. It is never closed.
 	polls chan struct{}
@@ -98,7 +98,7 @@ type running struct {
 
 // New returns a subscriber. It does not follow any events until Run is called.
 func New(opts Options) *Subscriber {
-	return &Subscriber{opts: opts, pending: newPending(), relist: make(chan struct{}, 1), polls: make(chan struct{}, maxPolls), running: map[string]*running{}, warned: map[string]bool{}}
+	return &Subscriber{opts: opts, pending: newPending(), relist: wake.New(), polls: make(chan struct{}, maxPolls), running: map[string]*running{}, warned: map[string]bool{}}
 }
 
 // C returns the channel that wakes the owner: after a receive, Take may have something to return,

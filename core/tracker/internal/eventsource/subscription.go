@@ -119,7 +119,7 @@ func (u *subscription) survives(err error) bool {
 		u.src.pending.change(func(r *Report) { r.Forbidden = append(r.Forbidden, u.plan.name) })
 		return false
 	case failure == mcp.EventNotFound, failure == mcp.EventUnsupported:
-		ring(u.src.relist)
+		u.src.relist.Send()
 		return false
 	case failure == mcp.EventCallbackEndpointError:
 		u.src.warnEndpoint(u.plan.name, u.errorText(err))
@@ -149,7 +149,6 @@ func refusesCursor(e *session.RPCError, failure mcp.EventFailure) bool {
 		strings.Contains(strings.ToLower(e.Message), "cursor")
 }
 
-// gap reports that events may be missing.
 func (u *subscription) gap(reason string) {
 	u.src.pending.change(func(r *Report) { r.gap("events of " + printable.Line(u.plan.name, 200) + ": " + reason) })
 }
@@ -193,7 +192,6 @@ func (u *subscription) take(events []mcp.EventOccurrence, cursor string) {
 	})
 }
 
-// fold adds one event to the report.
 func (u *subscription) fold(r *Report, o mcp.EventOccurrence, now time.Time) {
 	var data struct {
 		URI  string `json:"uri"`
