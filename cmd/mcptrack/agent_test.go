@@ -155,13 +155,13 @@ func TestAgentsBesideEachOther(t *testing.T) {
 		t.Fatal(err)
 	}
 	save(t, config, `{"mcpServers": {`)
-	one.await("mcptrack: config invalid, the last valid one stays in use\n")
+	one.await("mcptrack: config rejected\n")
 	save(t, config, `{"mcpServers": {}}`)
 	one.await("mcptrack: server v removed\n")
 	f.note("first", "# First\n\nSecond\n") // while it is not followed
 	save(t, config, string(was))
-	one.await("/first.md changed")
-	two.await("/first.md changed")
+	one.await("/first.md updated")
+	two.await("/first.md updated")
 	one.stop(syscall.SIGTERM)
 	two.stop(syscall.SIGINT)
 	if out := f.once(); out != "" {

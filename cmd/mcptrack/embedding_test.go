@@ -34,7 +34,7 @@ func TestManualPrograms(t *testing.T) {
 		lines  int
 		output string // a line of it
 	}{
-		{25, `^\S+ demo vault://\S+ updated `},
+		{25, `^\S+ demo updated vault://`},
 		{35, `^\+[^+]`},
 	} {
 		t.Run(strconv.Itoa(i+1), func(t *testing.T) {

@@ -75,7 +75,7 @@ func TestServeWebhooks(t *testing.T) {
 		t.Errorf("%v\n%s", err, out)
 	}
 	write(fmt.Sprintf(`{"url": "%s/two", "format": "slack", "allowPrivate": true}`, to.URL))
-	await("/two", 1, " changed")
+	await("/two", 1, "demo: updated ")
 	s.stop(syscall.SIGKILL)
 	before := count("/two")
 	serveBeside(t, args...)

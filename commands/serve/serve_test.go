@@ -76,6 +76,7 @@ func TestNoRouteStartsOrChangesAnything(t *testing.T) {
 		"GET /api/servers",
 		"GET /api/servers/{id}",
 		"GET /api/servers/{id}/content",
+		"GET /api/servers/{id}/events",
 		"GET /api/servers/{id}/image", // reads a followed image
 		"GET /api/servers/{id}/log",
 		"GET /api/servers/{id}/resources",
