@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"math"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -50,7 +51,8 @@ func (d *Daemon) follow(who client, source Source, locked *guard.Guard) *followe
 	}
 	if source.Follow != nil {
 		opts := *source.Follow
-		opts.Current, opts.Publish, opts.Apply = source.Config, d.opts.Engine.Tracker().Publish, f.apply
+		opts.Current, opts.Publish = source.Config, d.opts.Engine.Tracker().Publish
+		opts.Apply = func(cfg *config.Config) { f.apply(cfg, math.MaxUint64) } // the last one is the newest
 		f.tasks.Go(func() { _ = reload.Run(ctx, opts) })
 	}
 	return f
@@ -67,8 +69,9 @@ func (f *followed) endIfUnused() {
 
 // apply gives another version of the config to the groups. If its clients have changed, the groups end,
 // because other clients may belong to them than before: these connect again. Their servers stay, because the
-// next groups get them.
-func (f *followed) apply(cfg *config.Config) {
+// next groups get them. asOf is the value of d.edits when the file was read: a config that was applied since may be
+// newer, and stays.
+func (f *followed) apply(cfg *config.Config, asOf uint64) {
 	d, entries := f.d, map[*Group][]config.Server{}
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -85,6 +88,9 @@ func (f *followed) apply(cfg *config.Config) {
 			missing = true
 			break // the groups may have changed
 		}
+	}
+	if f.applied > asOf {
+		return
 	}
 	d.edits++
 	changed := !slices.EqualFunc(cfg.Clients, f.config.Clients, config.Client.Equal)

@@ -139,7 +139,7 @@ func (d *Daemon) enter(who client, source Source) (*Group, error) {
 				return nil, err
 			}
 		} else if older && !reload.Same(followed, source.Config) { // the file has just changed
-			f.apply(source.Config)
+			f.apply(source.Config, who.asOf)
 			continue
 		}
 		source.Config = followed
@@ -441,9 +441,8 @@ func (g *Group) awaitApplied(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, maxApply)
 	defer cancel()
 	backoff.Poll(ctx, time.Millisecond, func() bool {
-		snap := g.d.opts.Engine.Tracker().Snapshot()
 		for id := range g.Names() {
-			if _, known := snap.Server(id); !known {
+			if !g.d.opts.Engine.Tracker().Knows(id) {
 				return false
 			}
 		}
