@@ -30,9 +30,6 @@ type Recorder interface {
 // implementation. Its methods are safe for concurrent use.
 type Log interface {
 	Recorder
-	// Store appends the event and waits until it is durable. If ctx ends first, the event may still
-	// be stored later.
-	Store(ctx context.Context, e *event.Event) (Entry, error)
 	// Flush waits until everything that was appended, remembered or put before the call is stored,
 	// or until ctx ends.
 	Flush(ctx context.Context) error
@@ -154,8 +151,6 @@ var (
 	// ErrEpoch ends an iterator that cannot continue because a new log has replaced the old one.
 	// Call Resume to find out where to continue.
 	ErrEpoch = errors.New("the log was replaced")
-	// ErrTooLarge is returned for an event that is too large for the store.
-	ErrTooLarge = errors.New("event too large for the store")
 	// ErrLocked matches the error that is returned if another process is already writing the log.
 	ErrLocked = errors.New("data directory is in use")
 )
