@@ -148,10 +148,7 @@ func TestRealReplaySkipsForeignEntries(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	last, err := j.Store(t.Context(), &event.Event{ServerID: "a", Timestamp: time.Now(), Payload: event.ServerState{State: event.Ready}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	last := journaltest.Append(t, j, &event.Event{ServerID: "a", Timestamp: time.Now(), Payload: event.ServerState{State: event.Ready}})
 	if err := j.Close(); err != nil {
 		t.Fatal(err)
 	}

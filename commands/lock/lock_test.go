@@ -561,7 +561,7 @@ func TestReviewNewestFirst(t *testing.T) {
 	}
 	for i, name := range []string{"first", "second"} {
 		at := time.Date(2026, 11, 28, 8, i, 0, 0, time.UTC)
-		if _, err := log.Store(t.Context(), &event.Event{ServerID: "notes", Timestamp: at, Payload: event.ListChanged{List: catalog.Tools, Added: []string{name}}}); err != nil {
+		if err := log.Append(&event.Event{ServerID: "notes", Timestamp: at, Payload: event.ListChanged{List: catalog.Tools, Added: []string{name}}}); err != nil {
 			t.Fatal(err)
 		}
 	}

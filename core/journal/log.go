@@ -30,9 +30,6 @@ type Recorder interface {
 // implementation. Its methods are safe for concurrent use.
 type Log interface {
 	Recorder
-	// Store appends the event and waits until it is durable. If ctx ends first, the event may still
-	// be stored later.
-	Store(ctx context.Context, e *event.Event) (Entry, error)
 	// Flush waits until everything that was appended, remembered or put before the call is stored,
 	// or until ctx ends.
 	Flush(ctx context.Context) error

@@ -171,18 +171,13 @@ func removal(e *event.Event) bool {
 }
 
 func (m *Memory) Append(e *event.Event) error {
-	_, err := m.Store(context.Background(), e)
-	return err
-}
-
-// Store implements [Log]. It returns immediately.
-func (m *Memory) Store(_ context.Context, e *event.Event) (Entry, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.closed {
-		return Entry{}, ErrClosed
+		return ErrClosed
 	}
-	return m.appendLocked(*e).entry(), nil
+	m.appendLocked(*e)
+	return nil
 }
 
 func (m *Memory) Remember(r ResourceID, st State) error {

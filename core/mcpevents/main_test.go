@@ -15,6 +15,7 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/journal"
+	"github.com/mcptrack/mcptrack/core/journal/journaltest"
 	"github.com/mcptrack/mcptrack/core/mcp"
 	"github.com/mcptrack/mcptrack/core/mcpevents"
 	"github.com/mcptrack/mcptrack/core/mcpserver"
@@ -56,11 +57,7 @@ func (w *world) store(e event.Event) string {
 	if e.Timestamp.IsZero() {
 		e.Timestamp = time.Now()
 	}
-	entry, err := w.journal.Store(w.Context(), &e)
-	if err != nil {
-		w.Fatal(err)
-	}
-	return entry.ID
+	return journaltest.Append(w.TB, w.journal, &e).ID
 }
 
 func updated(server, uri string, changed *bool) event.Event {

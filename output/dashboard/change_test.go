@@ -46,7 +46,7 @@ func versions(t *testing.T) (j journal.Log, d *Dashboard, began time.Time) {
 	} {
 		e.Seq = uint64(i + 1)
 		e.ID = event.FormatID("00000000000000ab", e.Seq)
-		if _, err := j.Store(t.Context(), &e); err != nil {
+		if err := j.Append(&e); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -31,7 +31,7 @@ func stored(t *testing.T, snapshot func() *status.Snapshot) (journal.Log, *Dashb
 		t.Helper()
 		seq++
 		e := &event.Event{ID: event.FormatID("00000000000000ab", seq), Seq: seq, ServerID: server, ResourceURI: uri, Timestamp: time.Now(), Payload: p}
-		if _, err := j.Store(t.Context(), e); err != nil {
+		if err := j.Append(e); err != nil {
 			t.Fatal(err)
 		}
 	}

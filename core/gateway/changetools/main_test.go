@@ -16,6 +16,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/gateway/changetools"
 	"github.com/mcptrack/mcptrack/core/journal"
+	"github.com/mcptrack/mcptrack/core/journal/journaltest"
 	"github.com/mcptrack/mcptrack/core/mcpevents"
 	"github.com/mcptrack/mcptrack/core/mcpserver"
 )
@@ -51,11 +52,7 @@ func newWorld(t *testing.T, opts journal.MemoryOptions) *world {
 func (w *world) store(e event.Event) string {
 	w.Helper()
 	e.Timestamp = time.Now()
-	entry, err := w.journal.Store(w.Context(), &e)
-	if err != nil {
-		w.Fatal(err)
-	}
-	return entry.ID
+	return journaltest.Append(w.T, w.journal, &e).ID
 }
 
 // updated stores two texts and returns the event of a change from one to the other.

@@ -62,12 +62,11 @@ func (m *modelLog) run(rt *rapid.T) {
 	add := func(rt *rapid.T, e *event.Event) {
 		m.events = append(m.events, e)
 		if rapid.Bool().Draw(rt, "wait") {
-			entry, err := m.o.Log.Store(within(rt), e)
-			if want := m.base + uint64(len(m.events)); err != nil || entry.Seq != want {
-				rt.Fatalf("Store: %d, %v, want %d", entry.Seq, err, want)
+			if got, want := Append(rt, m.o.Log, e).Seq, m.base+uint64(len(m.events)); got != want {
+				rt.Fatalf("stored as %d, want %d", got, want)
 			}
-		} else if err := m.o.Log.Append(e); err != nil {
-			rt.Fatalf("Append: %v", err)
+		} else {
+			add(rt, m.o.Log, e)
 		}
 	}
 	actions := map[string]func(*rapid.T){

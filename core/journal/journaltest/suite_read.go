@@ -20,9 +20,8 @@ func idsRiseByOne(t *testing.T, o *Opened) {
 	}
 	add(t, o.Log, events[:n-2]...)
 	for i := range 2 {
-		e, err := o.Log.Store(within(t), events[n-2+i])
-		if err != nil || e.Seq != uint64(n-1+i) {
-			t.Errorf("stored with id %q, %v", e.ID, err)
+		if e := Append(t, o.Log, events[n-2+i]); e.Seq != uint64(n-1+i) {
+			t.Errorf("stored with id %q", e.ID)
 		}
 	}
 	epoch := o.Log.Epoch()
@@ -37,8 +36,8 @@ func idsRiseByOne(t *testing.T, o *Opened) {
 		same(t, "selected "+when, selected(t, o.Log, journal.Selection{ServerID: "docs"}), epoch, 1, events)
 	})
 	more := update("docs", "file:///more", 1)
-	if e, err := o.Log.Store(within(t), more); err != nil || e.ID != event.FormatID(epoch, n+1) {
-		t.Errorf("the next event has id %q, %v", e.ID, err)
+	if e := Append(t, o.Log, more); e.ID != event.FormatID(epoch, n+1) {
+		t.Errorf("the next event has id %q", e.ID)
 	}
 	if other := o.another(t, Options{}); other.Log.Epoch() == epoch {
 		t.Error("two logs have the same epoch")
@@ -72,9 +71,8 @@ func newLogIsEmpty(t *testing.T, o *Opened) {
 func foreignID(t *testing.T, o *Opened) {
 	e := update("docs", URI(1), 1)
 	e.ID, e.Seq = event.FormatID(journal.NewEpoch(), 77), 77
-	entry, err := o.Log.Store(within(t), e)
-	if err != nil || entry.ID != event.FormatID(o.Log.Epoch(), 1) || e.Seq != 77 {
-		t.Errorf("stored as %q, %v; the event is now %q", entry.ID, err, e.ID)
+	if entry := Append(t, o.Log, e); entry.ID != event.FormatID(o.Log.Epoch(), 1) || e.Seq != 77 {
+		t.Errorf("stored as %q; the event is now %q", entry.ID, e.ID)
 	}
 	o.check(t, func(t *testing.T, when string) {
 		same(t, when, ReadAll(t, o.Log, 0), o.Log.Epoch(), 1, []*event.Event{e})
@@ -103,38 +101,6 @@ func orderOfGoroutines(t *testing.T, o *Opened) {
 			next[ev.ServerID]++
 		}
 	})
-}
-
-// Store returns the entry for the event that it stored. Events that were appended earlier have
-// lower numbers.
-func storeReturnsTheEntry(t *testing.T, o *Opened) {
-	for round := range 5 {
-		addEach(t, o.Log, "docs", 10*round, 10*round+10)
-		e, err := o.Log.Store(within(t), update("docs", "file:///stored", round))
-		must(t, err)
-		if err := wellFormed(e); err != nil {
-			t.Error(err)
-		}
-		if want := uint64(11 * (round + 1)); e.Seq != want {
-			t.Errorf("stored as number %d, want %d", e.Seq, want)
-		}
-		if b := bounds(t, o.Log); b.Last != e.Seq {
-			t.Errorf("the last is %d after %d was stored", b.Last, e.Seq)
-		}
-		got := ReadAll(t, o.Log, e.Seq)
-		if len(got) != 1 || string(got[0].Data()) != string(e.Data()) || !got[0].Stored.Equal(e.Stored) {
-			t.Errorf("Store returns %s of %v, but %d entries are read from there on", e.Data(), e.Stored, len(got))
-		}
-	}
-	ended, cancel := context.WithCancel(t.Context())
-	cancel()
-	if e, err := o.Log.Store(ended, update("docs", "file:///late", 1)); err == nil && e.Seq != 56 || err != nil && !errors.Is(err, context.Canceled) {
-		t.Errorf("Store with a context that has ended: %q, %v", e.ID, err)
-	}
-	flush(t, o.Log)
-	if last := bounds(t, o.Log).Last; last > 56 {
-		t.Errorf("one call of Store stored %d events", last-55)
-	}
 }
 
 // Every entry that a reader receives is within the bounds of the log, and every other reader can

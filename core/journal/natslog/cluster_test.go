@@ -65,11 +65,12 @@ func TestRealClusterLosesItsLeaderUnderLoad(t *testing.T) {
 				e := s.Next(journaltest.URI(n % 50))
 				e.ServerID = fmt.Sprintf("w%d", w)
 				if n%100 == 50 {
-					if _, err := journals[w].Store(ctx, e); err != nil {
+					if err := journals[w].Flush(ctx); err != nil {
 						t.Errorf("writer %d: %v", w, err)
 						return
 					}
-				} else if err := journals[w].Append(e); err != nil {
+				}
+				if err := journals[w].Append(e); err != nil {
 					t.Error(err)
 				}
 				if n == perWriter/2 && w == 0 {

@@ -23,8 +23,7 @@
 // The number of replicas and the configuration of the cluster determine how durable events are. If
 // the log contains fewer events than the cluster has acknowledged, or was replaced, it gets a new
 // epoch. A process detects this when it begins to read or calls [Log.Bounds], after it has lost its
-// connection, and when the numbers of stored events do not increase. Only entries that Store has
-// already returned may have the old epoch. A cluster that loses acknowledged leases, or whose bucket was deleted,
+// connection, and when the numbers of stored events do not increase. A cluster that loses acknowledged leases, or whose bucket was deleted,
 // may grant a lease to a second process for some seconds; fences work even then.
 //
 // An event is stored exactly once: if the response to an attempt was lost, the writer looks the event

@@ -20,10 +20,7 @@ func anew(t *testing.T, j *Log, s *journaltest.Source) journal.Entry {
 	if err := j.store.js.DeleteStream(t.Context(), j.store.opts.Stream); err != nil {
 		t.Fatal(err)
 	}
-	e, err := j.Store(t.Context(), s.Next(journaltest.URI(1)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := journaltest.Append(t, j, s.Next(journaltest.URI(1)))
 	if j.Epoch() == was || e.ID != event.FormatID(j.Epoch(), 1) {
 		t.Fatalf("the new log, %s after %s, begins with %s", j.Epoch(), was, e.ID)
 	}
@@ -66,9 +63,8 @@ func TestRealReadersSeeThatTheLogWasReplaced(t *testing.T) {
 		t.Errorf("%d entries are read", len(got))
 	}
 	// Its reader noticed: the number alone is above what it knows.
-	e, err := b.Store(ctx, s.Next(journaltest.URI(2)))
-	if err != nil || e.ID != event.FormatID(a.Epoch(), 2) {
-		t.Errorf("stored as %s, %v, in the log %s", e.ID, err, a.Epoch())
+	if e := journaltest.Append(t, b, s.Next(journaltest.URI(2))); e.ID != event.FormatID(a.Epoch(), 2) {
+		t.Errorf("stored as %s, in the log %s", e.ID, a.Epoch())
 	}
 }
 
@@ -82,9 +78,8 @@ func TestRealWriterSeesThatTheLogWasReplaced(t *testing.T) {
 	journaltest.AppendN(t, b, s, 5)
 	anew(t, a, s)
 	for want := uint64(2); want < 4; want++ {
-		e, err := b.Store(t.Context(), s.Next(journaltest.URI(2)))
-		if err != nil || e.ID != event.FormatID(a.Epoch(), want) {
-			t.Errorf("stored as %s, %v, in the log %s", e.ID, err, a.Epoch())
+		if e := journaltest.Append(t, b, s.Next(journaltest.URI(2))); e.ID != event.FormatID(a.Epoch(), want) {
+			t.Errorf("stored as %s, in the log %s", e.ID, a.Epoch())
 		}
 	}
 }

@@ -109,9 +109,7 @@ func TestRealNextHolderKnowsMoreThanEventsOfEarlierOnes(t *testing.T) {
 	opts := onServer(t)
 	one, next := open(t, opts), open(t, opts)
 	for range 3 {
-		if _, err := one.Store(t.Context(), changed(event.ListChanged{Added: []string{"a"}}, catalog.Item{Key: "a", Digest: journaltest.Digest(1)})); err != nil {
-			t.Fatal(err)
-		}
+		journaltest.Append(t, one, changed(event.ListChanged{Added: []string{"a"}}, catalog.Item{Key: "a", Digest: journaltest.Digest(1)}))
 	}
 	closeLog(t, one) // without a lease it stores what it knows whenever it comes to it
 	l := holder(t, next, time.Minute)
@@ -155,9 +153,7 @@ func TestRealOwedByKilledProcess(t *testing.T) {
 	byKilledProcess(t, j, &event.Event{ServerID: "docs", ResourceURI: "stays", Timestamp: time.Now(), Payload: event.ResourceRemoved{Missing: true}})
 	check(journal.States{Resources: map[journal.ResourceID]journal.State{at: {Digest: catalog.Gone()}}, Lists: map[journal.ListName]catalog.List{resources: {stays}, owed: {{Key: "leaves"}}}})
 	// The next process publishes it, and starts another change that it cannot finish.
-	if _, err := j.Store(t.Context(), &event.Event{ServerID: "docs", Timestamp: time.Now(), Payload: event.ServerState{State: event.Ready}}); err != nil {
-		t.Fatal(err)
-	}
+	journaltest.Append(t, j, &event.Event{ServerID: "docs", Timestamp: time.Now(), Payload: event.ServerState{State: event.Ready}})
 	added := catalog.List{leaves, stays}
 	err = errors.Join(j.RememberList(owed, nil), j.Remember(at, journal.State{}),
 		j.Append(&event.Event{ServerID: "docs", Timestamp: time.Now(), Payload: event.ListChanged{List: catalog.Resources, Added: []string{"leaves"}, Items: &added, Follows: []string{"leaves"}}}))

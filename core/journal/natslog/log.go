@@ -167,22 +167,6 @@ func (l *Log) remember(v value, lease *Lease) error {
 	return l.writer.queue.Push(&item{Key: v.subject(), Note: note{value: v, lease: lease}})
 }
 
-func (l *Log) Store(ctx context.Context, e *event.Event) (journal.Entry, error) {
-	entry, err := l.writer.queue.Do(ctx, &item{Event: e})
-	if err != nil {
-		return journal.Entry{}, err
-	}
-	// Only the stored message contains the time at which the store received it.
-	if stream, err := l.store.stream(ctx, l.store.opts.Stream); err == nil {
-		try, done := context.WithTimeout(ctx, callTimeout/4) // no response while the cluster elects a leader
-		defer done()
-		if m, err := stream.GetMsg(try, entry.Seq); err == nil {
-			entry.Stored = m.Time
-		}
-	}
-	return entry, nil
-}
-
 func (l *Log) Flush(ctx context.Context) error {
 	ctx, cancel := l.life.Begin(ctx)
 	defer cancel()
@@ -196,7 +180,7 @@ func (l *Log) Flush(ctx context.Context) error {
 func (l *Log) settle(ctx context.Context) error {
 	for settled := false; !settled; {
 		_, before := l.writer.queue.Size()
-		if _, err := l.writer.queue.Do(ctx, &item{}); err != nil {
+		if err := l.writer.queue.Wait(ctx); err != nil {
 			return err
 		}
 		// An event that was queued before may have been merged into an event that was queued after

@@ -55,16 +55,12 @@ func TestRealTooLargeEventDoesNotStopTheLog(t *testing.T) {
 	s := new(journaltest.Source)
 	huge := s.Next(journaltest.URI(1))
 	huge.ServerID = strings.Repeat("a", 2<<20)
-	_, err := j.Store(t.Context(), huge)
-	if !errors.Is(err, journal.ErrTooLarge) || j.Stats().TooLarge != 1 {
+	if err := errors.Join(j.Append(huge), j.Flush(t.Context())); err != nil || j.Stats().TooLarge != 1 {
 		t.Errorf("stored with %v, %+v", err, j.Stats())
 	}
 	large := s.Next("")
 	large.Payload = event.ListChanged{List: catalog.Tools, Added: slices.Repeat([]string{strings.Repeat("a", 300<<10)}, 5)}
-	e, err := j.Store(t.Context(), large)
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := journaltest.Append(t, j, large)
 	got := journaltest.ReadAll(t, j, 0)
 	if len(got) != 2 || got[1].ID != e.ID {
 		t.Fatalf("%d entries", len(got))

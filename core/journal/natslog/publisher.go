@@ -22,9 +22,8 @@ type record struct {
 	seq         uint64        // sequence number; set once stored
 
 	// The fields below are set only in records of events.
-	item  *item   // finished once this record is stored; nil if more records of the item follow
+	item  *item   // item whose event the record ends; nil if more records of the item follow
 	lists []value // lists that the event reports
-	whole bool    // data contains the whole event, not only a part
 	after []*item // items without an event that directly follow in the queue
 }
 

@@ -80,7 +80,6 @@ func (w *writer) storeGroup(ctx context.Context, group []*item) {
 			if err != nil {
 				w.store.health.TooLarge.Add(1)
 				w.store.opts.Logger.Error("an event cannot be stored and is dropped", "err", err)
-				it.Finish(journal.Entry{}, err)
 			}
 			records = append(records, more...)
 		case len(records) == 0:
@@ -118,7 +117,7 @@ func (w *writer) records(it *item) ([]*record, error) {
 		}
 	}
 	last := records[len(records)-1]
-	last.item, last.lists, last.whole = it, lists, len(parts) == 1
+	last.item, last.lists = it, lists
 	return records, nil
 }
 
@@ -128,7 +127,7 @@ func (w *writer) reached(it *item, seq uint64) {
 	if v := it.Note.value; v != nil {
 		w.states.put(v, it.Note.lease, w.position(seq, it.Note.lease))
 	}
-	it.Finish(journal.Entry{}, nil)
+	it.Finish(nil)
 }
 
 // position returns the position that a value reflects if it was queued after event number seq. A
@@ -207,9 +206,6 @@ func (w *writer) held(records []*record) []*record {
 			continue
 		}
 		w.store.health.Fenced.Add(1)
-		if r.item != nil {
-			r.item.Finish(journal.Entry{}, fmt.Errorf("event log: %w", ErrLeaseLost))
-		}
 		for _, it := range r.after {
 			w.reached(it, w.last)
 		}
@@ -223,10 +219,9 @@ func (w *writer) giveUp(records []*record, err error) {
 	for _, r := range records {
 		if r.item != nil {
 			w.store.health.Unsaved.Add(1)
-			r.item.Finish(journal.Entry{}, err)
 		}
 		for _, it := range r.after {
-			it.Finish(journal.Entry{}, err)
+			it.Finish(err)
 		}
 	}
 }
@@ -246,8 +241,8 @@ func (w *writer) publish(ctx context.Context, records []*record) (int, error) {
 	return n, err
 }
 
-// stored queues the states and lists that the stored records report, and wakes the callers that
-// wait for their items.
+// stored queues the states and lists that the stored records report, and handles the items without an event
+// that come after them.
 func (w *writer) stored(records []*record) {
 	for _, r := range records {
 		w.last = max(w.last, r.seq)
@@ -263,13 +258,6 @@ func (w *writer) stored(records []*record) {
 		}
 		for _, list := range r.lists {
 			w.states.put(list, nil, at)
-		}
-		if r.item.Done != nil {
-			e := journal.NewEntry(at.Epoch, r.seq, time.Now(), r.data)
-			if r.whole {
-				e = e.WithEvent(r.item.Event)
-			}
-			r.item.Finish(e, nil)
 		}
 		for _, it := range r.after {
 			w.reached(it, r.seq)

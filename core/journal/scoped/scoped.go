@@ -162,10 +162,6 @@ func (l *Log) Close() error              { return nil }
 
 func (l *Log) Append(*event.Event) error { return ErrReadOnly }
 
-func (l *Log) Store(context.Context, *event.Event) (journal.Entry, error) {
-	return journal.Entry{}, ErrReadOnly
-}
-
 func (l *Log) Remember(journal.ResourceID, journal.State) error { return ErrReadOnly }
 
 func (l *Log) RememberList(journal.ListName, catalog.List) error { return ErrReadOnly }

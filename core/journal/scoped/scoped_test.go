@@ -246,9 +246,8 @@ func TestCannotBeWritten(t *testing.T) {
 			text := "kept"
 			from.Contents().Put(journaltest.Digest(1), text)
 			log.Contents().Put(journaltest.Digest(2), "not kept")
-			_, stored := log.Store(t.Context(), update("docs", "file:///1", 1))
 			for what, err := range map[string]error{
-				"append": log.Append(update("docs", "file:///1", 1)), "store": stored, "remember": log.Remember(journal.ResourceID{}, journal.State{}),
+				"append": log.Append(update("docs", "file:///1", 1)), "remember": log.Remember(journal.ResourceID{}, journal.State{}),
 				"list": log.RememberList(journal.ListName{}, nil),
 			} {
 				if !errors.Is(err, ErrReadOnly) {

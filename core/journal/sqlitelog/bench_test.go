@@ -1,6 +1,7 @@
 package sqlitelog
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"runtime"
@@ -27,9 +28,7 @@ func appendAll(b *testing.B, l *Log, s *journaltest.Source, n, resources int) {
 			time.Sleep(time.Millisecond) // lets the writer catch up
 		}
 	}
-	if _, err := l.Store(b.Context(), s.Next(journaltest.URI(0))); err != nil {
-		b.Fatal(err)
-	}
+	journaltest.Append(b, l, s.Next(journaltest.URI(0)))
 }
 
 // BenchmarkAppend measures one appender that does not wait: durable events per second.
@@ -50,14 +49,14 @@ func BenchmarkAppend(b *testing.B) {
 	}
 }
 
-// BenchmarkStore measures one appender that waits for each event.
-func BenchmarkStore(b *testing.B) {
+// BenchmarkFlush measures one appender that waits for each event.
+func BenchmarkFlush(b *testing.B) {
 	for _, d := range []journal.Durability{journal.Always, journal.Interval} {
 		b.Run(string(d), func(b *testing.B) {
 			l := open(b, quiet(b.TempDir(), d))
 			s := new(journaltest.Source)
 			for b.Loop() {
-				if _, err := l.Store(b.Context(), s.Next(journaltest.URI(1))); err != nil {
+				if err := errors.Join(l.Append(s.Next(journaltest.URI(1))), l.Flush(b.Context())); err != nil {
 					b.Fatal(err)
 				}
 			}

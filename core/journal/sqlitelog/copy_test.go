@@ -18,7 +18,7 @@ func TestReadOnlyCopy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := l.Store(t.Context(), &event.Event{ServerID: "a", ResourceURI: "x://1", Payload: event.ResourceAdded{}}); err != nil {
+	if err := l.Append(&event.Event{ServerID: "a", ResourceURI: "x://1", Payload: event.ResourceAdded{}}); err != nil {
 		t.Fatal(err)
 	}
 	if err := l.Close(); err != nil {

@@ -130,9 +130,8 @@ func TestRandomDamage(t *testing.T) {
 		if err != nil {
 			t.Errorf("seed %d, round %d, damaged at %d: %v", seed, round, at, err)
 		}
-		e, err := l.Store(t.Context(), new(journaltest.Source).Next(journaltest.URI(1)))
-		if err != nil || e.Seq <= n {
-			t.Errorf("seed %d, round %d, damaged at %d: stored as %s, %v", seed, round, at, e.ID, err)
+		if e := journaltest.Append(t, l, new(journaltest.Source).Next(journaltest.URI(1))); e.Seq <= n {
+			t.Errorf("seed %d, round %d, damaged at %d: stored as %s", seed, round, at, e.ID)
 		}
 		closeLog(t, l)
 		found, _ := filepath.Glob(filepath.Join(dir, "events.db*"))

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/journal"
-	"github.com/mcptrack/mcptrack/core/journal/internal/storing"
 	"github.com/mcptrack/mcptrack/core/journal/journaltest"
 )
 
@@ -45,13 +44,12 @@ func TestFullDisk(t *testing.T) {
 			s := new(journaltest.Source)
 			journaltest.AppendN(t, l, s, 300)
 			ballast := fill(t, filepath.Join(disk, "ballast"), free)
-			var items []*item
+			items := 0
 			for i := 0; l.Err() == nil || l.Stats().Failures < 3; i++ {
-				it, err := push(l, s.Next(journaltest.URI(i)))
-				if err != nil {
+				if err := l.Append(s.Next(journaltest.URI(i))); err != nil {
 					t.Fatal(err)
 				}
-				items = append(items, it)
+				items++
 				if i < 10 {
 					l.Contents().Put(journaltest.Digest(uint64(i+1)), fmt.Sprint("text ", i))
 				}
@@ -67,23 +65,16 @@ func TestFullDisk(t *testing.T) {
 			if err := os.Remove(ballast); err != nil {
 				t.Fatal(err)
 			}
-			for i, it := range items {
-				var o storing.Outcome
-				select {
-				case o = <-it.Done:
-				case <-time.After(time.Minute):
-					t.Fatalf("event %d is not stored: %v, %+v", i, l.Err(), l.Stats())
-				}
-				if o.Err != nil || o.Entry.Seq != uint64(301+i) {
-					t.Fatalf("event %d is %d, %v", i, o.Entry.Seq, o.Err)
-				}
+			if err := l.Flush(t.Context()); err != nil {
+				t.Fatal(err)
 			}
+			journaltest.InOrder(t, journaltest.ReadAll(t, l, 0), l.Epoch(), 1, 300+items)
 			journaltest.Eventually(t, time.Minute, "Err is nil", func() bool { return l.Err() == nil })
 			epoch := l.Epoch()
 			closeLog(t, l)
 			l = open(t, Options{Dir: filepath.Join(disk, "data"), KeepContent: 1 << 20})
 			there, missing := truthful(t, journaltest.ReadAll(t, l, 0))
-			if l.Epoch() != epoch || missing != 0 || there != 300+len(items) || l.Stats().Damages != 0 {
+			if l.Epoch() != epoch || missing != 0 || there != 300+items || l.Stats().Damages != 0 {
 				t.Errorf("%d there, %d missing, epoch kept: %v, %+v", there, missing, l.Epoch() == epoch, l.Stats())
 			}
 			for i := range 10 {

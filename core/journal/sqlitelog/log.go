@@ -164,19 +164,7 @@ func (l *Log) push(it *item) error {
 	return l.queue.Push(it)
 }
 
-// wait adds an item to the queue and waits until the writer has finished it.
-func (l *Log) wait(ctx context.Context, it *item) (journal.Entry, error) {
-	if l.opts.Existing {
-		return journal.Entry{}, errReadOnly
-	}
-	return l.queue.Do(ctx, it)
-}
-
 func (l *Log) Append(e *event.Event) error { return l.push(&item{Event: e}) }
-
-func (l *Log) Store(ctx context.Context, e *event.Event) (journal.Entry, error) {
-	return l.wait(ctx, &item{Event: e})
-}
 
 func (l *Log) Remember(r journal.ResourceID, st journal.State) error {
 	st.Text = nil
@@ -194,7 +182,7 @@ func (l *Log) Flush(ctx context.Context) error {
 	}
 	ctx, cancel := l.life.Begin(ctx)
 	defer cancel()
-	if _, err := l.wait(ctx, &item{}); err != nil {
+	if err := l.queue.Wait(ctx); err != nil {
 		return err
 	}
 	return l.contents.progress.Wait(ctx)

@@ -139,7 +139,7 @@ func (a *acknowledged) missing(t *testing.T, dir string) (missing, total int) {
 	defer a.mu.Unlock()
 	for id, bus := range a.bus {
 		switch name := found[id]; name {
-		case "n" + bus[strings.Index(bus, "-")+1:]:
+		case bus:
 		case "":
 			missing++
 		default:

@@ -64,10 +64,6 @@ func TestReaderBesideWriter(t *testing.T) {
 	// A page at a time, so that SQLite can move what the child writes to events.db.
 	for _, call := range []func() error{
 		func() error { return l.Append(new(journaltest.Source).Next(journaltest.URI(1))) },
-		func() error {
-			_, err := l.Store(t.Context(), new(journaltest.Source).Next(journaltest.URI(1)))
-			return err
-		},
 		func() error { return l.Remember(journal.ResourceID{ServerID: "docs", URI: "u"}, journal.State{}) },
 		func() error { return l.RememberList(journal.ListName{ServerID: "docs"}, nil) },
 	} {

@@ -175,7 +175,7 @@ func (w *writer) giveUp(items []*item, err error) {
 		if it.Event != nil {
 			w.l.health.Unsaved.Add(1)
 		}
-		it.Finish(journal.Entry{}, err)
+		it.Finish(err)
 	}
 	w.flushes = nil
 }
@@ -184,7 +184,7 @@ func (w *writer) giveUp(items []*item, err error) {
 func (w *writer) flushed() {
 	w.l.queue.Stored() // must come before a caller wakes up and checks Size
 	for _, it := range w.flushes {
-		it.Finish(journal.Entry{}, nil)
+		it.Finish(nil)
 	}
 	if w.flushes = nil; w.l.contents.waiting() > 0 {
 		w.l.queue.Rouse()
@@ -209,7 +209,6 @@ type batch struct {
 
 // row is an event, or a part of a split event, to be inserted into the table events.
 type row struct {
-	item  *item // item that is finished with this row; nil for all but the last part of a split event
 	event *event.Event
 	local *event.Event // event for readers in this process; nil for a part of a split event
 	data  []byte
@@ -239,21 +238,17 @@ func (w *writer) gather(group *[]*item) *batch {
 	return b
 }
 
-// encode adds an event to a batch: its rows, and the states and lists that it reports. If the event
-// cannot be stored, it finishes the item with an error and returns false.
+// encode adds an event to a batch: its rows, and the states and lists that it reports. It returns
+// false if the event cannot be stored.
 func (w *writer) encode(b *batch, it *item) bool {
 	parts, err := storing.Encode(it.Event, maxEvent)
 	if err != nil {
 		w.l.health.TooLarge.Add(1)
 		w.l.opts.Logger.Error("an event cannot be stored and is dropped", "err", err)
-		it.Finish(journal.Entry{}, err)
 		return false
 	}
-	for n, data := range parts {
+	for _, data := range parts {
 		r := row{event: it.Event, data: data}
-		if n == len(parts)-1 {
-			r.item = it
-		}
 		if len(parts) == 1 {
 			r.local = journal.WithoutDefinitions(it.Event)
 		}
@@ -439,16 +434,6 @@ func (w *writer) stored(b *batch) {
 	w.l.health.Stored.Add(uint64(len(b.rows)))
 	w.l.contents.done(b.texts)
 	w.l.view.show(w.row, added)
-	for i := range b.rows {
-		if it := b.rows[i].item; it != nil && it.Done != nil {
-			it.Finish(added[i].Entry, nil)
-		}
-	}
-	for _, it := range b.items {
-		if it.Event == nil {
-			it.Finish(journal.Entry{}, nil)
-		}
-	}
 }
 
 // keep performs periodic tasks: it syncs, removes expired events, and checks whether the files are

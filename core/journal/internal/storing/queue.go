@@ -25,22 +25,17 @@ type Item[N any] struct {
 	// replaces an older one with the same Key.
 	Key  string
 	Note N
-	// Done receives the outcome if a caller waits for it; otherwise it is nil. The writer sends
+	// done receives the outcome if a caller of Wait waits for it; otherwise it is nil. The writer sends
 	// exactly once and never closes the channel. Its capacity is 1, so that the writer never
 	// blocks.
-	Done chan Outcome
+	done chan error
 }
 
-// Outcome is the result of storing an item.
-type Outcome struct {
-	Entry journal.Entry
-	Err   error
-}
-
-// Finish sends the outcome to the caller that waits for the item, if there is one.
-func (i *Item[N]) Finish(e journal.Entry, err error) {
-	if i.Done != nil {
-		i.Done <- Outcome{e, err}
+// Finish sends the outcome to the caller that waits for the item, if there is one. The writer calls it for
+// every item without an event.
+func (i *Item[N]) Finish(err error) {
+	if i.done != nil {
+		i.done <- err
 	}
 }
 
@@ -112,29 +107,25 @@ func (q *Queue[N]) Push(it *Item[N]) error {
 	return nil
 }
 
-// Do appends an item and waits until the writer has finished it. If ctx ends first, a note is
-// removed from the queue, but an event may still be stored.
-func (q *Queue[N]) Do(ctx context.Context, it *Item[N]) (journal.Entry, error) {
-	it.Done = make(chan Outcome, 1)
+// Wait appends an empty item and waits until the writer has finished it.
+func (q *Queue[N]) Wait(ctx context.Context) error {
+	it := &Item[N]{done: make(chan error, 1)}
 	if err := q.Push(it); err != nil {
-		return journal.Entry{}, err
+		return err
 	}
 	select {
-	case out := <-it.Done:
-		return out.Entry, out.Err
+	case err := <-it.done:
+		return err
 	case <-ctx.Done():
 		q.withdraw(it)
-		return journal.Entry{}, notStored(ctx)
+		return notStored(ctx)
 	}
 }
 
-// withdraw removes a note whose caller no longer waits for it, unless the writer has already taken
-// it. An item with a waiting caller is never merged, so such notes would exhaust the memory while
+// withdraw removes an item whose caller no longer waits for it, unless the writer has already taken
+// it. An item with a waiting caller is never merged, so such items would exhaust the memory while
 // the store fails.
 func (q *Queue[N]) withdraw(it *Item[N]) {
-	if it.Event != nil {
-		return
-	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if i := slices.Index(q.items, it); i >= 0 {
@@ -211,7 +202,7 @@ func (q *Queue[N]) Size() (waiting int, folded uint64) {
 func fold[N any](items []*Item[N]) (kept []*Item[N], folded int) {
 	newest := make(map[foldKey]*Item[N], len(items))
 	for _, it := range slices.Backward(items) {
-		if it.Done != nil {
+		if it.done != nil {
 			kept = append(kept, it)
 			continue
 		}
