@@ -6,19 +6,13 @@
 //
 // # Sharing
 //
-// Two clients share a server, and so its process, if everything that determines it is equal: the
-// command, its arguments, environment and folder, what it inherits from the client (HOME, TMPDIR, LANG and
-// the like), and the programs that it finds in PATH; or the URL,
-// headers and login; the protocol era; and
-// the client's folder, unless the entry has "shared": "machine". With "shared": false each client has its
-// own. What is followed on a shared server is the
-// union of what its clients follow. The tracker knows a server as ID~DIGITS; clients see the ID of
-// their config.
-//
-// What a client declares does not matter: a server may ask for everything that the daemon can relay, and
-// [gateway.Callers] says whom it asks. A server that asks while requests of several clients are in
-// progress has a process for each new client from then on, in all folders, and also after a restart: see
-// [OneEach].
+// Two clients share a server, and so its process, if everything that determines it is equal: its entry in the
+// config, what it inherits from the client's environment, the programs that it finds in PATH, its login, and the
+// client's folder, unless the entry has "shared": "machine". With "shared": false each client has its own.
+// What is followed on a shared server is the union of what its clients follow. The tracker knows a server as
+// ID~DIGITS; clients see the ID of their config. Whom a shared server asks, [gateway.Callers] says; a server
+// that asks while requests of several clients are in progress has a process for each new client from then on
+// ([OneEach]).
 //
 // # Groups
 //
@@ -27,21 +21,14 @@
 // next client finds the lists of its servers, until maxIdleGroups later groups have been left. Groups that differ only
 // in the choice of servers follow their config file together: a change is read and merged once.
 //
-// Beside a config may be a lock file (see core/lock/guard). It is followed like the config, and a group serves
-// only what it approves. What differs from it is published as lock.drift, with the path of the lock, because
-// another group with another lock may share the server: once for each lock, however many groups follow it.
+// A group serves only what the lock file beside its config approves (see core/lock/guard). What differs is
+// published as lock.drift, once for each lock, because another group with another lock may share the server.
 //
-// # HTTP
+// [Daemon.MCP] serves MCP over HTTP: each request counts as a client while it lasts, and its group is kept for
+// httpIdle after the last, because it may have sessions.
 //
-// [Daemon.MCP] serves MCP over HTTP. Each request counts as a client while it lasts, and a group is kept for
-// httpIdle after its last request, because it may have sessions.
-//
-// # Sleeping servers
-//
-// A server starts when a client connects and neither its group nor the log has the server's lists, or when a client
-// uses it. It
-// stays connected as long as this client, and for [config.Server.Idle] after that. Then it sleeps: its
-// lists are remembered, and are compared when it wakes.
+// A server starts when a client uses it, or connects while nobody knows the server's lists. It stays connected
+// as long as this client, and for [config.Server.Idle] after that. Then it sleeps.
 //
 // # Promises
 //

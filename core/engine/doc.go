@@ -69,33 +69,21 @@
 //
 // # Stored state
 //
-// The log stores the digests of followed resources, the keys and digests of lists, and the
-// positions from which to resume the subscriptions to events of servers (MCP Events). They are
-// either derived from its events or stored in the order in which they were found. Contents and
-// lists that changed while no process was running are published by the next process, with cause
-// resync. The same applies to the events about resources if only the change to their list was
-// stored. A change that was announced, but not stored before a process was killed, may be published
-// again.
-//
-// # Lock
-//
-// What differs from the lock file is published as lock.drift, once for each change. The verdicts of package
-// guard decide what differs. The engine makes them with [Options.Lock]; a gateway, which compares before
-// it serves, passes its own to [Engine.Verdicts]. What was published is stored with the log, so a
-// restart repeats nothing.
+// The log stores the digests of followed resources, the keys and digests of lists, and the positions in the
+// events of servers. Contents and lists that changed while no process was running are published by the next
+// process, with cause resync. A change that was announced, but not stored before a process was killed, may be
+// published again. What differs from the lock file is published as lock.drift, once for each change, also
+// across restarts; see [Options.Lock] and [Engine.Verdicts].
 //
 // # Sharing
 //
-// With the role [Shares], all processes on one NATS cluster divide the servers in their configs
-// among themselves: the process that holds the lease for a server follows it. If a process dies,
-// the others take over its servers within about [natslog.DefaultLease]. A process that joins
-// receives its share within a minute, a few servers at a time. If a process was disconnected or
-// suspended while another process took over a server, events that it has not stored yet are
-// dropped, because the other process has compared the server with the log. After a takeover, a
-// resource may have one more event within two seconds than with a single process. With the role
-// [Serves], a process follows all servers, as a gateway must, and stores the events of those whose lease it
-// holds. A process that takes over a server compares it with the log, see [tracker.Tracker.TakeOver], and
-// may repeat what the last process had just published.
+// With the role [Shares], all processes on one NATS cluster divide their servers among themselves: the process
+// that holds the lease for a server follows it. If a process dies, the others take over its servers within
+// about [natslog.DefaultLease]; one that joins receives its share within a minute. Events that a process has
+// not stored when another takes over their server are dropped, because the other compares the server with the
+// log. After a takeover, a resource may have one more event within two seconds than with a single process.
+// With the role [Serves], a process follows all servers, as a gateway must, and stores the events of those
+// whose lease it holds; see [tracker.Tracker.TakeOver].
 //
 // # Shutdown
 //

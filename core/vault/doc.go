@@ -67,9 +67,6 @@
 // Every access goes through an os.Root, and the opened file must be the one that
 // the path currently refers to, so a link created during the access is not followed.
 //
-// Libraries: goldmark parses Markdown, with the wikilink extension of go.abhg.dev;
-// yaml/v4 and go-toml/v2 parse frontmatter; errgroup limits concurrent reads. The
-// hashtag extension of go.abhg.dev is not used because its emoji tables add 1.1 ms to
-// the start of every command; its frontmatter extension is not used because it needs
-// the archived yaml.v3.
+// Libraries: goldmark parses Markdown, with the wikilink extension of go.abhg.dev; yaml/v4 and go-toml/v2 parse
+// frontmatter.
 package vault
