@@ -137,7 +137,7 @@ func runCalls(ctx context.Context, env *cli.Env, g *cli.Globals, opts callsOptio
 			case unreachable && ctx.Err() == nil:
 				return nil, cli.Unreachable("is mcptrack gateway running there?", "%w", err)
 			}
-			return list, askFailure(ctx, err)
+			return list, cli.RemoteFailure(ctx, err, "token-file")
 		})
 	}
 	out := &callWriter{env: env, g: g, left: math.MaxInt}

@@ -234,8 +234,8 @@ func (v *versioned) findIn(ctx context.Context, places []place, show func(place 
 // answered reports whether a place without versions is a log or a serve-sse.
 func answered(err error) bool {
 	f, _ := errors.AsType[*cli.Failure](err)
-	status, refused := errors.AsType[*remote.StatusError](err)
-	return f.Code == "no_versions" || refused && status.Code == http.StatusUnauthorized
+	status, refused := errors.AsType[*remote.RefusedError](err)
+	return f.Code == "no_versions" || refused && status.Status == http.StatusUnauthorized
 }
 
 // places returns where to look for versions, in this order.
@@ -290,7 +290,7 @@ func (v *versioned) find(ctx context.Context, limit time.Duration) (err error) {
 		v.versions, err = v.Definitions(ctx, v.server, v.item.Name())
 	}
 	if err != nil {
-		return askFailure(ctx, err)
+		return cli.RemoteFailure(ctx, err, "token-file")
 	}
 	if len(v.versions) == 0 {
 		known, _ := v.Known(ctx, v.server, v.item.Section) // for a hint only
@@ -306,7 +306,7 @@ func (v *versioned) text(ctx context.Context, digest catalog.Digest) (text strin
 	} else {
 		text, ok, err = v.Definition(ctx, v.server, v.item.Name(), digest)
 	}
-	return text, ok, askFailure(ctx, err)
+	return text, ok, cli.RemoteFailure(ctx, err, "token-file")
 }
 
 // noVersions returns the error for an item without stored versions. known lists the server's items of

@@ -60,7 +60,7 @@ func (o *watchOptions) fromURL(ctx context.Context, env *cli.Env, log *slog.Logg
 
 // feedFailure adds an exit code and a hint to an error of a feed. connected is whether it was ever connected.
 func feedFailure(ctx context.Context, client remote.Client, err error, connected bool) error {
-	err = cli.FeedFailure(askFailure(ctx, err), client.Base.Host, "token-file")
+	err = cli.RemoteFailure(ctx, err, "token-file")
 	_, refused := errors.AsType[*cli.Failure](err)
 	switch {
 	case refused:

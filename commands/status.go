@@ -82,10 +82,10 @@ type statusReport struct {
 func runStatus(ctx context.Context, env *cli.Env, g *cli.Globals, client remote.Client) error {
 	var r statusReport
 	if err := client.Get(ctx, []string{"api", "status"}, nil, &r.Status); err != nil {
-		return askFailure(ctx, err)
+		return cli.RemoteFailure(ctx, err, "token-file")
 	}
 	if err := client.Get(ctx, []string{"api", "servers"}, nil, &r.Servers); err != nil {
-		return askFailure(ctx, err)
+		return cli.RemoteFailure(ctx, err, "token-file")
 	}
 	var rows []core.Summary
 	var names []string

@@ -95,7 +95,7 @@ var errQuit = errors.New("the user quit")
 // show shows the servers of a source, and runs the tasks, until the user quits, ctx ends or a task fails.
 func (o *topOptions) show(ctx context.Context, env *cli.Env, g *cli.Globals, source *tui.Source, screen tui.Options, tasks ...func(context.Context) error) error {
 	if err := source.Refresh(ctx); err != nil {
-		return askFailure(ctx, err)
+		return cli.RemoteFailure(ctx, err, "token-file")
 	}
 	screen.Source, screen.Colour = source, g.Colours(env, env.OutTTY)
 	for _, name := range []string{"TERM", "TERM_PROGRAM", "COLORTERM", "TMUX", "SSH_TTY", "WT_SESSION"} {

@@ -76,8 +76,7 @@ func (o *watchOptions) fromDaemon(ctx context.Context, env *cli.Env, g *cli.Glob
 	defer func() { s.keep = keep }()
 	err = w.run(following, desired.Follow)
 	_, unreachable := errors.AsType[*remote.UnreachableError](err)
-	_, status := errors.AsType[*remote.StatusError](err)
-	_, refused := errors.AsType[*remote.FeedRefusedError](err)
+	_, refused := errors.AsType[*remote.RefusedError](err)
 	_, config := errors.AsType[*ipc.Refused](err)
 	switch {
 	case ctx.Err() != nil:
@@ -88,7 +87,7 @@ func (o *watchOptions) fromDaemon(ctx context.Context, env *cli.Env, g *cli.Glob
 	case errors.Is(err, errOtherLog), errors.Is(err, errNotThere):
 		log.Info("not using the daemon", "err", err)
 		return false, nil
-	case errors.Is(context.Cause(following), cli.ErrDaemonGone), unreachable, status, refused, errors.Is(err, remote.ErrFeedEnded), errors.Is(err, remote.ErrNotServeSSE):
+	case errors.Is(context.Cause(following), cli.ErrDaemonGone), unreachable, refused, errors.Is(err, remote.ErrFeedEnded):
 		log.Warn("the daemon has ended; this process now follows the servers", "err", err)
 		o.since = "" // what is stored was printed
 		return false, nil

@@ -227,7 +227,7 @@ func (f *feedFollower) run(ctx context.Context, s *messageSink, offer func(*even
 	if errors.Is(err, remote.ErrFeedEnded) {
 		return nil
 	}
-	return cli.FeedFailure(err, "--from", "from-token-file")
+	return cli.RemoteFailure(ctx, err, "from-token-file")
 }
 
 // feedEvent decodes an event from /events, or from /api/mcp/resource-events, the VibeChat feed. It

@@ -43,19 +43,6 @@ type FeedOptions struct {
 	Logger *slog.Logger
 }
 
-// FeedRefusedError reports a response for which a retry is pointless.
-type FeedRefusedError struct {
-	Status  int    // 0 if there was no response
-	Problem string // if the feed did not refuse the request
-}
-
-func (e *FeedRefusedError) Error() string {
-	if e.Problem != "" {
-		return e.Problem
-	}
-	return fmt.Sprintf("the feed refused the request: %d %s", e.Status, http.StatusText(e.Status))
-}
-
 // ErrFeedEnded reports that the feed told its clients not to reconnect (status 204).
 var ErrFeedEnded = errors.New("the feed has ended permanently")
 
@@ -85,7 +72,7 @@ func (e deliverError) Unwrap() error { return e.error }
 
 // Follow passes the events of a feed to deliver, and reconnects when the connection is lost. It
 // returns nil when ctx ends, deliver's error if deliver fails, and [ErrFeedEnded] or a
-// *[FeedRefusedError] if the feed will not resume. With FeedOptions.MustConnect, it also returns
+// *[RefusedError] if the feed will not resume. With FeedOptions.MustConnect, it also returns
 // the error of a failed first attempt.
 func Follow(ctx context.Context, o FeedOptions, deliver func(eventstream.Event) error) error {
 	if o.Idle <= 0 {
@@ -115,7 +102,7 @@ func Follow(ctx context.Context, o FeedOptions, deliver func(eventstream.Event) 
 		if t, ok := errors.AsType[deliverError](err); ok {
 			return t.error
 		}
-		if _, refused := errors.AsType[*FeedRefusedError](err); refused || errors.Is(err, ErrFeedEnded) {
+		if _, refused := errors.AsType[*RefusedError](err); refused || errors.Is(err, ErrFeedEnded) {
 			return err
 		}
 		if o.MustConnect && !f.connected {
@@ -160,7 +147,7 @@ func (f *feedFollower) connect(ctx context.Context, lost *bool) (received bool, 
 	defer watch.Stop()
 	q, err := http.NewRequestWithContext(ctx, http.MethodGet, f.opts.URL, nil)
 	if err != nil {
-		return false, &FeedRefusedError{Problem: "the URL is not valid"}
+		return false, &RefusedError{Host: "the feed", Problem: "has no valid URL"}
 	}
 	maps.Copy(q.Header, f.opts.Header)
 	q.Header.Set("Accept", eventstream.ContentType)
@@ -176,7 +163,7 @@ func (f *feedFollower) connect(ctx context.Context, lost *bool) (received bool, 
 		return false, printable.Unnamed(err) // the error without the URL, whose query may be secret
 	}
 	defer func() { _ = res.Body.Close() }()
-	if err := f.check(res); err != nil {
+	if err := f.check(q.URL.Host, res); err != nil {
 		return false, err
 	}
 	if *lost {
@@ -222,13 +209,13 @@ func (l lineWatch) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// check returns nil if the response is an event stream, ErrFeedEnded or a *FeedRefusedError if a
+// check returns nil if the response is an event stream, ErrFeedEnded or a *RefusedError if a
 // retry is pointless, and another error if the failure is temporary.
-func (f *feedFollower) check(res *http.Response) error {
+func (f *feedFollower) check(host string, res *http.Response) error {
 	switch {
 	case res.StatusCode == http.StatusOK:
 		if !eventstream.IsStream(res.Header.Get("Content-Type")) {
-			return &FeedRefusedError{Status: res.StatusCode, Problem: "it responds with " + mediaType(res) + " and not with events"}
+			return &RefusedError{host, res.StatusCode, "responded with " + mediaType(res) + " and not with events"}
 		}
 		return nil
 	case res.StatusCode == http.StatusNoContent:
@@ -237,7 +224,7 @@ func (f *feedFollower) check(res *http.Response) error {
 		f.after = backoff.RetryAfter(res.Header)
 		return fmt.Errorf("the feed responded with HTTP status %d %s", res.StatusCode, http.StatusText(res.StatusCode))
 	}
-	return &FeedRefusedError{Status: res.StatusCode}
+	return &RefusedError{Host: host, Status: res.StatusCode}
 }
 
 // mediaType returns the media type of a response, as a printable word.

@@ -184,7 +184,7 @@ func TestFollowEnds(t *testing.T) {
 	for status, kind := range map[int]string{401: "", 403: "", 404: "", 302: "", 200: "text/html"} {
 		s := &script{answers: []func(*http.Request) *http.Response{answer(status, kind, "")}}
 		err := Follow(t.Context(), FeedOptions{URL: "http://feed.example/", Client: &http.Client{Transport: s}}, nil)
-		if _, ok := errors.AsType[*FeedRefusedError](err); !ok || len(s.at) != 1 {
+		if _, ok := errors.AsType[*RefusedError](err); !ok || len(s.at) != 1 {
 			t.Errorf("%d: %v after %d attempts", status, err, len(s.at))
 		}
 	}
@@ -222,7 +222,7 @@ func TestFollowOverARealSocket(t *testing.T) {
 	if err != nil || seen.Get("Authorization") != "Bearer t" || seen.Get("Accept") != "text/event-stream" {
 		t.Errorf("%v, %v", err, seen)
 	}
-	if refused, ok := errors.AsType[*FeedRefusedError](Follow(t.Context(), FeedOptions{URL: srv.URL + "/moved"}, nil)); !ok || refused.Status != 302 {
+	if refused, ok := errors.AsType[*RefusedError](Follow(t.Context(), FeedOptions{URL: srv.URL + "/moved"}, nil)); !ok || refused.Status != 302 {
 		t.Errorf("a redirect: %v", refused)
 	}
 }

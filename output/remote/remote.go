@@ -25,6 +25,7 @@ package remote
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -95,14 +96,17 @@ func (r *response) Header() http.Header         { return r.header }
 func (r *response) WriteHeader(status int)      { r.status = status }
 func (r *response) Write(p []byte) (int, error) { return r.body.Write(p) }
 
-// StatusError reports a response whose status is not 200.
-type StatusError struct {
-	Host   string
-	Code   int
-	Status string
+// RefusedError reports a response after which a retry is pointless: a status that is not 200, or a response
+// that serve-sse never sends.
+type RefusedError struct {
+	Host    string
+	Status  int    // 0 if there was no response
+	Problem string // begins with a verb; empty if the status is the problem
 }
 
-func (e *StatusError) Error() string { return e.Host + " responded with HTTP status " + e.Status }
+func (e *RefusedError) Error() string {
+	return e.Host + " " + cmp.Or(e.Problem, fmt.Sprintf("responded with HTTP status %d %s", e.Status, http.StatusText(e.Status)))
+}
 
 // UnreachableError reports a request that received no complete response.
 type UnreachableError struct {
@@ -119,9 +123,6 @@ func (e *UnreachableError) Error() string {
 }
 
 func (e *UnreachableError) Unwrap() error { return e.Err }
-
-// ErrNotServeSSE reports a response that serve-sse never sends.
-var ErrNotServeSSE = errors.New("not an mcptrack serve-sse")
 
 // Get requests one JSON document and decodes it into the value that into points to. It escapes the
 // elements of path.
@@ -165,10 +166,10 @@ func (c *Client) Get(ctx context.Context, path []string, query url.Values, into 
 	case err != nil:
 		return unreachable(err, true)
 	case len(body) > maxAnswer:
-		return fmt.Errorf("%s is %w: its response is larger than %d MiB", c.Base.Host, ErrNotServeSSE, maxAnswer>>20)
+		return &RefusedError{c.Base.Host, p.StatusCode, fmt.Sprintf("is not an mcptrack serve-sse: its response is larger than %d MiB", maxAnswer>>20)}
 	}
 	if err := json.Unmarshal(body, into); err != nil {
-		return fmt.Errorf("%s is %w (it responds with %s)", c.Base.Host, ErrNotServeSSE, mediaType(p))
+		return &RefusedError{c.Base.Host, p.StatusCode, "is not an mcptrack serve-sse (it responds with " + mediaType(p) + ")"}
 	}
 	return nil
 }
@@ -179,7 +180,7 @@ func (c *Client) refusal(p *http.Response) error {
 	if c.log != nil && json.NewDecoder(p.Body).Decode(&why) == nil && p.StatusCode >= http.StatusInternalServerError {
 		return errors.New(why.Error)
 	}
-	return &StatusError{c.Base.Host, p.StatusCode, p.Status}
+	return &RefusedError{Host: c.Base.Host, Status: p.StatusCode}
 }
 
 // Servers returns the states of the servers, sorted by id.
@@ -282,7 +283,7 @@ func (c *Client) text(ctx context.Context, server string, query url.Values, dige
 		Text *string `json:"text"`
 	}
 	err = c.Get(ctx, []string{"api", "servers", server, "content"}, query, &found)
-	if status, is := errors.AsType[*StatusError](err); is && status.Code == http.StatusNotFound {
+	if status, is := errors.AsType[*RefusedError](err); is && status.Status == http.StatusNotFound {
 		return "", false, nil
 	}
 	if err != nil || found.Text == nil {

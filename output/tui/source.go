@@ -173,8 +173,8 @@ func (s *Source) Detail(ctx context.Context, server string) (ServerDetail, error
 	}
 	var history struct{ Events []*event.Event }
 	err := s.Client.Get(ctx, []string{"api", "history"}, url.Values{"server": {server}}, &history)
-	var status *remote.StatusError
-	if errors.As(err, &status) && status.Code == http.StatusNotFound { // the serve-sse keeps no history
+	var status *remote.RefusedError
+	if errors.As(err, &status) && status.Status == http.StatusNotFound { // the serve-sse keeps no history
 		err = nil
 	}
 	slices.Reverse(history.Events)
@@ -196,7 +196,7 @@ func decoded(kind catalog.Kind, all []json.RawMessage) []ItemRow {
 // Versions returns the versions of a resource, oldest first.
 func (s *Source) Versions(ctx context.Context, server, uri string) ([]history.Version, error) {
 	versions, err := s.Client.Versions(ctx, server, uri)
-	if status, ok := errors.AsType[*remote.StatusError](err); ok && status.Code == http.StatusNotFound { // the serve-sse keeps no history
+	if status, ok := errors.AsType[*remote.RefusedError](err); ok && status.Status == http.StatusNotFound { // the serve-sse keeps no history
 		return nil, nil
 	}
 	return versions, err

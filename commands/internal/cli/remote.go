@@ -2,8 +2,8 @@ package cli
 
 import (
 	"cmp"
+	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
@@ -103,14 +103,24 @@ func Bearer(token string) http.Header {
 	return h
 }
 
-// FeedFailure converts a feed's refusal into a failure. what describes the feed, and flag is the
-// flag for its token file. Other errors are returned unchanged.
-func FeedFailure(err error, what, flag string) error {
-	refused, ok := errors.AsType[*remote.FeedRefusedError](err)
+// RemoteFailure adds an exit code and a hint to an error from a serve-sse. flag is the flag for its token file.
+// Other errors are returned unchanged.
+func RemoteFailure(ctx context.Context, err error, flag string) error {
+	if unreachable, ok := errors.AsType[*remote.UnreachableError](err); ok {
+		if ctx.Err() != nil && !errors.Is(context.Cause(ctx), ErrTimeout) {
+			return err
+		}
+		f := &Failure{Exit: ExitUnreachable, Code: "unreachable", Err: unreachable, Hint: "is mcptrack serve-sse running there?"}
+		if errors.Is(err, ErrTimeout) {
+			f.Hint = "allow more time with --timeout"
+		}
+		return f
+	}
+	refused, ok := errors.AsType[*remote.RefusedError](err)
 	if !ok {
 		return err
 	}
-	f := &Failure{Exit: ExitRefused, Code: "refused", Err: fmt.Errorf("%s: %w", what, refused), Hint: "check that it is the address of a serve-sse"}
+	f := &Failure{Exit: ExitRefused, Code: "refused", Err: refused, Hint: "check that it is the address of a serve-sse"}
 	if refused.Status == http.StatusUnauthorized {
 		f.Hint = "set MCPTRACK_TOKEN, or specify the token file with --" + flag
 	}
