@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/atomicfile"
+	"github.com/mcptrack/mcptrack/core/internal/wake"
 )
 
 // Paths of the notes that always exist.
@@ -35,9 +36,8 @@ type scenario struct {
 	began time.Time
 	// offer publishes the current tools and prompts. It is set before the first tick.
 	offer func(tools, prompts []json.RawMessage)
-	// paced signals that the interval has changed. Capacity 1, because run reads the newest
-	// interval itself.
-	paced chan struct{}
+	// paced signals run that the interval has changed.
+	paced wake.Channel
 
 	mu       sync.Mutex // also held while a note is saved, which is a small local file
 	replay   bool       // the ticks before the start are being repeated: nothing is saved
@@ -65,7 +65,7 @@ func (m *message) path() string { return fmt.Sprintf("%s/message-%d.md", inbox, 
 func newScenario(dir string, opts Options) *scenario {
 	return &scenario{
 		dir: dir, now: opts.Now, seed: opts.Seed, began: cmp.Or(opts.Began, opts.Now()),
-		paced:    make(chan struct{}, 1),
+		paced:    wake.New(),
 		interval: clamp(cmp.Or(opts.Interval, defaultInterval)),
 		tasks:    map[string]bool{"answer the mail": false, "read the guide": true, "water the plants": false},
 		touches:  make(map[string]int),
@@ -231,9 +231,6 @@ func (s *scenario) setPace(d time.Duration) time.Duration {
 	s.interval = clamp(d)
 	d = s.interval
 	s.mu.Unlock()
-	select {
-	case s.paced <- struct{}{}:
-	default:
-	}
+	s.paced.Send()
 	return d
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/fsnotify/fsnotify"
 
 	"github.com/mcptrack/mcptrack/core/internal/regularfile"
+	"github.com/mcptrack/mcptrack/core/internal/wake"
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
@@ -71,9 +72,8 @@ type File struct {
 	// changes delivers states to the consumer. Only Run sends to it and closes it. Capacity 1,
 	// because only the newest state matters: Run replaces a state that has not been received yet.
 	changes chan Change
-	// kicks asks Run to look now. Kick sends, Run receives; it is never closed. Capacity 1, because
-	// one look serves any number of requests.
-	kicks chan struct{}
+	// kicks asks Run to look now.
+	kicks wake.Channel
 
 	started atomic.Bool
 	again   atomic.Bool // set by Retry, cleared by the next delivery
@@ -91,7 +91,7 @@ func NewFile(path string, opts FileOptions) *File {
 	if opts.notify == nil {
 		opts.notify = newNotifier
 	}
-	f := &File{name: path, path: path, opts: opts, changes: make(chan Change, 1), kicks: make(chan struct{}, 1)}
+	f := &File{name: path, path: path, opts: opts, changes: make(chan Change, 1), kicks: wake.New()}
 	if !filepath.IsAbs(path) {
 		// If the working directory is unknown, the path stays relative, and Run delivers the error
 		// from opening it until it exists.
@@ -112,10 +112,7 @@ func (f *File) Changes() <-chan Change { return f.changes }
 // operator sends SIGHUP. It never blocks. A state equal to the last delivery is not delivered again,
 // unless Retry was called first.
 func (f *File) Kick() {
-	select {
-	case f.kicks <- struct{}{}:
-	default:
-	}
+	f.kicks.Send()
 }
 
 // Retry makes the next look deliver its state even if that state was already delivered. Call Retry

@@ -272,7 +272,7 @@ func (g *Gateway) subscribable(uri string) bool {
 	if !g.adhoc.add(t, uri, false) {
 		return false
 	}
-	signal(g.adhocWake)
+	g.adhocWake.Send()
 	return true
 }
 
@@ -299,7 +299,7 @@ func (l *loop) syncAdhoc() {
 			defer cancel()
 			_ = l.upstream(t.server).Unsubscribe(ctx, t.key) // after an error, the subscription ends with the session
 			if l.adhoc.released(t) {
-				signal(l.adhocWake)
+				l.adhocWake.Send()
 			}
 		})
 	}

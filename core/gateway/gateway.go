@@ -17,6 +17,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/gateway/upstream"
 	"github.com/mcptrack/mcptrack/core/internal/fair"
+	"github.com/mcptrack/mcptrack/core/internal/wake"
 	"github.com/mcptrack/mcptrack/core/lock/guard"
 	"github.com/mcptrack/mcptrack/core/mcp"
 	"github.com/mcptrack/mcptrack/core/mcpserver"
@@ -138,9 +139,8 @@ type base struct {
 	tracker *tracker.Tracker
 	enabled atomic.Pointer[[]config.Server] // enabled servers in the config; nil before Apply is called
 
-	// kicks tells Run to merge the servers' lists again. Capacity 1, because one signal serves any
-	// number of reasons; never closed.
-	kicks chan struct{}
+	// kicks tells Run to merge the servers' lists again.
+	kicks wake.Channel
 	// flushes tells Run to merge immediately and then close the received channel. Unbuffered, so
 	// that the sender waits for Run; never closed.
 	flushes chan chan struct{}
@@ -189,7 +189,7 @@ func (b *base) entry(id string) (config.Server, bool) {
 	return config.Server{}, false
 }
 
-func (b *base) kick() { signal(b.kicks) }
+func (b *base) kick() { b.kicks.Send() }
 
 // flush makes Run merge immediately, and waits until everything that the tracker has received so
 // far is listed for clients.
@@ -205,14 +205,6 @@ func (b *base) flush(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
-	}
-}
-
-// signal sends to a channel of capacity 1 without blocking, to wake its receiver.
-func signal(c chan<- struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
 	}
 }
 
@@ -269,9 +261,8 @@ type Gateway struct {
 	large    largeResults
 
 	adhoc adhocSet
-	// adhocWake tells Run to update the ad-hoc subscriptions. Like kicks, it has capacity 1 and is
-	// never closed.
-	adhocWake chan struct{}
+	// adhocWake tells Run to update the ad-hoc subscriptions.
+	adhocWake wake.Channel
 
 	stateChange change // whenever the state of a server changes
 
@@ -298,13 +289,13 @@ func New(opts Options) (*Gateway, error) {
 	if opts.OnDown != Keep && opts.OnDown != Drop {
 		return nil, fmt.Errorf("invalid value %q; use keep or drop", opts.OnDown)
 	}
-	b := &base{opts: opts, tracker: opts.Tracker, kicks: make(chan struct{}, 1), flushes: make(chan chan struct{})}
+	b := &base{opts: opts, tracker: opts.Tracker, kicks: wake.New(), flushes: make(chan chan struct{})}
 	b.life, b.end = context.WithCancel(context.Background())
 	g := &Gateway{
 		base:         b,
 		names:        opts.Names,
 		queues:       queues{base: b, byKey: map[any]*queue{}},
-		adhocWake:    make(chan struct{}, 1),
+		adhocWake:    wake.New(),
 		httpCatalogs: map[string]*httpCatalog{},
 	}
 	g.sessions = ownSessions{base: b, tasks: &g.tasks, queues: &g.queues, total: fair.Limit{Max: maxOwnSessions}, perServer: map[string]*fair.Limit{}}

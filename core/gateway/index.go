@@ -8,6 +8,7 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/backoff"
 	"github.com/mcptrack/mcptrack/core/gateway/capindex"
+	"github.com/mcptrack/mcptrack/core/internal/wake"
 	"github.com/mcptrack/mcptrack/core/mcp"
 	"github.com/mcptrack/mcptrack/core/mcpserver"
 )
@@ -17,8 +18,8 @@ import (
 // concurrent use.
 type Index struct {
 	index *capindex.Index
-	// dirty wakes Run. Changed sends to it without blocking. Capacity 1; never closed.
-	dirty chan struct{}
+	// dirty wakes Run. Changed sends to it.
+	dirty wake.Channel
 }
 
 // NewIndex returns a new Index, which the caller must close.
@@ -27,7 +28,7 @@ func NewIndex(opts capindex.Options) (*Index, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Index{index: x, dirty: make(chan struct{}, 1)}, nil
+	return &Index{index: x, dirty: wake.New()}, nil
 }
 
 // Close releases the generated documents.
@@ -76,7 +77,7 @@ func (x *Index) Changed() {
 		return
 	}
 	x.index.Invalidate()
-	signal(x.dirty)
+	x.dirty.Send()
 }
 
 // indexDebounce is how long Run waits after a change before it compares the index with its previous

@@ -14,6 +14,7 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/internal/fair"
 	"github.com/mcptrack/mcptrack/core/internal/rawjson"
+	"github.com/mcptrack/mcptrack/core/internal/wake"
 	"github.com/mcptrack/mcptrack/core/mcp"
 	"github.com/mcptrack/mcptrack/core/mcpserver"
 	"github.com/mcptrack/mcptrack/core/session"
@@ -43,9 +44,8 @@ type inputRound struct {
 	owner        string                  // principal of the client
 	key          [32]byte                // identifies the request; see inputRoundKey
 	cancel       context.CancelCauseFunc // cancels the request that was sent to the server
-	// opened wakes wait when there are unanswered input requests. Capacity 1; request and answer
-	// send, wait receives; never closed.
-	opened chan struct{}
+	// opened wakes wait when there are unanswered input requests. request and answer send.
+	opened wake.Channel
 	done   chan struct{}   // closed after raw and err have been set
 	raw    json.RawMessage // the server's result
 	err    error
@@ -82,7 +82,7 @@ func (round *inputRound) request(ctx context.Context, method string, params json
 	q.key = "q" + strconv.Itoa(round.last)
 	round.open = append(round.open, q)
 	round.mu.Unlock()
-	signal(round.opened)
+	round.opened.Send()
 	select {
 	case raw := <-q.answer:
 		return raw, nil
@@ -129,7 +129,7 @@ func (round *inputRound) answer(given json.RawMessage) {
 		return true
 	})
 	if len(round.open) > 0 {
-		signal(round.opened)
+		round.opened.Send()
 	}
 }
 
@@ -289,7 +289,7 @@ func (rt *route) beginInputRound(ctx context.Context, q session.Request) (*input
 	if asked := rt.state().asks && (string(capabilities) != "{}" || logLevel(rt.r) != nil); !asked && !srv.Unshared() {
 		return nil, nil
 	}
-	round := &inputRound{capabilities: rt.r.Capabilities, owner: rt.r.Principal, key: rt.inputRoundKey(q), queues: &g.queues, opened: make(chan struct{}, 1), done: make(chan struct{})}
+	round := &inputRound{capabilities: rt.r.Capabilities, owner: rt.r.Principal, key: rt.inputRoundKey(q), queues: &g.queues, opened: wake.New(), done: make(chan struct{})}
 	inside := *rt
 	if !srv.Unshared() && logLevel(rt.r) == nil && g.opts.Callers.takes(rt.server, capabilities) {
 		inside.round = round

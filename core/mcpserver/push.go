@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/internal/subscriptions"
+	"github.com/mcptrack/mcptrack/core/internal/wake"
 	"github.com/mcptrack/mcptrack/core/mcp"
 )
 
@@ -152,9 +153,8 @@ const maxMailBytes = 4 << 20
 // read them.
 type mailbox struct {
 	max int // maximum number of queued messages
-	// wake signals the pusher that messages are queued. put and restore send to it. It has capacity
-	// 1 and is never closed.
-	wake chan struct{}
+	// wake signals the pusher that messages are queued. put and restore send to it.
+	wake wake.Channel
 
 	mu    sync.Mutex
 	queue []mail // oldest first
@@ -170,7 +170,7 @@ type mail struct {
 	number  eventNumber // number of the event that contained the message
 }
 
-func newMailbox(limit int) *mailbox { return &mailbox{max: limit, wake: make(chan struct{}, 1)} }
+func newMailbox(limit int) *mailbox { return &mailbox{max: limit, wake: wake.New()} }
 
 // put queues a message, replacing an earlier one with the same non-empty subject. It reports false
 // if the queue is full.
@@ -268,10 +268,7 @@ func (b *mailbox) isDropped(message []byte) bool {
 }
 
 func (b *mailbox) ring() {
-	select {
-	case b.wake <- struct{}{}:
-	default:
-	}
+	b.wake.Send()
 }
 
 func size(all []mail) (n int) {

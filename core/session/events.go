@@ -222,10 +222,7 @@ func (s *Session) notifyEvents(n *wire.Notification) {
 		s.events.call(n.Meta.Subscription.ID, EventMessage{n.Method, n.Raw})
 		return
 	}
-	select {
-	case s.eventTypesChanged <- struct{}{}:
-	default:
-	}
+	s.eventTypesChanged.Send()
 }
 
 // EventWebhook is the URL that receives the events of a subscription.

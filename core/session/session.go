@@ -10,6 +10,7 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/backoff"
 	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/internal/wake"
 	"github.com/mcptrack/mcptrack/core/login"
 	"github.com/mcptrack/mcptrack/core/mcp"
 	"github.com/mcptrack/mcptrack/core/session/internal/wire"
@@ -35,7 +36,7 @@ type Session struct {
 	subs              subscriptions
 	progress          callbacks[Progress]
 	events            callbacks[EventMessage] // callbacks for open event streams
-	eventTypesChanged chan struct{}           // capacity 1, so that sends do not block; never closed
+	eventTypesChanged wake.Channel
 
 	// fullInfo sends the requests that a OneShot dial skipped and returns the complete Info. Nil if
 	// none were skipped. It is called at most once.
@@ -75,7 +76,7 @@ func newSession(srv config.Server, opts Options) *Session {
 		redact:  newRedactor(secretsOf(srv)),
 		signals: newSignals(opts.Limits.MaxDirty, srv.Transport == config.TransportStdio),
 
-		eventTypesChanged: make(chan struct{}, 1),
+		eventTypesChanged: wake.New(),
 		subs:              newSubscriptions(),
 		done:              make(chan struct{}),
 	}

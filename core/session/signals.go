@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/internal/wake"
 	"github.com/mcptrack/mcptrack/core/mcp"
 	"github.com/mcptrack/mcptrack/core/session/internal/wire"
 	"github.com/mcptrack/mcptrack/core/uri"
@@ -17,9 +18,8 @@ import (
 // Raising a signal costs one map access and never blocks. A thousand signals for the same key
 // occupy one entry.
 type Signals struct {
-	// wake has capacity 1. The session sends to it without blocking and never closes it. Only the
-	// session's owner receives from it.
-	wake     chan struct{}
+	// wake is sent to by the session, and received from by its owner.
+	wake     wake.Channel
 	max      int
 	untagged bool // accept notifications without a subscription id, as some stdio servers send
 
@@ -75,7 +75,7 @@ func wantedOf(f Filter) wanted {
 }
 
 func newSignals(max int, believeUntagged bool) *Signals {
-	return &Signals{wake: make(chan struct{}, 1), max: max, untagged: believeUntagged, listens: map[wire.ID]*listen{}}
+	return &Signals{wake: wake.New(), max: max, untagged: believeUntagged, listens: map[wire.ID]*listen{}}
 }
 
 // C returns the channel that wakes the owner, which should then call Take. Take may return nothing
@@ -143,10 +143,7 @@ func (g *Signals) wantMore(w wanted) {
 }
 
 func (g *Signals) ring() {
-	select {
-	case g.wake <- struct{}{}:
-	default:
-	}
+	g.wake.Send()
 }
 
 // count adds n to the Dropped count for a reason. The caller must hold g.mu.

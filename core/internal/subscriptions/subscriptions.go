@@ -33,6 +33,7 @@ import (
 	"sync"
 
 	"github.com/mcptrack/mcptrack/core/internal/fair"
+	"github.com/mcptrack/mcptrack/core/internal/wake"
 )
 
 // Errors that Open and Add return, for use with errors.Is.
@@ -117,7 +118,7 @@ func (m *Manager) Open(principal string, lists Lists) (*Subscriber, error) {
 	if !m.subscribers.Take(principal) {
 		return nil, fmt.Errorf("%w: %d clients are already subscribed", ErrTooMany, len(m.open))
 	}
-	s := &Subscriber{m: m, principal: principal, lists: lists, wake: make(chan struct{}, 1), uris: make(map[string]bool)}
+	s := &Subscriber{m: m, principal: principal, lists: lists, wake: wake.New(), uris: make(map[string]bool)}
 	m.open[s] = struct{}{}
 	return s, nil
 }
@@ -197,9 +198,8 @@ func (b Batch) Empty() bool { return !b.Lists.Any() && len(b.URIs) == 0 }
 type Subscriber struct {
 	m         *Manager
 	principal string
-	// wake signals that something is dirty. The manager sends to it without blocking while it holds
-	// its lock. It has capacity 1 and is never closed.
-	wake chan struct{}
+	// wake signals that something is dirty. The manager sends to it while it holds its lock.
+	wake wake.Channel
 
 	// Guarded by m.mu.
 	lists      Lists
@@ -370,8 +370,5 @@ func (s *Subscriber) markLists(lists Lists) {
 }
 
 func (s *Subscriber) ring() {
-	select {
-	case s.wake <- struct{}{}:
-	default:
-	}
+	s.wake.Send()
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/internal/wake"
 	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/journal/internal/storing"
 )
@@ -32,7 +33,7 @@ type contents struct {
 	store  *store
 	keep   bool // Put does nothing unless keep is set
 	pub    *publisher
-	wakeup chan struct{} // signalled by Put; capacity 1, never closed
+	wakeup wake.Channel // signalled by Put
 
 	dropped  atomic.Uint64
 	progress storing.Progress // tracks each text from when it is queued until it is stored or dropped
@@ -50,7 +51,7 @@ type storedContent struct {
 }
 
 func newContents(s *store) *contents {
-	return &contents{store: s, keep: s.opts.KeepContent > 0 && !s.opts.Existing, pub: newPublisher(s, callTimeout/2), wakeup: make(chan struct{}, 1), known: map[catalog.Digest]struct{}{}}
+	return &contents{store: s, keep: s.opts.KeepContent > 0 && !s.opts.Existing, pub: newPublisher(s, callTimeout/2), wakeup: wake.New(), known: map[catalog.Digest]struct{}{}}
 }
 
 func (c *contents) Put(d catalog.Digest, text string) {
@@ -74,10 +75,7 @@ func (c *contents) Put(d catalog.Digest, text string) {
 	c.written += int64(len(text))
 	c.queue, c.queued = append(c.queue, storedContent{d, text}), c.queued+len(text)
 	c.progress.Begin()
-	select {
-	case c.wakeup <- struct{}{}:
-	default:
-	}
+	c.wakeup.Send()
 }
 
 func (c *contents) Dropped() uint64 { return c.dropped.Load() }

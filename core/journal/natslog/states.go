@@ -17,6 +17,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/backoff"
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/internal/wake"
 	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/journal/internal/storing"
 )
@@ -46,8 +47,7 @@ type stateWriter struct {
 	pub      *publisher       // used only by the run goroutine
 	progress storing.Progress // tracks each value from when it is put until it is stored or dropped
 	// soon receives a token if all values are to be stored without waiting for flushEvery to pass.
-	// Its capacity is 1, and it is never closed.
-	soon chan struct{}
+	soon wake.Channel
 
 	mu    sync.Mutex            // guards dirty
 	dirty map[string]remembered // values that wait to be stored, by subject
@@ -88,7 +88,7 @@ func (r remembered) current() (now remembered, ok bool) {
 }
 
 func newStateWriter(s *store) *stateWriter {
-	return &stateWriter{store: s, pub: newPublisher(s, callTimeout/2), soon: make(chan struct{}, 1), dirty: map[string]remembered{}}
+	return &stateWriter{store: s, pub: newPublisher(s, callTimeout/2), soon: wake.New(), dirty: map[string]remembered{}}
 }
 
 // put queues a value, which replaces a waiting value with the same subject. If lease is or becomes
@@ -105,10 +105,7 @@ func (s *stateWriter) put(v value, lease *Lease, at position) {
 
 // settle waits until all values that were put before are stored, or until ctx ends.
 func (s *stateWriter) settle(ctx context.Context) error {
-	select {
-	case s.soon <- struct{}{}:
-	default:
-	}
+	s.soon.Send()
 	return s.progress.Wait(ctx)
 }
 
@@ -156,7 +153,7 @@ func (s *stateWriter) flush(ctx context.Context) {
 	values, begun := s.take()
 	var records []*record
 	prefix := s.store.subjects.of("state.")
-	// Sort the subjects, so that the Owed list is stored before the list of resources; see
+	// Sort the subjects, so that the Pending list is stored before the list of resources; see
 	// pendingLists.
 	for _, subject := range slices.Sorted(maps.Keys(values)) {
 		r, ok := values[subject].current()

@@ -14,6 +14,7 @@ import (
 
 	"github.com/mark3labs/mcp-go/client/transport"
 
+	"github.com/mcptrack/mcptrack/core/internal/wake"
 	"github.com/mcptrack/mcptrack/core/nowait"
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/process"
@@ -256,12 +257,10 @@ type lineQueue struct {
 	patience func() time.Duration
 	stalled  func(error) // ends the connection
 
-	// wake has capacity 1. Write and Close send to it, and run receives from it. It is never
-	// closed.
-	wake chan struct{}
-	// written has capacity 1. run sends to it after each write, and flush receives from it. It is
-	// never closed.
-	written chan struct{}
+	// wake tells run that there is something to write. Write and Close send to it.
+	wake wake.Channel
+	// written tells flush that something was written. run sends to it.
+	written wake.Channel
 
 	mu     sync.Mutex
 	lines  [][]byte
@@ -272,7 +271,7 @@ type lineQueue struct {
 
 func newLineQueue(w io.WriteCloser, patience func() time.Duration, stalled func(error)) *lineQueue {
 	return &lineQueue{w: w, to: nowait.NewWriter(w), patience: patience, stalled: stalled,
-		wake: make(chan struct{}, 1), written: make(chan struct{}, 1)}
+		wake: wake.New(), written: wake.New()}
 }
 
 // Write queues p, which must be exactly one message.
@@ -340,10 +339,7 @@ func (q *lineQueue) flush(patience time.Duration) {
 }
 
 func (q *lineQueue) ring() {
-	select {
-	case q.wake <- struct{}{}:
-	default:
-	}
+	q.wake.Send()
 }
 
 // broken ends the connection inputPatience after a failed write, because the server will never
@@ -388,10 +384,7 @@ func (q *lineQueue) run() {
 			}
 			failed := q.err
 			q.mu.Unlock()
-			select {
-			case q.written <- struct{}{}:
-			default:
-			}
+			q.written.Send()
 			if failed != nil {
 				q.broken(failed)
 				return
