@@ -93,6 +93,6 @@ data: {"id":"` + id + `","type":"server.state","serverId":"a","timestamp":"2026-
 	s := &script{answers: []func(*http.Request) *http.Response{answer(200, "text/html", "<html>")}}
 	client := Client{Base: &url.URL{Scheme: "http", Host: "feed.example"}, HTTP: &http.Client{Transport: s}}
 	if _, refused := errors.AsType[*RefusedError](client.Follow(t.Context(), ReadOptions{Stored: true}, nil)); !refused {
-		t.Errorf("another program: %v", err)
+		t.Error("another program is followed")
 	}
 }

@@ -24,7 +24,7 @@ func TestOtherPrograms(t *testing.T) {
 		_, _ = io.WriteString(c, "SSH-2.0-OpenSSH_9.6\r\n")
 		_ = c.Close()
 	}))
-	for srv, want := range map[*httptest.Server]string{page("text/html; charset=utf-8"): "it responds with text/html", page("\x1b[2Jx"): "headers that are not valid", ssh: "does not speak HTTP"} {
+	for srv, want := range map[*httptest.Server]string{page("text/html; charset=utf-8"): "responded with text/html", page("\x1b[2Jx"): "headers that are not valid", ssh: "does not speak HTTP"} {
 		t.Cleanup(srv.Close)
 		base, err := url.Parse(srv.URL)
 		if err != nil {

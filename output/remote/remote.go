@@ -169,7 +169,7 @@ func (c *Client) Get(ctx context.Context, path []string, query url.Values, into 
 		return &RefusedError{c.Base.Host, p.StatusCode, fmt.Sprintf("is not an mcptrack serve-sse: its response is larger than %d MiB", maxAnswer>>20)}
 	}
 	if err := json.Unmarshal(body, into); err != nil {
-		return &RefusedError{c.Base.Host, p.StatusCode, "is not an mcptrack serve-sse (it responds with " + mediaType(p) + ")"}
+		return &RefusedError{c.Base.Host, p.StatusCode, "is not an mcptrack serve-sse (it responded with " + mediaType(p) + ")"}
 	}
 	return nil
 }
