@@ -78,7 +78,7 @@ func KnownList(e *event.Event) (name ListName, list catalog.List, ok bool) {
 }
 
 // KnownLists yields the lists that the log stores together with the event: the list from
-// [KnownList], and an [Owed] list if events about single resources are still to follow.
+// [KnownList], and a [Pending] list if events about single resources are still to follow.
 func KnownLists(e *event.Event) iter.Seq2[ListName, catalog.List] {
 	return func(yield func(ListName, catalog.List) bool) {
 		name, list, ok := KnownList(e)
@@ -86,19 +86,19 @@ func KnownLists(e *event.Event) iter.Seq2[ListName, catalog.List] {
 			return
 		}
 		if p := e.Payload.(event.ListChanged); len(p.Follows) > 0 {
-			yield(ListName{e.ServerID, Owed}, OwedList(p.Follows))
+			yield(ListName{e.ServerID, Pending}, pendingList(p.Follows))
 		}
 	}
 }
 
-// Owed is the kind of an internal list that records pending events. After a change to a server's
+// Pending is the kind of an internal list that records pending events. After a change to a server's
 // list of resources, the tracker also publishes an event for each affected resource. Until it has
 // appended them, this list contains the URIs of those resources; then the tracker empties it. If
 // the tracker stops in between, the next tracker for the server publishes the pending events.
-const Owed catalog.Kind = "owed"
+const Pending catalog.Kind = "owed"
 
-// OwedList returns an [Owed] list with the given resource URIs.
-func OwedList(uris []string) catalog.List {
+// pendingList returns a [Pending] list with the given resource URIs.
+func pendingList(uris []string) catalog.List {
 	items := make([]catalog.Item, len(uris))
 	for i, uri := range uris {
 		items[i].Key = uri

@@ -81,10 +81,7 @@ type ServerStatus struct {
 	Lists map[catalog.Kind]catalog.List
 	// Resources lists the tracked resources, sorted by URI.
 	Resources []ResourceStatus
-	// EventCursors holds the positions from which to resume the subscriptions to the server's
-	// events (MCP Events), keyed by subscription. The map is replaced, never modified.
-	EventCursors map[string]string
-	Counts       Counts
+	Counts    Counts
 }
 
 // Connected reports whether the server is connected, and followed to the extent that it supports
@@ -116,11 +113,10 @@ type ResourceStatus struct {
 	Last     *event.Event // the last event about the resource; nil if there was none
 }
 
-// Counts holds totals for one server since its worker started. Each signal is counted in Signals
-// and in one of Led, Folded and Unknown.
+// Counts holds totals for one server since its worker started. Signals that are neither
+// in Folded nor in Unknown opened a debounce window.
 type Counts struct {
 	Signals   uint64            // update notifications received
-	Led       uint64            // signals that opened a debounce window
 	Folded    uint64            // signals received within a window or together with others
 	Unknown   uint64            // signals about resources that are not tracked
 	Published uint64            // events about resource content

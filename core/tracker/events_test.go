@@ -12,6 +12,7 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/mcp"
 	"github.com/mcptrack/mcptrack/core/session"
 	"github.com/mcptrack/mcptrack/core/session/sessiontest"
@@ -223,20 +224,25 @@ func TestMissingEventsAreCompared(t *testing.T) {
 	}
 }
 
+// cursor returns the position after the last resource.updated of docs.
+func (w *world) cursor() string {
+	list, _ := w.tracker.store.stored("docs", journal.Cursors)
+	return journal.CursorsOf(list)["resource.updated"]
+}
+
 // Events that happened while the server was away are delivered when it returns.
 func TestCursorsOutliveSessions(t *testing.T) {
 	inEachDelivery(t, func(w *world, docs *sessiontest.Fake, feed *sessiontest.Feed) {
 		feed.Emit("resource.updated", ownData("file:///a.md"))
 		w.pass(3 * time.Second)
-		st, _ := w.tracker.Snapshot().Server("docs")
-		if st.EventCursors["resource.updated"] != "1" {
-			w.Fatalf("cursors %v", st.EventCursors)
+		if at := w.cursor(); at != "1" {
+			w.Fatalf("cursor %v", at)
 		}
 		docs.Disconnect()
 		feed.Emit("resource.updated", ownData("file:///b.md"))
 		w.pass(20 * time.Second)
-		if st, _ = w.tracker.Snapshot().Server("docs"); st.EventCursors["resource.updated"] != "2" {
-			w.Errorf("cursors %v", st.EventCursors)
+		if at := w.cursor(); at != "2" {
+			w.Errorf("cursor %v", at)
 		}
 		var resumed bool
 		for _, m := range docs.Wire() {

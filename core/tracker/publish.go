@@ -45,7 +45,7 @@ func (w *worker) publishFailure(st event.ServerState) {
 // publishConnected publishes that the server is now connected and tracked.
 func (w *worker) publishConnected(st event.ServerState, info session.Info) {
 	w.publishState(st, func(r *record) {
-		r.status.Info, r.status.EventCursors, r.status.StillConnected = info, w.cursors, st.StillConnected
+		r.status.Info, r.status.StillConnected = info, st.StillConnected
 		r.status.Transport = info.Transport
 	})
 	w.rememberHandshake(info)
@@ -112,7 +112,7 @@ func (w *worker) warnOnce(about, msg string, err error, args ...any) {
 func (w *worker) count(st *status.ServerStatus) {
 	c := w.co.Counts()
 	st.Counts = status.Counts{
-		Signals: c.Signals, Led: c.Led, Folded: c.Folded, Unknown: c.Unknown,
+		Signals: c.Signals, Folded: c.Folded, Unknown: c.Unknown,
 		Published: c.Published, Unchanged: c.Unchanged, Failed: c.Failed,
 		Failures: w.failures, Missed: w.missedTotal, Dropped: st.Counts.Dropped,
 	}
@@ -157,7 +157,6 @@ func (w *worker) clearMode() {
 // storeCursors stores the positions from which to resume the event subscriptions.
 func (w *worker) storeCursors(cursors map[string]string) {
 	w.cursors = cursors
-	w.t.store.update(w.id, func(r *record) { r.status.EventCursors = cursors })
 	w.t.store.rememberList(w.id, journal.Cursors, journal.CursorList(cursors))
 }
 
@@ -272,23 +271,23 @@ func (w *worker) setList(k catalog.Kind, list catalog.List, cause event.Cause) c
 func defined(list catalog.List) bool { return len(list) == 0 || list[0].Raw != nil }
 
 // selected returns the selected resources that were added to or removed from a list or whose
-// descriptor changed, and the resources that are [journal.Owed], whose events may not have been
+// descriptor changed, and the resources that are [journal.Pending], whose events may not have been
 // published yet.
 func (w *worker) selected(k catalog.Kind, delta catalog.Delta, list catalog.List) (out catalog.Delta) {
 	if k != catalog.Resources || !w.srv.TrackResources {
 		return out
 	}
-	owed, _ := w.t.store.stored(w.id, journal.Owed)
+	pending, _ := w.t.store.stored(w.id, journal.Pending)
 	pick := func(uris []string) (picked []string) {
 		for _, uri := range uris {
-			if _, again := owed.Get(uri); !again && w.srv.Selects(uri) {
+			if _, again := pending.Get(uri); !again && w.srv.Selects(uri) {
 				picked = append(picked, uri)
 			}
 		}
 		return picked
 	}
 	out = catalog.Delta{Added: pick(delta.Added), Removed: pick(delta.Removed), Changed: pick(delta.Changed)}
-	for _, it := range owed {
+	for _, it := range pending {
 		if _, there := list.Get(it.Key); !w.srv.Selects(it.Key) {
 			continue
 		} else if there {
@@ -322,7 +321,7 @@ func (w *worker) publishDelta(old, list catalog.List, delta catalog.Delta, cause
 	}
 	each(removed, old, func(d event.Descriptor) event.Payload { return event.ResourceRemoved{Descriptor: d} })
 	each(delta.Changed, list, func(d event.Descriptor) event.Payload { return event.ResourceChanged{Descriptor: d} })
-	w.t.store.rememberList(w.id, journal.Owed, nil)
+	w.t.store.rememberList(w.id, journal.Pending, nil)
 }
 
 // descriptor returns the parts of an item's descriptor that are included in events.

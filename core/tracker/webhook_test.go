@@ -153,24 +153,24 @@ func TestEventsByWebhook(t *testing.T) {
 		h.post("e1", updated("e1", "file:///b.md", "8"), http.StatusNoContent) // a repetition: b is not read
 		w.pass(4 * time.Second)
 		w.wantUpdates("file:///a.md event")
-		if st, _ := w.tracker.Snapshot().Server("docs"); st.EventCursors["resource.updated"] != "8" {
-			t.Errorf("cursors %v", st.EventCursors)
+		if at := w.cursor(); at != "8" {
+			t.Errorf("cursors %v", at)
 		}
 		h.post("e2", `{"eventId":"e2","name":"resource.updated","data":[]}`, http.StatusBadRequest)
 		w.pass(8 * time.Minute) // half of ten minutes, with jitter, passes once or twice
 		if n := len(h.asked()); n < 1 || n > 2 {
 			t.Errorf("%d refreshes", n)
 		}
-		if st, _ := w.tracker.Snapshot().Server("docs"); st.EventCursors["resource.updated"] != "8" {
-			t.Errorf("a refresh moved the cursors: %v", st.EventCursors)
+		if at := w.cursor(); at != "8" {
+			t.Errorf("a refresh moved the cursors: %v", at)
 		}
 		docs.SetQuietly("file:///b.md", "two")
 		w.forget()
 		h.post("m1", `{"type":"gap","cursor":"20"}`, http.StatusNoContent)
 		w.pass(30 * time.Second)
 		w.wantUpdates("file:///b.md resync")
-		if st, _ := w.tracker.Snapshot().Server("docs"); st.EventCursors["resource.updated"] != "20" {
-			t.Errorf("cursors %v", st.EventCursors)
+		if at := w.cursor(); at != "20" {
+			t.Errorf("cursors %v", at)
 		}
 		h.asked()
 		w.stop()

@@ -101,19 +101,19 @@ func (l *listState) apply(e *event.Event) {
 	}
 }
 
-// pendingLists contains the [journal.Owed] lists by subject. The Owed list of a server is always
+// pendingLists contains the [journal.Pending] lists by subject. The Pending list of a server is always
 // stored before the server's list of resources. So if the stored list of resources reflects a
-// change, the Owed list that belongs to the change is also stored.
+// change, the Pending list that belongs to the change is also stored.
 type pendingLists map[string]*listState
 
-// add handles a change to a list of resources that is newer than the stored Owed list. It adds the
-// changed resources to the Owed list, because the events about them may be missing.
+// add handles a change to a list of resources that is newer than the stored Pending list. It adds the
+// changed resources to the Pending list, because the events about them may be missing.
 func (l pendingLists) add(e *event.Event, m message, epoch string) {
 	p, ok := e.Payload.(event.ListChanged)
 	if !ok || p.List != catalog.Resources {
 		return
 	}
-	name := journal.ListName{ServerID: e.ServerID, Kind: journal.Owed}
+	name := journal.ListName{ServerID: e.ServerID, Kind: journal.Pending}
 	subject := knownList{name: name}.subject()
 	list := l[subject]
 	switch {

@@ -123,12 +123,12 @@ func TestRealNextHolderKnowsMoreThanEventsOfEarlierOnes(t *testing.T) {
 
 // A process was killed before it had told everything: the events about the resources of a changed
 // list may be missing, and a listed resource that was reported as removed is gone.
-func TestRealOwedByKilledProcess(t *testing.T) {
+func TestRealPendingByKilledProcess(t *testing.T) {
 	t.Parallel()
 	j := open(t, onServer(t))
-	resources, owed := journal.ListName{ServerID: "docs", Kind: catalog.Resources}, journal.ListName{ServerID: "docs", Kind: journal.Owed}
+	resources, pending := journal.ListName{ServerID: "docs", Kind: catalog.Resources}, journal.ListName{ServerID: "docs", Kind: journal.Pending}
 	stays, leaves := catalog.Item{Key: "stays", Digest: journaltest.Digest(1)}, catalog.Item{Key: "leaves", Digest: journaltest.Digest(2)}
-	err := errors.Join(j.RememberList(resources, catalog.List{leaves, stays}), j.RememberList(owed, nil),
+	err := errors.Join(j.RememberList(resources, catalog.List{leaves, stays}), j.RememberList(pending, nil),
 		j.Remember(journal.ResourceID{ServerID: "docs", URI: "stays"}, journal.State{Digest: journaltest.Digest(3), When: time.Now()}))
 	if err != nil {
 		t.Fatal(err)
@@ -147,18 +147,18 @@ func TestRealOwedByKilledProcess(t *testing.T) {
 		}
 	}
 	at := journal.ResourceID{ServerID: "docs", URI: "stays"}
-	check(journal.States{Resources: map[journal.ResourceID]journal.State{at: {Digest: journaltest.Digest(3)}}, Lists: map[journal.ListName]catalog.List{resources: {leaves, stays}, owed: nil}})
+	check(journal.States{Resources: map[journal.ResourceID]journal.State{at: {Digest: journaltest.Digest(3)}}, Lists: map[journal.ListName]catalog.List{resources: {leaves, stays}, pending: nil}})
 	left := catalog.List{stays}
 	byKilledProcess(t, j, &event.Event{ServerID: "docs", Timestamp: time.Now(), Payload: event.ListChanged{List: catalog.Resources, Removed: []string{"leaves"}, Items: &left, Follows: []string{"leaves"}}})
 	byKilledProcess(t, j, &event.Event{ServerID: "docs", ResourceURI: "stays", Timestamp: time.Now(), Payload: event.ResourceRemoved{Missing: true}})
-	check(journal.States{Resources: map[journal.ResourceID]journal.State{at: {Digest: catalog.Gone()}}, Lists: map[journal.ListName]catalog.List{resources: {stays}, owed: {{Key: "leaves"}}}})
+	check(journal.States{Resources: map[journal.ResourceID]journal.State{at: {Digest: catalog.Gone()}}, Lists: map[journal.ListName]catalog.List{resources: {stays}, pending: {{Key: "leaves"}}}})
 	// The next process publishes it, and starts another change that it cannot finish.
 	journaltest.Append(t, j, &event.Event{ServerID: "docs", Timestamp: time.Now(), Payload: event.ServerState{State: event.Ready}})
 	added := catalog.List{leaves, stays}
-	err = errors.Join(j.RememberList(owed, nil), j.Remember(at, journal.State{}),
+	err = errors.Join(j.RememberList(pending, nil), j.Remember(at, journal.State{}),
 		j.Append(&event.Event{ServerID: "docs", Timestamp: time.Now(), Payload: event.ListChanged{List: catalog.Resources, Added: []string{"leaves"}, Items: &added, Follows: []string{"leaves"}}}))
 	if err != nil {
 		t.Fatal(err)
 	}
-	check(journal.States{Lists: map[journal.ListName]catalog.List{resources: {leaves, stays}, owed: {{Key: "leaves"}}}})
+	check(journal.States{Lists: map[journal.ListName]catalog.List{resources: {leaves, stays}, pending: {{Key: "leaves"}}}})
 }
