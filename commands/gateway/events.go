@@ -108,20 +108,20 @@ func (o *eventsFlags) parse(cmd *cobra.Command) error {
 
 // eventLog contains a gateway's event log and the handlers that serve it to some of its clients.
 type eventLog struct {
-	logger  *slog.Logger
-	tracer  *tracing.Tracer // nil if nothing is traced
-	log     journal.Log
-	calls   calls.Store
-	counts  *metrics.Metrics // nil if nobody can read them; set before a client is served
-	shared  bool             // shared with other gateways on a cluster
-	gateway func() *gateway.Gateway
-	scope   mcpevents.Scope
-	reader  *mcpevents.Reader      // nil if no events are stored
-	service *mcpevents.Service     // nil without --events
-	tools   *changetools.Tools     // nil without --change-tools
-	hooks   *webhook.Subscriptions // webhooks that clients subscribed; nil if not offered
-	fixed   *webhook.Hooks         // webhooks in the config; nil without --events
-	tokens  *web.Tokens            // tokens of the clients
+	logger     *slog.Logger
+	tracer     *tracing.Tracer // nil if nothing is traced
+	log        journal.Log
+	calls      calls.Store
+	counts     *metrics.Metrics // nil if nobody can read them; set before a client is served
+	shared     bool             // shared with other gateways on a cluster
+	gateway    func() *gateway.Gateway
+	scope      mcpevents.Scope
+	reader     *mcpevents.Reader      // nil if no events are stored
+	service    *mcpevents.Service     // nil without --events
+	tools      *changetools.Tools     // nil without --change-tools
+	subscribed *webhook.Subscriptions // webhooks that clients subscribed; nil if not offered
+	fixed      *webhook.Webhooks      // webhooks in the config; nil without --events
+	tokens     *web.Tokens            // tokens of the clients
 }
 
 // open opens the event log, for the clients of the gateway that shown returns. of returns the log for a client with
@@ -154,7 +154,7 @@ func (o *eventsFlags) open(ctx context.Context, env *cli.Env, logger *slog.Logge
 	e.calls = cli.Calls(e.log)
 	e.show(shown, func(stored string) string { return stored })
 	if o.on {
-		if err := o.openHooks(ctx, e, of); err != nil {
+		if err := o.openWebhooks(ctx, e, of); err != nil {
 			e.close()
 			return nil, err
 		}
@@ -191,8 +191,8 @@ func (o *eventsFlags) serve(e *eventLog) {
 		return
 	}
 	service := mcpevents.Options{Reader: e.reader, Modes: o.offered}
-	if e.hooks != nil {
-		service.Webhooks = e.hooks.Handle
+	if e.subscribed != nil {
+		service.Webhooks = e.subscribed.Handle
 	} else if o.webhooks && e.shared && o.keys == "" {
 		service.NoWebhooks = "with --nats, webhooks require --events-key-file"
 	}
@@ -212,9 +212,9 @@ func (o *eventsFlags) forClient(e *eventLog, shown func() *gateway.Gateway) *eve
 // keptTexts limits the total size, in bytes, of the texts kept for the diffs of --change-tools.
 const keptTexts = 64 << 20
 
-// openHooks loads the webhook subscriptions, and the delivery positions of the webhooks in the
+// openWebhooks loads the webhook subscriptions, and the delivery positions of the webhooks in the
 // config.
-func (o *eventsFlags) openHooks(ctx context.Context, e *eventLog, of func(name string) *eventLog) error {
+func (o *eventsFlags) openWebhooks(ctx context.Context, e *eventLog, of func(name string) *eventLog) error {
 	local := o.unverified.Local()
 	if len(local) > 0 {
 		e.logger.Warn("--events-allow lets webhooks reach services on this machine; use it only for tests")
@@ -225,7 +225,7 @@ func (o *eventsFlags) openHooks(ctx context.Context, e *eventLog, of func(name s
 	if err != nil {
 		return err
 	}
-	e.fixed = webhook.NewHooks(webhook.HookOptions{Log: e.log, Records: stored, Reader: e.reader, Sender: sender, Scope: e.scope, Logger: e.logger})
+	e.fixed = webhook.NewWebhooks(webhook.WebhookOptions{Log: e.log, Records: stored, Reader: e.reader, Sender: sender, Scope: e.scope, Logger: e.logger})
 	if !o.webhooks || !e.tokens.Set() {
 		return nil
 	}
@@ -239,7 +239,7 @@ func (o *eventsFlags) openHooks(ctx context.Context, e *eventLog, of func(name s
 			return cli.Usage("--events-key-file: %w", err)
 		}
 	}
-	e.hooks, err = webhook.New(ctx, webhook.Options{
+	e.subscribed, err = webhook.New(ctx, webhook.Options{
 		Log: e.log, Records: stored, Keys: keys, Reader: e.reader, Sender: sender, Scope: e.scope, Of: func(name string) (*mcpevents.Reader, mcpevents.Scope) {
 			if found := of(name); found != nil {
 				return found.reader, found.scope
@@ -252,8 +252,8 @@ func (o *eventsFlags) openHooks(ctx context.Context, e *eventLog, of func(name s
 
 // recheck ends the webhook subscriptions of clients whose tokens were removed.
 func (e *eventLog) recheck() {
-	if e.hooks != nil {
-		e.hooks.Recheck()
+	if e.subscribed != nil {
+		e.subscribed.Recheck()
 	}
 }
 
@@ -338,8 +338,8 @@ func (e *eventLog) delivered() map[webhook.Source]webhook.Stats {
 	if e.fixed != nil {
 		all[webhook.FromConfig] = e.fixed.Stats()
 	}
-	if e.hooks != nil {
-		all[webhook.FromSubscription] = e.hooks.Stats()
+	if e.subscribed != nil {
+		all[webhook.FromSubscription] = e.subscribed.Stats()
 	}
 	return all
 }
@@ -348,8 +348,8 @@ func (e *eventLog) deliveries() (all []webhook.Deliverer) {
 	if e.fixed != nil {
 		all = e.fixed.Deliverers()
 	}
-	if e.hooks != nil {
-		all = append(all, e.hooks.Deliverers()...)
+	if e.subscribed != nil {
+		all = append(all, e.subscribed.Deliverers()...)
 	}
 	return all
 }
@@ -361,8 +361,8 @@ func (e *eventLog) endpoints(r *http.Request) (all []webhook.EndpointStatus) {
 	if e.fixed != nil && !several {
 		all = e.fixed.Endpoints()
 	}
-	if e.hooks != nil {
-		all = append(all, e.hooks.Endpoints(func(owner string) bool { return !several || owner == client })...)
+	if e.subscribed != nil {
+		all = append(all, e.subscribed.Endpoints(func(owner string) bool { return !several || owner == client })...)
 	}
 	return all
 }
@@ -383,8 +383,8 @@ func (e *eventLog) readers() (parts []engine.Part) {
 	if e.reader != nil {
 		parts = append(parts, engine.Reader(e.reader.Run))
 	}
-	if e.hooks != nil {
-		parts = append(parts, engine.Reader(e.hooks.Run))
+	if e.subscribed != nil {
+		parts = append(parts, engine.Reader(e.subscribed.Run))
 	}
 	if e.fixed != nil {
 		parts = append(parts, engine.Reader(e.fixed.Run))

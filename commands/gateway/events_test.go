@@ -62,7 +62,7 @@ func TestGatewayStatusShowsOwnWebhooks(t *testing.T) {
 			defer running.Wait()
 			defer cancel()
 			running.Go(func() { _ = e.fixed.Run(ctx) })
-			running.Go(func() { _ = e.hooks.Run(ctx) })
+			running.Go(func() { _ = e.subscribed.Run(ctx) })
 			e.apply(&config.Config{Webhooks: []config.Webhook{{URL: config.NewSecret("https://config.example/hook"), Format: config.WebhookStandard}}})
 			for end := time.Now().Add(time.Minute); len(e.fixed.Endpoints()) == 0; <-time.After(time.Millisecond) { // Run, in another goroutine, applies the config
 				if time.Now().After(end) {
@@ -75,7 +75,7 @@ func TestGatewayStatusShowsOwnWebhooks(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if _, err := e.hooks.Handle(t.Context(), &mcpserver.Request{Method: mcp.MethodSubscribeEvents, Params: params, Identity: client}); err != nil {
+				if _, err := e.subscribed.Handle(t.Context(), &mcpserver.Request{Method: mcp.MethodSubscribeEvents, Params: params, Identity: client}); err != nil {
 					t.Fatal(err)
 				}
 			}

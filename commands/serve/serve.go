@@ -305,19 +305,19 @@ func (o *options) introduce(env *cli.Env, g *cli.Globals, url string, cfg *confi
 
 // feedServer is an engine with an event log and the components that serve the log.
 type feedServer struct {
-	logger *slog.Logger
-	log    journal.Log
-	engine *engine.Engine
-	calls  func(context.Context, calls.Query) ([]calls.Call, error)
-	lines  func(server string) []serverlog.Line // returns the log lines for a server
-	hooks  *webhook.Hooks                       // nil with --follow
-	hooked *hook.Receiver                       // receives incoming webhooks; has none with --follow
-	review *dashboard.Review                    // nil if there cannot be a lock file
+	logger   *slog.Logger
+	log      journal.Log
+	engine   *engine.Engine
+	calls    func(context.Context, calls.Query) ([]calls.Call, error)
+	lines    func(server string) []serverlog.Line // returns the log lines for a server
+	webhooks *webhook.Webhooks                    // nil with --follow
+	hooks    *hook.Receiver                       // receives incoming webhooks; has none with --follow
+	review   *dashboard.Review                    // nil if there cannot be a lock file
 }
 
 // openServer opens the log that the options specify, or a log in memory for a demo.
 func openServer(ctx context.Context, env *cli.Env, g *cli.Globals, logger *slog.Logger, opts options, received *hook.Receiver, desired engine.Desired, lock *engine.Lock, t tracker.Options) (*feedServer, error) {
-	f := &feedServer{logger: logger, hooked: received}
+	f := &feedServer{logger: logger, hooks: received}
 	if g.Demo() && opts.Dir == "" && opts.NATS == "" {
 		f.log = journal.NewMemory(cli.MemoryLog(opts.Keep.Content))
 	} else {
@@ -337,8 +337,8 @@ func openServer(ctx context.Context, env *cli.Env, g *cli.Globals, logger *slog.
 	f.engine, err = engine.New(ctx, desired, f.log, engine.Options{
 		Tracker: t, Lock: lock, Role: role, Logger: logger,
 		Applied: func(cfg *config.Config) {
-			if f.hooks != nil {
-				f.hooks.Apply(cfg.Webhooks)
+			if f.webhooks != nil {
+				f.webhooks.Apply(cfg.Webhooks)
 			}
 			received.Apply(cfg.Hooks)
 		},
@@ -353,7 +353,7 @@ func openServer(ctx context.Context, env *cli.Env, g *cli.Globals, logger *slog.
 	if err == nil && !opts.follow {
 		sender := webhook.NewSender(nil)
 		sender.Tracer = g.Tracer()
-		f.hooks = webhook.NewHooks(webhook.HookOptions{
+		f.webhooks = webhook.NewWebhooks(webhook.WebhookOptions{
 			Log: f.log, Records: stored, Reader: mcpevents.NewReader(f.log, mcpevents.Scope{}), Sender: sender, Follow: true, Logger: logger,
 			Dashboard: strings.TrimSuffix(cmp.Or(opts.dashboard, opts.publicURL), "/"),
 		})
@@ -390,18 +390,18 @@ func (f *feedServer) called(ctx context.Context, env *cli.Env, q calls.Query) ([
 func (f *feedServer) routes(s *web.Server, version string, maxClients int) []engine.Part {
 	t := f.engine.Tracker()
 	var served *api.API
-	var hooks func(*http.Request) []webhook.EndpointStatus
+	var webhooks func(*http.Request) []webhook.EndpointStatus
 	var deliveries func() []webhook.Deliverer
 	var delivered func() map[webhook.Source]webhook.Stats
-	if f.hooks != nil {
-		hooks = func(*http.Request) []webhook.EndpointStatus { return f.hooks.Endpoints() }
-		deliveries = f.hooks.Deliverers
+	if f.webhooks != nil {
+		webhooks = func(*http.Request) []webhook.EndpointStatus { return f.webhooks.Endpoints() }
+		deliveries = f.webhooks.Deliverers
 		delivered = func() map[webhook.Source]webhook.Stats {
-			return map[webhook.Source]webhook.Stats{webhook.FromConfig: f.hooks.Stats()}
+			return map[webhook.Source]webhook.Stats{webhook.FromConfig: f.webhooks.Stats()}
 		}
 	}
 	counts := metrics.New(metrics.Options{
-		Version: version, Snapshot: t.Snapshot, Journal: f.log.Stats, Reloads: f.engine.Reloads, LockChanges: f.engine.LockChanges, Cluster: f.engine.Cluster, Hooks: f.hooked.Status, Webhooks: delivered, Deliveries: deliveries,
+		Version: version, Snapshot: t.Snapshot, Journal: f.log.Stats, Reloads: f.engine.Reloads, LockChanges: f.engine.LockChanges, Cluster: f.engine.Cluster, Hooks: f.hooks.Status, Webhooks: delivered, Deliveries: deliveries,
 		Clients: func() metrics.Clients {
 			st := served.Hub().Stats()
 			return metrics.Clients{Connected: st.Clients, Served: st.Accepted, Slow: st.Closed["slow"] + st.Closed["overrun"], Refused: st.Refused, Gaps: st.Gaps}
@@ -417,7 +417,7 @@ func (f *feedServer) routes(s *web.Server, version string, maxClients int) []eng
 			Read: func(ctx context.Context, server, uri string, digest catalog.Digest) (cache.Resource, error) {
 				return t.Client(server).CurrentResource(ctx, uri, digest)
 			},
-			Review: f.review, Logger: f.logger, Log: f.lines, Calls: f.calls, Hooks: func(*http.Request) []hook.Status { return f.hooked.Status() }, Webhooks: hooks, Deliveries: deliveries, Login: slices.Contains(s.Routes(), "/login")},
+			Review: f.review, Logger: f.logger, Log: f.lines, Calls: f.calls, Hooks: func(*http.Request) []hook.Status { return f.hooks.Status() }, Webhooks: webhooks, Deliveries: deliveries, Login: slices.Contains(s.Routes(), "/login")},
 	})
 	for pattern, h := range served.Routes() {
 		s.Handle(pattern, h)
@@ -428,8 +428,8 @@ func (f *feedServer) routes(s *web.Server, version string, maxClients int) []eng
 	s.Handle("GET /metrics", counts.Handler())
 	s.OnShutdown(served.Hub().Shutdown)
 	parts := []engine.Part{engine.Reader(served.Run)}
-	if f.hooks != nil {
-		parts = append(parts, engine.Reader(f.hooks.Run))
+	if f.webhooks != nil {
+		parts = append(parts, engine.Reader(f.webhooks.Run))
 	}
 	return parts
 }

@@ -150,7 +150,7 @@ func (p place) track(ctx context.Context, logger *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	hooks := webhook.NewHooks(webhook.HookOptions{Log: log, Records: stored, Reader: reader, Sender: sender, Logger: logger})
+	hooks := webhook.NewWebhooks(webhook.WebhookOptions{Log: log, Records: stored, Reader: reader, Sender: sender, Logger: logger})
 	var gw *gateway.Gateway
 	options := hurried()
 	options.Logger = logger

@@ -17,52 +17,30 @@
 //  5. If the handler is a [Write]: the request comes from a page of this server itself, or from a
 //     program with a token in a header (403), and its body is JSON (415).
 //
-// No path is logged or repeated in a response, since it may contain a token or most of one.
-// Logs contain the pattern of the route instead.
-//
-// Every response carries nosniff and a content security policy that allows nothing from other
-// sites. Only Options.Origins get CORS headers; with Options.MCP these allow the headers of
-// MCP, including Mcp-Param-NAME, where tools choose NAME.
+// No path is logged or repeated in a response, since it may contain a token. Every response carries nosniff
+// and a content security policy that allows nothing from other sites. Only Options.Origins get CORS headers.
 //
 // [Server.Serve] follows the token file. If a token is removed, its requests end: their contexts
 // are canceled, and a write in progress fails within a second. A file that cannot be used
-// changes nothing.
+// changes nothing. Wrong tokens are logged and limited, for each address and in total; right ones are not
+// affected, because many clients may share one address.
 //
 // The cookie of a login is valid for 12 hours, for one Server in one process, as long as the
-// token of the login is valid, and until the logout. Its name contains the port of the listener,
-// which keeps servers on several ports of one host apart but is no protection: browsers send a
-// cookie to every port of its host, so any service there receives the cookie and can use it.
-//
-// Wrong tokens are logged and limited: for each address (IPv6: each /64 network) to a burst of
-// five and then one every two seconds, and in total to a burst of fifty and then ten a second.
-// Beyond the limit of an address, its wrong tokens are not logged and are answered with 429; beyond
-// the total limit, this applies to every address that has sent a wrong token. Right tokens are not
-// affected: many clients may share one address.
+// token of the login is valid, and until the logout. Browsers send it to every port of its host, so any
+// service there can use it.
 //
 // # Connections
 //
 // A connection becomes trusted when a request on it has passed all checks, unless its route is
-// exempt from the token. Options.MaxConns limits all connections. One address may have half as
-// many untrusted connections, unless it is a loopback address or Options.TrustProxy is set: many
-// clients may connect at the same moment.
-//
-// At the limit of an address, its oldest untrusted connection is closed to admit the new one. At
-// the limit of all connections, an untrusted one is closed: one whose requests were answered,
-// else the oldest that has sent nothing for 250 ms or whose request began 2 s ago. Until there
-// is one, new connections wait in the queue of the operating system. If few connections are
-// untrusted, the trusted one that has been idle longest is closed instead. A new connection is
-// refused only if all others are busy. An untrusted connection may be idle for 5 s, with TLS for
-// 15 s, a trusted one for a minute.
-//
-// Requests that passed the checks never occupy all connections: an eighth, at most 256, is
-// reserved for health checks and logins. One address may occupy at most three quarters of the
-// rest, unless it is a loopback address or Options.TrustProxy is set. Beyond these limits, a
-// request is answered with 503, and a request for an event stream is cut off.
+// exempt from the token. Options.MaxConns limits all connections. At the limit of an address, or of all, an
+// untrusted connection is closed to admit the new one, else the trusted one that has been idle longest; a new
+// one is refused only if all others are busy. Loopback addresses, and all with Options.TrustProxy, have no limit
+// of their own. An eighth of all connections, at most 256, is reserved for health checks and logins: beyond the
+// rest, a request is answered with 503.
 //
 // Headers must arrive within 5 s, with TLS 15 s, and fit into 16 KiB; bodies must arrive within
-// 10 s and fit into 64 KiB, or 4 MiB with Options.MCP. The body of a refused request is not
-// read. A write timeout would end streams: instead, every request begins with a write deadline
-// of 30 s, and a stream sets its own deadline for every write. HTTP/2 is not offered.
+// 10 s and fit into 64 KiB, or 4 MiB with Options.MCP. Every request begins with a write deadline of 30 s, and
+// a stream sets its own deadline for every write. HTTP/2 is not offered.
 //
 // # Shutdown
 //

@@ -52,7 +52,7 @@ func TestRealCheckpointIsSavedByItsHolder(t *testing.T) {
 		pages = append(pages, testCheckpoint(openLog(t, url), configCheckpoint))
 	}
 	at := func(cursor string) func() positions {
-		return func() positions { return positions{Webhooks: []hookProgress{{Key: "k", Cursor: cursor}}} }
+		return func() positions { return positions{Webhooks: []webhookProgress{{Key: "k", Cursor: cursor}}} }
 	}
 	for i, p := range pages {
 		s, _, err := p.load(ctx)
@@ -77,13 +77,13 @@ func TestRealCheckpointIsSavedByItsHolder(t *testing.T) {
 	}
 }
 
-// hooksOn runs the webhooks of a process on a cluster.
-func hooksOn(t *testing.T, shared *natslog.Log, log *testLog, to *receiver, all ...config.Webhook) (h *Hooks, end func()) {
+// webhooksOn runs the webhooks of a process on a cluster.
+func webhooksOn(t *testing.T, shared *natslog.Log, log *testLog, to *receiver, all ...config.Webhook) (h *Webhooks, end func()) {
 	t.Helper()
 	to.fixed = true
 	sender := NewSender(nil)
 	sender.client.Transport, sender.open.Transport = to, to
-	h = NewHooks(HookOptions{Log: shared, Records: recordsOf(shared), Reader: mcpevents.NewReader(log, mcpevents.Scope{}), Sender: sender, Follow: true})
+	h = NewWebhooks(WebhookOptions{Log: shared, Records: recordsOf(shared), Reader: mcpevents.NewReader(log, mcpevents.Scope{}), Sender: sender, Follow: true})
 	h.Apply(all)
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
@@ -101,20 +101,20 @@ func hooksOn(t *testing.T, shared *natslog.Log, log *testLog, to *receiver, all 
 func TestRealHooksOnACluster(t *testing.T) {
 	t.Parallel()
 	url, log, to := journaltest.Store(t), newTestLog(), newReceiver(t)
-	var all []*Hooks
+	var all []*Webhooks
 	var ends []func()
 	for range 2 {
-		h, end := hooksOn(t, openLog(t, url), log, to, standard(hook))
+		h, end := webhooksOn(t, openLog(t, url), log, to, standard(hook))
 		all, ends = append(all, h), append(ends, end)
 	}
-	other, endOther := hooksOn(t, openLog(t, url), log, to) // it has no webhooks, so it does not deliver
+	other, endOther := webhooksOn(t, openLog(t, url), log, to) // it has no webhooks, so it does not deliver
 	defer endOther()
 	holder := func() int {
-		return slices.IndexFunc(all, func(h *Hooks) bool { return len(h.Endpoints()) > 0 && h.Deliverers()[0].Own })
+		return slices.IndexFunc(all, func(h *Webhooks) bool { return len(h.Endpoints()) > 0 && h.Deliverers()[0].Own })
 	}
 	eventually(t, "one delivers", func() bool { return holder() >= 0 })
 	first := holder()
-	at := func(h *Hooks) string {
+	at := func(h *Webhooks) string {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		if len(h.active) == 0 {
@@ -171,16 +171,16 @@ func TestRealTakeOverAfterTheConfigChanged(t *testing.T) {
 	url, log, to := journaltest.Store(t), newTestLog(), newReceiver(t)
 	one, two := standard(hook), standard(hook+"?two")
 	one.URIs, two.URIs = []string{"file:///one"}, []string{"file:///two"}
-	first, end := hooksOn(t, openLog(t, url), log, to, one)
+	first, end := webhooksOn(t, openLog(t, url), log, to, one)
 	begun := func(n int) func() bool {
 		return func() bool {
 			first.mu.Lock()
 			defer first.mu.Unlock()
-			return len(first.active) == n && !slices.ContainsFunc(first.active, func(k *configHook) bool { return k.Cursor == "" })
+			return len(first.active) == n && !slices.ContainsFunc(first.active, func(k *configWebhook) bool { return k.Cursor == "" })
 		}
 	}
 	eventually(t, "it begins", begun(1))
-	second, _ := hooksOn(t, openLog(t, url), log, to, one)
+	second, _ := webhooksOn(t, openLog(t, url), log, to, one)
 	eventually(t, "the other one waits for the lease", func() bool { return len(second.wanted) == 0 })
 	first.Apply([]config.Webhook{one, two})
 	second.Apply([]config.Webhook{one, two})
@@ -202,10 +202,10 @@ func TestRealLeaseWithoutWebhooksKeepsWatermarks(t *testing.T) {
 	if _, _, err := p.load(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := p.save(t.Context(), func() positions { return positions{Webhooks: []hookProgress{{Key: "k", Cursor: "a-7"}}} }); err != nil {
+	if err := p.save(t.Context(), func() positions { return positions{Webhooks: []webhookProgress{{Key: "k", Cursor: "a-7"}}} }); err != nil {
 		t.Fatal(err)
 	}
-	h := NewHooks(HookOptions{Log: shared, Records: recordsOf(shared), Reader: mcpevents.NewReader(newTestLog(), mcpevents.Scope{}), Sender: NewSender(nil)})
+	h := NewWebhooks(WebhookOptions{Log: shared, Records: recordsOf(shared), Reader: mcpevents.NewReader(newTestLog(), mcpevents.Scope{}), Sender: NewSender(nil)})
 	h.latest = []config.Webhook{standard(hook)}
 	h.Apply(nil)
 	if err := h.lead(t.Context(), nil, func() {}); err != nil {

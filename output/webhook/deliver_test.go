@@ -298,7 +298,7 @@ func TestGapOutlivesTheProcess(t *testing.T) {
 					log, to := newTestLog(), newReceiver(t)
 					begin := func() (end func()) {
 						if kind == "config" {
-							return newHooksWorld(t, log, to, standard(hook)).end
+							return newWebhooksWorld(t, log, to, standard(hook)).end
 						}
 						w := newWorldOn(t, log, to, Options{})
 						if len(to.all("")) == 0 {

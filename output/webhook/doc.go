@@ -1,5 +1,5 @@
 // Package webhook delivers events over HTTP: [Subscriptions] delivers to MCP Events clients that
-// have subscribed (SEP-3415, events/subscribe), and [Hooks] to the webhooks in a config. Both use
+// have subscribed (SEP-3415, events/subscribe), and [Webhooks] to the webhooks in a config. Both use
 // Standard Webhooks; webhooks in a config can also use CloudEvents or Slack messages.
 // Specification: https://www.standardwebhooks.com.
 //
@@ -46,7 +46,7 @@
 //
 // # Ownership
 //
-// [Subscriptions.Run] and [Hooks.Run] own one goroutine per endpoint, which owns its deliveries.
+// [Subscriptions.Run] and [Webhooks.Run] own one goroutine per endpoint, which owns its deliveries.
 // They store the watermarks, and return when all of these goroutines have ended.
 //
 // Library: core/standardwebhooks signs messages. The envelope of CloudEvents is nine members; a test reads

@@ -116,7 +116,7 @@ func (l *leaderElection) deliverers() []Deliverer {
 // recordsName is the name of the records of this package on a cluster.
 const recordsName = "webhooks"
 
-// OpenRecords opens the records of a log, which [Subscriptions] and [Hooks] share: a bucket of its
+// OpenRecords opens the records of a log, which [Subscriptions] and [Webhooks] share: a bucket of its
 // cluster, a file beside its file, or memory. Call it once for each log.
 func OpenRecords(log journal.Log) (records.Store, error) {
 	switch l := log.(type) {
@@ -173,7 +173,7 @@ func newCheckpoint(store records.Store, key string, logger *slog.Logger) *checkp
 type positions struct {
 	Version       int                    `json:"version"`
 	Holder        string                 `json:"holder,omitempty"` // a unique ID for the last load
-	Webhooks      []hookProgress         `json:"webhooks,omitempty"`
+	Webhooks      []webhookProgress      `json:"webhooks,omitempty"`
 	Subscriptions []subscriptionProgress `json:"advances,omitempty"`
 }
 

@@ -24,7 +24,7 @@ type format struct {
 }
 
 // formatOf returns the format with the given name, or Standard Webhooks if the name is unknown. For
-// dashboard see [HookOptions.Dashboard].
+// dashboard see [WebhookOptions.Dashboard].
 func formatOf(name config.WebhookFormat, dashboard string) format {
 	switch name {
 	case config.WebhookCloudEvents:

@@ -26,8 +26,8 @@ import (
 	"github.com/mcptrack/mcptrack/core/standardwebhooks"
 )
 
-// HookOptions configures Hooks. Log, Records, Reader and Sender are required.
-type HookOptions struct {
+// WebhookOptions configures Webhooks. Log, Records, Reader and Sender are required.
+type WebhookOptions struct {
 	// Log has the events. If several processes share a *natslog.Log, only one of the processes with
 	// webhooks delivers.
 	Log journal.Log
@@ -48,10 +48,10 @@ type HookOptions struct {
 	Logger *slog.Logger
 }
 
-// Hooks delivers events to the webhooks in a config. They need no challenge, and are retried until
+// Webhooks delivers events to the webhooks in a config. They need no challenge, and are retried until
 // they are removed from the config.
-type Hooks struct {
-	opts       HookOptions
+type Webhooks struct {
+	opts       WebhookOptions
 	checkpoint *checkpoint
 	election   *leaderElection
 	counts     counts
@@ -60,14 +60,14 @@ type Hooks struct {
 	// closed; Apply replaces a value that Run has not received yet.
 	wanted chan []config.Webhook
 
-	mu     sync.Mutex     // guards all fields below and all fields of the hooks
-	stored []hookProgress // progress of webhooks that are not running
-	active []*configHook  // running webhooks, in config order
+	mu     sync.Mutex        // guards all fields below and all fields of the hooks
+	stored []webhookProgress // progress of webhooks that are not running
+	active []*configWebhook  // running webhooks, in config order
 }
 
-// configHook is a running webhook from the config. Hooks.mu guards its fields.
-type configHook struct {
-	hookProgress
+// configWebhook is a running webhook from the config. Webhooks.mu guards its fields.
+type configWebhook struct {
+	webhookProgress
 	conf      config.Webhook
 	secret    *standardwebhooks.Secret // nil if messages are not signed
 	old       *standardwebhooks.Secret // previous secret; also signs messages until oldUntil
@@ -81,8 +81,8 @@ type configHook struct {
 	ended     chan struct{} // closed when the webhook's goroutine has ended
 }
 
-// hookProgress is the stored progress of a webhook. It contains neither the URL nor the secret.
-type hookProgress struct {
+// webhookProgress is the stored progress of a webhook. It contains neither the URL nor the secret.
+type webhookProgress struct {
 	Key    string `json:"key"` // digest of the URL, format and filters
 	URL    string `json:"url"` // digest of the URL
 	Cursor string `json:"cursor"`
@@ -92,23 +92,23 @@ type hookProgress struct {
 	Held []string          `json:"held,omitempty"`
 }
 
-// newHookProgress returns the initial progress of a webhook.
-func newHookProgress(w config.Webhook) hookProgress {
+// newWebhookProgress returns the initial progress of a webhook.
+func newWebhookProgress(w config.Webhook) webhookProgress {
 	digest := func(v any) string {
 		data, _ := json.Marshal(v) // encoding strings cannot fail
 		sum := sha256.Sum256(data)
 		return hex.EncodeToString(sum[:16])
 	}
 	url := w.URL.Reveal()
-	return hookProgress{Key: digest([]any{url, w.Format, w.Types, w.Servers, w.URIs}), URL: digest(url)}
+	return webhookProgress{Key: digest([]any{url, w.Format, w.Types, w.Servers, w.URIs}), URL: digest(url)}
 }
 
-// NewHooks returns hooks that send nothing until Run is called.
-func NewHooks(opts HookOptions) *Hooks {
+// NewWebhooks returns hooks that send nothing until Run is called.
+func NewWebhooks(opts WebhookOptions) *Webhooks {
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Hooks{
+	return &Webhooks{
 		opts: opts, checkpoint: newCheckpoint(opts.Records, configCheckpoint, opts.Logger),
 		election: newLeaderElection(opts.Log, FromConfig, opts.Logger), wanted: make(chan []config.Webhook, 1),
 	}
@@ -117,7 +117,7 @@ func NewHooks(opts HookOptions) *Hooks {
 // Apply replaces the configured webhooks. It never blocks; the latest call wins. A webhook whose
 // URL was already configured continues from its position, even if its secret or filters changed. A
 // webhook with a new URL starts with the next event.
-func (h *Hooks) Apply(all []config.Webhook) {
+func (h *Webhooks) Apply(all []config.Webhook) {
 	for {
 		select {
 		case h.wanted <- slices.Clone(all):
@@ -133,7 +133,7 @@ func (h *Hooks) Apply(all []config.Webhook) {
 
 // Run delivers until ctx ends. When it returns, no delivery is in progress and the watermarks are
 // stored. It logs and retries storage errors. It must be called at most once.
-func (h *Hooks) Run(ctx context.Context) error {
+func (h *Webhooks) Run(ctx context.Context) error {
 	var reading sync.WaitGroup
 	defer reading.Wait()
 	read := sync.OnceFunc(func() {
@@ -157,7 +157,7 @@ func (h *Hooks) Run(ctx context.Context) error {
 
 // lead delivers until ctx ends, nothing is left to deliver, or another process has taken over. It
 // calls read as soon as there is a webhook.
-func (h *Hooks) lead(ctx context.Context, lease *natslog.Lease, read func()) error {
+func (h *Webhooks) lead(ctx context.Context, lease *natslog.Lease, read func()) error {
 	if len(h.latest) == 0 {
 		if kept, _, err := h.checkpoint.read(ctx); err != nil || len(kept.Webhooks) == 0 {
 			return err // no stored progress to delete
@@ -208,11 +208,11 @@ func (h *Hooks) lead(ctx context.Context, lease *natslog.Lease, read func()) err
 }
 
 // reconcile starts, restarts and stops webhooks to match the config.
-func (h *Hooks) reconcile(ctx context.Context, lease *natslog.Lease, all []config.Webhook, running *sync.WaitGroup) {
+func (h *Webhooks) reconcile(ctx context.Context, lease *natslog.Lease, all []config.Webhook, running *sync.WaitGroup) {
 	h.mu.Lock()
 	before := h.active
 	h.mu.Unlock()
-	var keep []*configHook
+	var keep []*configWebhook
 	var start []config.Webhook
 	incomplete := 0
 	for _, w := range all {
@@ -221,14 +221,14 @@ func (h *Hooks) reconcile(ctx context.Context, lease *natslog.Lease, all []confi
 			incomplete++
 			continue
 		}
-		i := slices.IndexFunc(before, func(k *configHook) bool { return k.conf.Equal(w) && !slices.Contains(keep, k) })
+		i := slices.IndexFunc(before, func(k *configWebhook) bool { return k.conf.Equal(w) && !slices.Contains(keep, k) })
 		if i >= 0 {
 			keep = append(keep, before[i])
 		} else {
 			start = append(start, w)
 		}
 	}
-	var ended []*configHook
+	var ended []*configWebhook
 	for _, k := range before {
 		if !slices.Contains(keep, k) {
 			k.stop()
@@ -239,24 +239,24 @@ func (h *Hooks) reconcile(ctx context.Context, lease *natslog.Lease, all []confi
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, k := range ended {
-		h.stored = append(h.stored, k.hookProgress)
+		h.stored = append(h.stored, k.webhookProgress)
 	}
 	// Match exact filters first, so that a webhook cannot take the progress of another one with the
 	// same URL.
-	found := map[int]hookProgress{}
+	found := map[int]webhookProgress{}
 	for _, exact := range []bool{true, false} {
 		for n, w := range start {
 			if _, ok := found[n]; ok {
 				continue
 			}
-			if p, ok := h.takeStoredLocked(newHookProgress(w), exact); ok {
+			if p, ok := h.takeStoredLocked(newWebhookProgress(w), exact); ok {
 				found[n] = p
 			}
 		}
 	}
 	for n, w := range start {
-		k := &configHook{hookProgress: found[n], conf: w, ended: make(chan struct{})}
-		id := newHookProgress(w)
+		k := &configWebhook{webhookProgress: found[n], conf: w, ended: make(chan struct{})}
+		id := newWebhookProgress(w)
 		k.Key, k.URL = id.Key, id.URL
 		if s, err := standardwebhooks.ParseSecret(w.Secret.Reveal()); err == nil {
 			k.secret = &s
@@ -283,7 +283,7 @@ func (h *Hooks) reconcile(ctx context.Context, lease *natslog.Lease, all []confi
 // takeStoredLocked removes and returns the stored progress of a webhook. It prefers an exact match.
 // Otherwise, unless exact is set, it uses the earliest progress with the same URL, because the
 // filters may have changed.
-func (h *Hooks) takeStoredLocked(id hookProgress, exact bool) (hookProgress, bool) {
+func (h *Webhooks) takeStoredLocked(id webhookProgress, exact bool) (webhookProgress, bool) {
 	at := -1
 	for i, p := range h.stored {
 		switch {
@@ -294,7 +294,7 @@ func (h *Hooks) takeStoredLocked(id hookProgress, exact bool) (hookProgress, boo
 		}
 	}
 	if at < 0 {
-		return hookProgress{}, false
+		return webhookProgress{}, false
 	}
 	p := h.stored[at]
 	h.stored = slices.Delete(h.stored, at, at+1)
@@ -310,29 +310,29 @@ func earlier(a, b string) bool {
 }
 
 // save stores all delivery positions, even if ctx has ended.
-func (h *Hooks) save(ctx context.Context) error {
+func (h *Webhooks) save(ctx context.Context) error {
 	return h.checkpoint.save(ctx, func() positions {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		all := slices.Clone(h.stored)
 		for _, k := range h.active {
-			p := k.hookProgress
+			p := k.webhookProgress
 			p.Sent, p.Held = maps.Clone(p.Sent), slices.Clone(p.Held)
 			all = append(all, p)
 		}
-		slices.SortStableFunc(all, func(a, b hookProgress) int { return cmp.Compare(a.Key, b.Key) })
+		slices.SortStableFunc(all, func(a, b webhookProgress) int { return cmp.Compare(a.Key, b.Key) })
 		return positions{Webhooks: all}
 	})
 }
 
-func (h *Hooks) locked(f func()) {
+func (h *Webhooks) locked(f func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	f()
 }
 
 // serve delivers to one webhook until ctx ends.
-func (h *Hooks) serve(ctx context.Context, lease *natslog.Lease, k *configHook) {
+func (h *Webhooks) serve(ctx context.Context, lease *natslog.Lease, k *configWebhook) {
 	retry := backoff.New(100*time.Millisecond, 5*time.Second)
 	for ctx.Err() == nil {
 		if err := h.deliver(ctx, lease, k); err != nil && ctx.Err() == nil {
@@ -343,9 +343,9 @@ func (h *Hooks) serve(ctx context.Context, lease *natslog.Lease, k *configHook) 
 
 // deliver runs a worker that starts at the watermark, or with the next event if there is no
 // watermark.
-func (h *Hooks) deliver(ctx context.Context, lease *natslog.Lease, k *configHook) error {
+func (h *Webhooks) deliver(ctx context.Context, lease *natslog.Lease, k *configWebhook) error {
 	h.mu.Lock()
-	p := k.hookProgress
+	p := k.webhookProgress
 	h.mu.Unlock()
 	var cursor *string
 	if p.Cursor != "" {
@@ -385,7 +385,7 @@ func (h *Hooks) deliver(ctx context.Context, lease *natslog.Lease, k *configHook
 
 // restoreStates returns a debouncer with the stored states. lost reports whether some of the held
 // events are no longer in the log.
-func (h *Hooks) restoreStates(ctx context.Context, after time.Duration, p hookProgress) (s *stateDebouncer, lost bool, err error) {
+func (h *Webhooks) restoreStates(ctx context.Context, after time.Duration, p webhookProgress) (s *stateDebouncer, lost bool, err error) {
 	s = newStateDebouncer(after)
 	maps.Copy(s.sent, p.Sent)
 	for _, id := range p.Held {
@@ -412,7 +412,7 @@ const findWait = 10 * time.Second
 
 // find returns the event directly after a position. The batch is Truncated if the event is no
 // longer in the log, or if the log does not open within findWait.
-func (h *Hooks) find(ctx context.Context, at mcpevents.Position) (mcpevents.Batch, error) {
+func (h *Webhooks) find(ctx context.Context, at mcpevents.Position) (mcpevents.Batch, error) {
 	over := time.NewTimer(findWait)
 	defer over.Stop()
 	for {
@@ -430,7 +430,7 @@ func (h *Hooks) find(ctx context.Context, at mcpevents.Position) (mcpevents.Batc
 	}
 }
 
-func (h *Hooks) endpoint(k *configHook, states *stateDebouncer) endpoint {
+func (h *Webhooks) endpoint(k *configWebhook, states *stateDebouncer) endpoint {
 	conf, form := k.conf, formatOf(k.conf.Format, h.opts.Dashboard)
 	post := func(id string, body []byte) *message {
 		return &message{url: conf.URL.Reveal(), id: id, body: body, header: http.Header{"Content-Type": {form.contentType}}, private: conf.AllowPrivate}
@@ -531,7 +531,7 @@ func selects(w config.Webhook, o *mcpevents.Occurrence) bool {
 }
 
 // Endpoints returns the status of the webhooks in config order, without incomplete ones.
-func (h *Hooks) Endpoints() (all []EndpointStatus) {
+func (h *Webhooks) Endpoints() (all []EndpointStatus) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, k := range h.active {
@@ -543,7 +543,7 @@ func (h *Hooks) Endpoints() (all []EndpointStatus) {
 }
 
 // Stats returns the current state.
-func (h *Hooks) Stats() Stats {
+func (h *Webhooks) Stats() Stats {
 	out := h.counts.stats()
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -556,4 +556,4 @@ func (h *Hooks) Stats() Stats {
 
 // Deliverers returns the process that delivers to the webhooks in the config, or nothing if the log
 // is not on a cluster.
-func (h *Hooks) Deliverers() []Deliverer { return h.election.deliverers() }
+func (h *Webhooks) Deliverers() []Deliverer { return h.election.deliverers() }

@@ -19,22 +19,22 @@ import (
 	"github.com/mcptrack/mcptrack/core/mcpevents"
 )
 
-// hooksWorld is a running Hooks on an in-memory log.
-type hooksWorld struct {
-	*Hooks
+// webhooksWorld is a running Webhooks on an in-memory log.
+type webhooksWorld struct {
+	*Webhooks
 	log  *testLog
 	to   *receiver
 	logs *lines
 	end  func()
 }
 
-func newHooksWorld(t *testing.T, log *testLog, to *receiver, all ...config.Webhook) *hooksWorld {
+func newWebhooksWorld(t *testing.T, log *testLog, to *receiver, all ...config.Webhook) *webhooksWorld {
 	t.Helper()
-	w := &hooksWorld{log: log, to: to, logs: &lines{}}
+	w := &webhooksWorld{log: log, to: to, logs: &lines{}}
 	to.fixed = true
 	sender := NewSender(nil)
 	sender.client.Transport, sender.open.Transport = to, to
-	w.Hooks = NewHooks(HookOptions{Log: log, Records: recordsOf(log), Reader: mcpevents.NewReader(log, mcpevents.Scope{}), Sender: sender, Follow: true,
+	w.Webhooks = NewWebhooks(WebhookOptions{Log: log, Records: recordsOf(log), Reader: mcpevents.NewReader(log, mcpevents.Scope{}), Sender: sender, Follow: true,
 		Logger: slog.New(slog.NewTextHandler(w.logs, nil))})
 	w.Apply(all)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -66,7 +66,7 @@ func TestHooks(t *testing.T) {
 		log, to := newTestLog(), newReceiver(t)
 		log.add("file:///before")
 		conf := standard(hook)
-		w := newHooksWorld(t, log, to, conf)
+		w := newWebhooksWorld(t, log, to, conf)
 		synctest.Wait()
 		a := log.add("file:///a")
 		time.Sleep(time.Second)
@@ -87,7 +87,7 @@ func TestHooks(t *testing.T) {
 			t.Error(data)
 		}
 		conf.URIs = []string{"file:///*"}
-		w = newHooksWorld(t, log, to, conf)
+		w = newWebhooksWorld(t, log, to, conf)
 		time.Sleep(time.Second)
 		if got := to.ids(); !slices.Equal(got, []string{a, b, c}) {
 			t.Fatalf("after the restart %v", got)
@@ -128,7 +128,7 @@ func TestHookFilters(t *testing.T) {
 			log, to, conf := newTestLog(), newReceiver(t), standard(hook)
 			conf.Settle = 0
 			try.edit(&conf)
-			w := newHooksWorld(t, log, to, conf)
+			w := newWebhooksWorld(t, log, to, conf)
 			synctest.Wait()
 			same := false
 			log.add("file:///a")
@@ -157,7 +157,7 @@ func TestSettle(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		log, to := newTestLog(), newReceiver(t)
-		w := newHooksWorld(t, log, to, standard(hook))
+		w := newWebhooksWorld(t, log, to, standard(hook))
 		synctest.Wait()
 		states := func() (out []string) {
 			for _, r := range to.all("event") {
@@ -189,7 +189,7 @@ func TestSettle(t *testing.T) {
 		}
 		w.end()
 		time.Sleep(20 * time.Second)
-		w = newHooksWorld(t, log, to, standard(hook))
+		w = newWebhooksWorld(t, log, to, standard(hook))
 		time.Sleep(time.Minute)
 		expect("docs Ready")
 		// It stays down, and fails to connect every 25 s.
@@ -210,7 +210,7 @@ func TestSettle(t *testing.T) {
 		time.Sleep(61 * time.Second)
 		expect("docs Ready", "docs Backoff", "docs Ready")
 		w.end()
-		w = newHooksWorld(t, log, to, standard(hook))
+		w = newWebhooksWorld(t, log, to, standard(hook))
 		time.Sleep(10 * time.Minute)
 		expect("docs Ready", "docs Backoff", "docs Ready")
 		w.end()
@@ -223,7 +223,7 @@ func TestSettleBeforeTheReaderRuns(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		log, to := newTestLog(), newReceiver(t)
-		w := newHooksWorld(t, log, to, standard(hook))
+		w := newWebhooksWorld(t, log, to, standard(hook))
 		synctest.Wait()
 		kept := log.state("docs", event.Ready)
 		time.Sleep(30 * time.Second)
@@ -234,7 +234,7 @@ func TestSettleBeforeTheReaderRuns(t *testing.T) {
 
 		reader, sender := mcpevents.NewReader(log, mcpevents.Scope{}), NewSender(nil)
 		sender.client.Transport, sender.open.Transport = to, to
-		h := NewHooks(HookOptions{Log: log, Records: recordsOf(log), Reader: reader, Sender: sender})
+		h := NewWebhooks(WebhookOptions{Log: log, Records: recordsOf(log), Reader: reader, Sender: sender})
 		h.Apply([]config.Webhook{standard(hook)})
 		ctx, cancel := context.WithCancel(context.Background())
 		var running sync.WaitGroup
@@ -256,7 +256,7 @@ func TestHookGap(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		log, to := newTestLog(), newReceiver(t)
-		w := newHooksWorld(t, log, to, standard(hook))
+		w := newWebhooksWorld(t, log, to, standard(hook))
 		synctest.Wait()
 		to.set(func(received) int { return 503 })
 		log.add("file:///a")
@@ -275,7 +275,7 @@ func TestHookGap(t *testing.T) {
 			}
 			return 204
 		})
-		w = newHooksWorld(t, log, to, standard(hook))
+		w = newWebhooksWorld(t, log, to, standard(hook))
 		time.Sleep(time.Minute)
 		log.add("file:///b")
 		time.Sleep(time.Minute)
@@ -303,7 +303,7 @@ func TestCloudEvents(t *testing.T) {
 		to.types = "application/cloudevents+json"
 		conf := standard(hook)
 		conf.Format, conf.Settle = config.WebhookCloudEvents, 0
-		w := newHooksWorld(t, log, to, conf)
+		w := newWebhooksWorld(t, log, to, conf)
 		synctest.Wait()
 		id := log.add("file:///a b<c>")
 		log.state("docs two", event.Ready)
@@ -436,7 +436,7 @@ func TestHookPrivate(t *testing.T) {
 			sender := NewSender(nil)
 			to.fixed = true
 			sender.open.Transport = to // the guarded client dials
-			h := NewHooks(HookOptions{Log: log, Records: recordsOf(log), Reader: mcpevents.NewReader(log, mcpevents.Scope{}), Sender: sender, Follow: true})
+			h := NewWebhooks(WebhookOptions{Log: log, Records: recordsOf(log), Reader: mcpevents.NewReader(log, mcpevents.Scope{}), Sender: sender, Follow: true})
 			conf := standard("https://127.0.0.1:9/x")
 			conf.AllowPrivate = allow
 			h.Apply([]config.Webhook{conf})
@@ -460,7 +460,7 @@ func TestHooksEndAfterAnInMemoryLog(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		log, to := newTestLog(), newReceiver(t)
-		w := newHooksWorld(t, log, to, standard(hook))
+		w := newWebhooksWorld(t, log, to, standard(hook))
 		synctest.Wait()
 		log.add("file:///a")
 		time.Sleep(time.Second)

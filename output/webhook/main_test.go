@@ -36,7 +36,7 @@ const (
 )
 
 // testLog is an in-memory log, for tests in fake time. It outlives a simulated process: a restart is
-// another Subscriptions or Hooks on the same log.
+// another Subscriptions or Webhooks on the same log.
 type testLog struct {
 	*journal.Memory
 	records records.Store

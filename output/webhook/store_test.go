@@ -129,7 +129,7 @@ func TestDamagedConfigCheckpoint(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log, to := newTestLog(), newReceiver(t)
 		log.put(t, configCheckpoint, []byte("{"))
-		w := newHooksWorld(t, log, to, standard(hook))
+		w := newWebhooksWorld(t, log, to, standard(hook))
 		time.Sleep(time.Minute)
 		if logs := w.logs.String(); strings.Count(logs, "record config") != 1 {
 			t.Error(logs)
@@ -237,9 +237,9 @@ func TestCheckpointIsBounded(t *testing.T) {
 	for i := range maxStates {
 		sent[fmt.Sprintf("%064d", i)] = string(event.Ready)
 	}
-	one := hookProgress{Key: "k", Cursor: "a-1", GapDue: true, Sent: sent, Held: []string{"a-2"}}
+	one := webhookProgress{Key: "k", Cursor: "a-1", GapDue: true, Sent: sent, Held: []string{"a-2"}}
 	for _, n := range []int{1, 2} {
-		if err := p.save(t.Context(), func() positions { return positions{Webhooks: slices.Repeat([]hookProgress{one}, n)} }); err != nil {
+		if err := p.save(t.Context(), func() positions { return positions{Webhooks: slices.Repeat([]webhookProgress{one}, n)} }); err != nil {
 			t.Fatal(err)
 		}
 		s, _, err := p.read(t.Context())
@@ -248,7 +248,7 @@ func TestCheckpointIsBounded(t *testing.T) {
 		}
 	}
 	one.Sent, one.Held = nil, []string{strings.Repeat("x", maxCheckpoint)}
-	if err := p.save(t.Context(), func() positions { return positions{Webhooks: []hookProgress{one}} }); err == nil || !strings.Contains(err.Error(), "too many webhooks") {
+	if err := p.save(t.Context(), func() positions { return positions{Webhooks: []webhookProgress{one}} }); err == nil || !strings.Contains(err.Error(), "too many webhooks") {
 		t.Error(err)
 	}
 	// The maximum number of subscriptions fits.
@@ -340,7 +340,7 @@ func TestRemovedBeforeTheStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log, to := newTestLog(), newReceiver(t)
 		none := func() {
-			w := newHooksWorld(t, log, to)
+			w := newWebhooksWorld(t, log, to)
 			synctest.Wait()
 			w.end()
 		}
@@ -348,12 +348,12 @@ func TestRemovedBeforeTheStart(t *testing.T) {
 		if data := log.record(t, configCheckpoint); data != nil {
 			t.Errorf("stored without webhooks: %s", data)
 		}
-		w := newHooksWorld(t, log, to, standard(hook))
+		w := newWebhooksWorld(t, log, to, standard(hook))
 		synctest.Wait()
 		w.end()
 		log.add("file:///a")
 		none()
-		w = newHooksWorld(t, log, to, standard(hook))
+		w = newWebhooksWorld(t, log, to, standard(hook))
 		synctest.Wait()
 		id := log.add("file:///b")
 		time.Sleep(time.Second)
@@ -369,7 +369,7 @@ func TestHooksAreSavedAtTheEnd(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		log := newTestLog()
-		w := newHooksWorld(t, log, newReceiver(t), standard(hook))
+		w := newWebhooksWorld(t, log, newReceiver(t), standard(hook))
 		time.Sleep(2500 * time.Millisecond)
 		id := log.add("file:///a")
 		synctest.Wait()

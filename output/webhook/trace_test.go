@@ -20,7 +20,7 @@ func TestDeliveriesAreSpans(t *testing.T) {
 		const change = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 		spans := tracetest.NewSpanRecorder()
 		log, to := newTestLog(), newReceiver(t)
-		w := newHooksWorld(t, log, to, standard(hook))
+		w := newWebhooksWorld(t, log, to, standard(hook))
 		w.opts.Sender.Tracer = tracing.New(sdk.NewTracerProvider(sdk.WithSpanProcessor(spans)), "")
 		synctest.Wait()
 		for _, trace := range []string{change, ""} {

@@ -39,35 +39,21 @@
 //
 // # Retention
 //
-// Every transaction also removes the oldest events that exceed the age or size limit. auto_vacuum is
-// off: free pages are reused for new events, so the file keeps the largest size that it has had.
-// Moving pages to shrink a file that will grow again would only cost additional writes. To shrink the
-// file, run VACUUM while mcptrack is not running.
+// Every transaction also removes the oldest events that exceed the age or size limit. Free pages are reused, so
+// the file keeps the largest size that it has had. To shrink it, run VACUUM while mcptrack is not running.
 //
 // # Damage
 //
 // A damaged file is renamed to events.db.damaged-N, with its -wal and -shm files, and a new log begins:
 // without events, states and texts, with a new epoch, and with numbers that continue after the last one
 // that was seen. Readers that have an id of the old log are told of a gap. Opening the file runs PRAGMA
-// quick_check for at most 150 ms, which is enough for about 60 MB; SQLite finds other damage when it reads
-// the page. A byte that changed within the text of an event is not found.
+// quick_check for at most 150 ms; SQLite finds other damage when it reads the page. A byte that changed within
+// the text of an event is not found.
 //
-// The log keeps the file but starts a new epoch if events.db
-//
-//   - was deleted or replaced while it was open,
-//   - was copied or restored, because its inode is not the stored one, or the lock file contains the
-//     id of a later event,
-//   - lost events that readers had seen, because events.db-wal was lost,
-//   - or may have lost such events when the machine crashed.
-//
-// Numbers continue after the last event in the file or in the lock file, whichever is later. A row without
-// an event takes the place of a last event that is lost, so that readers get a gap.
-//
-// Every second, the writer checks whether the directory, the lock file, events.db and its -wal and
-// -shm files are still the ones that it uses. If one was deleted, the writer logs an ERROR and creates
-// it again. No event is lost with events.db-wal, events.db-shm or the lock file, but without events.db
-// or the directory the log starts anew. Until a file is there again, [Log.Err] returns the reason why
-// no events are stored.
+// The log keeps the file but starts a new epoch if the file was deleted, replaced, copied or restored, or lost
+// events that readers may have seen. A row without an event takes the place of a last event that is lost, so
+// that readers get a gap. Every second, the writer checks that the directory and its files are still the ones
+// that it uses, and creates them again. Until then, [Log.Err] returns why no events are stored.
 //
 // # Other processes
 //
