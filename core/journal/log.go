@@ -151,8 +151,6 @@ var (
 	// ErrEpoch ends an iterator that cannot continue because a new log has replaced the old one.
 	// Call Resume to find out where to continue.
 	ErrEpoch = errors.New("the log was replaced")
-	// ErrTooLarge is returned for an event that is too large for the store.
-	ErrTooLarge = errors.New("event too large for the store")
 	// ErrLocked matches the error that is returned if another process is already writing the log.
 	ErrLocked = errors.New("data directory is in use")
 )

@@ -44,7 +44,7 @@
 //
 // # Shutdown
 //
-// [Server.Serve] ends with its context: /readyz returns 503, the hooks of [Server.OnShutdown]
+// [Server.Serve] ends with its context: /readyz returns 503, the functions of [Server.OnShutdown]
 // end the streams, requests in progress may finish, and after Options.Drain the remaining
 // connections are closed. It returns when no handler is running.
 //

@@ -65,7 +65,7 @@ type Server struct {
 	origins []origin
 	mux     *http.ServeMux
 	routes  []string
-	hooks   []func(context.Context) error
+	enders  []func(context.Context) error
 
 	// used only if tokens are set
 	page     *template.Template
@@ -156,12 +156,12 @@ func (s *Server) Handle(pattern string, h http.Handler) {
 func (s *Server) Routes() []string { return slices.Sorted(slices.Values(s.routes)) }
 
 // OnShutdown adds a function that ends requests that do not end by themselves, such as
-// streams. It is called once when draining begins, concurrently with other hooks. Its context
+// streams. It is called once when draining begins, concurrently with the other functions. Its context
 // ends after Options.Drain.
-func (s *Server) OnShutdown(hook func(context.Context) error) { s.hooks = append(s.hooks, hook) }
+func (s *Server) OnShutdown(end func(context.Context) error) { s.enders = append(s.enders, end) }
 
 // Serve serves until ctx ends, and then lets requests finish for up to Options.Drain. It returns an
-// error if it closed unfinished requests, a hook failed, or serving failed. Serve owns the
+// error if it closed unfinished requests, a function of OnShutdown failed, or serving failed. Serve owns the
 // listener, which must come from [Server.Listen] of the same server. It must be called only once.
 func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	base, cut := context.WithCancelCause(context.WithoutCancel(ctx))
@@ -199,23 +199,23 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	return s.drain(ctx, srv, cut)
 }
 
-// drain calls the hooks of OnShutdown, waits up to Options.Drain for requests to finish, and
+// drain calls the functions of OnShutdown, waits up to Options.Drain for requests to finish, and
 // then closes the remaining connections.
 func (s *Server) drain(ctx context.Context, srv *http.Server, cut context.CancelCauseFunc) error {
 	s.draining.Store(true)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.opts.Drain)
 	defer cancel()
-	failed := make([]error, len(s.hooks)+1)
-	var hooks sync.WaitGroup
-	for i, hook := range s.hooks {
-		hooks.Go(func() { failed[i] = hook(ctx) })
+	failed := make([]error, len(s.enders)+1)
+	var ending sync.WaitGroup
+	for i, end := range s.enders {
+		ending.Go(func() { failed[i] = end(ctx) })
 	}
 	if err := srv.Shutdown(ctx); err != nil {
-		failed[len(s.hooks)] = fmt.Errorf("unfinished requests were closed after %v: %w", s.opts.Drain, err)
+		failed[len(s.enders)] = fmt.Errorf("unfinished requests were closed after %v: %w", s.opts.Drain, err)
 		cut(errors.New("server is shutting down"))
 		_ = srv.Close()
 	}
-	hooks.Wait()
+	ending.Wait()
 	s.running.end()
 	return errors.Join(failed...)
 }

@@ -163,7 +163,7 @@ func (s *stateWriter) flush(ctx context.Context) {
 		}
 		data, ttl, err := r.value.encode(r.at)
 		if err == nil && len(data) > s.store.largest() {
-			err = journal.ErrTooLarge
+			err = storing.ErrTooLarge
 		}
 		if err != nil {
 			s.store.opts.Logger.Error("the state of a resource, list or server cannot be stored", "err", err)

@@ -1,6 +1,7 @@
 package storing
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -9,10 +10,13 @@ import (
 	"github.com/mcptrack/mcptrack/core/journal"
 )
 
+// ErrTooLarge is the reason why an event or a state is not stored.
+var ErrTooLarge = errors.New("too large for the store")
+
 // Encode returns the stored form of the event, which is its wire form without an id. If that
 // exceeds limit bytes, Encode splits the event into several events with the same meaning, or
 // removes details if that is impossible. A list of 10,000 URIs, for example, must not stop the log.
-// If neither helps, the error matches [journal.ErrTooLarge].
+// If neither helps, the error matches [ErrTooLarge].
 func Encode(e *event.Event, limit int) ([][]byte, error) {
 	data, err := journal.Encode(e, "")
 	if err != nil {
@@ -32,7 +36,7 @@ func Encode(e *event.Event, limit int) ([][]byte, error) {
 		parts = append(parts, more...)
 	}
 	if len(parts) == 0 {
-		return nil, fmt.Errorf("event log: %w: %s has %d bytes; at most %d can be stored", journal.ErrTooLarge, e.Type(), len(data), limit)
+		return nil, fmt.Errorf("event log: %w: %s has %d bytes; at most %d can be stored", ErrTooLarge, e.Type(), len(data), limit)
 	}
 	return parts, nil
 }

@@ -174,7 +174,7 @@ func TestTooLargeEventsAreSplit(t *testing.T) {
 		t.Errorf("%d parts, %v", len(parts), err)
 	}
 	_, err = Encode(&event.Event{ServerID: string(make([]byte, limit)), Payload: event.ServerState{}}, limit)
-	if !errors.Is(err, journal.ErrTooLarge) {
+	if !errors.Is(err, ErrTooLarge) {
 		t.Errorf("an event that cannot be split: %v", err)
 	}
 }
