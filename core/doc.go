@@ -97,7 +97,7 @@
 //	internal/textindex  full-text search with ranking
 //	internal/program    finds the file that a command runs
 //	internal/regularfile  reads regular files of limited size, and never blocks on others
-//	internal/wake       a channel that wakes one goroutine
+//	internal/wake       a channel that wakes one goroutine, and a change that wakes all who wait
 //	internal/writable   reports which other users can modify a file
 //
 // For tests (only tests, and each other, import them; they are not internal because tests of commands and output

@@ -154,7 +154,7 @@ func (g *Gateway) await(ctx context.Context, limit time.Duration, done func() (b
 	defer over.Stop()
 	defer retry.Stop()
 	for {
-		changed := g.stateChange.next()
+		changed := g.stateChange.Next()
 		if ok, err := done(); ok || err != nil {
 			return err
 		}

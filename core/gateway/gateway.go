@@ -208,31 +208,6 @@ func (b *base) flush(ctx context.Context) error {
 	}
 }
 
-// change wakes everybody who waits for the next change. The zero value is ready to use.
-type change struct {
-	mu   sync.Mutex
-	wait chan struct{} // closed and set to nil by happened; nil if nobody waits
-}
-
-// next returns a channel that is closed by the next call of happened.
-func (c *change) next() <-chan struct{} {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.wait == nil {
-		c.wait = make(chan struct{})
-	}
-	return c.wait
-}
-
-func (c *change) happened() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.wait != nil {
-		close(c.wait)
-		c.wait = nil
-	}
-}
-
 func isClosed(c <-chan struct{}) bool {
 	select {
 	case <-c:
@@ -264,7 +239,7 @@ type Gateway struct {
 	// adhocWake tells Run to update the ad-hoc subscriptions.
 	adhocWake wake.Channel
 
-	stateChange change // whenever the state of a server changes
+	stateChange wake.Change // whenever the state of a server changes
 
 	mu           sync.Mutex
 	httpCatalogs map[string]*httpCatalog // keyed by server id

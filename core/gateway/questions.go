@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/backoff"
+	"github.com/mcptrack/mcptrack/core/internal/wake"
 	"github.com/mcptrack/mcptrack/core/mcp"
 	"github.com/mcptrack/mcptrack/core/mcpserver"
 	"github.com/mcptrack/mcptrack/core/session"
@@ -228,8 +229,8 @@ type rootsAnswers struct {
 	mu      sync.Mutex
 	asked   bool // the server has asked
 	asking  int
-	told    time.Time // when the first answer was given, since again was called; zero if none was
-	changed change    // when an answer was given
+	told    time.Time   // when the first answer was given, since again was called; zero if none was
+	changed wake.Change // when an answer was given
 }
 
 // begin is called when a request of the server has been read; see session.ClientSide.Asked.
@@ -267,7 +268,7 @@ func (a *rootsAnswers) end(method string) {
 	if a.asking--; a.told.IsZero() {
 		a.told = time.Now()
 	}
-	a.changed.happened()
+	a.changed.Happened()
 }
 
 // settle waits until a server whose session has just begun knows the roots, if it asks for them. The
@@ -283,7 +284,7 @@ func (a *rootsAnswers) settle(ctx context.Context) {
 			backoff.Sleep(ctx, pause)
 			return
 		}
-		changed := a.changed.next()
+		changed := a.changed.Next()
 		a.mu.Unlock()
 		select {
 		case <-changed:

@@ -72,7 +72,7 @@ const retryDelay = 50 * time.Millisecond
 // calls do not fail while a server restarts quickly.
 func (rt *route) do(ctx context.Context, q session.Request) (json.RawMessage, error) {
 	for began := time.Now(); ; {
-		changed := rt.g.stateChange.next()
+		changed := rt.g.stateChange.Next()
 		raw, err := rt.try(ctx, q)
 		rt.sent = rt.sent || !errors.Is(err, tracker.ErrUnknownServer) && !errors.Is(err, tracker.ErrNotConnected)
 		if err == nil || rt.state().down || !repeatable(q.Method, err) {

@@ -167,7 +167,7 @@ func (l *loop) event(e *event.Event) {
 
 // serverStateChanged wakes all calls that wait for a server to reconnect, and schedules a merge.
 func (l *loop) serverStateChanged() {
-	l.stateChange.happened()
+	l.stateChange.Happened()
 	l.stateChanged = true
 	l.changed()
 }

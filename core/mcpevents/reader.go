@@ -8,6 +8,7 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/backoff"
 	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/internal/wake"
 	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/mcp"
 	"github.com/mcptrack/mcptrack/core/mcpserver"
@@ -38,7 +39,7 @@ type Reader struct {
 // NewReader returns a Reader for the log that returns only events visible in scope.
 func NewReader(log journal.Log, scope Scope) *Reader {
 	return &Reader{
-		tail:    &tail{log: log, scope: scope, moved: make(chan struct{})},
+		tail:    &tail{log: log, scope: scope},
 		readers: make(chan struct{}, maxReaders),
 	}
 }
@@ -242,15 +243,14 @@ type tail struct {
 	log   journal.Log
 	scope Scope
 
-	mu    sync.Mutex  // guards the fields below
-	epoch string      // empty until the log is first read
-	next  uint64      // sequence number after the last entry that was read
-	kept  []tailEntry // cached entries: contiguous up to next, oldest first
-	bytes int         // estimated memory of kept
-	woke  time.Time   // when moved was last closed
-	timer *time.Timer // will close moved; nil if no wake-up is pending
-	// moved is closed and replaced after next or epoch has changed.
-	moved chan struct{}
+	mu    sync.Mutex    // guards the fields below
+	epoch string        // empty until the log is first read
+	next  uint64        // sequence number after the last entry that was read
+	kept  []tailEntry   // cached entries: contiguous up to next, oldest first
+	bytes int           // estimated memory of kept
+	woke  time.Time     // when moved was last closed
+	timer *time.Timer   // will close moved; nil if no wake-up is pending
+	moved wake.Change   // of next or epoch
 	busy  [12]time.Time // ring buffer of the arrival times of the last occurrences
 	came  int           // total number of occurrences
 }
@@ -350,8 +350,7 @@ func (t *tail) wakeLocked() {
 		t.timer.Stop()
 		t.timer = nil
 	}
-	close(t.moved)
-	t.moved = make(chan struct{})
+	t.moved.Happened()
 }
 
 func (t *tail) stopTimer() {
@@ -369,7 +368,7 @@ func (t *tail) stopTimer() {
 func (t *tail) look(p Position, limit int) (entries []tailEntry, older, same bool, moved <-chan struct{}) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	moved = t.moved
+	moved = t.moved.Next()
 	if t.epoch == "" {
 		return nil, false, true, moved
 	}

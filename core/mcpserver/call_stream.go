@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/mcptrack/mcptrack/core/eventstream"
+	"github.com/mcptrack/mcptrack/core/internal/wake"
 	"github.com/mcptrack/mcptrack/core/mcp"
 )
 
@@ -42,7 +43,7 @@ type callStream struct {
 	bytes    int
 	answered bool // the last event is the response
 	done     bool
-	changed  chan struct{} // closed and replaced when an event is added
+	changed  wake.Change // when an event is added
 }
 
 // lastEvent replaces the event number in the id of the response, because no event follows the
@@ -72,8 +73,7 @@ func (c *callStream) add(message []byte, last bool) {
 		c.first++
 	}
 	c.done = c.done || last
-	close(c.changed)
-	c.changed = make(chan struct{})
+	c.changed.Happened()
 }
 
 // callEvent is one event in the stream of a call.
@@ -92,7 +92,7 @@ func (c *callStream) after(number int) (e callEvent, ok, done bool, changed <-ch
 	if i := next - c.first; i < len(c.events) {
 		return callEvent{c.events[i], next, c.answered && i == len(c.events)-1}, true, false, nil
 	}
-	return callEvent{}, false, c.done, c.changed
+	return callEvent{}, false, c.done, c.changed.Next()
 }
 
 // callStreams holds the call streams of one session.
@@ -123,7 +123,7 @@ func (s *callStreams) begin(request json.RawMessage) *callStream {
 		s.byName = map[string]*callStream{}
 	}
 	s.last++
-	c := &callStream{name: s.epoch + callMark + strconv.Itoa(s.last), first: 1, changed: make(chan struct{})}
+	c := &callStream{name: s.epoch + callMark + strconv.Itoa(s.last), first: 1}
 	if len(request) <= maxNamedID {
 		c.name += "-" + base64.RawStdEncoding.EncodeToString(request)
 	}
@@ -189,7 +189,7 @@ func lostCall(name, call string, number int) *callStream {
 	if err != nil || !isID(request) || !json.Valid(request) || !utf8.Valid(request) || len(bytes.TrimSpace(request)) < len(request) {
 		return nil
 	}
-	c := &callStream{name: name, first: number + 1, changed: make(chan struct{})}
+	c := &callStream{name: name, first: number + 1}
 	c.add(answer(request, nil, errorf(mcp.CodeInternal, "the response is no longer available; the request may have taken effect")), true)
 	return c
 }

@@ -130,7 +130,7 @@ type Tracker struct {
 	newest   *config.Config     // the last config applied
 	applies  uint64             // number of configs passed to Apply
 	taken    uint64             // number of those that Run has taken or skipped
-	took     chan struct{}      // closed and replaced by Run whenever taken increases
+	took     wake.Change        // of taken, by Run
 	messages []*messageHandler  // registered with OnMessage; replaced, never modified
 }
 
@@ -143,7 +143,6 @@ func New(opts Options) *Tracker {
 		texts:   &textBudget{each: opts.MaxText, all: opts.MaxTexts},
 		caches:  cache.NewStore(0),
 		applied: wake.New(),
-		took:    make(chan struct{}),
 		workers: map[string]*worker{},
 	}
 	t.opts.Dial, t.opts.Stored = t.dial(opts.Dial), journal.States{} // the store has it
@@ -174,8 +173,7 @@ func (t *Tracker) markTaken(n uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.taken = n
-	close(t.took)
-	t.took = make(chan struct{})
+	t.took.Happened()
 }
 
 // awaitTaken waits until Run has taken the most recently applied config. If no config has been
@@ -184,7 +182,7 @@ func (t *Tracker) awaitTaken(ctx context.Context) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for want := max(t.applies, 1); t.taken < want; {
-		took := t.took
+		took := t.took.Next()
 		t.mu.Unlock()
 		var err error
 		select {

@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/mcptrack/mcptrack/core/backoff"
+	"github.com/mcptrack/mcptrack/core/internal/wake"
 	"github.com/mcptrack/mcptrack/core/journal/internal/storing"
 	"github.com/mcptrack/mcptrack/core/records"
 )
@@ -29,16 +30,16 @@ type leases struct {
 	kv   jetstream.KeyValue
 	err  error // reason why the leases are unknown; nil if they are known
 	seen map[string]sighting
-	// changed is closed and replaced when a lease is taken or becomes free, but not when it is renewed,
+	// changed happens when a lease is taken or becomes free, but not when it is renewed,
 	// because every lease is renewed every few seconds and many may be waited for.
-	changed chan struct{}
+	changed wake.Change
 }
 
 // leaseMarkers is how long the bucket keeps a marker for a lease that was released or has expired.
 const leaseMarkers = time.Minute
 
 func newLeases(ctx context.Context, s *store) *leases {
-	return &leases{store: s, life: storing.NewLifetime(ctx), err: errors.New("the leases have not been read yet"), changed: make(chan struct{}),
+	return &leases{store: s, life: storing.NewLifetime(ctx), err: errors.New("the leases have not been read yet"),
 		config: jetstream.KeyValueConfig{
 			Bucket: s.opts.Stream + "_leases", Description: "mcptrack: leases on tasks that only one process may perform at a time",
 			MaxBytes: 16 << 20, LimitMarkerTTL: leaseMarkers,
@@ -135,8 +136,7 @@ func (s *leases) put(kv jetstream.KeyValue, c records.Changes) {
 		}
 	}
 	if changed {
-		close(s.changed)
-		s.changed = make(chan struct{})
+		s.changed.Happened()
 	}
 }
 
@@ -145,5 +145,5 @@ func (s *leases) put(kv jetstream.KeyValue, c records.Changes) {
 func (s *leases) look(key string) (sighting, jetstream.KeyValue, <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.seen[key], s.kv, s.changed
+	return s.seen[key], s.kv, s.changed.Next()
 }

@@ -12,6 +12,7 @@ import (
 	"zombiezen.com/go/sqlite"
 
 	"github.com/mcptrack/mcptrack/core/backoff"
+	"github.com/mcptrack/mcptrack/core/internal/wake"
 	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/journal/internal/storing"
 )
@@ -25,8 +26,8 @@ type view struct {
 	// recent contains the newest entries, up to the last and without holes, so that followers need
 	// not read the file. It is empty in a process that only reads.
 	recent []kept
-	bytes  int           // total size of recent
-	moved  chan struct{} // closed and replaced after every change
+	bytes  int // total size of recent
+	moved  wake.Change
 }
 
 // kept is an entry that is kept in memory.
@@ -73,20 +74,17 @@ func (v *view) show(row logRow, added []kept) {
 
 func (v *view) moveLocked(row logRow) {
 	v.bounds = journal.Bounds{Epoch: v.file.epoch, First: uint64(row.first), Last: uint64(row.last), Bytes: uint64(row.bytes)}
-	if v.moved != nil {
-		close(v.moved)
-	}
-	v.moved = make(chan struct{})
+	v.moved.Happened()
 }
 
 // take appends to into the entries from number next to number to that are in memory. If to is 0,
 // there is no upper limit. It also returns the number of the last entry in the log, and a channel
 // that is closed when that number changes. ok is false if f is no longer the file of the log.
-func (v *view) take(f *file, next, to uint64, into []journal.Entry) (_ []journal.Entry, last uint64, moved chan struct{}, ok bool) {
+func (v *view) take(f *file, next, to uint64, into []journal.Entry) (_ []journal.Entry, last uint64, moved <-chan struct{}, ok bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if f != v.file {
-		return into, 0, v.moved, false
+		return into, 0, v.moved.Next(), false
 	}
 	if last = v.bounds.Last; to == 0 || to > last {
 		to = last
@@ -97,14 +95,14 @@ func (v *view) take(f *file, next, to uint64, into []journal.Entry) (_ []journal
 			into = append(into, k.Entry)
 		}
 	}
-	return into, last, v.moved, true
+	return into, last, v.moved.Next(), true
 }
 
 // has reports whether f is still the file of the log. moved is closed when that may have changed.
-func (v *view) has(f *file) (moved chan struct{}, ok bool) {
+func (v *view) has(f *file) (moved <-chan struct{}, ok bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	return v.moved, f == v.file
+	return v.moved.Next(), f == v.file
 }
 
 const (
@@ -398,7 +396,7 @@ func (l *Log) readFile(ctx context.Context, file *file, f func(c *sqlite.Conn) e
 
 // await waits until the view changes. A process that only reads waits for pollInterval instead and
 // then updates the view.
-func (l *Log) await(ctx context.Context, moved chan struct{}) error {
+func (l *Log) await(ctx context.Context, moved <-chan struct{}) error {
 	if l.opts.Existing {
 		backoff.Sleep(ctx, pollInterval)
 		if ctx.Err() == nil {

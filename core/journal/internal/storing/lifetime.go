@@ -7,6 +7,7 @@ import (
 	"iter"
 	"sync"
 
+	"github.com/mcptrack/mcptrack/core/internal/wake"
 	"github.com/mcptrack/mcptrack/core/journal"
 )
 
@@ -91,7 +92,7 @@ func Cause(ctx context.Context, err error) error {
 type Progress struct {
 	mu          sync.Mutex // guards the fields below
 	begun, done uint64
-	moved       chan struct{} // closed at the next change of done; nil if no caller waits
+	moved       wake.Change // of done
 }
 
 // Begin counts a new operation and returns its number, starting at 1.
@@ -125,10 +126,7 @@ func (p *Progress) Finish(n uint64) {
 
 func (p *Progress) finishLocked(n uint64) {
 	p.done = n
-	if p.moved != nil {
-		close(p.moved)
-		p.moved = nil
-	}
+	p.moved.Happened()
 }
 
 // Wait waits until all operations that have started so far are finished, or until ctx ends.
@@ -141,10 +139,7 @@ func (p *Progress) Wait(ctx context.Context) error {
 func (p *Progress) Reach(ctx context.Context, n uint64) error {
 	p.mu.Lock()
 	for p.done < n {
-		if p.moved == nil {
-			p.moved = make(chan struct{})
-		}
-		moved := p.moved
+		moved := p.moved.Next()
 		p.mu.Unlock()
 		select {
 		case <-moved:
