@@ -233,9 +233,9 @@ func (v *versioned) findIn(ctx context.Context, places []place, show func(place 
 
 // answered reports whether a place without versions is a log or a serve-sse.
 func answered(err error) bool {
-	f, _ := errors.AsType[*cli.Failure](err)
+	f, failed := errors.AsType[*cli.Failure](err)
 	status, refused := errors.AsType[*remote.RefusedError](err)
-	return f.Code == "no_versions" || refused && status.Status == http.StatusUnauthorized
+	return failed && f.Code == "no_versions" || refused && status.Status == http.StatusUnauthorized
 }
 
 // places returns where to look for versions, in this order.

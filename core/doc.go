@@ -149,7 +149,12 @@
 //	a header sent to servers    core/session/dial.go; core/session/internal/wire if it depends on the request
 //	a limit on what servers send  core/session: options.go, session.go (wireConfig), internal/wire (MaxLine also limits
 //	                            an SSE event); commands/internal/cli/connect.go and commands/topics/limits.md
-//	how attempts are spaced     core/backoff, and the options of the package that waits
+//	how attempts are spaced     core/backoff; of connections: core/tracker/worker.go
+//	why a server is Unconfigured  core/config/entry.go (lacks), with a code in problem.go
+//	when a lease is given up    core/journal/natslog/lease.go; of a server: core/engine/sharing.go
+//	a task without its client   core/gateway/sessions.go
+//	a header of our responses   output/web/guard.go; on the daemon's socket: core/daemon/serve.go
+//	what divides sharing        core/daemon/share.go; the variables: core/process/start.go
 //	how server cards are found  core/servercard: discover.go; our own: serve.go; in a config: commands/internal/draft/card.go
 //	how a login is made         core/login/flow.go; where logins are stored: core/login/store.go
 //	which lists are read, when  core/tracker/sync.go
