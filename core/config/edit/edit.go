@@ -53,7 +53,7 @@ var ErrChanged = errors.New("it was changed after the edit")
 var ErrMissing = errors.New("it no longer exists")
 
 // errForm reports that a value cannot be edited.
-var errForm = errors.New("it is written in a form that cannot be edited, such as with a YAML alias")
+var errForm = errors.New("it is written in a form that cannot be edited, such as with a YAML alias, or as a TOML table with others in between")
 
 // A doc is a parsed text.
 type doc struct {
