@@ -243,7 +243,7 @@ func (o *watchOptions) parseSource(cmd *cobra.Command) (err error) {
 	}{
 		{servers, "", "it prints the events of a serve-sse and connects to no server; to connect to servers, use mcptrack watch without " + without, serverFlags()},
 		{!log, "", "the demo stores no events; remove one of them", []string{"demo"}},
-		{log, "--since", "for example --since 1h; to read stored events in files or on NATS, use mcptrack replay without --url", []string{"data-dir", "nats", "nats-credentials"}},
+		{log, "--since", "to print the events stored there, use mcptrack replay without --url, or --since 1h", []string{"data-dir", "nats", "nats-credentials"}},
 		{o.URL != "", "--url", "--url selects the serve-sse that wants the token", []string{"token-file", "insecure"}},
 	} {
 		for _, name := range of.flags {

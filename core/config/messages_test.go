@@ -100,6 +100,7 @@ func TestRefusedValues(t *testing.T) {
 		`"url":"https://h:0/"`:            `invalid_url  has invalid "url"; its port must be from 1 to 65535 | `,
 		`"url":"https://h:65536/"`:        `invalid_url  has invalid "url"; its port must be from 1 to 65535 | `,
 		`"url":"https://h:65535/"`:        ``,
+		"\"url\":\"https://h/\u00a0x\"":   `invalid_url  has invalid "url"; it has a no-break space or an invisible character | remove it`,
 		`"command":"go","args":[8080]`:    `invalid_type  argument at index 0 must be a string | write "8080"`,
 		`"command":"go","env":{"A":true}`: `invalid_type  environment variable "A" must be a string | write "true"`,
 	} {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"github.com/mcptrack/mcptrack/core/config/tree"
 	"github.com/mcptrack/mcptrack/core/ipscope"
@@ -177,6 +178,8 @@ func checkURL(value string) (u *url.URL, what, hint string) {
 	switch {
 	case value == "":
 		return nil, "it is empty", ""
+	case strings.ContainsFunc(value, func(r rune) bool { return !unicode.IsPrint(r) }):
+		return nil, "it has a no-break space or an invisible character", "remove it"
 	case err != nil:
 		return nil, "it is not a URL", hint
 	case !strings.EqualFold(u.Scheme, "http") && !strings.EqualFold(u.Scheme, "https"):

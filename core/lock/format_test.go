@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"reflect"
 	"strings"
@@ -198,6 +199,31 @@ func TestEarlierLock(t *testing.T) {
 	must(t, err)
 	if want, _ := Marshal(sample()); !bytes.Equal(got, want) {
 		t.Errorf("%s", got)
+	}
+}
+
+// TestEarlierVariants: what a server offered only to clients that mcptrack is not was approved by an earlier version,
+// and is not missed.
+func TestEarlierVariants(t *testing.T) {
+	t.Parallel()
+	data, err := os.ReadFile("testdata/earlier.lock")
+	must(t, err)
+	only := func(variants string) *Server {
+		text := strings.Replace(string(data), "\"modern\",\n            \"modern+sampling\"", variants, 1)
+		if text == string(data) {
+			t.Fatal("the file has no such variants")
+		}
+		l, err := Parse([]byte(text))
+		must(t, err)
+		return l.Servers["files"]
+	}
+	for _, variants := range []string{`"modern+sampling"`, `"legacy"`} {
+		s := only(variants)
+		offered := maps.Clone(s.Items)
+		offered[SectionTools] = []Item{tool("read", "Reads a file.")}
+		if drifts := Compare(s, offered); len(drifts) > 0 {
+			t.Errorf("%s: %+v", variants, drifts)
+		}
 	}
 }
 

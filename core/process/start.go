@@ -7,6 +7,7 @@ import (
 	"maps"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -78,6 +79,9 @@ func (spec Spec) resolve() (string, error) {
 	if errors.Is(err, exec.ErrNotFound) {
 		reason := fmt.Sprintf("there is no program %q %s", spec.Command, strings.TrimPrefix(err.Error(), "is not "))
 		return "", &StartError{Command: spec.Command, Reason: reason, Err: exec.ErrNotFound, missing: true}
+	}
+	if err == nil {
+		file, err = filepath.Abs(file) // the child would look for it in its own working directory
 	}
 	if err != nil {
 		return spec.cannotStart(err, "%v", err)

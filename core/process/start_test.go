@@ -79,8 +79,10 @@ func TestRelativeCommandAndChildPath(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Chdir(filepath.Dir(dir))
 	for _, s := range []process.Spec{
 		{Command: "./srv", Dir: dir},
+		{Command: "./srv", Dir: filepath.Base(dir)},
 		{Command: "srv", Env: []string{"PATH=/no/such/place:" + dir}},
 	} {
 		p, err := process.Start(s)

@@ -13,7 +13,6 @@ import (
 	"io/fs"
 	"log/slog"
 	"maps"
-	"mime"
 	"net/http"
 	"path"
 	"path/filepath"
@@ -415,13 +414,15 @@ func contentOf(p string, src []byte) Content {
 	return c
 }
 
-// typeOf returns the media type of a file according to its extension. It is empty for an unknown one.
+// typeOf returns the media type of a file according to its extension. It does not depend on the machine, because
+// a lock has it. It is empty for other extensions.
 func typeOf(p string) string {
-	if isNote(p) {
-		return mimeMarkdown
-	}
-	kind, _, _ := strings.Cut(mime.TypeByExtension(strings.ToLower(path.Ext(p))), ";")
-	return kind
+	return map[string]string{
+		".md": mimeMarkdown, ".json": mimeJSON, ".txt": "text/plain", ".csv": "text/csv", ".html": "text/html", ".css": "text/css",
+		".js": "text/javascript", ".mjs": "text/javascript", ".py": "text/x-python", ".sh": "application/x-sh",
+		".xml": "application/xml", ".yaml": "application/yaml", ".yml": "application/yaml", ".pdf": "application/pdf",
+		".svg": "image/svg+xml", ".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg",
+	}[strings.ToLower(path.Ext(p))]
 }
 
 const mimeDirectory = "inode/directory"

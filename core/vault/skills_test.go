@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"mime"
 	"os"
 	"path/filepath"
 	"slices"
@@ -25,6 +26,19 @@ import (
 // skillMD is a SKILL.md whose frontmatter has a name and more lines.
 func skillMD(name string, more ...string) string {
 	return "---\n" + strings.Join(append([]string{"name: " + name, "description: what it is for"}, more...), "\n") + "\n---\n# Do it\n"
+}
+
+// TestMediaTypes: what a machine knows of a media type is not in a lock of another one.
+func TestMediaTypes(t *testing.T) {
+	for _, name := range []string{"a.sh", "a.yaml", "a.ts"} {
+		before := typeOf(name)
+		if err := mime.AddExtensionType(filepath.Ext(name), "application/x-of-this-machine"); err != nil {
+			t.Fatal(err)
+		}
+		if after := typeOf(name); after != before {
+			t.Errorf("%s: %s, and %s on another machine", name, before, after)
+		}
+	}
 }
 
 // ask returns a member of the result of a request.

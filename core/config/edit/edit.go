@@ -53,7 +53,7 @@ var ErrChanged = errors.New("it was changed after the edit")
 var ErrMissing = errors.New("it no longer exists")
 
 // errForm reports that a value cannot be edited.
-var errForm = errors.New("it is written in a form that cannot be edited, such as with a YAML alias")
+var errForm = errors.New("it is written in a form that cannot be edited, such as with a YAML alias, or as a TOML table with others in between")
 
 // A doc is a parsed text.
 type doc struct {
@@ -219,11 +219,28 @@ func (d *doc) pieces(path []string, edit Edit) ([]change, error) {
 	if Digest(value) != edit.Value {
 		return nil, ErrChanged
 	}
+	if d.format == tree.TOML && len(edit.Pieces) > 1 {
+		return d.scattered(edit.Pieces)
+	}
 	from, to, ok := d.extent(path, value)
 	if !ok || len(edit.Pieces) != 1 {
 		return nil, errForm
 	}
 	return []change{{from, to, edit.Pieces[0].Was}}, nil
+}
+
+// scattered returns the changes that undo an edit by an earlier version, which edited tables in TOML whose
+// statements are not adjacent: each piece must be in the text once, as it was written.
+func (d *doc) scattered(pieces []Piece) (changes []change, err error) {
+	for _, p := range pieces {
+		from := bytes.Index(d.Text(), p.Now)
+		if bytes.Count(d.Text(), p.Now) != 1 || slices.ContainsFunc(changes, func(c change) bool { return from < c.to && c.from < from+len(p.Now) }) {
+			return nil, ErrChanged
+		}
+		changes = append(changes, change{from, from + len(p.Now), p.Was})
+	}
+	slices.SortFunc(changes, func(a, b change) int { return a.from - b.from })
+	return changes, nil
 }
 
 // edited returns the document with changes of the value at a path, which must become equal to want;

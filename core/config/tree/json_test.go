@@ -21,6 +21,7 @@ func TestJSONSyntax(t *testing.T) {
 		{`{"ä": "x" 1}`, `1:11 invalid character '1' after object value (expecting ',' or '}')`},
 		{"{\"a\": \u00a01}", `1:7 invalid character '\u00a0' at start of value`},
 		{"{\"a\": \"\xff\"}", `1:8 file is not valid UTF-8 here`},
+		{"{\"a\": 1,\n<<<<<<< HEAD\n\"b\": 2\n=======\n", `2:1 merge conflict marker`},
 		{strings.Repeat(`[`, MaxDepth+1), fmt.Sprintf(`1:%d nested deeper than 64 levels`, MaxDepth+1)},
 		{strings.Repeat(`{"a":`, 100_000), `1:321 nested deeper than 64 levels`},
 	} {

@@ -24,6 +24,7 @@ import (
 	"slices"
 	"sort"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -151,13 +152,40 @@ func (s *Source) Parse(format Format) (*Node, *Error) {
 	if err := s.checkText(); err != nil {
 		return nil, err
 	}
+	parse := s.parseJSON
 	switch format {
 	case TOML:
-		return s.parseTOML()
+		parse = s.parseTOML
 	case YAML:
-		return s.parseYAML()
+		parse = s.parseYAML
 	}
-	return s.parseJSON()
+	root, err := parse()
+	if err != nil && err.Code == CodeSyntax {
+		err = s.probable(err)
+	}
+	return root, err
+}
+
+// probable returns a syntax error with what is probably its cause, if no editor shows that as a mistake.
+func (s *Source) probable(err *Error) *Error {
+	for _, start := range s.lines {
+		if bytes.HasPrefix(s.text[start:], []byte("<<<<<<< ")) {
+			return syntax(start, "merge conflict marker", "resolve the conflict and remove the lines with <<<<<<<, ======= and >>>>>>>")
+		}
+	}
+	line, _ := s.Position(err.Offset)
+	text, _, _ := bytes.Cut(s.text[s.lines[line-1]:], []byte("\n"))
+	if bytes.ContainsFunc(text, invisible) {
+		err.Hint = hintInvisible
+	}
+	return err
+}
+
+const hintInvisible = "the line has a no-break space or an invisible character; replace it with a normal space, or remove it"
+
+// invisible reports whether a character looks like a space or like nothing, and parsers take it for neither.
+func invisible(r rune) bool {
+	return r >= utf8.RuneSelf && unicode.IsSpace(r) || r == '\u200b' || r == '\u2060' || r == '\ufeff'
 }
 
 func syntax(offset int, message, hint string) *Error {

@@ -112,6 +112,18 @@ func TestErrorsShowNoText(t *testing.T) {
 	}
 }
 
+// What editors do not show is named.
+func TestInvisible(t *testing.T) {
+	t.Parallel()
+	for text, format := range map[string]Format{
+		"{\"a\":\u00a01}": JSON, "a =\u00a01\n": TOML, "a: 1\n\u200bb: 2\n": YAML, "a:\n\u00a0\u00a0b: 2\n": YAML, "a: 1\n<<<<<<< x\nb: 2\n=======\n": YAML,
+	} {
+		if _, err := NewSource([]byte(text)).Parse(format); err == nil || !strings.Contains(err.Hint, "invisible") && !strings.Contains(err.Hint, "conflict") {
+			t.Errorf("%q: %+v", text, err)
+		}
+	}
+}
+
 // FuzzParse checks that every reader returns a tree or an error, with positions in the text.
 func FuzzParse(f *testing.F) {
 	for _, seed := range []string{`{"a": [1, "x"]}`, "[a.b]\nc = {d = [1]}\n[[e]]\n", "a: &x [1]\nb: *x\n<<: {c: d}\n", "\ufeff{", "a = '''", "- !!binary x"} {

@@ -127,6 +127,9 @@ func (r *yamlReader) mapping(n *Node, y *yaml.Node, depth int) *Error {
 		if name.Kind != yaml.ScalarNode {
 			return syntax(at, "a key must be a string", "")
 		}
+		if name.Style == 0 && strings.ContainsFunc(name.Value, invisible) { // mostly meant as an indentation
+			return syntax(at, "invalid YAML here", hintInvisible)
+		}
 		v, err := r.node(y.Content[i+1], depth+1)
 		if err != nil {
 			return err

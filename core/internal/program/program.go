@@ -4,6 +4,7 @@ package program
 import (
 	"errors"
 	"io/fs"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -22,6 +23,10 @@ type Error struct {
 func (e *Error) Error() string { return e.Reason }
 
 func (e *Error) Unwrap() error { return e.Err }
+
+// errNotExecutable reports a file that this user may not run. A file in a folder that this user may not
+// search is not known to exist.
+var errNotExecutable = &Error{"is not executable (chmod +x?)", fs.ErrPermission}
 
 // HasPath reports whether a command is the path of a file instead of the name of a program.
 func HasPath(command string) bool {
@@ -55,7 +60,7 @@ func Find(command, dir, path string) (string, error) {
 		if problem == nil {
 			return file, nil
 		}
-		if errors.Is(problem, fs.ErrPermission) {
+		if errors.Is(problem, errNotExecutable) {
 			err = problem
 		}
 	}
@@ -73,7 +78,9 @@ func runnable(file string) (string, error) {
 	case errors.Is(err, syscall.EISDIR):
 		return "", &Error{"is a directory", syscall.EISDIR}
 	case errors.Is(err, fs.ErrPermission):
-		return "", &Error{"is not executable (chmod +x?)", fs.ErrPermission}
+		if _, err := os.Stat(file); err == nil {
+			return "", errNotExecutable
+		}
 	}
-	return "", &Error{printable.Reason(err, 300), err}
+	return "", &Error{printable.Unnamed(err).Error(), err}
 }
