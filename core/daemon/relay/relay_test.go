@@ -386,6 +386,22 @@ func TestASubscriptionIsRepeatedUntilItIsAnswered(t *testing.T) {
 	})
 }
 
+// Of several requests for the same state, the last is repeated and the others are answered.
+func TestOneOfEqualRequestsIsRepeated(t *testing.T) {
+	relayed(t, func(t *testing.T, b *bench) {
+		d := b.connect()
+		b.sends(d, request(2, "logging/setLevel", `"level":"none"`))
+		b.sends(d, request(3, "logging/setLevel", `"level":"debug"`))
+		b.sends(d, request(4, "logging/setLevel", `"level":"info"`))
+		b.receives(d, `{"jsonrpc":"2.0","id":2,"error":{"code":-32602,"message":"no level"}}`)
+		_ = d.Close()
+		b.hearsError("3", "may have been executed")
+		d = b.reconnect()
+		d.hears(t, request(4, "logging/setLevel", `"level":"info"`))
+		b.receives(d, response(4))
+	})
+}
+
 // A daemon may answer before it reads on.
 func TestManySubscriptionsAreRepeated(t *testing.T) {
 	relayed(t, func(t *testing.T, b *bench) {
