@@ -33,6 +33,7 @@ type askingConn struct {
 	mu           sync.Mutex
 	capabilities string
 	level        string
+	levelPause   time.Duration // before it applies a level
 	rootsChanged int
 	told         []string // all answers of the client
 	ended        bool
@@ -124,6 +125,7 @@ func (c *askingConn) run() {
 			}
 			c.send(`{"jsonrpc":"2.0","id":%s,"result":{"tools":[{"name":"ask","inputSchema":{"type":"object"}}]}}`, m.ID)
 		case "logging/setLevel":
+			time.Sleep(c.levelPause)
 			c.mu.Lock()
 			c.level = m.Params.Level
 			c.mu.Unlock()

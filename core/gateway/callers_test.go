@@ -446,6 +446,24 @@ func TestCallersWithALogLevel(t *testing.T) {
 	})
 }
 
+// Of the levels that two clients set at the same time, the most verbose one stays.
+func TestCallersThatSetLogLevelsTogether(t *testing.T) {
+	inTogether(t, nil, func(w *together) {
+		ann, bob := w.person("ann", all, ""), w.person("bob", all, "")
+		ann.level("debug")
+		bob.level("error")
+		w.conns[0].levelPause = time.Second
+		var calls sync.WaitGroup
+		calls.Go(func() { ann.calls("") })
+		synctest.Wait()
+		calls.Go(func() { bob.calls("") })
+		calls.Wait()
+		if got := w.conns[0].level; got != "debug" {
+			w.Errorf("the server was told %q at last", got)
+		}
+	})
+}
+
 // level sets the log level.
 func (p *person) level(level string) {
 	p.w.Helper()

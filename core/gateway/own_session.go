@@ -1,11 +1,9 @@
 package gateway
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
-	"sync"
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/config"
@@ -50,9 +48,7 @@ type ownSession struct {
 
 	began    time.Time
 	requests requests
-
-	mu    sync.Mutex
-	level json.RawMessage // that the server was told last; nil if none
+	level    toldLevel
 }
 
 // usable reports whether the session can be used after dialling.
@@ -114,14 +110,11 @@ func (s *ownSession) tellLevel(ctx context.Context, r *mcpserver.Request) {
 	if r.Client != nil {
 		level = levelOf(r.Client)
 	}
-	s.mu.Lock()
-	tell := level != nil && s.conn.Info().Era == session.EraLegacy && !bytes.Equal(level, s.level) && !(s.shared && covers(s.level, level))
-	if tell {
-		s.level = level
-	}
-	s.mu.Unlock()
-	if tell {
-		_, _ = s.conn.Do(ctx, session.Request{Method: mcp.MethodSetLevel, Params: map[string]json.RawMessage{"level": level}}) // an error means that the server does not support logging
+	if s.conn.Info().Era == session.EraLegacy {
+		s.level.tell(ctx, level, s.shared, func(q session.Request) error {
+			_, err := s.conn.Do(ctx, q)
+			return err
+		})
 	}
 }
 

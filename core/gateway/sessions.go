@@ -117,7 +117,7 @@ func (c *ownSessions) get(use sessionUse, srv config.Server, principal string, c
 			return nil
 		}
 		s = &ownSession{srv: srv, use: use, client: use.client, shared: use.era != "", capabilities: capabilities, ids: c.taskIDs(principal, srv.ID), era: era,
-			queues: c.queues, ready: make(chan struct{}), began: time.Now()}
+			queues: c.queues, level: newToldLevel(), ready: make(chan struct{}), began: time.Now()}
 		s.life, s.end = context.WithCancel(c.life)
 		if !c.run(func(context.Context) { c.live(s) }) {
 			s.end()
