@@ -186,8 +186,10 @@ func TestLogging(t *testing.T) {
 		if _, err := ann.Do(t.Context(), session.Request{Method: "logging/setLevel", Params: map[string]json.RawMessage{"level": json.RawMessage(`"debug"`)}}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := ann.Do(t.Context(), session.Request{Method: "logging/setLevel", Params: map[string]json.RawMessage{"level": json.RawMessage(`7`)}}); err == nil {
-			t.Error("a number is a level")
+		for _, wrong := range []string{`7`, `"loud"`} {
+			if _, err := ann.Do(t.Context(), session.Request{Method: "logging/setLevel", Params: map[string]json.RawMessage{"level": json.RawMessage(wrong)}}); err == nil {
+				t.Errorf("%s is a level", wrong)
+			}
 		}
 		for range 20 {
 			if _, err := ask(t.Context(), ann, "roots/list", `{"for":"ann."}`, "hello"); err != nil {
