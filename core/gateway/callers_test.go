@@ -446,6 +446,19 @@ func TestCallersWithALogLevel(t *testing.T) {
 	})
 }
 
+// What a server logs before it responds arrives before the response.
+func TestCallersReceiveLogsInOrder(t *testing.T) {
+	inTogether(t, nil, func(w *together) {
+		ann := w.person("ann", all, "")
+		for range 5 {
+			ann.calls("log")
+			if got := len(ann.notes.take()); got != 100 {
+				w.Errorf("%d log messages arrived before the response", got)
+			}
+		}
+	})
+}
+
 // Of the levels that two clients set at the same time, the most verbose one stays.
 func TestCallersThatSetLogLevelsTogether(t *testing.T) {
 	inTogether(t, nil, func(w *together) {
