@@ -17,7 +17,8 @@ import (
 
 // asking is a legacy server with a process for each connection. Its tool "ask" sends the request
 // in its arguments to the client and returns the answer: after 10 s if the method begins with "late ",
-// and it asks nothing if that is "", "log" (which logs 100 messages) or "sleep" (for 10 s). Clients with sampling see one more tool.
+// and it asks nothing if that is "", "log" (which logs 100 messages) or "sleep" (for 10 s). Clients with sampling
+// see one more tool.
 // If roots is set, it asks for roots when a session begins, and when they have changed.
 type asking struct {
 	roots bool

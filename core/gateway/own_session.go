@@ -33,7 +33,7 @@ type ownSession struct {
 	shared       bool        // all clients of an era use the session together
 	ids          taskIDs     // task ids of the principal that owns the session
 	era          session.Era // the only protocol era that the session may use; empty means any
-	queues       *queues     // in which its messages have the session as their key
+	queues       *queues     // see queueKey
 	life         context.Context
 	end          context.CancelFunc // ends life, and thereby the session
 
@@ -99,7 +99,7 @@ func (s *ownSession) do(ctx context.Context, r *mcpserver.Request, round *inputR
 	s.tellLevel(ctx, r)
 	defer s.requests.begin(f)()
 	raw, err := s.conn.Do(ctx, q)
-	s.queues.flush(ctx, s) // deliver messages that preceded the response first
+	s.queues.flush(ctx, s.queueKey(f)) // deliver messages that preceded the response first
 	return raw, err
 }
 
@@ -127,6 +127,9 @@ func (s *ownSession) asked() (*inFlight, error) {
 	return f, err
 }
 
+// queueKey is the key of the queue for messages of the session to the client of a request.
+func (s *ownSession) queueKey(f *inFlight) any { return [2]any{s, f.owner()} }
+
 // message queues a notification from the server for the client.
 func (s *ownSession) message(method string, params json.RawMessage) {
 	rewrite := s.ids.related
@@ -136,11 +139,9 @@ func (s *ownSession) message(method string, params json.RawMessage) {
 		}
 		rewrite = s.ids.status
 	}
-	s.queues.put(s, len(params), func() {
-		if f, err := s.asked(); err == nil {
-			f.notify(method, rewrite(params))
-		}
-	})
+	if f, err := s.asked(); err == nil {
+		s.queues.put(s.queueKey(f), len(params), func() { f.notify(method, rewrite(params)) })
+	}
 }
 
 // request forwards a question of the server to the client and returns the answer.
