@@ -274,7 +274,7 @@ func (r *relay) clientLeft(err error) {
 	}
 	r.mu.Lock()
 	r.left = true
-	conn, waits := r.conn, r.failing || r.ending
+	conn, waits := r.conn, r.failing || r.ending || len(r.pending) > 0
 	r.mu.Unlock()
 	if conn == nil && !waits {
 		r.cancel(errClientLeft)
