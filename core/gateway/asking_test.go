@@ -17,7 +17,8 @@ import (
 
 // asking is a legacy server with a process for each connection. Its tool "ask" sends the request
 // in its arguments to the client and returns the answer: after 10 s if the method begins with "late ",
-// and it asks nothing if that is "" or "sleep" (for 10 s). Clients with sampling see one more tool.
+// and it asks nothing if that is "", "log" (which logs 100 messages) or "sleep" (for 10 s). Clients with sampling
+// see one more tool.
 // If roots is set, it asks for roots when a session begins, and when they have changed.
 type asking struct {
 	roots bool
@@ -33,6 +34,7 @@ type askingConn struct {
 	mu           sync.Mutex
 	capabilities string
 	level        string
+	levelPause   time.Duration // before it applies a level
 	rootsChanged int
 	told         []string // all answers of the client
 	ended        bool
@@ -124,6 +126,7 @@ func (c *askingConn) run() {
 			}
 			c.send(`{"jsonrpc":"2.0","id":%s,"result":{"tools":[{"name":"ask","inputSchema":{"type":"object"}}]}}`, m.ID)
 		case "logging/setLevel":
+			time.Sleep(c.levelPause)
 			c.mu.Lock()
 			c.level = m.Params.Level
 			c.mu.Unlock()
@@ -150,15 +153,22 @@ func (c *askingConn) run() {
 				go respond(10 * time.Second)
 				continue
 			}
+			if log := m.Params.Arguments.Log; log != "" {
+				c.send(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":%q}}`, log)
+			}
+			if m.Params.Arguments.Method == "log" {
+				for range 99 {
+					c.send(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":""}}`)
+				}
+				respond(0)
+				continue
+			}
 			answer := make(chan json.RawMessage, 1)
 			c.mu.Lock()
 			c.last++
 			id := c.last
 			c.asked[id] = answer
 			c.mu.Unlock()
-			if log := m.Params.Arguments.Log; log != "" {
-				c.send(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":%q}}`, log)
-			}
 			method, late := strings.CutPrefix(m.Params.Arguments.Method, "late ")
 			go func() {
 				if late {

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -75,7 +76,7 @@ type sharedServer struct {
 	asked    *rootsAnswers              // of the present session
 	told     bool                       // the present session was told the folder, or to ask again
 	none     bool                       // a client without roots uses the present session, which is told none
-	level    json.RawMessage            // log level that the present session was told; nil if none
+	level    toldLevel                  // of the present session
 }
 
 // caller is a connected legacy client. It is replaced when the client's roots have changed.
@@ -105,7 +106,7 @@ func (c *Callers) Serve(servers map[string]Shared, oneEach func(server string)) 
 	for id, shared := range servers {
 		s := c.servers[id]
 		if s == nil {
-			s = &sharedServer{users: map[*mcpserver.Client]bool{}, asked: &rootsAnswers{}}
+			s = &sharedServer{users: map[*mcpserver.Client]bool{}, asked: &rootsAnswers{}, level: newToldLevel()}
 			c.servers[id] = s
 		}
 		shared.OneEach = shared.OneEach || s.OneEach
@@ -122,7 +123,7 @@ func (c *Callers) ClientSide(server string) *session.ClientSide {
 	if s == nil {
 		return nil
 	}
-	s.told, s.none, s.asked, s.level = false, false, &rootsAnswers{}, nil // this session has not asked yet
+	s.told, s.none, s.asked, s.level = false, false, &rootsAnswers{}, newToldLevel() // this session has not asked yet
 	s.requests.forgetLate()
 	asked := s.asked
 	return &session.ClientSide{Capabilities: json.RawMessage(relayed), Events: true, Asked: asked.begin,
@@ -238,27 +239,49 @@ func (c *Callers) tellLevel(ctx context.Context, server string, client *mcpserve
 	if c == nil || client == nil {
 		return
 	}
-	level := levelOf(client)
-	if level == nil {
-		return
-	}
 	c.mu.Lock()
 	s := c.servers[server]
-	if s == nil || covers(s.level, level) {
+	if s == nil {
 		c.mu.Unlock()
 		return
 	}
-	told := s.asked
+	told := s.level
 	c.mu.Unlock()
-	_, err := of.Do(ctx, server, session.Request{Method: mcp.MethodSetLevel, Params: map[string]json.RawMessage{"level": level}, Timeout: maxLevelWait})
-	if ctx.Err() != nil || errors.Is(err, tracker.ErrNotConnected) {
+	told.tell(ctx, levelOf(client), true, func(q session.Request) error {
+		_, err := of.Do(ctx, server, q)
+		return err
+	})
+}
+
+// toldLevel contains the log level that a session with a legacy server was told last, or nil, while no level is being
+// told. It has capacity 1 and is never closed.
+type toldLevel chan json.RawMessage
+
+func newToldLevel() toldLevel {
+	t := make(toldLevel, 1)
+	t <- nil
+	return t
+}
+
+// tell tells the server a level with do, unless it is nil or the server was told it, or a more verbose one if clients
+// share the session. One level is told after the other, because the last one applies.
+func (t toldLevel) tell(ctx context.Context, level json.RawMessage, shared bool, do func(session.Request) error) {
+	if level == nil {
 		return
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if s.asked == told { // the same session; an error means that the server does not support logging
-		s.level = level
+	var told json.RawMessage
+	select {
+	case told = <-t:
+	case <-ctx.Done():
+		return
 	}
+	if !bytes.Equal(told, level) && !(shared && covers(told, level)) {
+		err := do(session.Request{Method: mcp.MethodSetLevel, Params: map[string]json.RawMessage{"level": level}, Timeout: maxLevelWait})
+		if ctx.Err() == nil && !errors.Is(err, tracker.ErrNotConnected) { // another error means that the server does not support logging
+			told = level
+		}
+	}
+	t <- told
 }
 
 // severity returns the position of a log level in severities, or -1 if it is none.

@@ -446,6 +446,37 @@ func TestCallersWithALogLevel(t *testing.T) {
 	})
 }
 
+// What a server logs before it responds arrives before the response.
+func TestCallersReceiveLogsInOrder(t *testing.T) {
+	inTogether(t, nil, func(w *together) {
+		ann := w.person("ann", all, "")
+		for range 5 {
+			ann.calls("log")
+			if got := len(ann.notes.take()); got != 100 {
+				w.Errorf("%d log messages arrived before the response", got)
+			}
+		}
+	})
+}
+
+// Of the levels that two clients set at the same time, the most verbose one stays.
+func TestCallersThatSetLogLevelsTogether(t *testing.T) {
+	inTogether(t, nil, func(w *together) {
+		ann, bob := w.person("ann", all, ""), w.person("bob", all, "")
+		ann.level("debug")
+		bob.level("error")
+		w.conns[0].levelPause = time.Second
+		var calls sync.WaitGroup
+		calls.Go(func() { ann.calls("") })
+		synctest.Wait()
+		calls.Go(func() { bob.calls("") })
+		calls.Wait()
+		if got := w.conns[0].level; got != "debug" {
+			w.Errorf("the server was told %q at last", got)
+		}
+	})
+}
+
 // level sets the log level.
 func (p *person) level(level string) {
 	p.w.Helper()

@@ -1,11 +1,9 @@
 package gateway
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
-	"sync"
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/config"
@@ -35,7 +33,7 @@ type ownSession struct {
 	shared       bool        // all clients of an era use the session together
 	ids          taskIDs     // task ids of the principal that owns the session
 	era          session.Era // the only protocol era that the session may use; empty means any
-	queues       *queues     // in which its messages have the session as their key
+	queues       *queues     // see queueKey
 	life         context.Context
 	end          context.CancelFunc // ends life, and thereby the session
 
@@ -50,9 +48,7 @@ type ownSession struct {
 
 	began    time.Time
 	requests requests
-
-	mu    sync.Mutex
-	level json.RawMessage // that the server was told last; nil if none
+	level    toldLevel
 }
 
 // usable reports whether the session can be used after dialling.
@@ -103,7 +99,7 @@ func (s *ownSession) do(ctx context.Context, r *mcpserver.Request, round *inputR
 	s.tellLevel(ctx, r)
 	defer s.requests.begin(f)()
 	raw, err := s.conn.Do(ctx, q)
-	s.queues.flush(ctx, s) // deliver messages that preceded the response first
+	s.queues.flush(ctx, s.queueKey(f)) // deliver messages that preceded the response first
 	return raw, err
 }
 
@@ -114,14 +110,11 @@ func (s *ownSession) tellLevel(ctx context.Context, r *mcpserver.Request) {
 	if r.Client != nil {
 		level = levelOf(r.Client)
 	}
-	s.mu.Lock()
-	tell := level != nil && s.conn.Info().Era == session.EraLegacy && !bytes.Equal(level, s.level) && !(s.shared && covers(s.level, level))
-	if tell {
-		s.level = level
-	}
-	s.mu.Unlock()
-	if tell {
-		_, _ = s.conn.Do(ctx, session.Request{Method: mcp.MethodSetLevel, Params: map[string]json.RawMessage{"level": level}}) // an error means that the server does not support logging
+	if s.conn.Info().Era == session.EraLegacy {
+		s.level.tell(ctx, level, s.shared, func(q session.Request) error {
+			_, err := s.conn.Do(ctx, q)
+			return err
+		})
 	}
 }
 
@@ -134,6 +127,9 @@ func (s *ownSession) asked() (*inFlight, error) {
 	return f, err
 }
 
+// queueKey is the key of the queue for messages of the session to the client of a request.
+func (s *ownSession) queueKey(f *inFlight) any { return [2]any{s, f.owner()} }
+
 // message queues a notification from the server for the client.
 func (s *ownSession) message(method string, params json.RawMessage) {
 	rewrite := s.ids.related
@@ -143,11 +139,9 @@ func (s *ownSession) message(method string, params json.RawMessage) {
 		}
 		rewrite = s.ids.status
 	}
-	s.queues.put(s, len(params), func() {
-		if f, err := s.asked(); err == nil {
-			f.notify(method, rewrite(params))
-		}
-	})
+	if f, err := s.asked(); err == nil {
+		s.queues.put(s.queueKey(f), len(params), func() { f.notify(method, rewrite(params)) })
+	}
 }
 
 // request forwards a question of the server to the client and returns the answer.

@@ -105,7 +105,9 @@ func (rt *route) try(ctx context.Context, q session.Request) (raw json.RawMessag
 		rt.g.opts.Callers.tellLevel(ctx, rt.server, rt.r.Client, rt.g.tracker)
 	}
 	defer rt.g.opts.Callers.begin(ctx, rt.server, rt.r, rt.round)()
-	return rt.g.tracker.Do(ctx, rt.server, q)
+	raw, err = rt.g.tracker.Do(ctx, rt.server, q)
+	rt.g.queues.flush(ctx, rt.r.Client) // messages that preceded the response
+	return raw, err
 }
 
 // pick returns the session to use, or nil if that is the tracker's.

@@ -117,7 +117,7 @@ func (c *ownSessions) get(use sessionUse, srv config.Server, principal string, c
 			return nil
 		}
 		s = &ownSession{srv: srv, use: use, client: use.client, shared: use.era != "", capabilities: capabilities, ids: c.taskIDs(principal, srv.ID), era: era,
-			queues: c.queues, ready: make(chan struct{}), began: time.Now()}
+			queues: c.queues, level: newToldLevel(), ready: make(chan struct{}), began: time.Now()}
 		s.life, s.end = context.WithCancel(c.life)
 		if !c.run(func(context.Context) { c.live(s) }) {
 			s.end()
@@ -338,8 +338,8 @@ func (c *ownSessions) rootsChanged(of *mcpserver.Client) {
 // setLevel handles logging/setLevel requests. Servers are told the level before the client's next request.
 func setLevel(r *mcpserver.Request) (json.RawMessage, error) {
 	level := fields(r.Params)["level"]
-	if !isString(level) {
-		return nil, &mcpserver.Error{Code: mcp.CodeInvalidParams, Message: `"level" must be a string`}
+	if severity(level) < 0 {
+		return nil, &mcpserver.Error{Code: mcp.CodeInvalidParams, Message: `"level" must be one of ` + severities}
 	}
 	r.Client.Remember(encode(map[string]json.RawMessage{"level": level}))
 	return json.RawMessage("{}"), nil

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"sync"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/mcp"
 	"github.com/mcptrack/mcptrack/core/session"
 	"github.com/mcptrack/mcptrack/core/session/sessiontest"
 )
@@ -186,8 +188,10 @@ func TestLogging(t *testing.T) {
 		if _, err := ann.Do(t.Context(), session.Request{Method: "logging/setLevel", Params: map[string]json.RawMessage{"level": json.RawMessage(`"debug"`)}}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := ann.Do(t.Context(), session.Request{Method: "logging/setLevel", Params: map[string]json.RawMessage{"level": json.RawMessage(`7`)}}); err == nil {
-			t.Error("a number is a level")
+		for _, wrong := range []string{`7`, `"loud"`} {
+			if _, err := ann.Do(t.Context(), session.Request{Method: "logging/setLevel", Params: map[string]json.RawMessage{"level": json.RawMessage(wrong)}}); err == nil {
+				t.Errorf("%s is a level", wrong)
+			}
 		}
 		for range 20 {
 			if _, err := ask(t.Context(), ann, "roots/list", `{"for":"ann."}`, "hello"); err != nil {
@@ -456,6 +460,49 @@ func TestLegacyClientsTogether(t *testing.T) {
 			})
 		})
 	}
+}
+
+// In such a session, too, a client that does not read delays only itself.
+func TestLegacyClientsTogetherBesideASilentOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newFixture(t)
+		w.opts.Dial = w.Dial
+		docs := dualServer(true)
+		w.Add("docs", docs)
+		w.start(sessiontest.Entry("docs", func(srv *config.Server) {
+			srv.Transport, srv.URL = config.TransportHTTP, config.NewSecret("http://docs.example")
+		}))
+		w.advance(5 * time.Second)
+		silent := &stopping{stop: make(chan struct{}), ended: make(chan struct{})}
+		c := w.clientOver(session.EraLegacy, nil, func(r io.ReadCloser) io.ReadCloser {
+			silent.ReadCloser = r
+			return silent
+		})
+		other := w.client(session.EraLegacy)
+		calls := func(c *session.Session) (over chan struct{}) {
+			over = make(chan struct{})
+			go func() {
+				defer close(over)
+				_, _ = w.do(c, "tools/call", `{"name":"ask"}`)
+			}()
+			synctest.Wait()
+			return over
+		}
+		<-calls(c)
+		docs.Fail(sessiontest.Fault{Method: "tools/call", Times: 1, Delay: time.Second})
+		hangs := calls(c)
+		close(silent.stop)
+		for range 5 {
+			docs.Broadcast(map[string]any{"jsonrpc": "2.0", "method": mcp.NotificationMessage, "params": map[string]any{"level": "info", "data": 1}})
+		}
+		over := calls(other)
+		if !isClosed(over) {
+			t.Error("a call waits for a client that does not read")
+		}
+		close(silent.ended)
+		<-hangs
+		<-over
+	})
 }
 
 // If the session that modern clients share breaks, the next request gets a new session.

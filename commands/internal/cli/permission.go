@@ -15,6 +15,7 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/config/credential"
+	"github.com/mcptrack/mcptrack/core/config/hosts"
 	"github.com/mcptrack/mcptrack/core/hook"
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/reload"
@@ -26,7 +27,9 @@ const trustKey = "MCPTRACK_TRUST"
 
 // Reads returns the names of the variables, other than those that servers inherit, that are looked up to read any
 // config.
-func Reads() []string { return []string{"MCPTRACK_CONFIG", "AppData", trustKey, "CI"} }
+func Reads() []string {
+	return append(hosts.Variables(), "MCPTRACK_CONFIG", "AppData", trustKey, "CI")
+}
 
 // Permission is the user's approval of one config. Anyone may have written a config that was found
 // in a folder, so the user must approve what it runs and sends. A config that the user specified,

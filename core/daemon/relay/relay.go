@@ -274,7 +274,7 @@ func (r *relay) clientLeft(err error) {
 	}
 	r.mu.Lock()
 	r.left = true
-	conn, waits := r.conn, r.failing || r.ending
+	conn, waits := r.conn, r.failing || r.ending || len(r.pending) > 0
 	r.mu.Unlock()
 	if conn == nil && !waits {
 		r.cancel(errClientLeft)
@@ -390,6 +390,13 @@ func (r *relay) note(m message, line []byte) {
 	case m.response:
 		delete(r.asked, m.id)
 	}
+}
+
+// keeps reports whether a request without a response is repeated: a later one with the same key replaces it. r.mu
+// must be held.
+func (r *relay) keeps(id string) bool {
+	k, ok := r.kept[r.pending[id]]
+	return ok && k.id == id
 }
 
 // fromDaemon forwards the daemon's messages, and connects again whenever the connection is lost.
@@ -571,12 +578,12 @@ func (r *relay) accept(m message) bool {
 		delete(r.repeated, m.id)
 		return false
 	case m.response:
-		key := r.pending[m.id]
+		key, keeps := r.pending[m.id], r.keeps(m.id)
 		delete(r.pending, m.id)
-		if len(m.Error) > 0 || strings.HasPrefix(key, keyRead) {
+		if keeps && (len(m.Error) > 0 || strings.HasPrefix(key, keyRead)) {
 			delete(r.kept, key) // after an error, the client may try again, and the relay does not
 		}
-		if len(m.Error) > 0 && key == keyInitialize {
+		if keeps && len(m.Error) > 0 && key == keyInitialize {
 			delete(r.kept, keyInitialized)
 		}
 	}
@@ -596,7 +603,7 @@ func (r *relay) lost(err error) (handedOver, ok bool) {
 	r.wake()
 	var lines [][]byte
 	for _, id := range slices.Sorted(maps.Keys(r.pending)) {
-		if _, repeats := r.kept[r.pending[id]]; !repeats || r.left { // nothing is repeated for a client that has left
+		if !r.keeps(id) || r.left { // nothing is repeated for a client that has left
 			lines = append(lines, failure(id, "the connection to the mcptrack daemon was lost; the request may have been executed, and is not repeated"))
 			delete(r.pending, id)
 		}

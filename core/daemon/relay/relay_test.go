@@ -386,6 +386,43 @@ func TestASubscriptionIsRepeatedUntilItIsAnswered(t *testing.T) {
 	})
 }
 
+// A client that leaves while there is no daemon receives the responses to what is repeated.
+func TestAClientThatHasLeftIsAnsweredByTheNextDaemon(t *testing.T) {
+	relayed(t, func(t *testing.T, b *bench) {
+		d := b.connect()
+		b.sends(d, request(2, "tools/list", ""))
+		b.refuseWith("no daemon")
+		_ = d.Close()
+		synctest.Wait()
+		_ = b.client.Close()
+		synctest.Wait()
+		b.accept()
+		d = b.reconnect()
+		d.hears(t, request(2, "tools/list", ""))
+		b.receives(d, response(2))
+		_ = d.Close()
+		if err := <-b.done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// Of several requests for the same state, the last is repeated and the others are answered.
+func TestOneOfEqualRequestsIsRepeated(t *testing.T) {
+	relayed(t, func(t *testing.T, b *bench) {
+		d := b.connect()
+		b.sends(d, request(2, "logging/setLevel", `"level":"none"`))
+		b.sends(d, request(3, "logging/setLevel", `"level":"debug"`))
+		b.sends(d, request(4, "logging/setLevel", `"level":"info"`))
+		b.receives(d, `{"jsonrpc":"2.0","id":2,"error":{"code":-32602,"message":"no level"}}`)
+		_ = d.Close()
+		b.hearsError("3", "may have been executed")
+		d = b.reconnect()
+		d.hears(t, request(4, "logging/setLevel", `"level":"info"`))
+		b.receives(d, response(4))
+	})
+}
+
 // A daemon may answer before it reads on.
 func TestManySubscriptionsAreRepeated(t *testing.T) {
 	relayed(t, func(t *testing.T, b *bench) {
