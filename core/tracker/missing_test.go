@@ -10,6 +10,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/session"
 	"github.com/mcptrack/mcptrack/core/session/sessiontest"
 )
@@ -217,12 +218,15 @@ func TestPartialAcknowledgementOfLists(t *testing.T) {
 }
 
 // A resource that leaves the list and returns with other content has changed, even if its server
-// announces only the change of the list. With the same content it has not.
+// announces only the change of the list. With the same content it has not. That another process told of it
+// until now changes nothing.
 func TestReturningResourceIsCompared(t *testing.T) {
 	inWorld(t, func(w *world, docs *sessiontest.Fake) {
 		settledOn(w, docs, "file:///a.md", "file:///b.md", "file:///c.md")
 		docs.Remove("file:///a.md")
 		docs.Remove("file:///b.md")
+		w.pass(5 * time.Second)
+		w.tracker.TakeOver("docs", journal.States{}, func() {})
 		w.pass(5 * time.Second)
 		docs.SetQuietly("file:///a.md", "two")
 		docs.SetQuietly("file:///b.md", "one")

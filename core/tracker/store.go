@@ -217,15 +217,18 @@ func (s *store) learnList(id string, k catalog.Kind, list catalog.List, store bo
 	}
 }
 
-// takeOver replaces what was published about a server by what the log stores. It calls begin, from which
-// on the log receives events about the server, and publishes the server's state.
+// takeOver replaces what was published about a server by what the log stores; of resources that left the
+// list while the server was tracked, the log stores nothing. It calls begin, from which on the log receives
+// events about the server, and publishes the server's state.
 func (s *store) takeOver(id string, stored journal.States, begin func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	begin()
 	r := s.known(id)
 	clear(r.storedLists)
-	clear(r.storedResources)
+	if !r.applied {
+		clear(r.storedResources)
+	}
 	for uri := range r.resources {
 		r.storedResources[uri] = catalog.Digest{} // stored once it has been confirmed
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/klauspost/compress/s2"
 	"github.com/nats-io/nats.go/jetstream"
@@ -86,16 +87,16 @@ func (c *contents) run(ctx context.Context) {
 	if !c.keep {
 		return
 	}
-	for {
+	last, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(c.store.opts.Drain, cancel) })()
+	for ended := false; !ended; {
 		select {
 		case <-c.wakeup:
-			c.flush(ctx)
 		case <-ctx.Done():
-			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.store.opts.Drain)
-			c.flush(last)
-			cancel()
-			return
+			ended = true
 		}
+		c.flush(last)
 	}
 }
 

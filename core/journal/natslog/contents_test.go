@@ -78,3 +78,22 @@ func TestContentsNeverWait(t *testing.T) {
 		t.Errorf("%d bytes in %d texts wait, %d were dropped", c.queued, len(c.queue), c.Dropped())
 	}
 }
+
+// A text that is put just before Close is stored.
+func TestRealTextsOfTheEndAreStored(t *testing.T) {
+	t.Parallel()
+	opts := onServer(t)
+	opts.KeepContent = 1 << 20
+	var put []catalog.Digest
+	for n := range 20 {
+		j := open(t, opts)
+		text := fmt.Sprint(n)
+		put = append(put, textDigest(text))
+		j.Contents().Put(textDigest(text), text)
+		closeLog(t, j)
+	}
+	found, err := open(t, opts).Contents().Stored(t.Context(), put)
+	if len(found) != len(put) || err != nil {
+		t.Errorf("%d of %d texts are stored, %v", len(found), len(put), err)
+	}
+}

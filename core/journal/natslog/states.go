@@ -148,7 +148,7 @@ func (s *stateWriter) run(ctx context.Context) {
 }
 
 // flush stores all waiting values. If that fails, the remaining values stay queued for the next
-// flush; the event writer repairs the store in the meantime.
+// flush, and the stream is created again if it was deleted.
 func (s *stateWriter) flush(ctx context.Context) {
 	values, begun := s.take()
 	var records []*record
@@ -179,6 +179,7 @@ func (s *stateWriter) flush(ctx context.Context) {
 		}
 		if records = records[n:]; err != nil {
 			s.takeBack(values)
+			_ = s.store.ensureStates(ctx) // if this fails, the next flush fails too
 			return
 		}
 	}

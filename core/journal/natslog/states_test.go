@@ -83,3 +83,22 @@ func TestStateOfAnotherEpoch(t *testing.T) {
 		}
 	}
 }
+
+// The log waits until a list is stored before it stores the first event that changes it.
+func TestRealStatesThatWereDeleted(t *testing.T) {
+	t.Parallel()
+	j := open(t, onServer(t))
+	if err := j.store.js.DeleteStream(t.Context(), j.store.opts.Stream+"_states"); err != nil {
+		t.Fatal(err)
+	}
+	x := catalog.Item{Key: "x"}
+	if err := j.RememberList(tools, catalog.NewList([]catalog.Item{x})); err != nil {
+		t.Fatal(err)
+	}
+	if err := j.Append(changed(event.ListChanged{Added: []string{"y"}}, x, catalog.Item{Key: "y"})); err != nil {
+		t.Fatal(err)
+	}
+	if got := toolsOf(t, j); len(got) != 2 {
+		t.Errorf("the stored list is %v", got)
+	}
+}

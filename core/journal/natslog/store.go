@@ -185,12 +185,8 @@ func (s *store) ensure(ctx context.Context) (*jetstream.StreamInfo, error) {
 	if err != nil {
 		return nil, fmt.Errorf("event log: open the log: %w", err)
 	}
-	_, err = s.ensureStream(ctx, jetstream.StreamConfig{
-		Name: s.opts.Stream + "_states", Description: "mcptrack: the last known content of resources", Subjects: []string{s.subjects.of("state.>")},
-		MaxBytes: stateBytes, MaxMsgsPerSubject: 1, AllowMsgTTL: true,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("event log: open the stored states: %w", err)
+	if err := s.ensureStates(ctx); err != nil {
+		return nil, err
 	}
 	if s.opts.Existing || s.opts.KeepContent == 0 {
 		return info, nil
@@ -203,6 +199,18 @@ func (s *store) ensure(ctx context.Context) (*jetstream.StreamInfo, error) {
 		return nil, fmt.Errorf("event log: open the stored texts: %w", err)
 	}
 	return info, nil
+}
+
+// ensureStates creates the stream for the states unless it exists.
+func (s *store) ensureStates(ctx context.Context) error {
+	_, err := s.ensureStream(ctx, jetstream.StreamConfig{
+		Name: s.opts.Stream + "_states", Description: "mcptrack: the last known content of resources", Subjects: []string{s.subjects.of("state.>")},
+		MaxBytes: stateBytes, MaxMsgsPerSubject: 1, AllowMsgTTL: true,
+	})
+	if err != nil {
+		return fmt.Errorf("event log: open the stored states: %w", err)
+	}
+	return nil
 }
 
 // ensureStream creates a stream, or updates the retention of an existing one.
