@@ -81,3 +81,23 @@ func TestBaselineListsOfAnEarlierTracker(t *testing.T) {
 		}
 	})
 }
+
+// A list that was compared with what is no longer stored, because the server was taken over meanwhile, is
+// neither stored nor published: it is compared again.
+func TestTakeOverDuringAComparison(t *testing.T) {
+	s := newStore(Options{})
+	stored := journal.States{Lists: map[journal.ListName]catalog.List{{ServerID: "docs", Kind: catalog.Tools}: {{Key: "a"}}}}
+	_, _, _, _, before := s.versions("docs", catalog.Tools)
+	s.takeOver("docs", stored, func() {})
+	change := event.Event{ServerID: "docs", Payload: event.ListChanged{List: catalog.Tools, Added: []string{"b"}, Items: &catalog.List{{Key: "b"}}}}
+	if s.learnList("docs", catalog.Tools, catalog.List{{Key: "b"}}, true, before) || s.commitList(change, before) {
+		t.Error("what was compared with another version was committed")
+	}
+	_, is, _, another, now := s.versions("docs", catalog.Tools)
+	if _, kept := is.Get("a"); !another || !kept {
+		t.Errorf("the stored version is %v, and to be compared: %v", is, another)
+	}
+	if !s.commitList(change, now) {
+		t.Error("what was compared after it was not committed")
+	}
+}

@@ -231,7 +231,7 @@ func (w *worker) list(k catalog.Kind) catalog.List { return w.t.store.list(w.id,
 // setList replaces a list atomically, publishes how it changed, and returns that. It is compared with what
 // was published, also by an earlier tracker; the first list of all is not published.
 func (w *worker) setList(k catalog.Kind, list catalog.List, cause event.Cause) catalog.Delta {
-	old, stored, known, another := w.t.store.versions(w.id, k)
+	old, stored, known, another, takeovers := w.t.store.versions(w.id, k)
 	if another {
 		cause = event.CauseResync
 		if !known || !catalog.Diff(stored, list).Empty() {
@@ -244,7 +244,9 @@ func (w *worker) setList(k catalog.Kind, list catalog.List, cause event.Cause) c
 	}
 	resources := w.selected(k, delta, list)
 	if delta.Empty() {
-		w.t.store.learnList(w.id, k, list, !known || !defined(old))
+		if !w.t.store.learnList(w.id, k, list, !known || !defined(old), takeovers) {
+			return w.setList(k, list, cause)
+		}
 	} else {
 		if w.following != nil {
 			w.following.conn.cache.Remove(k, delta.Removed)
@@ -253,10 +255,12 @@ func (w *worker) setList(k catalog.Kind, list catalog.List, cause event.Cause) c
 		if !defined(old) {
 			before = nil
 		}
-		w.t.store.commit(event.Event{ServerID: w.id, Cause: cause, Payload: event.ListChanged{
+		if !w.t.store.commitList(event.Event{ServerID: w.id, Cause: cause, Payload: event.ListChanged{
 			List: k, Added: delta.Added, Removed: delta.Removed, Changed: delta.Changed,
 			Details: catalog.ItemChanges(old, list, delta.Changed), Versions: catalog.ItemVersions(old, list, delta), Items: &list, Before: before, Follows: keys(resources),
-		}}, nil)
+		}}, takeovers) {
+			return w.setList(k, list, cause)
+		}
 	}
 	switch {
 	case k == catalog.Resources && !resources.Empty():

@@ -40,6 +40,7 @@ type record struct {
 	// the digests of resources that left the list; and the internal lists of package journal.
 	storedLists     map[catalog.Kind]catalog.List
 	storedResources map[string]catalog.Digest
+	takeovers       int // number of calls of takeOver
 }
 
 // maxLeft limits the number of resources of a server that left the list and whose digests are kept. If it is
@@ -206,15 +207,20 @@ func (s *store) learn(id string, res coalesce.Known, change func(*record)) {
 }
 
 // learnList replaces a list without publishing an event. If store is set, the list or the definitions of
-// its items may not be in the log yet.
-func (s *store) learnList(id string, k catalog.Kind, list catalog.List, store bool) {
+// its items may not be in the log yet. It returns false if the server was taken over since; see versions.
+func (s *store) learnList(id string, k catalog.Kind, list catalog.List, store bool, takeovers int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if r := s.known(id); store {
+	r := s.known(id)
+	switch {
+	case r.takeovers != takeovers:
+		return false
+	case store:
 		s.rememberListLocked(r, k, list)
-	} else {
+	default:
 		r.setList(k, list)
 	}
+	return true
 }
 
 // takeOver replaces what was published about a server by what the log stores; of resources that left the
@@ -225,6 +231,7 @@ func (s *store) takeOver(id string, stored journal.States, begin func()) {
 	defer s.mu.Unlock()
 	begin()
 	r := s.known(id)
+	r.takeovers++
 	clear(r.storedLists)
 	if !r.applied {
 		clear(r.storedResources)
@@ -315,14 +322,29 @@ func (s *store) list(id string, k catalog.Kind) catalog.List {
 
 // versions returns a list as it was last loaded, and as it is stored if that is another version or not
 // compared yet.
-func (s *store) versions(id string, k catalog.Kind) (list, stored catalog.List, loaded, another bool) {
+//
+// What is derived from them is committed with takeovers, unless the server was taken over meanwhile, as stored may
+// be another version then.
+func (s *store) versions(id string, k catalog.Kind) (list, stored catalog.List, loaded, another bool, takeovers int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if r := s.servers[id]; r != nil {
 		list, loaded = r.lists[k]
 		stored, another = r.storedLists[k]
+		takeovers = r.takeovers
 	}
-	return list, stored, loaded, another
+	return list, stored, loaded, another, takeovers
+}
+
+// commitList publishes a change of a list. It returns false if the server was taken over since; see versions.
+func (s *store) commitList(e event.Event, takeovers int) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.known(e.ServerID).takeovers != takeovers {
+		return false
+	}
+	s.commitLocked(e)
+	return true
 }
 
 // stored returns the published version of a list that is internal, or not compared yet.

@@ -235,7 +235,7 @@ func (w *worker) connectAndFollow(ctx context.Context) (again time.Time, err err
 
 // knows reports whether a list of the server is known, also from an earlier run.
 func (w *worker) knows(k catalog.Kind) bool {
-	_, _, loaded, another := w.t.store.versions(w.id, k)
+	_, _, loaded, another, _ := w.t.store.versions(w.id, k)
 	return loaded || another
 }
 
