@@ -103,7 +103,7 @@ func TestFirstPollsAreQuick(t *testing.T) {
 		f := follow(t, a)
 		pass(6 * time.Second)
 		a.set("1", tool("a"))
-		pass(5 * time.Second)
+		pass(10 * time.Second)
 		f.want("a")
 		a.count("/api/version")
 		a.answer(down, nil)
