@@ -452,16 +452,15 @@ func TestADaemonThatHangs(t *testing.T) {
 							t.Errorf("%v", err)
 							return
 						}
-						after := func(d time.Duration) {
+						after := func(d time.Duration, do func()) {
 							select {
 							case <-time.After(time.Until(began.Add(d))):
+								do()
 							case <-ctx.Done():
 							}
 						}
-						after(c.asks)
-						_, _ = served.Need([]string{"A"})
-						after(c.ends)
-						_ = served.OK()
+						after(c.asks, func() { _, _ = served.Need([]string{"A"}) })
+						after(c.ends, func() { _ = served.OK() })
 					})
 					return here, nil
 				}
