@@ -148,7 +148,11 @@ func (l *Lease) Lost() <-chan struct{} { return l.lost }
 
 // Held reports whether it is certain that no other process holds the lease. After the process was
 // suspended, Held is immediately correct, whereas Lost may be closed late.
-func (l *Lease) Held() bool { return !l.isLost() && time.Now().Before(*l.until.Load()) }
+func (l *Lease) Held() bool {
+	now, until := time.Now(), *l.until.Load()
+	// Also by the wall clock: the monotonic clock of Linux stands still while the machine sleeps.
+	return !l.isLost() && now.Before(until) && now.Round(0).Before(until.Round(0))
+}
 
 // renewed records the time at which a successful renewal was sent.
 func (l *Lease) renewed(sent time.Time) {
