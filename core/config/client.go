@@ -143,8 +143,12 @@ func (e *entry) clientFolder(spellings []string, c *Client) {
 	if !ok {
 		return
 	}
+	code := CodeGlob
+	if strings.TrimSpace(value) == "" { // what the schema also covers
+		code = CodeValue
+	}
 	if !glob.Valid(value) || !strings.ContainsAny(value[:1], `/\*?{[`) && !strings.HasPrefix(value[1:], ":") {
-		e.invalidValue(f.value, f.path, CodeGlob, `invalid "folder"; expected a glob for absolute paths`, `* matches within a path segment, ** across segments: "/home/me/work/**"`)
+		e.invalidValue(f.value, f.path, code, `invalid "folder"; expected a glob for absolute paths`, `* matches within a path segment, ** across segments: "/home/me/work/**"`)
 		return
 	}
 	c.Folder = value

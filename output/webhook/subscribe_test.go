@@ -131,6 +131,7 @@ func TestSubscribeIsOneWrite(t *testing.T) {
 		counted := &countingRecords{Store: log.records}
 		w := newWorldOn(t, log, newReceiver(t), Options{Records: counted})
 		defer w.end()
+		synctest.Wait() // whether another process may deliver is known now
 		for i, url := range []string{hook, hook + "?b", hook} {
 			w.subscribe(params(url, oneSecret))
 			synctest.Wait()
