@@ -30,6 +30,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/glob"
 )
 
@@ -149,6 +150,20 @@ type Tracking struct {
 	SafetyInterval time.Duration
 	Events         Events
 	OnConnect      []ToolCall // tool calls made once per session, after subscribing
+}
+
+// Tracks reports whether changes of a list are followed. The lists of resources and templates are one choice.
+func (t *Tracking) Tracks(k catalog.Kind) bool {
+	switch k {
+	case catalog.Tools:
+		return t.TrackTools
+	case catalog.Prompts:
+		return t.TrackPrompts
+	case catalog.Skills:
+		return t.TrackSkills
+	default:
+		return t.TrackResources
+	}
 }
 
 // Unusable returns the reason why the server must not be connected to, an [UnapprovedError] or an

@@ -18,7 +18,7 @@ import (
 type followed struct {
 	d      *Daemon
 	key    string       // in d.configs
-	guard  *guard.Guard // follows the lock beside the config; nil if the config is no file
+	guard  *guard.Guard // follows the lock beside the config; nil if the config is not a file
 	cancel context.CancelFunc
 	tasks  sync.WaitGroup
 
@@ -28,7 +28,7 @@ type followed struct {
 	groups  map[*Group]bool
 }
 
-// guard returns a guard with the lock beside a group's config; nil if the config is no file.
+// guard returns a guard with the lock beside a group's config; nil if the config is not a file.
 func (d *Daemon) guard(source Source) (*guard.Guard, error) {
 	if source.Config.Path == "" {
 		return nil, nil

@@ -106,7 +106,7 @@ type Daemon struct {
 
 	requests sync.WaitGroup // counts the requests over HTTP; d.mu is held to add one
 
-	mu      sync.Mutex // guards the fields below and those of groups that say so; never held during I/O
+	mu      sync.Mutex // guards the fields below, and fields of groups that say so; never held during I/O
 	groups  map[string]*Group
 	configs map[string]*followed
 	edits   uint64             // counts changes of followed configs
@@ -208,7 +208,7 @@ func (d *Daemon) Run(ctx context.Context, ln net.Listener) error {
 	}
 	d.closeGroups()
 	<-answered
-	d.closeGroups() // those of requests that were late
+	d.closeGroups() // groups of requests that were late
 	endEngine()
 	engineEnded.Wait()
 	if failed != nil && !errors.Is(failed, context.Canceled) {

@@ -40,7 +40,7 @@ type Group struct {
 
 	// Guarded by d.mu:
 	http     http.Handler             // see handler
-	servers  map[string]config.Server // by the id in the client's config; the ID is that of the tracker
+	servers  map[string]config.Server // by the id in the client's config; the ID is the tracker's
 	exported []config.Server          // for the gateway
 	kept     []func()                 // release what Tracker.Keep keeps while there are clients
 	clients  int
@@ -57,7 +57,7 @@ func ExportedID(tracked string) string {
 }
 
 // Lock returns the path of the lock file that the group follows, which [event.LockDrift] has as Lock. It is
-// empty if the config is no file.
+// empty if the config is not a file.
 func (g *Group) Lock() string {
 	if g.followed.guard == nil {
 		return ""

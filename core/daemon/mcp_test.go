@@ -159,7 +159,7 @@ func TestHTTPRefusals(t *testing.T) {
 	}
 }
 
-// TestHTTPSessionsAreKept: groups of later clients do not displace that of an HTTP session, also while
+// TestHTTPSessionsAreKept: groups of later clients do not displace the group of an HTTP session, also while
 // it has no stream.
 func TestHTTPSessionsAreKept(t *testing.T) {
 	w, base, opens := startHTTP(t, nil)

@@ -144,7 +144,7 @@ func (e Event) String() string {
 }
 
 // Described returns the JSON of an event with one more member, description: the verb, the tone, the subject
-// and the details of its [Description], with few items. It returns data if that is no event that this
+// and the details of its [Description], with few items. It returns data unless it is an event that this
 // version knows.
 func Described(data []byte) []byte {
 	var e Event

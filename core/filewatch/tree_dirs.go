@@ -178,7 +178,7 @@ func (w *watchedDirs) drop() {
 	w.n, w.watched = nil, nil
 }
 
-// dirtyPaths holds the paths that may have changed and have not been delivered yet: those of one burst.
+// dirtyPaths holds the paths that may have changed and have not been delivered yet, in one burst.
 type dirtyPaths struct {
 	debounce
 	limit int // maximum number of paths, before all is set

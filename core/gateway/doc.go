@@ -23,7 +23,7 @@
 // detected, and only if the result differs. All clients see what the tracker's session lists. What could deceive
 // users is removed from items, and items that could break clients are omitted ([Options.Refused]). The
 // items of a server that is down stay, marked with mcptrack/down in _meta, or are removed ([Options.OnDown]).
-// Those of a server that is asleep are listed as if it were connected; a request wakes it.
+// Items of a server that is asleep are listed as if it were connected; a request wakes it.
 //
 // Filters: what [Options.Allow], [Options.Deny] and [Gateway.Filter] do not admit cannot be listed, read,
 // subscribed to or completed. They do not apply to what tools do and return, nor to the messages of prompts.

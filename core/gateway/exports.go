@@ -325,19 +325,7 @@ func (v *exports) export(t target) string {
 
 // tracks reports whether the config requests events about an item of a server.
 func tracks(srv config.Server, k catalog.Kind, key string) bool {
-	switch k {
-	case catalog.Resources:
-		return srv.TrackResources && srv.Selects(key)
-	case catalog.Templates:
-		return srv.TrackResources
-	case catalog.Prompts:
-		return srv.TrackPrompts
-	case catalog.Tools:
-		return srv.TrackTools
-	case catalog.Skills:
-		return srv.TrackSkills
-	}
-	return false
+	return srv.Tracks(k) && (k != catalog.Resources || srv.Selects(key))
 }
 
 // ExportsServer reports whether the server with this id in the tracker is exported, so that clients may receive events about

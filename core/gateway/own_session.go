@@ -26,7 +26,7 @@ type sessionUse struct {
 // tracker's. See ownSessions, which owns it.
 type ownSession struct {
 	srv    config.Server     // when the session was dialled
-	client *mcpserver.Client // whose session it is; nil if it is not that of a legacy client
+	client *mcpserver.Client // whose session it is; nil if it is not the session of a legacy client
 	// capabilities are the client capabilities that the gateway declares to the server, as a JSON
 	// object.
 	capabilities json.RawMessage

@@ -24,7 +24,7 @@ type inFlight struct {
 	client *mcpserver.Client  // nil if the client is modern
 	round  *inputRound        // in which a modern client can be asked; nil if it cannot be
 	via    *mcpserver.Request // nil if it stands for a client without requests
-	// ctx is that of the request, or nil if all requests in the session are of the same client. Its end withdraws
+	// ctx is the context of the request, or nil if all requests in the session are of the same client. Its end withdraws
 	// questions, and the server may not have answered yet.
 	ctx  context.Context
 	late time.Time // when to forget the request, if it was cancelled

@@ -40,7 +40,7 @@ type route struct {
 	unshareable error       // why not, if that is so even if it can have no other session
 	used        *ownSession // session of the last request; nil means the shared session
 	sent        bool        // the server may have received a request
-	item        itemID      // what the request is about, for permitted; zero if that is no item of a server
+	item        itemID      // what the request is about, for permitted; zero if that is not an item of a server
 }
 
 // route returns a route for a client request. The caller must set its server.

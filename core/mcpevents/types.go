@@ -117,7 +117,7 @@ const (
 	CallbackEndpointError = mcp.EventCallbackEndpointError
 )
 
-// NumberingFor returns the set of error codes that the client of a request expects: that of the SEP if it
+// NumberingFor returns the set of error codes that the client of a request expects: the set of the SEP if it
 // declares the extension.
 func NumberingFor(r *mcpserver.Request) Numbering {
 	var declared struct {

@@ -54,7 +54,7 @@
 // or while the server is disconnected, is not detected.
 //
 // Order: all events have one total order, with consecutive numbers; events about one resource are in the
-// order of its reads. There is no gap between a snapshot and the events that follow it.
+// order of its reads. No event is missing between a snapshot and the events that follow it.
 //
 // Loss: whatever could not be tracked is published as a state, a gap or a count. A server may fail to
 // announce a change: every resource whose updates are pushed is also read once per safety interval

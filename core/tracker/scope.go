@@ -55,20 +55,7 @@ func (f *sessionFollower) offered() []string {
 	return sc.resources(f.w.list(catalog.Resources), f.clients.uris())
 }
 
-func (s scope) wants(k catalog.Kind) bool {
-	switch {
-	case s.opts.AllLists:
-		return true
-	case k == catalog.Tools:
-		return s.srv.TrackTools
-	case k == catalog.Prompts:
-		return s.srv.TrackPrompts
-	case k == catalog.Skills:
-		return s.srv.TrackSkills
-	default:
-		return s.srv.TrackResources
-	}
-}
+func (s scope) wants(k catalog.Kind) bool { return s.opts.AllLists || s.srv.Tracks(k) }
 
 // kinds returns the lists that are wanted and offered by the server, and that it survives.
 func (s scope) kinds() []catalog.Kind {

@@ -32,7 +32,7 @@
 // Order: the index is replaced atomically before subscribers are notified. A read after a notification returns
 // the new state or a newer one.
 //
-// Loss: an update means that the rendered resource differs; that of a folder has a digest of all its
+// Loss: an update means that the rendered resource differs; the resource of a folder has a digest of all its
 // descendants. Bursts are merged, to one update per Spacing and one list per ListSpacing, and the last change is
 // always published. A change that is reverted between two scans is not detected.
 //

@@ -86,7 +86,7 @@ func (c *Client) Follow(ctx context.Context, o ReadOptions, deliver func(journal
 // errStored ends Follow when all stored events were delivered.
 var errStored = errors.New("all stored events were delivered")
 
-// take delivers an entry of a feed, unless it is no event.
+// take delivers an entry of a feed, unless it is not an event.
 func (o *ReadOptions) take(x eventstream.Event, deliver func(journal.Entry) error) error {
 	if x.Type == "checkpoint" {
 		o.Passed(x.ID)

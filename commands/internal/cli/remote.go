@@ -53,7 +53,7 @@ func (r *RemoteFlags) TakeURL(args []string, byDefault string) error {
 // Named reports whether a flag or the argument selects the serve-sse.
 func (r *RemoteFlags) Named() bool { return r.URL != "" || r.tokenFile != "" || r.insecure }
 
-// Client returns a client for the serve-sse at the URL, which may be that of its feed.
+// Client returns a client for the serve-sse at the URL, which may be the URL of its feed.
 func (r *RemoteFlags) Client(env *Env) (remote.Client, error) {
 	base, err := ParseServeURL("URL", r.URL)
 	if err != nil {

@@ -18,7 +18,7 @@ type Member struct {
 }
 
 // Next returns the member of an object that follows the offset after: 0, or the end of the previous member. ok is
-// false if there is none, or if raw is no object.
+// false if there is none, or if raw is not an object.
 func Next(raw json.RawMessage, after int) (m Member, end int, ok bool) {
 	before := byte(',')
 	if after == 0 {

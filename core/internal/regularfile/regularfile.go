@@ -1,5 +1,5 @@
 // Package regularfile reads files that others may have put in place of the ones that are meant: it refuses
-// what is no regular file or too large, and never blocks on a FIFO or device.
+// what is not a regular file or is too large, and never blocks on a FIFO or device.
 package regularfile
 
 import (

@@ -80,7 +80,7 @@ func readList(data []byte) *listState {
 		l.keys[key] = catalog.Digest(p.Digests[i*size:][:size])
 	}
 	for key, digest := range p.Items {
-		l.keys[key], _ = catalog.ParseDigest(digest) // a zero digest never equals that of the item on the server
+		l.keys[key], _ = catalog.ParseDigest(digest) // a zero digest never equals the digest of the item on the server
 	}
 	return l
 }
