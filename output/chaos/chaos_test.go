@@ -30,9 +30,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/eventstream"
+	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/journal/journaltest"
 	"github.com/mcptrack/mcptrack/core/journal/natslog"
 	"github.com/mcptrack/mcptrack/core/journal/sqlitelog"
@@ -216,6 +218,27 @@ func (w *world) wrong() []string {
 		}
 	}
 	return append(wrong, w.log.wrong()...)
+}
+
+// unstored returns the lists that the log on a cluster does not have.
+func (w *world) unstored(cluster string) (lists []string) {
+	log, err := natslog.Open(w.Context(), natslog.Options{URL: cluster, Existing: true})
+	if err != nil {
+		return []string{err.Error()}
+	}
+	defer func() { _ = log.Close() }()
+	stored, err := log.States(w.Context(), "")
+	if err != nil {
+		return []string{err.Error()}
+	}
+	for _, s := range w.servers {
+		for _, kind := range []catalog.Kind{catalog.Tools, catalog.Prompts, catalog.Templates, catalog.Resources} {
+			if _, ok := stored.Lists[journal.ListName{ServerID: s.id, Kind: kind}]; !ok {
+				lists = append(lists, s.id+" "+string(kind))
+			}
+		}
+	}
+	return lists
 }
 
 // throughGateway returns what a client of the gateway knows, as if it knew it from the servers.
@@ -636,6 +659,7 @@ func TestRealChaosOnACluster(t *testing.T) {
 		w.add(place{NATS: strings.Join(urls, ","), Keys: keys}, 1)
 	}
 	w.follow(false)
+	w.until("the first lists, which no event tells, are stored", func() []string { return w.unstored(nodes.URLs[0]) })
 	w.rounds(ofCluster(nodes))
 	w.end()
 	if t.Failed() {
