@@ -26,10 +26,7 @@ now, the client gets the reason as the answer to initialize: immediately if ther
 and otherwise after 10 seconds over HTTP, or when a program has used up its connectTimeout.
 
 The program mcptrack-attach does the same with less memory. The daemon learns the working
-directory, PATH, and the environment variables that the config names.
-
-Exit codes: 0 the client disconnected; 1 failed; 2 wrong usage; 3 the config is missing,
-invalid or not approved.`,
+directory, PATH, and the environment variables that the config names.`,
 		Example: `  mcptrack attach
   mcptrack attach github
   mcptrack attach --config mcp-servers.json

@@ -41,9 +41,7 @@ The value of an --arg is passed as text if the tool's schema requires it, otherw
 JSON. A call without an argument that the schema requires is not sent; --args-json is
 sent unchanged. A terminal shows the progress that the server reports; a server that reports
 progress may take longer than its requestTimeout. Ctrl-C cancels the call at the server.
-If the tool fails, the exit code is 5.
-
-` + requestExits,
+If the tool fails, the exit code is 5.`,
 		Example: `  mcptrack call everything echo --arg message=hello
   mcptrack call everything get-sum --arg a=2 --arg b=3
   mcptrack call build start --args-json '{"targets":["all"]}' --timeout 10m`,

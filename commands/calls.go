@@ -42,10 +42,7 @@ result). With --json each call is one line, with outcome ok, toolError or error.
 
 Calls come from the logs of the daemon and of the gateway on this machine, else from the
 gateway at http://` + cli.DefaultGatewayAddress + `. --url asks another gateway, and --data-dir reads
-another log.
-
-Exit codes: 0 done; 1 failed, or nothing is stored; 2 wrong usage; 4 the --url could not
-be reached; 5 it refused the request.`,
+another log.`,
 		Example: `  mcptrack calls github --since 1h
   mcptrack calls --failed --follow
   mcptrack calls --client claude-code --json | jq -s 'map(.ms) | add'`,

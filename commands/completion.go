@@ -24,15 +24,14 @@ import (
 	"github.com/mcptrack/mcptrack/core/uritemplate"
 )
 
-// finishBuiltins completes cobra's built-in commands help and completion. It adds examples and exit
-// codes, and an error for an unknown name, for which cobra would print help and exit with 0.
+// finishBuiltins completes cobra's built-in commands help and completion. It adds examples,
+// and an error for an unknown name, for which cobra would print help and exit with 0.
 func finishBuiltins(root *cobra.Command) {
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
 	for _, cmd := range root.Commands() {
 		switch cmd.Name() {
 		case "help":
-			cmd.Long += "\n\n" + builtinExits
 			cmd.Example = `  mcptrack help watch
   mcptrack help exit-codes`
 			cmd.Args = func(_ *cobra.Command, args []string) error { return knownTopic(root, args) }
@@ -41,8 +40,6 @@ func finishBuiltins(root *cobra.Command) {
 		}
 	}
 }
-
-const builtinExits = "Exit codes: 0 done; 1 failed; 2 wrong usage."
 
 // knownTopic returns an error unless args identify a command or a help topic.
 func knownTopic(root *cobra.Command, args []string) error {
@@ -61,7 +58,6 @@ func knownTopic(root *cobra.Command, args []string) error {
 }
 
 func finishCompletion(completion *cobra.Command) {
-	completion.Long += "\n" + builtinExits
 	completion.Example = `  source <(mcptrack completion bash)
   mcptrack completion fish >~/.config/fish/completions/mcptrack.fish`
 	completion.Args = func(_ *cobra.Command, args []string) error {
@@ -75,7 +71,6 @@ func finishCompletion(completion *cobra.Command) {
 		return cli.Usage("no shell given; choose bash, zsh, fish or powershell")
 	}
 	for _, shell := range completion.Commands() {
-		shell.Long += "\n" + builtinExits
 		shell.Args = cli.Args(0, 0)
 		shell.Example = map[string]string{
 			"bash":       "  source <(mcptrack completion bash)\n  mcptrack completion bash >/etc/bash_completion.d/mcptrack",

@@ -18,7 +18,7 @@ func newDemoServer(env *cli.Env, _ *cli.Globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:    "demo-server",
 		Short:  "Run the MCP server behind --demo over stdio",
-		Long:   "Serves a small vault of notes whose content changes automatically.\n\nExit codes: 0 done; 1 failed; 2 wrong usage.",
+		Long:   "Serves a small vault of notes whose content changes automatically.",
 		Hidden: true,
 		Example: `  # In a config: {"mcpServers": {"demo": {"command": "mcptrack", "args": ["demo-server"], "trackResources": true}}}
   mcptrack list --config config.json

@@ -31,11 +31,7 @@ ID is enough.
 ` + versionsOfItems + `
 Their diffs have one line for each member, and mark hidden characters like <U+200B>.
 
-` + versionsFrom + `
-
-Exit codes: 0 done, even if the texts are equal; 1 failed, or a text is not stored; 2
-wrong usage; 4 the --url could not be reached, or did not answer within --timeout; 5 it
-refused the request; 6 --timeout expired while the log was read.`,
+` + versionsFrom + ``,
 		Example: `  mcptrack diff docs file:///guide.md
   mcptrack diff docs file:///guide.md 42
   mcptrack diff docs tool:search

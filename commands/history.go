@@ -37,11 +37,7 @@ the newest 500 are shown.
 ` + versionsOfItems + `
 Each version has the classes of its change, as mcptrack help lock explains them.
 
-` + versionsFrom + `
-
-Exit codes: 0 done; 1 failed, or nothing is stored; 2 wrong usage; 4 the --url could not
-be reached, or did not answer within --timeout; 5 it refused the request; 6 --timeout
-expired while the log was read.`,
+` + versionsFrom + ``,
 		Example: `  mcptrack history docs file:///guide.md
   mcptrack history docs file:///guide.md --url http://127.0.0.1:8722 --last 5
   mcptrack history docs tool:search

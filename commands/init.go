@@ -52,10 +52,7 @@ init starts nothing and does not change the hosts' files; it connects to no serv
 (see mcptrack help trust), so on a terminal it shows what the config runs and sends. A
 secret in plain text becomes a reference such as ${API_KEY}; init prints which variables
 to set. On a terminal it asks before it writes; elsewhere it needs --yes. It replaces an
-existing FILE only with --force.
-
-Exit codes: 0 done; 1 failed (FILE exists); 2 wrong usage; 3 no host has servers; 4 an
-address could not be reached; 5 it has no server card; 130 interrupted.`,
+existing FILE only with --force.`,
 		Example: `  mcptrack init
   mcptrack init --dry-run --from cursor,claude-code
   mcptrack init --from https://docs.example/mcp,cursor

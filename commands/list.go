@@ -57,11 +57,7 @@ they are those of events: Ready, NeedsAuth, Unconfigured, Unapproved, Disabled a
 On a terminal long texts are shortened, unless -o wide is used; in a pipe never.
 
 With -o template=... the template is run once for each server or item; numbers can be
-compared, and missing keys print nothing.
-
-Exit codes: 0 all servers answered; 1 failed; 2 wrong usage; 3 config invalid or
-missing; 4 some servers could not be reached (the others are listed); 5 a domain has no
-server card; 6 --timeout expired; 130 interrupted.`,
+compared, and missing keys print nothing.`,
 		Example: `  mcptrack list
   mcptrack list tools docs
   mcptrack list tools https://docs.example/mcp

@@ -71,7 +71,8 @@ func Main(ctx context.Context, env *cli.Env, args []string) int {
 	return f.Exit
 }
 
-// newRoot builds the command tree. Help lists the commands in this order.
+// newRoot builds the command tree. Help lists the commands of the groups, in this order; former names of
+// commands are hidden.
 func newRoot(env *cli.Env, g *cli.Globals) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "mcptrack",
@@ -116,33 +117,28 @@ config.`,
 	root.SetOut(env.Out)
 	root.SetErr(env.Err)
 	g.AddFlags(root)
-	for _, section := range []struct {
-		title    string
-		commands []*cobra.Command
-	}{
-		{"Look:", []*cobra.Command{newList(env, g), newRead(env, g), newCall(env, g), newPrompt(env, g), newWatch(env, g), newSubscribe(env, g), newTop(env, g), newPS(env, g)}},
-		{"Check:", []*cobra.Command{lock.Command(env, g), lock.VerifyCommand(env, g), lock.ReviewCommand(env, g), lock.ApproveCommand(env, g), lock.RejectCommand(env, g), audit.Command(env, g), doctor.Command(env, g)}},
-		{"Keep:", []*cobra.Command{serve.Command(env, g), newStatus(env, g), newHistory(env, g), newDiff(env, g), newCalls(env, g), newTail(env, g), newReplay(env, g)}},
-		{"Serve:", []*cobra.Command{gateway.Command(env, g), vault.Command(env, g), inject.Command(env, g), newAttach(env, g), daemon.Command(env, g)}},
-		{"Set up:", []*cobra.Command{newInit(env, g), newValidateConfig(env, g), newTrust(env, g), connect.Command(env, g), connect.DisconnectCommand(env, g), login.Command(env, g), login.AuthCommand(env, g), login.LogoutCommand(env, g)}},
-	} {
-		for i, cmd := range section.commands {
-			group := &cobra.Group{ID: cmd.Name()} // cobra sorts the commands of one group by name
-			if i == 0 {
-				group.Title = section.title
-			}
-			root.AddGroup(group)
-			cmd.GroupID = group.ID
-			root.AddCommand(cmd)
-		}
+	groups := []group{
+		{"Look", []*cobra.Command{newList(env, g), newRead(env, g), newCall(env, g), newPrompt(env, g), newWatch(env, g), newSubscribe(env, g), newTop(env, g), newHistory(env, g)}},
+		{"Check", []*cobra.Command{lock.Command(env, g), lock.VerifyCommand(env, g), lock.ReviewCommand(env, g), audit.Command(env, g), doctor.Command(env, g)}},
+		{"Share", []*cobra.Command{connect.Command(env, g), daemon.Command(env, g)}},
+		{"Serve", []*cobra.Command{serve.Command(env, g), gateway.Command(env, g), vault.Command(env, g), inject.Command(env, g)}},
+		{"Set up", []*cobra.Command{newInit(env, g), newValidate(env, g), newTrust(env, g), login.Command(env, g)}},
 	}
-	root.AddGroup(&cobra.Group{ID: "completion"})
-	root.SetCompletionCommandGroupID("completion")
-	root.AddCommand(newVersion(env, g), newDemoServer(env, g))
+	for _, group := range groups {
+		root.AddCommand(group.commands...)
+	}
+	root.AddCommand(newStatus(env, g), newCalls(env, g), newAttach(env, g), newVersion(env, g))
+	for _, former := range []*cobra.Command{
+		lock.ApproveCommand(env, g), lock.RejectCommand(env, g), newDiff(env, g), newTail(env, g), newReplay(env, g), newPS(env, g),
+		connect.DisconnectCommand(env, g), login.AuthCommand(env, g), login.LogoutCommand(env, g), newDemoServer(env, g),
+	} {
+		former.Hidden = true
+		root.AddCommand(former)
+	}
 	root.AddCommand(newTopics()...)
 	noFiles(root)
 	finishBuiltins(root)
-	setHelp(root, env, g)
+	setHelp(root, env, g, groups)
 	return root
 }
 
@@ -178,6 +174,9 @@ func subcommand(cmd *cobra.Command, args []string) error {
 func flagError(cmd *cobra.Command, err error) error {
 	if cmd.HasSubCommands() && cmd.Flags().NArg() > 0 { // cobra parsed it as a flag of the parent command
 		return subcommand(cmd, cmd.Flags().Args())
+	}
+	if errors.Is(err, pflag.ErrHelp) { // -h
+		return pflag.ErrHelp
 	}
 	see := "see " + cmd.CommandPath() + " --help"
 	if e, ok := errors.AsType[*pflag.NotExistError](err); ok {

@@ -23,9 +23,7 @@ func newPrompt(env *cli.Env, g *cli.Globals) *cobra.Command {
 		Short: "Print a prompt from a server",
 		Long: `Requests one prompt and prints the texts of its messages. If there are several, each
 follows its role. --json prints the MCP result. Every --arg must be an argument that the
-server lists for the prompt.
-
-` + requestExits,
+server lists for the prompt.`,
 		Example: `  mcptrack prompt docs summarize --arg style=short
   mcptrack prompt docs summarize --json | jq -r '.messages[].role'`,
 		Args:              cli.Args(2, 2),

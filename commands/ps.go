@@ -40,9 +40,7 @@ programs it runs, and how many its clients would run without it. Each of its ses
 has a mcptrack attach, which is listed, too.
 
 --kill-orphans asks, and then ends the orphans: they are asked to end, and killed
-after 5 seconds. Other processes are never ended.
-
-Exit codes: 0 done; 1 failed, or you declined; 2 wrong usage.`,
+after 5 seconds. Other processes are never ended.`,
 		Example: `  mcptrack ps
   mcptrack ps -o wide
   mcptrack ps --json | jq '.shareable.memoryBytes'

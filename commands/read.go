@@ -35,9 +35,7 @@ size and digest. --json prints the MCP result. Templates are expanded as in RFC 
 
 A file of a skill is checked against the digest, the size and the frontmatter that its
 server lists for it. If they differ, or if the file is not listed, nothing of it is
-printed, and the exit code is 1.
-
-` + requestExits,
+printed, and the exit code is 1.`,
 		Example: `  mcptrack read docs file:///guide.md
   mcptrack read docs file:///logo.png --out logo.png
   mcptrack read docs --template 'notes:///{y}/{n}' --param y=2026 --param n=plan

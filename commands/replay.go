@@ -18,10 +18,7 @@ a cluster), are printed as a gap. replay is watch --since with --no-follow; with
 prints the stored events of a running serve-sse.
 
 The log of a data directory can be read while serve-sse runs. A log that does not exist
-is an error; replay creates none.
-
-Exit codes: 0 done; 1 failed; 2 wrong usage; 4 the --url could not be reached; 5 it
-refused the request; 6 --timeout expired before --count was reached.`,
+is an error; replay creates none.`,
 		Example: `  mcptrack replay --since 2h
   mcptrack replay --since 2026-11-20T08:00:00Z -o table
   mcptrack replay --since 3f9a1c20b7e4d581-42 --type 'resource.*'

@@ -42,10 +42,6 @@ func (r *requestFlags) add(cmd *cobra.Command) {
 	_ = cmd.MarkFlagFilename("out")
 }
 
-const requestExits = `Exit codes: 0 done; 1 failed; 2 wrong usage; 3 config invalid or missing; 4 the
-server could not be reached; 5 the server refused the request or does not have the item;
-6 --timeout expired; 130 interrupted.`
-
 // target identifies the server item to which a request refers.
 type target struct {
 	server string

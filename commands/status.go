@@ -33,11 +33,7 @@ server that it follows, and of its hooks and webhooks. Without a URL it shows th
 running daemon that follows the same config, else the serve-sse at
 http://127.0.0.1:8722.
 
-With -o template=... the template is run once for each server; -o name prints their ids.
-
-Exit codes: 0 done; 1 failed; 2 wrong usage; 4 the URL could not be reached, or did not
-answer within --timeout; 5 the request was refused (a token is needed, or this is not a
-serve-sse).`,
+With -o template=... the template is run once for each server; -o name prints their ids.`,
 		Example: `  mcptrack status
   mcptrack status https://mcp.example:8722 --token-file token
   mcptrack status --json | jq '.servers[] | select(.state != "Ready")'`,

@@ -44,12 +44,7 @@ one. --count counts changes to resources, not additions to the list, or the even
 --type selects.
 
 --call calls a tool in the same session after subscribing, and again after the server
-restarts.
-
-Exit codes: 0 stopped (interrupted, --count, --timeout or a closed pipe); 1 failed;
-2 wrong usage; 3 config invalid or missing; 4 the server could not be reached;
-5 no such resource, the server has no resources, or a --call failed; 6 --timeout
-expired before --count was reached or before there was a resource to follow.`,
+restarts.`,
 		Example: `  mcptrack subscribe docs
   mcptrack subscribe docs 'file:///guide/**' --diff
   mcptrack subscribe everything --call toggle-subscriber-updates --count 3

@@ -16,11 +16,7 @@ Prints events as watch does: as lines on a terminal, but as NDJSON into a pipe. 
 that the feed no longer has are printed as a gap. The first connection must succeed.
 tail is watch --url; without --since it begins now. With --agent it prints short lines
 for agents and, without --since, starts after the last event that its last run in this
-folder reported; see mcptrack help agents.
-
-Exit codes: 0 stopped, --count was reached, or the feed ended; 1 failed; 2 wrong usage; 4
-the URL could not be reached; 5 the request was refused (a token is needed, or this is
-not a serve-sse); 6 --timeout expired before --count was reached.`,
+folder reported; see mcptrack help agents.`,
 		Example: `  mcptrack tail
   mcptrack tail --since 1h --type 'resource.*'
   mcptrack tail https://mcp.example --token-file token --json | jq .resourceUri

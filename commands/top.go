@@ -54,10 +54,7 @@ Keys: enter opens, q goes back or quits, tab moves between servers and feed or b
 the tabs of a page, e shows the feed alone, s sorts by last change, / filters, d shows
 differences and < > those of older and newer versions, m marks a version to compare, L
 shows the log, r reconnects, p pauses, y copies a URI, ctrl+z suspends, ? lists all keys.
-The mouse wheel scrolls.
-
-Exit codes: 0 quit; 1 failed; 2 wrong usage, or stdout is not a terminal; 3 config
-invalid or missing; 4 the --url could not be reached; 5 it refused the request.`,
+The mouse wheel scrolls.`,
 		Example: `  mcptrack top --demo
   mcptrack top --config mcp-servers.json
   mcptrack top --server 'docs*' --type 'resource.*'

@@ -4,7 +4,6 @@ import (
 	"embed"
 	"fmt"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -20,7 +19,6 @@ import (
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/config/hosts"
 	"github.com/mcptrack/mcptrack/core/event"
-	"github.com/mcptrack/mcptrack/output/markdown"
 )
 
 // manual contains the help pages, as Markdown, that do not belong to one of the command packages.
@@ -82,50 +80,6 @@ func page(name string) string {
 // withTables returns a page with the tables that are made from the program.
 func withTables(page string) string {
 	return strings.NewReplacer("EVENT_TABLE\n", eventTable(), "KEY_TABLE\n", keyTable(config.KeyTexts()), "CLIENT_TABLE\n", keyTable(config.ClientKeyTexts()), "HOST_TABLE\n", hostTable(), "RULE_TABLE\n", audit.RuleTable(), "CLASS_TABLE\n", lock.ClassTable()).Replace(page)
-}
-
-// setHelp makes the help command wrap flag descriptions, and render manual pages for the output.
-func setHelp(root *cobra.Command, env *cli.Env, g *cli.Globals) {
-	const global = "Global Flags:\n{{.InheritedFlags.FlagUsages | trimTrailingWhitespaces}}"
-	root.SetUsageTemplate(strings.NewReplacer(
-		global, "Global flags (such as --config, --json and -q): see mcptrack --help",
-		"\n\n{{.Title}}", "{{with .Title}}\n\n{{.}}{{end}}", "Additional Commands:", "Other:", ".FlagUsages", ".FlagUsagesWrapped 80").Replace(root.UsageTemplate()))
-	help := root.HelpFunc()
-	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
-		cmd.Long = reflow(cmd.Long, 80)
-		if name, ok := cmd.Annotations[cli.PageAnnotation]; ok {
-			cmd.Long = markdown.Render([]byte(page(name)), markdown.Options{Width: min(env.Width(), 100), Styles: g.Colours(env, env.OutTTY)})
-		}
-		help(cmd, args)
-	})
-}
-
-// reflow wraps the paragraphs of a text at a width. Lines that start with whitespace are unchanged.
-func reflow(text string, width int) string {
-	var out, paragraph []string
-	end := func() {
-		line := ""
-		for _, word := range paragraph {
-			if line != "" && utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > width {
-				out, line = append(out, line), ""
-			}
-			line = strings.TrimPrefix(line+" "+word, " ")
-		}
-		if line != "" {
-			out = append(out, line)
-		}
-		paragraph = nil
-	}
-	for line := range strings.SplitSeq(text, "\n") {
-		if line == "" || strings.TrimLeft(line, " \t") != line {
-			end()
-			out = append(out, line)
-			continue
-		}
-		paragraph = append(paragraph, strings.Fields(line)...)
-	}
-	end()
-	return strings.Join(out, "\n")
 }
 
 // hostTable returns a Markdown table with the files of every host.

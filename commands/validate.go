@@ -23,20 +23,18 @@ type validateOptions struct {
 	schema bool
 }
 
-func newValidateConfig(env *cli.Env, g *cli.Globals) *cobra.Command {
+func newValidate(env *cli.Env, g *cli.Globals) *cobra.Command {
 	var opts validateOptions
 	cmd := &cobra.Command{
-		Use:     "validate-config [FILE...]",
-		Aliases: []string{"validate"},
+		Use:     "validate [FILE...]",
+		Aliases: []string{"validate-config"},
 		Short:   "Check configs and report every problem; starts no server",
 		Long: `Checks config files and reports all problems of all files, each with its line and column.
 It starts and contacts no server. Without FILE it checks the config that other commands
 would use, and then, more briefly, every config of a host (editor or agent) in this
 folder and of this user.
 
-A missing variable or program of one server is a warning: the other servers can be used.
-
-Exit codes: 0 valid; 2 wrong usage; 3 a file has errors or is missing.`,
+A missing variable or program of one server is a warning: the other servers can be used.`,
 		Example: `  mcptrack validate config/mcp-servers.json
   mcptrack validate
   mcptrack validate --strict --json .mcp.json .cursor/mcp.json

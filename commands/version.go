@@ -16,7 +16,7 @@ func newVersion(env *cli.Env, g *cli.Globals) *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Print the version",
-		Long:  "Prints the version of mcptrack, the version of Go, and the platform; with --json also the\ncommit, its date and the versions of MCP.\n\nExit codes: 0 done; 1 failed; 2 wrong usage.",
+		Long:  "Prints the version of mcptrack, the version of Go, and the platform; with --json also the\ncommit, its date and the versions of MCP.",
 		Example: `  mcptrack version
   mcptrack version --json`,
 		Args: cli.Args(0, 0),

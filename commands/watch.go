@@ -80,12 +80,7 @@ select some of its servers. --no-follow exits after the stored events. tail is
 watch --url, and replay is watch --since with --no-follow.
 
 --agent prints at most one short line per second for agents that read a process, beginning
-with what changed since the last run; see mcptrack help agents.
-
-Exit codes: 0 stopped (interrupted, --count, --timeout or a closed pipe); 1 failed;
-2 wrong usage; 3 config invalid or missing; 4 no server could be reached within
---timeout or by --once, or the --url could not be reached; 5 it refused the request;
-6 --timeout expired before --count was reached.`,
+with what changed since the last run; see mcptrack help agents.`,
 		Example: `  # See it work, without a config
   mcptrack watch --demo
 

@@ -12,7 +12,9 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"runtime/debug"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -52,6 +54,7 @@ func run() int {
 	}
 	if outTTY {
 		env.Out = terminal{os.Stdout}
+		env.Page = page
 	}
 	env.Terminal = func() (*commands.Terminal, error) { return askOn(os.Stdin, os.Stderr) }
 	env.Columns = func() int {
@@ -77,6 +80,24 @@ func openBrowser(url string) error {
 	case <-time.After(time.Second):
 		return nil
 	}
+}
+
+// page shows a text with the user's pager, which by default is less if it is installed. Without a pager, page
+// prints the text.
+func page(text string) {
+	pager, given := os.LookupEnv("PAGER")
+	if !given {
+		pager = "less -FRX" // ends if the text fits the screen
+	}
+	if words := strings.Fields(pager); len(words) > 0 {
+		cmd := exec.Command(words[0], words[1:]...)
+		cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(text), os.Stdout, os.Stderr
+		if cmd.Start() == nil {
+			_ = cmd.Wait() // the pager reports its own errors
+			return
+		}
+	}
+	fmt.Fprint(os.Stdout, text)
 }
 
 // terminal is a stdout that is a terminal. Commands see a closed terminal as a closed pipe.

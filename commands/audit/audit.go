@@ -64,12 +64,7 @@ it reads are ones that no server has.
 A finding is an error, a warning or a note. The command fails if there is a finding that
 --fail-on selects: by severity (that one, and worse ones), or by rule. --skip omits rules.
 A rule is given by its id or its name. A table shows a finding that several items have in
-common once; -o wide shows each. -o sarif, junit and markdown are for CI.
-
-Exit codes: 0 nothing that --fail-on selects was found; 1 failed; 2 wrong usage; 3 config
-invalid or missing; 4 some servers could not be reached (the others are audited);
-6 --timeout expired; 7 something was found, even if a server could not be reached; 130
-interrupted.`,
+common once; -o wide shows each. -o sarif, junit and markdown are for CI.`,
 		Example: `  mcptrack audit
   mcptrack audit --demo --fail-on note
   mcptrack audit docs --fail-on warning --skip title,A022

@@ -66,10 +66,7 @@ Left alone are servers that are disabled or not usable, those with $NAME, which
 mcptrack does not expand (${NAME} is), and those that run mcptrack. A file without permission to write is changed only if you answer the
 question, which names it; with --yes it is left alone. If something fails,
 everything is as before. With --http the entries have a URL and a token instead of a command;
-this needs a daemon that was started with --http.
-
-Exit codes: 0 done; 1 failed, or you declined; 2 wrong usage; 3 no host has
-servers, or the file of a HOST is invalid or not approved; 130 interrupted.`,
+this needs a daemon that was started with --http.`,
 		Example: `  mcptrack connect --dry-run
   mcptrack connect claude-code cursor
   mcptrack connect vscode --only github --yes

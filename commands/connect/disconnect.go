@@ -30,9 +30,7 @@ byte, also if other entries were edited meanwhile. Without HOST, all of your own
 files and those of this folder are restored. Servers that no other entry uses
 leave mcptrack's config again. An entry that was edited after connect is left
 alone. disconnect asks before it changes a file without permission to write, and
-leaves it alone if there is no terminal.
-
-Exit codes: 0 done; 1 an entry was left alone; 2 wrong usage.`,
+leaves it alone if there is no terminal.`,
 		Example: `  mcptrack disconnect
   mcptrack disconnect cursor --dry-run`,
 		Args:              cli.Args(0, -1),

@@ -443,9 +443,7 @@ func newStatus(env *cli.Env, g *cli.Globals) *cobra.Command {
 		Use:   "status",
 		Short: "Show the daemon, its clients and its servers",
 		Long: `Shows the running daemon: its process id, its clients, and each server with its
-state, processes, clients and memory. A server that no client needs is asleep.
-
-Exit codes: 0 done; 1 no daemon is running, or it does not answer.`,
+state, processes, clients and memory. A server that no client needs is asleep.`,
 		Example: `  mcptrack daemon status
   mcptrack daemon status --json | jq '.servers[] | {id, memoryBytes}'`,
 		Args: cli.Args(0, 0),
@@ -533,9 +531,7 @@ func newStop(env *cli.Env, _ *cli.Globals) *cobra.Command {
 		Use:   "stop",
 		Short: "Stop the daemon and its servers",
 		Long: `Stops the running daemon: it answers the requests in flight, for at most 3 seconds,
-stops its servers and ends. Clients that are still connected start another daemon.
-
-Exit codes: 0 stopped; 1 no daemon is running, or it did not end.`,
+stops its servers and ends. Clients that are still connected start another daemon.`,
 		Example: `  mcptrack daemon stop
   mcptrack daemon stop && mcptrack daemon`,
 		Args: cli.Args(0, 0),
@@ -565,9 +561,7 @@ func newLogs(env *cli.Env, _ *cli.Globals) *cobra.Command {
 		Use:   "logs",
 		Short: "Print the log of the daemon",
 		Long: `Prints the log of the daemon that a client started. A daemon that you started
-yourself, or that systemd runs, logs to its stderr.
-
-Exit codes: 0 done; 1 there is no log.`,
+yourself, or that systemd runs, logs to its stderr.`,
 		Example: `  mcptrack daemon logs --tail 20
   mcptrack daemon logs | grep github`,
 		Args: cli.Args(0, 0),

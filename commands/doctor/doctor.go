@@ -49,9 +49,7 @@ doctor asks nothing. A server that a running daemon is connected to is not start
 
 The output has no secrets, so it can be part of a bug report: no tokens, no values of
 headers, variables or arguments that look like credentials, and no users or queries of
-URLs. The home folder is ~. It has the names and addresses of servers, and their errors.
-
-Exit codes: 0 there are no errors; 1 there are errors; 2 wrong usage; 130 interrupted.`,
+URLs. The home folder is ~. It has the names and addresses of servers, and their errors.`,
 		Example: `  mcptrack doctor
   mcptrack doctor --offline
   mcptrack doctor --json | jq '.checks[] | select(.status == "error")'`,

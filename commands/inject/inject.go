@@ -82,12 +82,7 @@ NDJSON from watch. For each resource only the newest update waits, and all waiti
 are sent as one item.
 
 Prints a receipt for every message that the endpoint acknowledged and, on a terminal, from
-where and into what it injects.
-
-Exit codes: 0 stopped, the call ended, or --stdin ended and everything is delivered;
-1 failed; 2 wrong usage; 3 config invalid or missing; 4 the endpoint or the feed could not
-be reached within --timeout; 5 it refused (the key, the call, the model); 6 --timeout
-expired before --count.`,
+where and into what it injects.`,
 		Example: `  # Print what would be sent, without a key or a config
   mcptrack inject --demo --dry-run --count 3
 

@@ -24,10 +24,7 @@ func AuthCommand(env *cli.Env, g *cli.Globals) *cobra.Command {
 		Use:   "auth [SERVER...]",
 		Short: "Show logins, where tokens are stored and when they expire",
 		Long: `Shows the login of every HTTP server, or of the named ones. It contacts no server, unless
---renew is given, which renews the tokens now and reports those that cannot be renewed.
-
-Exit codes: 0 done; 1 failed; 2 wrong usage; 3 config invalid or missing; 5 with
---renew, a token could not be renewed, now or before; 6 --timeout expired; 130 interrupted.`,
+--renew is given, which renews the tokens now and reports those that cannot be renewed.`,
 		Example: `  mcptrack auth
   mcptrack auth notion --renew
   mcptrack auth --json | jq -r '.[] | select(.state != "loggedIn").id'`,
@@ -190,10 +187,7 @@ func LogoutCommand(env *cli.Env, g *cli.Globals) *cobra.Command {
 		Short: "Forget the login of a server and revoke its tokens if possible",
 		Long: `Deletes the login of a server from this machine, with the client that was registered for
 it. The tokens are revoked if the authorization server supports revocation; a failed
-revocation is ignored. Running commands stop using the login immediately.
-
-Exit codes: 0 done, or there was no login; 1 failed; 2 wrong usage; 3 config invalid or
-missing; 6 --timeout expired; 130 interrupted.`,
+revocation is ignored. Running commands stop using the login immediately.`,
 		Example: `  mcptrack logout notion
   mcptrack logout --all`,
 		Args:              cli.Args(0, 1),

@@ -92,10 +92,7 @@ an event too, once for each change; see mcptrack help events.
 With --nats several processes serve one feed with the same ids and share the servers: one
 process follows each server, and another takes over within 10 s if that process dies.
 Clients can reconnect to any of them. With --follow a process reads no config and connects
-to no server: it serves the events that the others store.
-
-Exit codes: 0 stopped; 1 failed (address taken, data directory in use); 2 wrong
-usage; 3 config invalid or missing.`,
+to no server: it serves the events that the others store.`,
 		Example: `  mcptrack serve-sse --demo
   mcptrack serve-sse --config mcp-servers.json --retain 30d
   curl -N 'http://127.0.0.1:8722/events?type=resource.updated'

@@ -27,6 +27,9 @@ type Env struct {
 	// Terminal opens the user's terminal to ask a question. If it is nil or returns an error,
 	// questions cannot be asked.
 	Terminal func() (*Terminal, error)
+	// Page shows a text on the terminal that may be longer than a screen, and returns when the user has seen
+	// it; nil if stdout is no terminal.
+	Page func(text string)
 	// Executable is the path of this program, which starts the demo server.
 	Executable string
 	// Reloads returns a channel that receives a value when the user requests that the config and
