@@ -34,15 +34,13 @@ func newCalls(env *cli.Env, g *cli.Globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "calls [SERVER]",
 		Short: "Show which client called which tool, and how it ended",
-		Long: `Shows the calls of tools that clients made through the daemon or a gateway, oldest first:
-when the call was answered, the client, the server and its tool, the outcome, the time
-and the size of the result. Arguments and results are not recorded. The outcome is ok,
-tool error (the tool answered with isError) or error (of the protocol: the client got no
-result). With --json each call is one line, with outcome ok, toolError or error.
+		Long: `Shows the calls of tools that clients made through the daemon or a gateway, oldest first.
+Arguments and results are not recorded. The outcome is ok, tool error (the result has
+isError) or error (the client got no result). --json prints each call on a line.
 
-Calls come from the logs of the daemon and of the gateway on this machine, else from the
-gateway at http://` + cli.DefaultGatewayAddress + `. --url asks another gateway, and --data-dir reads
-another log.`,
+The calls are read from the logs of the daemon and of the gateway on this machine; if
+there are none, from the gateway at http://` + cli.DefaultGatewayAddress + `. --url asks another
+gateway, and --data-dir reads another log.`,
 		Example: `  mcptrack calls github --since 1h
   mcptrack calls --failed --follow
   mcptrack calls --client claude-code --json | jq -s 'map(.ms) | add'`,
@@ -58,6 +56,7 @@ another log.`,
 			return runCalls(cmd.Context(), env, g, opts)
 		},
 	}
+	cli.MainFlags(cmd, "json", "since", "failed", "follow", "client")
 	f := cmd.Flags()
 	f.StringVarP(&opts.since, "since", "s", "", "begin with the calls after this `ID`, since this time (RFC 3339), or within this duration (2h, 7d)")
 	f.StringVar(&opts.query.Client, "client", "", "only calls of the client with this `NAME`")

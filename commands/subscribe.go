@@ -36,14 +36,14 @@ func newSubscribe(env *cli.Env, g *cli.Globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "subscribe SERVER [URI...]",
 		Short: "Follow the resources of one server",
-		Long: `Follows one server in the config, even if it is not tracked there: all its resources,
-or those given by URI or glob (* within a segment, ** across segments, {a,b}; a glob
-without a slash matches the last segment). The first line lists the followed resources;
-changes are printed until interrupted. If no resource matches yet, the command waits for
-one. --count counts changes to resources, not additions to the list, or the events that
---type selects.
+		Long: `Follows the resources of one server in the config, tracked or not: all of them, or those
+given by URI or glob (* within a segment, ** across segments, {a,b}; a glob without a
+slash matches the last segment). Prints changes until it is interrupted.
 
---call calls a tool in the same session after subscribing, and again after the server
+The first line lists the followed resources. If there are none yet, subscribe waits for
+one. --count counts changes to resources, or the events that --type selects.
+
+--call calls a tool in the same session once subscribed, and again after the server
 restarts.`,
 		Example: `  mcptrack subscribe docs
   mcptrack subscribe docs 'file:///guide/**' --diff
@@ -65,6 +65,7 @@ restarts.`,
 	opts.AddTypes(cmd)
 	opts.AddChangedOnly(cmd)
 	g.AddDemo(cmd)
+	cli.MainFlags(cmd, "json", "diff", "call", "count", "timeout")
 	cmd.Flags().StringArrayVar(&opts.call, "call", nil, "call `TOOL[=JSON]` after subscribing (repeatable)")
 	_ = cmd.RegisterFlagCompletionFunc("call", completeNames(env, g, catalog.Tools))
 	return cmd

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"strings"
 	"sync/atomic"
-	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
@@ -19,7 +18,6 @@ import (
 	"github.com/mcptrack/mcptrack/core/engine"
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/journal"
-	"github.com/mcptrack/mcptrack/core/reload"
 	"github.com/mcptrack/mcptrack/core/servercard"
 	"github.com/mcptrack/mcptrack/core/tracker"
 	"github.com/mcptrack/mcptrack/output/api"
@@ -186,24 +184,13 @@ func (o *topOptions) fromDaemon(ctx context.Context, env *cli.Env, g *cli.Global
 	}
 	source := &tui.Source{Client: daemon.Client(), Only: picked}
 	follow := func(ctx context.Context) error {
-		if desired.Follow == nil {
-			return nil
-		}
-		ctx, cancel := context.WithCancelCause(ctx)
-		defer cancel(nil)
-		opts := *desired.Follow
-		opts.Current = desired.Config
-		opts.Apply = func(cfg *config.Config) {
+		return followConfig(ctx, desired, func(cfg *config.Config) error {
 			current.Store(cfg)
 			if len(desired.Select(cfg).Servers) > 0 && own(cfg) != "" {
-				cancel(errNotThere)
+				return errNotThere
 			}
-		}
-		opts.Publish = func(e event.Event) { // the daemon does not store it
-			e.Timestamp = time.Now()
-			source.Add(&e)
-		}
-		return reload.Run(ctx, opts)
+			return nil
+		}, func(e *event.Event) error { source.Add(e); return nil })
 	}
 	err = o.show(ctx, env, g, source, tui.Options{Title: cmp.Or(desired.Config.Path, "daemon"), Keep: keep}, follow)
 	failed, ok := errors.AsType[*cli.Failure](err)

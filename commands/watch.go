@@ -47,80 +47,65 @@ func newWatch(env *cli.Env, g *cli.Globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "watch [FILE|SERVER...]",
 		Short: "Follow all tracked servers and print what changes",
-		Long: `Connects to every enabled server with "trackResources" (or trackTools, trackPrompts,
-trackSkills), or with --all to every enabled server, follows it through crashes, restarts
-and list changes, and prints every change. Changes to the config file take effect without
-a restart; a config with errors is rejected, and the last valid one stays in use. SIGHUP
-rereads the config immediately. watch waits for a FILE that does not exist yet; the file
-of --config must exist.
+		Long: `Follows every enabled server in the config with a track key, such as "trackResources",
+or with --all every enabled server, and prints what changes. watch reconnects to servers
+that fail, and applies changes to the config without a restart.
 
-An argument is a FILE if it exists, contains a path separator or ends in .json, .jsonc,
-.toml, .yaml or .yml. Any other argument is the name of a SERVER in the config. watch then
-follows only the named servers: all their resources, tools, prompts and skills, whether the
-config tracks them or not.
+An argument that is a file, contains a path separator or ends in .json, .jsonc, .toml,
+.yaml or .yml is a config FILE; watch waits for it to exist. Any other argument is a
+SERVER in the config; watch then follows only those, with all their resources, tools,
+prompts and skills.
 
-If a running daemon follows the same config, watch shows its events and connects to no
-server; -v says so. See mcptrack help daemon.
+If a running daemon follows the same config, watch prints its events and connects to no
+server. --url prints the events of a running serve-sse. --since begins with the events that
+a serve-sse has stored: on this machine, or at --url. --no-follow prints only stored
+events.
 
-If mcptrack.lock is beside the config, or --lock names a lock file, watch also reports what
-differs from it, once for each change, and when the change was approved or taken back.
-Compared are how a server starts, its instructions, and the lists that watch follows; by
-a daemon all lists.
-
-Events are printed as readable lines, or with --json as one JSON object per line; see
-mcptrack help events. Lines omit transient states and repeated failures; on a terminal
-the last lines count them, and -v prints them. --count counts changes to resources, lists
-and the config, or the events that --type selects.
-
---since starts with the events that a serve-sse on this machine has stored. While that
-serve-sse runs, watch shows its events and connects to no server; otherwise it follows
-the servers itself. --url shows the events of a running serve-sse, local or remote, and
-resumes after the last one if the connection is lost; SERVER arguments and --server
-select some of its servers. --no-follow exits after the stored events. tail is
-watch --url, and replay is watch --since with --no-follow.
-
---agent prints at most one short line per second for agents that read a process, beginning
-with what changed since the last run; see mcptrack help agents.`,
+--json prints an object for each event; see mcptrack help events. Lines leave out
+transient states and repeated failures. If there is a lock file, watch also prints what
+differs from it; see mcptrack help lock. --agent is for agents; see mcptrack help agents.`,
 		Example: `  # See it work, without a config
   mcptrack watch --demo
 
-  # One JSON object per line
-  mcptrack watch --json | jq
+  # Show how the resources of docs change
+  mcptrack watch docs --diff
 
   # Wait in a script until some resource really changes
   mcptrack watch --type resource.updated --changed-only --count 1 --timeout 10m
 
-  # Show how the resources of docs change, whether the config tracks docs or not
-  mcptrack watch docs --diff
-
   # What changed within the last ten minutes, and what changes from now on
   mcptrack watch --since 10m
-
-  # The same of a serve-sse on another machine
   mcptrack watch --url https://mcp.example --since 10m
 
   # The next change that nobody has approved
-  mcptrack watch --lock mcptrack.lock --type lock.drift --count 1
-
-  # For an agent's monitor, and for a hook
-  mcptrack watch --agent
-  mcptrack watch --agent --once --timeout 5s`,
+  mcptrack watch --lock mcptrack.lock --type lock.drift --count 1`,
 		Args: cli.Args(0, -1),
 		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 			names, _ := cli.Choices(cli.ServerNames(cli.ConfigForCompletion(env, g)), args)
 			return names, cobra.ShellCompDirectiveDefault
 		},
 	}
+	cli.MainFlags(cmd, "all", "json", "type", "diff", "since")
 	return watching(env, g, cmd, func(o *watchOptions, args []string) error { return o.parseArgs(cmd, g, args) })
 }
 
-// serverFlags returns the flags of watch that only concern the servers in a config.
-func serverFlags() []string {
-	return []string{"all", "demo", "once", "no-follow-config", "no-exec-on-reload", "lock", "connect-timeout", "limit"}
+// newTail returns watch --url, which prints NDJSON into a pipe.
+func newTail(env *cli.Env, g *cli.Globals) *cobra.Command {
+	cmd := &cobra.Command{Use: "tail [URL]", Short: "Print the events of a running serve-sse (watch --url)", Args: cli.Args(0, 1), Hidden: true}
+	return watching(env, g, cmd, func(o *watchOptions, args []string) error { return o.TakeURL(args, cli.DefaultServeURL) })
+}
+
+// newReplay returns watch --no-follow, which prints NDJSON into a pipe and every event on a terminal.
+func newReplay(env *cli.Env, g *cli.Globals) *cobra.Command {
+	cmd := &cobra.Command{Use: "replay", Short: "Print stored events (watch --no-follow)", Args: cli.Args(0, 0), Hidden: true}
+	return watching(env, g, cmd, func(o *watchOptions, _ []string) error {
+		o.stored = true
+		return nil
+	})
 }
 
 // watching makes cmd run watch, and adds the flags of watch. parse sets the options that depend on the
-// arguments. The help of another command than watch omits the flags that never apply to it.
+// arguments.
 func watching(env *cli.Env, g *cli.Globals, cmd *cobra.Command, parse func(*watchOptions, []string) error) *cobra.Command {
 	opts := watchOptions{name: cmd.Name()}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -147,7 +132,7 @@ func watching(env *cli.Env, g *cli.Globals, cmd *cobra.Command, parse func(*watc
 	opts.AddServers(cmd)
 	opts.AddChangedOnly(cmd)
 	cli.AddSince(cmd, &opts.since)
-	f.BoolVar(&opts.stored, "no-follow", false, "with --since or --url: print what is stored, and exit")
+	f.BoolVar(&opts.stored, "no-follow", false, "print what is stored, and exit")
 	opts.LockFlags.Add(cmd)
 	opts.JournalFlags.Add(cmd)
 	opts.RemoteFlags.Add(cmd)
@@ -157,11 +142,6 @@ func watching(env *cli.Env, g *cli.Globals, cmd *cobra.Command, parse func(*watc
 	opts.addOnce(cmd)
 	g.AddDemo(cmd)
 	_ = cmd.RegisterFlagCompletionFunc("server", cli.CompleteServers(env, g))
-	if opts.name != "watch" {
-		for _, name := range serverFlags() {
-			f.Lookup(name).Hidden = true
-		}
-	}
 	return cmd
 }
 
@@ -211,47 +191,34 @@ func isFile(arg string) bool {
 }
 
 // parseSource validates the flags that select where events come from: a running serve-sse (--url), stored
-// events (--no-follow), stored events and then servers (--since), or servers. Flags of another source are
-// refused.
+// events (--no-follow), stored events and then servers (--since), or servers. It refuses the flags that only
+// concern another source.
 func (o *watchOptions) parseSource(cmd *cobra.Command) (err error) {
 	if o.after, err = parseSince(cmd, o.since); err != nil {
 		return err
 	}
 	o.after.All = o.stored && o.since == ""
-	log, servers, with, without := o.URL == "" && (o.stored || o.since != ""), o.URL == "" && !o.stored, "", "--no-follow"
-	switch {
-	case o.agent && (o.stored || log):
-		return cli.UsageHint("--since can be used with --agent and --url", "--agent cannot be used with the events stored on this machine, or with --no-follow")
-	case o.URL != "":
-		with, without = cmp.Or(map[string]string{"tail": "tail"}[o.name], "--url"), "--url"
-	case o.stored && o.name == "watch" && o.since == "":
-		return cli.UsageHint("use --since 1h, or mcptrack replay to print everything", "--no-follow needs --since or --url")
-	case o.stored:
-		with = cmp.Or(map[string]string{"watch": "--no-follow"}[o.name], o.name)
-	case log:
-		with = "--since"
-	}
-	for _, of := range []struct {
-		taken       bool // by the source
-		needs, hint string
-		flags       []string
-	}{
-		{servers, "", "it prints the events of a serve-sse and connects to no server; to connect to servers, use mcptrack watch without " + without, serverFlags()},
-		{!log, "", "the demo stores no events; remove one of them", []string{"demo"}},
-		{log, "--since", "to print the events stored there, use mcptrack replay without --url, or --since 1h", []string{"data-dir", "nats", "nats-credentials"}},
-		{o.URL != "", "--url", "--url selects the serve-sse that wants the token", []string{"token-file", "insecure"}},
-	} {
-		for _, name := range of.flags {
-			switch {
-			case of.taken || !cmd.Flags().Changed(name):
-			case with == "":
-				return cli.UsageHint(of.hint, "--%s needs %s", name, of.needs)
-			default:
-				return cli.UsageHint(of.hint, "--%s cannot be used with %s", name, with)
+	servers := []string{"all", "demo", "once", "no-follow-config", "no-exec-on-reload", "lock", "connect-timeout"}
+	log, url := []string{"data-dir", "nats", "nats-credentials"}, []string{"token-file", "insecure"}
+	refuse := func(how, hint string, flags ...string) error {
+		for _, name := range flags {
+			if cmd.Flags().Changed(name) {
+				return cli.UsageHint(hint, "--%s %s", name, how)
 			}
 		}
+		return nil
 	}
-	return nil
+	switch {
+	case o.agent && (o.stored || o.since != "" && o.URL == ""):
+		return cli.UsageHint("--since can be used with --agent and --url", "--agent cannot be used with the events stored on this machine, or with --no-follow")
+	case o.URL != "":
+		return refuse("cannot be used with --url", "use mcptrack watch without --url to follow servers, or to read the events stored here", slices.Concat(servers, log)...)
+	case o.stored:
+		return refuse("cannot be used with --no-follow", "use mcptrack watch without --no-follow to follow servers", slices.Concat(servers, url)...)
+	case o.since != "":
+		return refuse("cannot be used with --since", "", append(url, "demo")...)
+	}
+	return cmp.Or(refuse("needs --since", "--since 1h prints the events stored there", log...), refuse("needs --url", "", url...))
 }
 
 // stream returns the stream that prints the events.

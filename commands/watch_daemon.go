@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/mcptrack/mcptrack/commands/internal/cli"
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/daemon/ipc"
@@ -67,14 +69,13 @@ func (o *watchOptions) fromDaemon(ctx context.Context, env *cli.Env, g *cli.Glob
 		return false, nil
 	}
 	defer daemon.Close()
-	w := &daemonWatch{watchOptions: o, log: log, client: daemon.Client(), stream: s, cfg: desired.Config, changed: make(chan struct{}, 1)}
+	w := &daemonWatch{watchOptions: o, log: log, client: daemon.Client(), stream: s, cfg: desired.Config}
 	keep := s.keep
 	s.keep = func(e *event.Event) bool {
-		_, follows := w.picked().Server(e.ServerID)
-		return (follows || e.ServerID == "") && (keep == nil || keep(e))
+		return (e.ServerID == "" || w.follows(e.ServerID)) && (keep == nil || keep(e))
 	}
 	defer func() { s.keep = keep }()
-	err = w.run(following, desired.Follow)
+	err = w.run(following, desired)
 	_, unreachable := errors.AsType[*remote.UnreachableError](err)
 	_, refused := errors.AsType[*remote.RefusedError](err)
 	_, config := errors.AsType[*ipc.Refused](err)
@@ -98,92 +99,98 @@ func (o *watchOptions) fromDaemon(ctx context.Context, env *cli.Env, g *cli.Glob
 var (
 	errOtherLog = errors.New("the id of --since is from another log")
 	errNotThere = errors.New("the daemon does not track all that is followed since the config changed")
-	// errConfig ends a feed because the config changed.
-	errConfig = errors.New("the config changed")
 )
 
-// daemonWatch prints the events of a daemon, and follows the config to know of which servers.
+// followConfig follows the config of a command that reads the events of a daemon, until ctx ends or there is an
+// error. It passes new configs to apply, and the events about them, which the daemon does not store, to publish.
+func followConfig(ctx context.Context, desired engine.Desired, apply func(*config.Config) error, publish func(*event.Event) error) error {
+	if desired.Follow == nil {
+		return nil
+	}
+	following, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	do := func(err error) {
+		if err != nil {
+			end(err)
+		}
+	}
+	opts := *desired.Follow
+	opts.Current = desired.Config
+	opts.Apply = func(cfg *config.Config) { do(apply(cfg)) }
+	opts.Publish = func(e event.Event) {
+		e.Timestamp = time.Now()
+		do(publish(&e))
+	}
+	err := reload.Run(following, opts)
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// daemonWatch prints the events of a daemon.
 type daemonWatch struct {
 	*watchOptions
 	log    *slog.Logger
 	client remote.Client
 	stream *stream
-
-	// changed tells run that the config or events changed. Capacity 1, because one signal covers any number of
-	// changes; never closed.
-	changed chan struct{}
-
-	mu     sync.Mutex // guards the fields below
-	cfg    *config.Config
-	events []journal.Entry // about the config, to be printed; without ids, because the daemon does not store them
+	cfg    *config.Config // changes only between two feeds
 }
 
-func (w *daemonWatch) picked() *config.Config {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.selection().Of(w.cfg)
+func (w *daemonWatch) picked() *config.Config { return w.selection().Of(w.cfg) }
+
+func (w *daemonWatch) follows(server string) bool {
+	_, ok := w.picked().Server(server)
+	return ok
 }
 
-// change changes the fields that mu guards.
-func (w *daemonWatch) change(f func()) {
-	w.mu.Lock()
-	f()
-	w.mu.Unlock()
-	select {
-	case w.changed <- struct{}{}:
-	default:
-	}
-}
-
-// run prints events until ctx ends or there is an error. follow follows the config.
-func (w *daemonWatch) run(ctx context.Context, follow *reload.Options) error {
+// run prints events until ctx ends or there is an error.
+func (w *daemonWatch) run(ctx context.Context, desired engine.Desired) error {
 	if err := w.begin(ctx); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	var running sync.WaitGroup
-	defer running.Wait()
-	defer cancel()
-	if follow != nil {
-		opts := *follow
-		opts.Current = w.cfg
-		opts.Apply = func(cfg *config.Config) { w.change(func() { w.cfg = cfg }) }
-		opts.Publish = func(e event.Event) {
-			e.Timestamp = time.Now()
-			w.change(func() { w.events = append(w.events, journal.Entry{}.WithEvent(&e)) })
-		}
-		running.Go(func() { _ = reload.Run(ctx, opts) })
-	}
-	for {
-		servers := w.servers()
-		feeding, end := context.WithCancelCause(ctx)
-		adopting := make(chan struct{}) // closed when adopt is no longer called
-		running.Go(func() {
-			defer close(adopting)
-			for {
-				select {
-				case <-w.changed:
-					if err := w.adopt(servers); err != nil {
-						end(err)
-						return
-					}
-				case <-feeding.Done():
-					return
-				}
+	running, ctx := errgroup.WithContext(ctx)
+	configs := make(chan *config.Config) // sent to by followConfig; never closed
+	running.Go(func() error {
+		return followConfig(ctx, desired, func(cfg *config.Config) error {
+			select {
+			case configs <- cfg:
+			case <-ctx.Done():
 			}
-		})
-		err := w.stream.from(feeding, w.client, remote.ReadOptions{From: w.after, Servers: servers, Logger: w.log, Passed: w.stream.passed})
-		why := context.Cause(feeding)
-		end(nil)
-		<-adopting
-		w.resumeAt(w.stream.last)
-		switch {
-		case ctx.Err() != nil || err != nil && !errors.Is(err, errConfig):
-			return err
-		case why != nil && !errors.Is(why, errConfig):
-			return why
+			return nil
+		}, func(e *event.Event) error { return w.stream.take(journal.Entry{}.WithEvent(e)) })
+	})
+	running.Go(func() error {
+		for {
+			if next, err := w.feed(ctx, configs); next == nil {
+				return err
+			} else if w.cfg = next; len(w.picked().Servers) > 0 && w.own(next, w.picked()) != "" {
+				return errNotThere
+			}
 		}
+	})
+	return running.Wait()
+}
+
+// feed prints events until ctx ends, there is an error, or it receives the next config.
+func (w *daemonWatch) feed(ctx context.Context, configs <-chan *config.Config) (next *config.Config, err error) {
+	ctx, end := context.WithCancel(ctx)
+	var waiting sync.WaitGroup
+	waiting.Go(func() {
+		select {
+		case next = <-configs:
+			end()
+		case <-ctx.Done():
+		}
+	})
+	err = w.stream.from(ctx, w.client, remote.ReadOptions{From: w.after, Servers: w.servers(), Logger: w.log, Passed: w.stream.passed})
+	end()
+	waiting.Wait()
+	w.resumeAt(w.stream.last)
+	if err != nil {
+		return nil, err
 	}
+	return next, nil
 }
 
 // resumeAt makes the next feed begin after an event, unless id is empty.
@@ -191,27 +198,6 @@ func (w *daemonWatch) resumeAt(id string) {
 	if w.stream.last = ""; id != "" {
 		w.after = remote.Position{ID: id}
 	}
-}
-
-// adopt prints the events about the config. It returns errConfig if the feed does not name all servers of the
-// config, and errNotThere if the daemon does not track all that is followed now.
-func (w *daemonWatch) adopt(named []string) error {
-	w.mu.Lock()
-	cfg, events := w.cfg, w.events
-	w.events = nil
-	w.mu.Unlock()
-	for _, e := range events {
-		if err := w.stream.take(e); err != nil {
-			return err
-		}
-	}
-	if picked := w.picked(); len(picked.Servers) > 0 && w.own(cfg, picked) != "" {
-		return errNotThere
-	}
-	if now := w.servers(); named != nil && (now == nil || slices.ContainsFunc(now, func(id string) bool { return !slices.Contains(named, id) })) {
-		return errConfig
-	}
-	return nil
 }
 
 // begin prints the newest states of the servers, unless --since says where to begin.

@@ -176,7 +176,7 @@
 //	                            filled in core/tracker/publish.go from coalesce and the worker's fields
 //	what is traced              core/tracing: the spans and their attributes; output/otlp: where they are sent;
 //	                            commands/main.go (isTraced): by which commands
-//	what agents are told        output/agent/changes.go; what is remembered between runs: cursor.go
+//	what agents are told        output/agent/changes.go; what is remembered between runs: reader.go
 //	who may make a request      output/web: guard.go, auth.go
 //	how webhooks are delivered  output/webhook: worker.go (when and how often; also in doc.go, commands/serve/webhooks.md
 //	                            and commands/gateway/mcp-events.md), sender.go (the request), format.go (the body),

@@ -26,23 +26,18 @@ const (
 
 // lines collects changes and writes them as lines. It is not safe for concurrent use.
 type lines struct {
-	w      io.Writer
-	tracks func(server, uri string) bool
+	w io.Writer
+	// lists is whether the resources of a changed list are named. Otherwise their own events name them, if they
+	// are followed.
+	lists bool
 
 	changes
 	first time.Time // when the first pending change was added; zero if none is pending
 	last  time.Time // when the last line was written
 }
 
-func newLines(w io.Writer, tracks func(server, uri string) bool) *lines {
-	if tracks == nil {
-		tracks = func(string, string) bool { return true }
-	}
-	return &lines{w: w, tracks: tracks}
-}
-
 func (l *lines) take(e *event.Event) {
-	l.event(e, l.tracks)
+	l.event(e, l.lists)
 	l.noted()
 }
 
@@ -138,9 +133,8 @@ func (c *changes) count() int { return len(c.byKey) + c.more }
 // gapVerb says that changes are missing, which are then in no line.
 const gapVerb = "some changes are no longer known"
 
-// event adds the changes in an event, in the words of its description. tracks reports whether a server's
-// resource is followed.
-func (c *changes) event(e *event.Event, tracks func(server, uri string) bool) {
+// event adds the changes in an event, in the words of its description. lists is as in lines.
+func (c *changes) event(e *event.Event, lists bool) {
 	light := *e // without the texts of an update, whose lines are counted when the line is written
 	var from, to *string
 	if p, ok := e.Payload.(event.ResourceUpdated); ok {
@@ -153,10 +147,14 @@ func (c *changes) event(e *event.Event, tracks func(server, uri string) bool) {
 		if p.Changed == nil || *p.Changed {
 			c.add(changeKey{e.ServerID, "", d.Subject}, d.Verb, from, to)
 		}
-	case event.ResourceRemoved:
+	case event.ResourceAdded, event.ResourceRemoved:
 		c.add(changeKey{e.ServerID, "", d.Subject}, d.Verb, nil, nil)
+	case event.ResourceChanged:
+		c.add(changeKey{e.ServerID, "description of", d.Subject}, string(catalog.Changed), nil, nil)
 	case event.ListChanged:
-		c.items(e.ServerID, strings.TrimSuffix(string(p.List), "s"), d.Items, tracks)
+		if p.List != catalog.Resources || lists {
+			c.items(e.ServerID, strings.TrimSuffix(string(p.List), "s"), d.Items)
+		}
 	case event.SkillMismatch:
 		c.add(changeKey{e.ServerID, d.Verb, d.Subject}, "", nil, nil)
 	case event.CardChanged:
@@ -166,7 +164,7 @@ func (c *changes) event(e *event.Event, tracks func(server, uri string) bool) {
 	case event.HookReceived:
 		c.add(changeKey{"", d.Verb, d.Subject}, "", nil, nil)
 	case event.ConfigReloaded:
-		c.items("", "server", d.Items, tracks)
+		c.items("", "server", d.Items)
 	case event.ConfigRejected:
 		c.add(changeKey{"", "config", ""}, d.Verb, nil, nil)
 	case event.Gap:
@@ -174,18 +172,15 @@ func (c *changes) event(e *event.Event, tracks func(server, uri string) bool) {
 	}
 }
 
-// items adds the changes of a list. Other events may report the same resources.
-func (c *changes) items(server, kind string, all []event.Item, tracks func(server, uri string) bool) {
+// items adds the changes of a list.
+func (c *changes) items(server, kind string, all []event.Item) {
 	for _, it := range all {
 		of := kind
-		if kind == "resource" {
-			if !tracks(server, it.Name) {
-				continue
-			}
+		switch {
+		case kind == "resource" && it.Op == catalog.Changed:
+			of = "description of"
+		case kind == "resource":
 			of = ""
-			if it.Op == catalog.Changed {
-				of = "description of"
-			}
 		}
 		c.add(changeKey{server, of, it.Name}, string(it.Op), nil, nil)
 	}

@@ -17,8 +17,6 @@ func updated(server, uri, from, to string) *event.Event {
 	return &event.Event{ServerID: server, ResourceURI: uri, Payload: event.ResourceUpdated{PreviousText: &from, Text: &to}}
 }
 
-func all(string, string) bool { return true }
-
 func TestLine(t *testing.T) {
 	yes, no := true, false
 	for _, c := range []struct {
@@ -43,6 +41,7 @@ func TestLine(t *testing.T) {
 			{ServerID: "a", ResourceURI: "x:1", Payload: event.ResourceAdded{}},
 			{ServerID: "a", ResourceURI: "x:1", Payload: event.ResourceUpdated{Changed: &yes}},
 			{ServerID: "a", ResourceURI: "x:2", Payload: event.ResourceRemoved{}},
+			{ServerID: "a", ResourceURI: "x:3", Payload: event.ResourceChanged{}},
 		}, "a: x:1 added, x:2 removed, description of x:3 changed"},
 		{"server cards", []*event.Event{
 			{ServerID: "a", Payload: event.CardChanged{Digest: catalog.Digest{1}}}, {ServerID: "b", Payload: event.CardChanged{Digest: catalog.Digest{1}, PreviousDigest: catalog.Digest{2}}},
@@ -62,7 +61,7 @@ func TestLine(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			var ch changes
 			for _, e := range c.events {
-				ch.event(e, all)
+				ch.event(e, false)
 			}
 			if got := ch.line(MaxLine - 1); got != c.want {
 				t.Errorf("got  %s\nwant %s", got, c.want)
@@ -71,12 +70,14 @@ func TestLine(t *testing.T) {
 	}
 }
 
-// A resource that is listed but not followed is not reported.
-func TestLineOfUnfollowedResources(t *testing.T) {
-	var ch changes
-	ch.event(&event.Event{ServerID: "a", Payload: event.ListChanged{List: catalog.Resources, Added: []string{"x:1", "y:1"}}}, func(_, uri string) bool { return uri[0] == 'x' })
-	if got := ch.line(MaxLine); got != "a: x:1 added" {
-		t.Error(got)
+// The resources of a changed list are named only if their own events are not selected.
+func TestLineOfListedResources(t *testing.T) {
+	for lists, want := range map[bool]string{false: "", true: "a: x:1 added, description of y:1 changed"} {
+		var ch changes
+		ch.event(&event.Event{ServerID: "a", Payload: event.ListChanged{List: catalog.Resources, Added: []string{"x:1"}, Changed: []string{"y:1"}}}, lists)
+		if got := ch.line(MaxLine); got != want {
+			t.Errorf("%v: %q", lists, got)
+		}
 	}
 }
 
@@ -87,7 +88,7 @@ func TestFlood(t *testing.T) {
 	other := text + "y\n"
 	const n = maxKeys + 1000
 	for i := range n {
-		ch.event(updated("docs", fmt.Sprintf("file:///%d", i), text, other), all)
+		ch.event(updated("docs", fmt.Sprintf("file:///%d", i), text, other), false)
 	}
 	got := ch.line(MaxLine - 1)
 	if !strings.HasPrefix(got, "docs: file:///0 updated") || len(got) > MaxLine-1 {
@@ -110,9 +111,9 @@ func FuzzLine(f *testing.F) {
 	f.Fuzz(func(t *testing.T, server, uri, tool string, n uint8) {
 		var ch changes
 		for i := range int(n) + 1 {
-			ch.event(updated(server, fmt.Sprint(uri, i), "a", "b"), all)
+			ch.event(updated(server, fmt.Sprint(uri, i), "a", "b"), false)
 		}
-		ch.event(&event.Event{ServerID: server + "2", Payload: event.ListChanged{List: catalog.Tools, Added: []string{tool}}}, all)
+		ch.event(&event.Event{ServerID: server + "2", Payload: event.ListChanged{List: catalog.Tools, Added: []string{tool}}}, false)
 		got := ch.line(MaxLine - 1)
 		if len(got) > MaxLine-1 || got == "" || !utf8.ValidString(got) || strings.HasPrefix(got, ", ") {
 			t.Fatalf("%d bytes: %q", len(got), got)
@@ -140,7 +141,7 @@ func (s *sink) Write(b []byte) (int, error) {
 func TestPace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out sink
-		l := newLines(&out, all)
+		l := &lines{w: &out}
 		for i := range 1000 {
 			l.take(updated("docs", fmt.Sprint("x:", i), "a", "b"))
 			if wait, any := l.due(false); any && wait <= 0 {

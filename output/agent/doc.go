@@ -15,19 +15,18 @@
 //
 // # Order and loss
 //
-// A [Cursor] holds what earlier runs reported: digests of resources and lists, or the id of the
-// last event of a feed. A run first compares the current state with the cursor, so that its first
-// line reports the changes since the last run. The cursor is updated after a line was written: if
-// the process is killed, no change is lost, but one may be reported twice. A resource that
-// changes and changes back between two runs has not changed.
+// A [Watch] reads a log of events; the log, if it is stored, knows the states of resources and lists, so that
+// the next process publishes what changed in between. A [Reader] stores the id of the last reported event. It
+// is updated after a line was written: if the process is killed, no change is lost, but one may be reported
+// twice. A resource that changes and changes back between two runs has not changed.
 //
-// Processes that run simultaneously for the same folder have one cursor each. Later ones begin
-// with a copy, so that each reports everything. The first process to start after they ended takes the
-// first cursor, and drops the others.
+// Processes that report the same log simultaneously have one Reader each. A new one begins where another one
+// is, so that each reports everything. The first process to start after they ended takes the first Reader, and
+// drops the others.
 //
 // # Ownership
 //
-// [Watch] and [Feed] own their goroutines and wait for them. The caller closes the Cursor.
+// [Watch.Follow] owns its goroutines and waits for them. The caller closes the Reader.
 //
 // Library: gofrs/flock (BSD) locks files on all systems; the system unlocks them however a
 // process ends.

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,6 +20,7 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/engine"
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/eventstream"
 	"github.com/mcptrack/mcptrack/core/journal"
@@ -33,6 +35,7 @@ type folder struct {
 	*testing.T
 	sessiontest.Net
 	dir     string
+	log     *journal.Memory // stays open from run to run, as a file would
 	entries []config.Server
 }
 
@@ -40,7 +43,7 @@ func inFolder(t *testing.T, test func(f *folder)) {
 	t.Helper()
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		f := &folder{T: t, dir: dir, entries: []config.Server{sessiontest.Entry("docs")}}
+		f := &folder{T: t, dir: dir, log: journal.NewMemory(journal.MemoryOptions{KeepContent: 1}), entries: []config.Server{sessiontest.Entry("docs")}}
 		t.Cleanup(f.Wait)
 		test(f)
 	})
@@ -50,8 +53,10 @@ func inFolder(t *testing.T, test func(f *folder)) {
 type run struct {
 	*folder
 	w       *Watch
-	t       *tracker.Tracker
-	cursor  *Cursor
+	e       *engine.Engine
+	from    remote.Position
+	stored  journal.States
+	reader  *Reader
 	out     *writer
 	cancel  context.CancelFunc
 	running sync.WaitGroup
@@ -82,30 +87,44 @@ func (w *writer) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-func (f *folder) start() *run {
+func (f *folder) start(parts ...func(*run) engine.Part) *run {
 	f.Helper()
-	cursor, err := OpenCursor(f.dir, "k", slog.New(slog.DiscardHandler))
+	reader, err := OpenReader(f.dir, slog.New(slog.DiscardHandler))
 	if err != nil {
 		f.Fatal(err)
 	}
-	r := &run{folder: f, cursor: cursor, out: &writer{}}
-	cfg := &config.Config{Servers: f.entries}
-	r.t = tracker.New(tracker.Options{Dial: f.Dial, Texts: true, Stored: cursor.Stored()})
-	r.w = NewWatch(r.t, Options{W: r.out, Cursor: cursor, Server: cfg.Server})
-	r.t.Apply(cfg)
+	r := &run{folder: f, reader: reader, out: &writer{}}
+	r.w = NewWatch(Options{W: r.out, Reader: reader})
+	r.from, err = r.w.Resume(f.Context(), f.log)
+	if err == nil {
+		r.stored, err = f.log.States(f.Context(), "")
+	}
+	if err == nil {
+		r.e, err = engine.New(f.Context(), engine.Desired{Config: &config.Config{Servers: f.entries}}, f.log, engine.Options{Tracker: tracker.Options{Dial: f.Dial, Texts: true}})
+	}
+	if err != nil {
+		f.Fatal(err)
+	}
+	var all []engine.Part
+	for _, part := range parts {
+		all = append(all, part(r))
+	}
 	ctx, cancel := context.WithCancel(context.Background())
-	r.running.Go(func() { _ = r.t.Run(ctx) })
+	r.running.Go(func() { r.err = cmp.Or(r.e.Run(ctx, all...), r.err) })
 	r.cancel = sync.OnceFunc(cancel)
 	return r
 }
 
+// source is the log as a source of events.
+func (f *folder) source() remote.Client { return remote.Local(f.log, http.NotFoundHandler()) }
+
 // watch starts a run and waits until it has compared everything.
 func (f *folder) watch() *run {
 	f.Helper()
-	r := f.start()
-	r.running.Go(func() {
-		r.err = r.w.Run()
-		r.cancel()
+	r := f.start(func(r *run) engine.Part {
+		return engine.Reader(func(ctx context.Context) error {
+			return r.w.Follow(ctx, f.source(), remote.ReadOptions{From: r.from})
+		})
 	})
 	f.sleep(5 * time.Second)
 	return r
@@ -120,7 +139,7 @@ func (f *folder) sleep(d time.Duration) {
 func (r *run) stop() []string {
 	r.cancel()
 	r.running.Wait()
-	r.cursor.Close()
+	r.reader.Close()
 	return r.out.lines
 }
 
@@ -182,7 +201,7 @@ func TestLineThatWasNotWritten(t *testing.T) {
 			t.Error(r.err)
 		}
 		r = f.watch()
-		r.want("docs: x:1 updated")
+		r.want("docs: x:1 updated (1 line)")
 		r.stop()
 	})
 }
@@ -200,7 +219,7 @@ func TestReaderThatDoesNotRead(t *testing.T) {
 		s.Set("x:2", "b")
 		f.sleep(3 * time.Second) // now it blocks while writing the line
 		for range journal.DefaultLag + 1 {
-			r.t.Publish(event.Event{Payload: event.SubscriptionsChanged{}})
+			r.e.Tracker().Publish(event.Event{Payload: event.SubscriptionsChanged{}})
 		}
 		s.Set("x:1", "b")
 		s.Set("x:3", "new")
@@ -268,11 +287,20 @@ func TestOnce(t *testing.T) {
 			ctx, cancel := context.WithTimeout(context.Background(), limit)
 			defer cancel()
 			began := time.Now()
-			_, missed, err := r.w.Once(ctx)
-			if err != nil {
+			_, _ = r.e.Tracker().Settled(ctx)
+			Compared(ctx, r.e.Tracker().Snapshot, r.stored, func(string) bool { return true })
+			took = time.Since(began)
+			servers := r.e.Tracker().Snapshot().Servers
+			for _, st := range servers {
+				if !st.Connected() {
+					missed = append(missed, st.ID)
+				}
+			}
+			r.cancel()
+			r.running.Wait()
+			if err := r.w.Once(f.Context(), f.source(), r.from, servers); err != nil {
 				f.Error(err)
 			}
-			took = time.Since(began)
 			return r.stop(), missed, took
 		}
 		if lines, missed, took := once(time.Minute); len(lines)+len(missed) > 0 || took > 5*time.Second {
@@ -294,11 +322,6 @@ func TestOnce(t *testing.T) {
 		if lines, missed, _ := once(time.Minute); len(lines) != 1 || !strings.Contains(lines[0], "docs: x:7 updated") || !strings.Contains(lines[0], "wiki: not reachable") || !slices.Equal(missed, []string{"wiki"}) {
 			f.Errorf("%q, %q", lines, missed)
 		}
-		f.SetDown("docs", sessiontest.ErrRefused)
-		s.Disconnect()
-		if lines, missed, _ := once(time.Minute); len(lines) > 0 || len(missed) != 2 {
-			f.Errorf("%q, %q", lines, missed)
-		}
 	})
 }
 
@@ -311,7 +334,7 @@ func TestUnapproved(t *testing.T) {
 		s.Set("x:1", "a")
 		r := f.watch()
 		apply := func(change func(*config.Server)) {
-			r.t.Apply(&config.Config{Servers: []config.Server{sessiontest.Entry("docs", change)}})
+			r.e.Apply(&config.Config{Servers: []config.Server{sessiontest.Entry("docs", change)}})
 			f.sleep(5 * time.Second)
 		}
 		apply(func(s *config.Server) { s.Unapproved, s.Superseded = "approve it", true })
@@ -355,16 +378,16 @@ func TestFeed(t *testing.T) {
 		changed := func(n int, uri string) string { return entry(n, event.ResourceUpdated{}, uri) }
 		// read is a run that receives the entries and is interrupted after some time.
 		read := func(out *writer, after time.Duration, entries string) (began string, err error) {
-			c, err := OpenCursor(dir, "k", slog.New(slog.DiscardHandler))
+			r, err := OpenReader(dir, slog.New(slog.DiscardHandler))
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer c.Close()
+			defer r.Close()
 			ctx, cancel := context.WithTimeout(t.Context(), after)
 			defer cancel()
-			began = c.LastID()
+			began = r.ID()
 			source := remote.Client{Base: &url.URL{Scheme: "http", Host: "feed.example"}, HTTP: &http.Client{Transport: feed(entries)}}
-			return began, Feed(ctx, Options{W: out, Cursor: c}, source, remote.ReadOptions{})
+			return began, NewWatch(Options{W: out, Reader: r}).Follow(ctx, source, remote.ReadOptions{})
 		}
 		for _, run := range []struct {
 			fail    error

@@ -22,9 +22,6 @@ import (
 type ConnectFlags struct {
 	connectTimeout time.Duration
 	Timeout        time.Duration
-	limit          map[string]string
-
-	limits session.Limits // parsed from limit
 }
 
 // Add adds all flags.
@@ -35,21 +32,17 @@ func (c *ConnectFlags) Add(cmd *cobra.Command) {
 
 // AddServing adds the flags for a command that runs until it is stopped: all except --timeout.
 func (c *ConnectFlags) AddServing(cmd *cobra.Command) {
-	f := cmd.Flags()
-	f.DurationVar(&c.connectTimeout, "connect-timeout", defaultConnectTimeout, "`DURATION` that one connection may take")
-	f.StringToStringVar(&c.limit, "limit", nil, limitUsage)
-	f.Lookup("limit").DefValue = "" // makes help omit the empty default
+	cmd.Flags().DurationVar(&c.connectTimeout, "connect-timeout", defaultConnectTimeout, "`DURATION` that one connection may take")
 }
 
-func (c *ConnectFlags) Parse() (err error) {
+func (c *ConnectFlags) Parse() error {
 	switch {
 	case c.connectTimeout <= 0:
 		return Usage("--connect-timeout must be positive")
 	case c.Timeout < 0:
 		return Usage("--timeout must not be negative")
 	}
-	c.limits, err = parseLimits(c.limit)
-	return err
+	return nil
 }
 
 // Bound returns a context that ends with cause ErrTimeout when --timeout expires.
@@ -77,7 +70,7 @@ func (c *ConnectFlags) Run(cmd *cobra.Command, run func(ctx context.Context) err
 // SessionOptions returns the session options that the flags specify.
 func (c *ConnectFlags) SessionOptions(env *Env, g *Globals) session.Options {
 	return session.Options{ClientVersion: env.Version, ConnectTimeout: c.connectTimeout,
-		Environ: env.LookupEnv, Logger: g.Logger(env), Limits: c.limits, Tracer: g.Tracer(), Logins: env.Logins(g, "", g.Logger(env))}
+		Environ: env.LookupEnv, Logger: g.Logger(env), Limits: g.limits, Tracer: g.Tracer(), Logins: env.Logins(g, "", g.Logger(env))}
 }
 
 // defaultConnectTimeout is the default of --connect-timeout.

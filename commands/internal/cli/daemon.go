@@ -58,11 +58,8 @@ func (u DaemonUse) say(env *Env, log *slog.Logger, format string, args ...any) {
 // Own returns a reason for [DaemonUse] if the flags concern the command's own connections to servers,
 // and "" otherwise.
 func (c *ConnectFlags) Own() string {
-	switch {
-	case c.connectTimeout != defaultConnectTimeout:
+	if c.connectTimeout != defaultConnectTimeout {
 		return "--connect-timeout is set"
-	case len(c.limit) > 0:
-		return "--limit is set"
 	}
 	return ""
 }
@@ -74,6 +71,8 @@ func (g *Globals) ownServers(env *Env) string {
 		return "--no-daemon is set"
 	case g.demo:
 		return "--demo is set"
+	case len(g.limit) > 0:
+		return "--limit is set"
 	case g.trust, g.insecure, g.formatOf != "":
 		return "--trust, --insecure-config and --format concern only this command"
 	}

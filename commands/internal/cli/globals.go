@@ -16,6 +16,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/config/hosts"
 	"github.com/mcptrack/mcptrack/core/config/tree"
 	"github.com/mcptrack/mcptrack/core/printable"
+	"github.com/mcptrack/mcptrack/core/session"
 	"github.com/mcptrack/mcptrack/core/tracing"
 	"github.com/mcptrack/mcptrack/output/document"
 	"github.com/mcptrack/mcptrack/output/otlp"
@@ -33,6 +34,7 @@ type Globals struct {
 	approved  bool        // value of --approved: a named config needs approval, too
 	noDaemon  bool        // value of --no-daemon
 	insecure  bool        // value of --insecure-config
+	limit     map[string]string
 	logLevel  string
 	logFormat string
 	color     string
@@ -49,6 +51,7 @@ type Globals struct {
 
 	Format document.Format // output format from --output or --json; set by Resolve
 	level  slog.Level
+	limits session.Limits // parsed from limit
 }
 
 func (g *Globals) AddFlags(root *cobra.Command) {
@@ -65,6 +68,8 @@ func (g *Globals) AddFlags(root *cobra.Command) {
 	f.StringVarP(&g.output, "output", "o", "", "output `FORMAT`: "+document.Choices()+", which is run for each item (default table)")
 	f.BoolVar(&g.JSON, "json", false, "short for --output json")
 	f.BoolVarP(&g.Quiet, "quiet", "q", false, "print only errors on stderr: no progress, hints or warnings")
+	f.StringToStringVar(&g.limit, "limit", nil, limitUsage)
+	f.Lookup("limit").Hidden = true // see mcptrack help limits
 	complete := func(name string, choices ...string) {
 		_ = root.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(choices, cobra.ShellCompDirectiveNoFileComp))
 	}
@@ -119,6 +124,9 @@ func (g *Globals) Resolve(env *Env) error {
 	}
 	if err := cmp.Or(OneOf("log-level", g.logLevel, "debug", "info", "warn", "error"), OneOf("log-format", cmp.Or(g.logFormat, "text"), "text", "json"),
 		OneOf("color", g.color, "auto", "always", "never"), g.level.UnmarshalText([]byte(g.logLevel)), g.resolveConfig()); err != nil {
+		return err
+	}
+	if g.limits, err = parseLimits(g.limit); err != nil {
 		return err
 	}
 	if g.Quiet && g.level < slog.LevelError {

@@ -184,6 +184,9 @@ type Retention struct {
 	bytes, Content int64
 }
 
+// Retained returns a retention of at most this many bytes of events, and of no texts.
+func Retained(bytes int64) Retention { return Retention{bytes: bytes} }
+
 func (o *RetentionFlags) Add(cmd *cobra.Command) {
 	f := cmd.Flags()
 	AddChoice(cmd, &o.durability, "durability", "always", "`WHEN` an event counts as stored: always or interval", "always", "interval")
