@@ -54,7 +54,7 @@ func ReviewCommand(env *cli.Env, g *cli.Globals) *cobra.Command {
 		cmd.Flags().StringArrayVar(value, flag, nil, flag+" `ITEM` without a question: SERVER:tool/NAME, or SERVER for all its changes (repeatable)")
 		_ = cmd.RegisterFlagCompletionFunc(flag, cli.CompleteServerArgs(env, g))
 	}
-	addClasses(cmd, &classes, "class", "with --approve or --reject: only changes whose classes are all in this list of `CLASS,...`")
+	addClasses(cmd, &classes, "class", "only changes whose classes are all in this list of `CLASS,...`")
 	cli.MainFlags(cmd, "approve", "reject", "class", "lock", "json")
 	return cmd
 }

@@ -82,7 +82,7 @@ func Command(env *cli.Env, g *cli.Globals) *cobra.Command {
 	timeout := f.Lookup("timeout")
 	timeout.Usage, timeout.DefValue, opts.Timeout = "`DURATION` that the whole command may take", loginTime.String(), loginTime
 	f.BoolVar(&opts.list, "list", false, "show who is logged in, where the tokens are and when they expire")
-	f.BoolVar(&opts.renew, "renew", false, "with --list: renew the tokens now")
+	f.BoolVar(&opts.renew, "renew", false, "renew the tokens now")
 	f.BoolVar(&opts.out, "out", false, "delete the login, and revoke its tokens if possible")
 	f.BoolVar(&opts.all, "all", false, "log in to every server in the config that needs it; with --out, log out of all")
 	f.BoolVar(&opts.noBrowser, "no-browser", false, "print the URL to open as the only line on stdout, and read the redirected URL from stdin")
