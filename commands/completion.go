@@ -16,7 +16,6 @@ import (
 	"github.com/mcptrack/mcptrack/commands/internal/completion"
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/config"
-	"github.com/mcptrack/mcptrack/core/history"
 	"github.com/mcptrack/mcptrack/core/lock"
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/session"
@@ -165,15 +164,9 @@ func completeVersioned(env *cli.Env, g *cli.Globals) cobra.CompletionFunc {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
 		known := namesFor(env, g, cfg, args[0], "").Names
-		items := []string{string(lock.SectionInstructions)}
-		for _, uri := range known[catalog.Resources] {
-			if it, _ := history.ParseItem(uri); !it.Content() {
-				uri = prefixOf(lock.SectionContents) + uri
-			}
-			items = append(items, uri)
-		}
+		items := append([]string{string(lock.SectionInstructions)}, known[catalog.Resources]...)
 		for _, kind := range catalog.Kinds() {
-			prefix := prefixOf(lock.Section(kind))
+			prefix := lock.Name(lock.Section(kind), "")
 			if kind == catalog.Resources && !strings.HasPrefix(typed, prefix) {
 				continue // the content of a resource is meant more often
 			}
@@ -183,11 +176,6 @@ func completeVersioned(env *cli.Env, g *cli.Globals) cobra.CompletionFunc {
 		}
 		return cli.Choices(items, nil)
 	}
-}
-
-// prefixOf returns what an item of a section begins with, such as "tool:"; see [history.ParseItem].
-func prefixOf(section lock.Section) string {
-	return strings.TrimSuffix(lock.Name(section, ""), "/") + ":"
 }
 
 // completeNames completes a flag with item names of the server in args.

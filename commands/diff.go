@@ -34,7 +34,7 @@ Their diffs have one line for each member, and mark hidden characters like <U+20
 ` + versionsFrom + ``,
 		Example: `  mcptrack diff docs file:///guide.md
   mcptrack diff docs file:///guide.md 42
-  mcptrack diff docs tool:search
+  mcptrack diff docs tool/search
   mcptrack diff docs file:///guide.md 42 57 --url http://127.0.0.1:8722
   mcptrack diff docs file:///guide.md --json | jq -r .diff`,
 		Args:              cli.Args(2, 4),

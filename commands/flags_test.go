@@ -24,6 +24,8 @@ func TestFlagsAreTheSameEverywhere(t *testing.T) {
 		"from":         "of init: hosts; of inject: a feed",
 		"http":         "of connect: writes URLs; of daemon: listens",
 		"insecure":     "of inject: also an endpoint",
+		"list":         "of trust: approvals; of login: logins",
+		"out":          "of login: ends one; of commands that print a content: a file",
 		"output":       "of commands that print findings: formats for CI",
 		"nats":         "of gateway: for its own events",
 		"since":        "of calls: calls, not events",

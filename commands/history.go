@@ -40,7 +40,7 @@ Each version has the classes of its change, as mcptrack help lock explains them.
 ` + versionsFrom + ``,
 		Example: `  mcptrack history docs file:///guide.md
   mcptrack history docs file:///guide.md --url http://127.0.0.1:8722 --last 5
-  mcptrack history docs tool:search
+  mcptrack history docs tool/search
   mcptrack history docs file:///guide.md --json | jq -r '.[].id'`,
 		Args:              cli.Args(2, 2),
 		ValidArgsFunction: completeVersioned(env, g),
@@ -118,10 +118,8 @@ func changeWord(v history.Version) string {
 }
 
 // versionsOfItems is the part of the help of history and diff about definitions.
-const versionsOfItems = `tool:NAME, prompt:NAME, template:URITEMPLATE, resource:URI and instructions are the
-definitions that the server sent, if it is followed with these lists. tool/NAME is the
-same. A URI that begins like one of them is written content:URI, unless :// follows.
-skill:URI is the entry of a skill with its list of files. The URI of a file of a skill
+const versionsOfItems = `tool/NAME, prompt/NAME, template/URITEMPLATE, resource/URI and instructions are the
+definitions that the server sent, if it is followed with these lists. skill/URI is the entry of a skill with its list of files. The URI of a file of a skill
 has the versions that these lists had; the text of a version is stored when a client
 of the daemon, the gateway or the dashboard reads the file.`
 
@@ -191,7 +189,7 @@ func (o *versionFlags) read(ctx context.Context, env *cli.Env, g *cli.Globals, a
 	}
 	it, ok := history.ParseItem(args[1])
 	if !ok {
-		return cli.UsageHint("choose tool:NAME, prompt:NAME, template:URITEMPLATE, resource:URI or instructions", "no history is stored of the %s of a server", printable.Line(args[1], 40))
+		return cli.UsageHint("choose tool/NAME, prompt/NAME, template/URITEMPLATE, resource/URI or instructions", "no history is stored of the %s of a server", printable.Line(args[1], 40))
 	}
 	ctx, cancel := o.bound(ctx)
 	defer cancel()
@@ -310,7 +308,7 @@ func (v *versioned) text(ctx context.Context, digest catalog.Digest) (text strin
 func noVersions(server string, it history.Item, known []string) error {
 	name, hint := it.Key, "only followed resources that changed have a history"
 	if !it.Content() {
-		name, hint = it.Name(), "only items of followed servers have a history; a resource whose URI begins like this is written content:URI"
+		name, hint = it.Name(), "only items of followed servers have a history"
 	}
 	f := &cli.Failure{Exit: cli.ExitFailed, Code: "no_versions", Err: fmt.Errorf("no change to %s on server %s is stored", printable.Line(name, 200), printable.Line(server, 64)), Hint: hint}
 	if s := suggest.Nearest(it.Key, known); s != "" && s != it.Key {

@@ -127,7 +127,7 @@ func usage() [][2]string {
 		{"top", "top needs a terminal\nhint: use mcptrack watch"},
 		{"list -o jsn", "choose table, wide, json, yaml, name or template=GO_TEMPLATE"},
 		{"list -o sarif", "unknown --output"},
-		{"audit --demo -o sari", "sarif, junit, markdown"},
+		{"audit --demo -o sari", "sarif, markdown"},
 		{"list -o template={{", "invalid output template, line 1: unclosed action"},
 		{"list --log-level loud", "choose debug, info, warn or error"},
 		{"watch --type resource.updatd", "did you mean resource.updated?"},

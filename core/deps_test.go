@@ -73,7 +73,7 @@ func rules() []rule {
 		{"github.com/pelletier/go-toml", []string{"core/config/tree", "core/vault"}, "configs and notes are written in it"},
 		{"go.yaml.in/yaml/v4", []string{"core/config/tree", "core/vault", "output/document"}, "configs and notes are written in it, and documents"},
 		{"github.com/zalando/go-keyring", []string{"core/keyring"}, "a keyring may wait for its user, which is bounded once"},
-		{"github.com/santhosh-tekuri/jsonschema", []string{"commands/audit"}, "whether a schema is valid is asked by the audit only, and by tests"},
+		{"github.com/santhosh-tekuri/jsonschema", nil, "it compiles the schemas of all dialects when a program starts; only tests use it"},
 		{"github.com/briandowns/spinner", []string{"commands"}, "progress is for the terminal of a command"},
 		{"github.com/cenkalti/backoff", []string{"core/backoff"}, "there is one way to wait before another attempt"},
 		{"golang.org/x/time", []string{"core/gateway", "core/hook", "output/realtime", "output/web"}, "it limits probes, wrong tokens, messages to hooks and items of conversations; retries use core/backoff"},

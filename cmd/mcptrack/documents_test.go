@@ -264,7 +264,7 @@ func TestDocuments(t *testing.T) {
 	d.follow("changes of verify", d.member(d.prints(7, "verify", "--config", pinned), "items"), 1, anItem)
 	d.follow("changes of review", d.member(d.prints(7, "review", "--config", pinned), "items"), 1, anItem)
 	d.follow("changes of reject", d.member(d.prints(0, "reject", "demo", "--config", pinned), "items"), 1, anItem)
-	d.follow("changes of approve", d.member(d.prints(0, "approve", "demo:vault://note/guide.md", "--config", pinned), "items"), 1, anItem)
+	d.follow("changes of approve", d.member(d.prints(0, "approve", "demo:content/vault://note/guide.md", "--config", pinned), "items"), 1, anItem)
 
 	// Logins, whose state is not the state of the server.
 	d.follow("auth", d.prints(0, "auth", "--config", all), 1, aboutServer("none"))

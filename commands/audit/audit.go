@@ -8,8 +8,8 @@
 // ones that no server has. Everything that a server sends is untrusted. Each request, and the audit of each server, has
 // a time limit; servers are audited concurrently.
 //
-// Library: santhosh-tekuri/jsonschema/v6 (Apache-2.0, maintained) decides whether a schema is valid, in
-// every draft.
+// Why no library for schemas: google/jsonschema-go checks neither the names of types nor patterns of
+// ECMA-262, and santhosh-tekuri/jsonschema compiles the schemas of all dialects whenever mcptrack starts.
 package audit
 
 import (
@@ -51,20 +51,16 @@ func Command(env *cli.Env, g *cli.Globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "audit [SERVER...]",
 		Short: "Check whether servers do what they say",
-		Long: `Connects to all enabled servers in the config, or to the named ones, and checks what
-they declare, list and answer: whether two sessions get the same lists, schemas are valid,
-capabilities and subscriptions work, annotations are there and agree, texts have hidden
-characters, definitions are large, unknown methods and tools get an error, and, over
-HTTP, whether logins are described and pages of other sites refused. mcptrack help
-audit-rules lists all rules, with what to do about each.
+		Long: `Checks whether servers do what they say: the same lists in every session, valid
+schemas, working subscriptions, consistent annotations, no hidden characters, errors for what does
+not exist and, over HTTP, explained logins and no access for pages of other sites.
 
-An audit has no effects. The tool that it calls, the prompt that it gets and the resource that
-it reads are ones that no server has.
+An audit has no effects: it asks only for tools, prompts and resources that no server has.
 
-A finding is an error, a warning or a note. The command fails if there is a finding that
---fail-on selects: by severity (that one, and worse ones), or by rule. --skip omits rules.
-A rule is given by its id or its name. A table shows a finding that several items have in
-common once; -o wide shows each. -o sarif, junit and markdown are for CI.`,
+The command fails if there is an error, or what --fail-on selects: a severity (error, warning or
+note, with the worse ones) or rules. --skip omits rules. A rule is given by its id or name; mcptrack
+help audit-rules lists them. The table shows a finding that several items have in common once;
+-o wide shows each. -o sarif and markdown are for CI.`,
 		Example: `  mcptrack audit
   mcptrack audit --demo --fail-on note
   mcptrack audit docs --fail-on warning --skip title,A022
@@ -91,6 +87,7 @@ common once; -o wide shows each. -o sarif, junit and markdown are for CI.`,
 	complete("skip", names)
 	g.AddDemo(cmd)
 	g.AddReports(cmd)
+	cli.MainFlags(cmd, "output", "fail-on", "skip", "demo", "timeout")
 	return cmd
 }
 
@@ -134,12 +131,12 @@ func run(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) error 
 		return ctx.Err()
 	}
 	rep := newReport(env, cfg, results, fails, skips)
-	if written, err := g.WriteReport(env.Out, rep); err != nil {
+	written, err := g.WriteReport(env.Out, func() *report.Report { return rep })
+	if !written && err == nil {
+		err = g.Write(env.Out, names(rep), newDocument(rep, results), func() error { return writeTable(env, g, rep, results) })
+	}
+	if err != nil {
 		return err
-	} else if !written {
-		if err := g.Write(env.Out, names(rep), newDocument(rep, results), func() error { return writeTable(env, g, rep, results) }); err != nil {
-			return err
-		}
 	}
 	return outcome(ctx, rep, len(servers))
 }
@@ -202,8 +199,11 @@ func selection(flag string, values, severe []string) (map[string]bool, error) {
 // newReport returns the report on all servers. Findings of rules in skips are omitted; findings of rules
 // that are not in fails are accepted.
 func newReport(env *cli.Env, cfg *config.Config, results []*result, fails, skips map[string]bool) *report.Report {
-	rep := &report.Report{Command: "audit", Version: env.Version, Rules: rules(), Place: report.Location{File: cfg.Path, Line: 1},
+	rep := &report.Report{Command: "audit", Version: env.Version, Place: report.Location{File: cfg.Path, Line: 1},
 		Advice: "`mcptrack help audit-rules` says what to do about each rule."}
+	for _, rule := range rules() {
+		rep.Rules = append(rep.Rules, report.Rule(rule))
+	}
 	rep.Root, _ = os.Getwd() // without it, files are reported by their names
 	located := cli.Located(cfg)
 	for _, r := range results {
@@ -211,17 +211,14 @@ func newReport(env *cli.Env, cfg *config.Config, results []*result, fails, skips
 		if r.err != nil {
 			rep.Failures = append(rep.Failures, report.Failure{Server: r.srv.ID, Reason: reason(r.err)})
 		} else {
-			rep.Checks = append(rep.Checks, report.Check{Server: r.srv.ID})
-		}
-		for _, item := range slices.Compact(slices.Sorted(slices.Values(r.items))) {
-			rep.Checks = append(rep.Checks, report.Check{Server: r.srv.ID, Item: item})
+			rep.Servers = append(rep.Servers, r.srv.ID)
 		}
 		for _, f := range r.findings {
 			rule, _ := find(f.rule)
 			if skips[rule.ID] {
 				continue
 			}
-			rep.Findings = append(rep.Findings, report.Finding{Check: report.Check{Server: r.srv.ID, Item: f.item}, Rule: rule.ID, Severity: rule.Severity,
+			rep.Findings = append(rep.Findings, report.Finding{Server: r.srv.ID, Item: f.item, Rule: rule.ID, Severity: rule.Severity,
 				Message: f.message, Help: rule.Help, Location: place, Accepted: !fails[rule.ID]})
 		}
 	}
@@ -360,14 +357,4 @@ func eras(info session.Info) string {
 		return ""
 	}
 	return " and the " + string(info.Other) + " era"
-}
-
-// RuleTable returns a Markdown table with a row for each rule.
-func RuleTable() string {
-	var b strings.Builder
-	b.WriteString("| id, name | severity | what is found, and what to do |\n|---|---|---|\n")
-	for _, r := range rules() {
-		fmt.Fprintf(&b, "| `%s` %s | %s | %s %s |\n", r.ID, r.Name, r.Severity, r.Text, r.Help)
-	}
-	return b.String()
 }

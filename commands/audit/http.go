@@ -1,12 +1,12 @@
 package audit
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"io"
 	"net/http"
 	"net/url"
+	"strings"
 
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/ipscope"
@@ -43,45 +43,34 @@ func newHTTPCheck(srv config.Server) *httpCheck {
 	return h
 }
 
-// An httpAnswer is a response without its body, which is JSON if it could be read.
-type httpAnswer struct {
-	status int
-	header http.Header
-	body   []byte
-}
-
-func (h *httpCheck) send(ctx context.Context, method string, to *url.URL, header http.Header, body string) (httpAnswer, error) {
-	var content io.Reader
-	if body != "" {
-		content = bytes.NewReader([]byte(body))
-	}
-	req, err := http.NewRequestWithContext(ctx, method, to.String(), content)
+// send sends a request and returns the response with its body, which is closed. The body of a stream, which
+// may not end, is empty.
+func (h *httpCheck) send(ctx context.Context, method string, to *url.URL, header http.Header, message string) (resp *http.Response, body []byte, err error) {
+	req, err := http.NewRequestWithContext(ctx, method, to.String(), strings.NewReader(message))
 	if err != nil {
-		return httpAnswer{}, err
+		return nil, nil, err
 	}
 	req.Header = header
 	if header.Get("Origin") != "" {
 		req.Host = strangeHost
 	}
-	resp, err := h.client.Do(req)
-	if err != nil {
-		return httpAnswer{}, err
+	if resp, err = h.client.Do(req); err != nil {
+		return nil, nil, err
 	}
 	defer resp.Body.Close()
-	a := httpAnswer{status: resp.StatusCode, header: resp.Header}
-	if mediaType := resp.Header.Get("Content-Type"); mediaType == "" || !bytes.HasPrefix([]byte(mediaType), []byte("text/event-stream")) { // which may not end
-		a.body, _ = io.ReadAll(io.LimitReader(resp.Body, maxBody))
+	if !strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream") {
+		body, _ = io.ReadAll(io.LimitReader(resp.Body, maxBody))
 	}
-	return a, nil
+	return resp, body, nil
 }
 
 // hello sends the first message of a session, in an era.
-func (h *httpCheck) hello(ctx context.Context, era session.Era, header http.Header) (httpAnswer, error) {
+func (h *httpCheck) hello(ctx context.Context, era session.Era, header http.Header) (*http.Response, error) {
 	const client = `{"name":"mcptrack","version":"audit"}`
 	header.Set("Content-Type", "application/json")
 	header.Set("Accept", "application/json, text/event-stream")
-	message := `{"jsonrpc":"2.0","id":1,"method":"` + mcp.MethodInitialize + `","params":{"protocolVersion":"` + mcp.LatestLegacy +
-		`","capabilities":{},"clientInfo":` + client + `}}`
+	method, message := http.MethodPost, `{"jsonrpc":"2.0","id":1,"method":"`+mcp.MethodInitialize+`","params":{"protocolVersion":"`+mcp.LatestLegacy+
+		`","capabilities":{},"clientInfo":`+client+`}}`
 	if era == session.EraModern {
 		header.Set(mcp.HeaderProtocolVersion, mcp.ModernVersion)
 		header.Set(mcp.HeaderMethod, mcp.MethodDiscover)
@@ -90,9 +79,10 @@ func (h *httpCheck) hello(ctx context.Context, era session.Era, header http.Head
 	}
 	if h.srv.Transport == config.TransportSSE {
 		header.Set("Accept", "text/event-stream")
-		return h.send(ctx, http.MethodGet, h.url, header, "")
+		method, message = http.MethodGet, ""
 	}
-	return h.send(ctx, http.MethodPost, h.url, header, message)
+	resp, _, err := h.send(ctx, method, h.url, header, message)
+	return resp, err
 }
 
 // credentials checks how the server is reached and, if it requires credentials, whether it says how to
@@ -102,18 +92,18 @@ func (h *httpCheck) credentials(ctx context.Context, r *result) {
 		return
 	}
 	if h.url.Scheme == "http" && !ipscope.Loopback(h.url.Hostname()) {
-		r.add(ruleTLS, "", "%s is reached without encryption", r.srv.Endpoint())
+		r.add("tls", "", "%s is reached without encryption", r.srv.Endpoint())
 	}
 	anonymous := *h.url
 	anonymous.User = nil
 	bare := httpCheck{h.srv, &anonymous, h.client}
-	a, err := bare.hello(ctx, session.EraLegacy, http.Header{})
-	if err != nil || a.status != http.StatusUnauthorized {
+	resp, err := bare.hello(ctx, session.EraLegacy, http.Header{})
+	if err != nil || resp.StatusCode != http.StatusUnauthorized {
 		return
 	}
-	challenges := a.header.Values("WWW-Authenticate")
+	challenges := resp.Header.Values("WWW-Authenticate")
 	if len(challenges) == 0 {
-		r.add(ruleAuth, "", "status 401 has no WWW-Authenticate header")
+		r.add("auth", "", "status 401 has no WWW-Authenticate header")
 	}
 	c := login.ParseChallenge(challenges)
 	if c.Basic && c.Metadata == "" {
@@ -123,7 +113,7 @@ func (h *httpCheck) credentials(ctx context.Context, r *result) {
 	if c.Metadata != "" {
 		u, err := anonymous.Parse(c.Metadata)
 		if err != nil {
-			r.add(ruleAuth, "", "resource_metadata of WWW-Authenticate is not a URL")
+			r.add("auth", "", "resource_metadata of WWW-Authenticate is not a URL")
 			return
 		}
 		if u.Scheme != anonymous.Scheme || u.Host != anonymous.Host {
@@ -133,34 +123,33 @@ func (h *httpCheck) credentials(ctx context.Context, r *result) {
 	}
 	problem := ""
 	for _, place := range places {
-		u, err := anonymous.Parse(place)
-		if err != nil {
-			continue
-		}
-		if problem = bare.metadata(ctx, u); problem == "" {
+		if problem = bare.metadata(ctx, place); problem == "" {
 			return
 		}
 	}
-	r.add(ruleAuth, "", "%s", problem)
+	r.add("auth", "", "%s", problem)
 }
 
 // wellKnown is the path of the metadata of a protected resource (RFC 9728), before the path of the resource.
 const wellKnown = "/.well-known/oauth-protected-resource"
 
-// metadata returns what is wrong with the metadata of a protected resource.
-func (h *httpCheck) metadata(ctx context.Context, at *url.URL) string {
-	a, err := h.send(ctx, http.MethodGet, at, http.Header{"Accept": {"application/json"}}, "")
+// metadata returns what is wrong with the metadata of a protected resource at a path.
+func (h *httpCheck) metadata(ctx context.Context, path string) string {
+	at, err := h.url.Parse(path)
 	if err != nil {
-		return "no metadata at " + at.Path
+		return "no metadata at " + path
 	}
+	resp, body, err := h.send(ctx, http.MethodGet, at, http.Header{"Accept": {"application/json"}}, "")
 	var m struct {
 		Resource string   `json:"resource"`
 		Servers  []string `json:"authorization_servers"`
 	}
 	switch {
-	case a.status != http.StatusOK:
-		return "no metadata at " + at.Path + ": " + (&session.HTTPError{Status: a.status}).Error()
-	case json.Unmarshal(a.body, &m) != nil:
+	case err != nil:
+		return "no metadata at " + at.Path
+	case resp.StatusCode != http.StatusOK:
+		return "no metadata at " + at.Path + ": " + (&session.HTTPError{Status: resp.StatusCode}).Error()
+	case json.Unmarshal(body, &m) != nil:
 		return "the metadata at " + at.Path + " is not JSON"
 	case m.Resource == "" || len(m.Servers) == 0:
 		return "the metadata at " + at.Path + " has no resource or no authorization_servers"
@@ -179,14 +168,14 @@ func (h *httpCheck) origin(ctx context.Context, r *result) {
 		header.Set(name, value.Reveal())
 	}
 	header.Set("Origin", "http://"+strangeHost)
-	a, err := h.hello(ctx, r.info.Era, header)
-	if err != nil || a.status/100 != 2 {
+	resp, err := h.hello(ctx, r.info.Era, header)
+	if err != nil || resp.StatusCode/100 != 2 {
 		return
 	}
-	r.add(ruleOrigin, "", "a request with Origin: http://%s and Host: %[1]s was answered with status %d", strangeHost, a.status)
-	if id := a.header.Get(mcp.HeaderSession); id != "" {
+	r.add("origin", "", "a request with Origin: http://%s and Host: %[1]s was answered with status %d", strangeHost, resp.StatusCode)
+	if id := resp.Header.Get(mcp.HeaderSession); id != "" {
 		header.Del("Origin")
 		header.Set(mcp.HeaderSession, id)
-		_, _ = h.send(ctx, http.MethodDelete, h.url, header, "")
+		_, _, _ = h.send(ctx, http.MethodDelete, h.url, header, "")
 	}
 }

@@ -59,7 +59,7 @@ func checkList(ctx context.Context, k catalog.Kind, items []item) findings {
 			return found
 		}
 		if it.key != "" && seen[it.key] {
-			found.add(ruleDuplicate, it.name, "%s lists it more than once", k.Method())
+			found.add("duplicate", it.name, "%s lists it more than once", k.Method())
 		}
 		seen[it.key] = true
 		if it.hash == "" {
@@ -70,7 +70,7 @@ func checkList(ctx context.Context, k catalog.Kind, items []item) findings {
 	}
 	if k == catalog.Tools || k == catalog.Prompts {
 		for _, pair := range lock.Twins(names) {
-			found.add(ruleTwins, itemName(k, pair[1]), "looks like %s", printable.Marked(pair[0]))
+			found.add("twins", itemName(k, pair[1]), "looks like %s", printable.Marked(pair[0]))
 		}
 	}
 	return found
@@ -102,7 +102,7 @@ func (f *findings) item(k catalog.Kind, it item) {
 		d.Description = e.Description
 	}
 	if k != catalog.Resources && strings.TrimSpace(d.Description) == "" {
-		f.add(ruleDescription, it.name, "has no description")
+		f.add("description", it.name, "has no description")
 	}
 	var unnamed []string
 	for _, arg := range d.Arguments {
@@ -115,15 +115,15 @@ func (f *findings) item(k catalog.Kind, it item) {
 		unnamed = undescribed(d.InputSchema)
 	}
 	if len(unnamed) > 0 {
-		f.add(ruleParameter, it.name, "no description for %s", some(unnamed))
+		f.add("parameter", it.name, "no description for %s", some(unnamed))
 	}
 	var titled string
 	_ = json.Unmarshal(d.Annotations["title"], &titled)
 	if (k == catalog.Tools || k == catalog.Prompts) && d.Title == "" && titled == "" {
-		f.add(ruleTitle, it.name, "has no title")
+		f.add("title", it.name, "has no title")
 	}
 	if n := size(it.raw); n > largeItem {
-		f.add(ruleItemSize, it.name, "the definition has %d bytes, about %d tokens", n, n/bytesPerToken)
+		f.add("item-size", it.name, "the definition has %d bytes, about %d tokens", n, n/bytesPerToken)
 	}
 	f.texts(it.name, it.raw)
 }
@@ -133,16 +133,16 @@ func toolName() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9_.-]{1,12
 
 func (f *findings) tool(it item, d definition) {
 	if !toolName().MatchString(it.key) {
-		f.add(ruleName, it.name, "the name has more than 128 characters, or others than A-Z, a-z, 0-9, dot, underscore and hyphen")
+		f.add("name", it.name, "the name has more than 128 characters, or others than A-Z, a-z, 0-9, dot, underscore and hyphen")
 	}
 	if d.InputSchema == nil {
-		f.add(ruleSchema, it.name, "has no inputSchema")
+		f.add("schema", it.name, "has no inputSchema")
 	} else if problem := checkSchema(d.InputSchema); problem != "" {
-		f.add(ruleSchema, it.name, "inputSchema %s", problem)
+		f.add("schema", it.name, "inputSchema %s", problem)
 	}
 	if d.OutputSchema != nil {
 		if problem := checkSchema(d.OutputSchema); problem != "" {
-			f.add(ruleSchema, it.name, "outputSchema %s", problem)
+			f.add("schema", it.name, "outputSchema %s", problem)
 		}
 	}
 	hints := map[string]bool{}
@@ -153,22 +153,22 @@ func (f *findings) tool(it item, d definition) {
 		}
 		var value *bool
 		if json.Unmarshal(raw, &value) != nil || value == nil {
-			f.add(ruleContradiction, it.name, "%s is not true or false", hint)
+			f.add("contradiction", it.name, "%s is not true or false", hint)
 			continue
 		}
 		hints[hint] = *value
 	}
 	if hints["readOnlyHint"] && hints["destructiveHint"] {
-		f.add(ruleContradiction, it.name, "readOnlyHint and destructiveHint are both true")
+		f.add("contradiction", it.name, "readOnlyHint and destructiveHint are both true")
 	}
 	if _, said := d.Annotations["readOnlyHint"]; !said {
-		f.add(ruleAnnotations, it.name, "does not say whether it only reads (readOnlyHint)")
+		f.add("annotations", it.name, "does not say whether it only reads (readOnlyHint)")
 	}
 }
 
 // texts checks all texts of a definition.
 func (f *findings) texts(item string, raw json.RawMessage) {
-	ruleOf := map[string]string{lock.Hidden: ruleHidden, lock.Script: ruleHidden, lock.Phrase: rulePhrase, lock.Secret: ruleSecret, lock.Link: ruleLink}
+	ruleOf := map[string]string{lock.Hidden: "hidden", lock.Script: "hidden", lock.Phrase: "phrase", lock.Secret: "secret", lock.Link: "link"}
 	first, more := map[string]lock.Reason{}, map[string]int{}
 	var found []string // rules, in the order of the texts
 	for _, r := range lock.Reasons(nil, raw) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -27,31 +28,102 @@ type probe struct {
 	r     *result
 	info  session.Info
 	lists map[catalog.Kind]*list
+}
 
-	pages []string // methods that answered an unknown cursor with a page
+// A question is a request with which a server is checked.
+type question struct {
+	rule, item string // of the finding if the answer is wrong
+	method     string
+	params     map[string]any
+	want       answer // success, refusal, or either
+	// check returns what is wrong with an answer that is the wanted one. May be nil.
+	check func(result json.RawMessage, err error) string
 }
 
 // run sends the requests one after another, so that it is known which one ended the session.
 func (p *probe) run(ctx context.Context) {
+	if p.subscribe(ctx); !p.over(ctx) {
+		p.cursors(ctx)
+	}
+	for _, q := range p.questions() {
+		if p.over(ctx) {
+			return
+		}
+		p.ask(ctx, q)
+	}
+}
+
+func (p *probe) ask(ctx context.Context, q question) {
+	result, a, err := p.do(ctx, q.method, q.params)
+	if _, failed := session.ToolFailure(result); failed && q.method == mcp.MethodCallTool {
+		a = refusal
+	}
+	problem := ""
+	switch {
+	case a == over:
+	case a == silence:
+		problem = "was not answered within " + maxAnswer.String()
+		if q.want == either {
+			q.rule = "unknown-method"
+		}
+	case a == success && q.want == refusal:
+		problem = "was answered with a result"
+	case a == refusal && q.want == success:
+		problem = "failed: " + reason(err)
+	case q.check != nil:
+		problem = q.check(result, err)
+	}
+	if problem != "" {
+		p.r.add(q.rule, q.item, "%s %s", q.method, problem)
+	}
+}
+
+// questions returns what is asked of the server.
+func (p *probe) questions() []question {
 	caps := p.info.Capabilities
-	checks := []func(context.Context){p.subscribe, p.ping, p.complete, p.logging}
+	questions := []question{{rule: "ping", method: mcp.MethodPing}}
+	if p.info.Era == session.EraModern {
+		questions[0].method = mcp.MethodDiscover
+	}
+	if caps.Completions {
+		questions = append(questions, p.completion()...)
+	}
+	var declared map[string]json.RawMessage
+	_ = json.Unmarshal(p.info.RawCapabilities, &declared)
+	if declared["logging"] != nil && p.info.Era == session.EraLegacy {
+		questions = append(questions, question{rule: "capability", method: mcp.MethodSetLevel, params: map[string]any{"level": "warning"}})
+	}
 	for _, k := range catalog.Kinds() {
-		switch {
-		case !caps.Has(k):
-			checks = append(checks, func(ctx context.Context) { p.undeclared(ctx, k) })
-		case p.lists[k].err == nil && !slices.ContainsFunc(p.lists[k].findings, func(f finding) bool { return f.rule == rulePagination }):
-			checks = append(checks, func(ctx context.Context) { p.cursor(ctx, k) })
+		if !caps.Has(k) { // a server may refuse, or list nothing
+			questions = append(questions, question{rule: "undeclared", method: k.Method(), want: either, check: func(result json.RawMessage, _ error) string {
+				var members map[string]json.RawMessage
+				var items []json.RawMessage
+				_ = json.Unmarshal(result, &members)
+				if json.Unmarshal(members[k.Field()], &items) != nil || len(items) == 0 {
+					return ""
+				}
+				return fmt.Sprintf("has %d items, but the capability is not declared", len(items))
+			}})
 		}
 	}
-	checks = append(checks, p.unknown)
-	for _, check := range checks {
-		if check(ctx); p.over(ctx) {
-			break
+	questions = append(questions, question{rule: "unknown-method", method: noMethod, want: refusal, check: func(_ json.RawMessage, err error) string {
+		if rpc, ok := errors.AsType[*session.RPCError](err); ok && rpc.Code == mcp.CodeMethodNotFound {
+			return ""
 		}
+		return "was answered with another error: " + reason(err)
+	}})
+	if caps.Tools {
+		questions = append(questions,
+			question{rule: "unknown-item", method: mcp.MethodCallTool, params: map[string]any{"name": noName, "arguments": map[string]any{}}, want: refusal},
+			question{rule: "bad-arguments", method: mcp.MethodCallTool, params: map[string]any{"name": noName, "arguments": "text"}, want: refusal})
 	}
-	if len(p.pages) > 0 {
-		p.r.add(ruleCursor, "", "an unknown cursor is answered with a page by %s", strings.Join(p.pages, ", "))
+	if caps.Prompts {
+		questions = append(questions, question{rule: "unknown-item", method: mcp.MethodGetPrompt, params: map[string]any{"name": noName}, want: refusal})
 	}
+	if caps.Resources && !p.matchesTemplate(noURI) {
+		questions = append(questions, question{rule: "unknown-item", method: mcp.MethodReadResource, params: map[string]any{"uri": noURI}, want: refusal})
+	}
+	return questions
 }
 
 func (p *probe) over(ctx context.Context) bool {
@@ -79,7 +151,7 @@ func (p *probe) do(ctx context.Context, method string, params map[string]any) (r
 		}
 	}
 	if p.over(ctx) && ctx.Err() == nil {
-		p.r.add(ruleEnded, "", "after %s: %s", method, reason(p.s.Err()))
+		p.r.add("ended", "", "after %s: %s", method, reason(p.s.Err()))
 		return nil, over, err
 	}
 	if ctx.Err() != nil {
@@ -105,6 +177,7 @@ const (
 	refusal        // a JSON-RPC error, or an HTTP status that says so
 	silence        // no answer in time, or none that can be read
 	over           // the session has ended, which was reported
+	either         // success or refusal
 )
 
 func answerOf(err error) answer {
@@ -117,17 +190,6 @@ func answerOf(err error) answer {
 		return refusal
 	}
 	return silence
-}
-
-func (p *probe) ping(ctx context.Context) {
-	method := mcp.MethodPing
-	if p.info.Era == session.EraModern {
-		method = mcp.MethodDiscover
-	}
-	switch _, a, err := p.do(ctx, method, nil); a {
-	case refusal, silence:
-		p.r.add(rulePing, "", "%s failed: %s", method, reason(err))
-	}
 }
 
 // subscribe subscribes to the first resource and to the lists whose changes the server announces.
@@ -144,138 +206,77 @@ func (p *probe) subscribe(ctx context.Context) {
 	defer cancel()
 	ack, err := p.s.Subscribe(ctx, f)
 	if !p.s.Info().Push {
-		p.r.add(ruleSubscribe, "", "declares subscribe or listChanged, but opens no stream for notifications (GET)")
+		p.r.add("subscribe", "", "declares subscribe or listChanged, but opens no stream for notifications (GET)")
 		return
 	}
 	for _, uri := range ack.MissingURIs {
-		p.r.add(ruleSubscribe, itemName(catalog.Resources, uri), "declares resources.subscribe, but does not acknowledge a subscription to it")
+		p.r.add("subscribe", itemName(catalog.Resources, uri), "declares resources.subscribe, but does not acknowledge a subscription to it")
 	}
 	for _, k := range ack.MissingLists {
 		if k != catalog.Templates { // belongs to resources
-			p.r.add(ruleSubscribe, "", "declares %s.listChanged, but does not acknowledge a subscription to it", k)
+			p.r.add("subscribe", "", "declares %s.listChanged, but does not acknowledge a subscription to it", k)
 		}
 	}
 	if err != nil && len(ack.MissingURIs) == 0 && len(ack.MissingLists) == 0 {
-		p.r.add(ruleSubscribe, "", "%s", reason(err))
+		p.r.add("subscribe", "", "%s", reason(err))
 	}
 }
 
-// complete completes the first argument of the first prompt or template that has one.
-func (p *probe) complete(ctx context.Context) {
-	if !p.info.Capabilities.Completions {
-		return
-	}
-	ask := func(it item, ref map[string]any, argument string) {
-		result, a, err := p.do(ctx, mcp.MethodComplete, map[string]any{"ref": ref, "argument": map[string]any{"name": argument, "value": ""}})
-		var r struct {
-			Completion struct{ Values []string }
-		}
-		switch {
-		case a == refusal || a == silence:
-			p.r.add(ruleCompletion, it.name, "completing %q failed: %s", argument, reason(err))
-		case a == success && (json.Unmarshal(result, &r) != nil || r.Completion.Values == nil):
-			p.r.add(ruleCompletion, it.name, "completing %q gives no array of values", argument)
-		}
+// completion returns the completion of the first argument of the first prompt or template that has one.
+func (p *probe) completion() []question {
+	complete := func(it item, ref map[string]any, argument string) []question {
+		return []question{{rule: "completion", item: it.name, method: mcp.MethodComplete, params: map[string]any{"ref": ref, "argument": map[string]any{"name": argument, "value": ""}},
+			check: func(result json.RawMessage, _ error) string {
+				var r struct {
+					Completion struct{ Values []string }
+				}
+				if json.Unmarshal(result, &r) != nil || r.Completion.Values == nil {
+					return "gives no array of values"
+				}
+				return ""
+			}}}
 	}
 	for _, it := range p.lists[catalog.Prompts].items {
 		var d definition
 		if d.read(it.raw); it.hash != "" && len(d.Arguments) > 0 {
-			ask(it, map[string]any{"type": "ref/prompt", "name": it.key}, d.Arguments[0].Name)
-			return
+			return complete(it, map[string]any{"type": "ref/prompt", "name": it.key}, d.Arguments[0].Name)
 		}
 	}
 	for _, it := range p.lists[catalog.Templates].items {
 		variables, err := uritemplate.Variables(it.key)
 		if err == nil && it.hash != "" && len(variables) > 0 {
-			ask(it, map[string]any{"type": "ref/resource", "uri": it.key}, variables[0])
+			return complete(it, map[string]any{"type": "ref/resource", "uri": it.key}, variables[0])
+		}
+	}
+	return nil
+}
+
+// cursors asks each list for a page with a cursor that the server did not give out.
+func (p *probe) cursors(ctx context.Context) {
+	var pages []string // methods that answered with a page
+	for _, k := range catalog.Kinds() {
+		l := p.lists[k]
+		if !p.info.Capabilities.Has(k) || l.err != nil || slices.ContainsFunc(l.findings, func(f finding) bool { return f.rule == "pagination" }) {
+			continue
+		}
+		switch _, a, _ := p.do(ctx, k.Method(), map[string]any{"cursor": noName}); a {
+		case success:
+			pages = append(pages, k.Method())
+		case silence:
+			p.r.add("cursor", "", "%s does not answer an unknown cursor within %s", k.Method(), maxAnswer)
+		case over:
 			return
 		}
 	}
-}
-
-// logging sets the level of messages in this session, if the server declares that it sends them.
-func (p *probe) logging(ctx context.Context) {
-	var caps map[string]json.RawMessage
-	_ = json.Unmarshal(p.info.RawCapabilities, &caps)
-	if caps["logging"] == nil || p.info.Era != session.EraLegacy {
-		return
-	}
-	switch _, a, err := p.do(ctx, mcp.MethodSetLevel, map[string]any{"level": "warning"}); a {
-	case refusal, silence:
-		p.r.add(ruleCapability, "", "the capability is declared, but %s failed: %s", mcp.MethodSetLevel, reason(err))
-	}
-}
-
-// undeclared checks that a kind that the server does not declare has no items. Silence counts as well:
-// clients that ask anyway wait.
-func (p *probe) undeclared(ctx context.Context, k catalog.Kind) {
-	result, a, _ := p.do(ctx, k.Method(), nil)
-	var members map[string]json.RawMessage
-	var items []json.RawMessage
-	_ = json.Unmarshal(result, &members)
-	_ = json.Unmarshal(members[k.Field()], &items)
-	switch {
-	case a == success && len(items) > 0:
-		p.r.add(ruleUndeclared, "", "%s has %d items, but the capability is not declared", k.Method(), len(items))
-	case a == silence:
-		p.r.add(ruleUnknownMethod, "", "%s, which is not declared, was not answered within %s", k.Method(), maxAnswer)
-	}
-}
-
-// cursor asks for a page with a cursor that the server did not give out.
-func (p *probe) cursor(ctx context.Context, k catalog.Kind) {
-	switch _, a, _ := p.do(ctx, k.Method(), map[string]any{"cursor": noName}); a {
-	case success:
-		p.pages = append(p.pages, k.Method())
-	case silence:
-		p.r.add(ruleCursor, "", "%s does not answer an unknown cursor within %s", k.Method(), maxAnswer)
-	}
-}
-
-// unknown asks for what does not exist.
-func (p *probe) unknown(ctx context.Context) {
-	_, a, err := p.do(ctx, noMethod, nil)
-	rpc, _ := errors.AsType[*session.RPCError](err)
-	switch {
-	case a == success:
-		p.r.add(ruleUnknownMethod, "", "%s was answered with a result", noMethod)
-	case a == silence:
-		p.r.add(ruleUnknownMethod, "", "%s was not answered within %s", noMethod, maxAnswer)
-	case a == refusal && rpc == nil:
-		p.r.add(ruleUnknownMethod, "", "%s was answered without a JSON-RPC error: %s", noMethod, reason(err))
-	case a == refusal && rpc.Code != mcp.CodeMethodNotFound:
-		p.r.add(ruleUnknownMethod, "", "%s was answered with error %d: %s", noMethod, rpc.Code, rpc.Message)
-	}
-	caps := p.info.Capabilities
-	for _, q := range []struct {
-		asked        bool
-		rule, method string
-		params       map[string]any
-	}{
-		{caps.Tools, ruleUnknownItem, mcp.MethodCallTool, map[string]any{"name": noName, "arguments": map[string]any{}}},
-		{caps.Tools, ruleBadArguments, mcp.MethodCallTool, map[string]any{"name": noName, "arguments": "text"}},
-		{caps.Prompts, ruleUnknownItem, mcp.MethodGetPrompt, map[string]any{"name": noName}},
-		{caps.Resources, ruleUnknownItem, mcp.MethodReadResource, map[string]any{"uri": noURI}},
-	} {
-		if !q.asked || p.over(ctx) || p.matchesTemplate(q.params["uri"]) {
-			continue
-		}
-		result, a, _ := p.do(ctx, q.method, q.params)
-		_, failed := session.ToolFailure(result)
-		switch {
-		case a == success && !failed:
-			p.r.add(q.rule, "", "%s was answered with a result", q.method)
-		case a == silence:
-			p.r.add(q.rule, "", "%s was not answered within %s", q.method, maxAnswer)
-		}
+	if len(pages) > 0 {
+		p.r.add("cursor", "", "an unknown cursor is answered with a page by %s", strings.Join(pages, ", "))
 	}
 }
 
 // matchesTemplate reports whether a URI may identify a resource after all.
-func (p *probe) matchesTemplate(uri any) bool {
-	text, ok := uri.(string)
-	return ok && slices.ContainsFunc(p.lists[catalog.Templates].items, func(it item) bool {
+func (p *probe) matchesTemplate(uri string) bool {
+	return slices.ContainsFunc(p.lists[catalog.Templates].items, func(it item) bool {
 		pattern, err := uritemplate.Pattern(it.key)
-		return err != nil || pattern.MatchString(text)
+		return err != nil || pattern.MatchString(uri)
 	})
 }

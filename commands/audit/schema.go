@@ -1,33 +1,26 @@
 package audit
 
 import (
-	"bytes"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"maps"
+	"math"
+	"net/url"
 	"slices"
+	"strconv"
 	"strings"
-
-	"github.com/santhosh-tekuri/jsonschema/v6"
-	"golang.org/x/text/language"
-	"golang.org/x/text/message"
 
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// schemaURL is the address under which a schema is compiled. Nothing is loaded from it.
-const schemaURL = "schema:///"
+// maxSchema limits the bytes of a schema of which more than the type is checked.
+const maxSchema = 1 << 20
 
-// maxSchemaValues limits the values in a schema that is compiled, because the library takes quadratic
-// time. Larger schemas are only checked for their type; they are large items anyway.
-const maxSchemaValues = 5_000
-
-// checkSchema returns why a schema is not a valid JSON Schema of an object, or "" if it is. The dialect
-// is the one that the schema names, or 2020-12. The schema must not be nested too deeply.
+// checkSchema returns why a schema is not a valid JSON Schema of an object, or "" if it is: a keyword has a
+// value of another type, or a reference leads out of the schema or to nothing. Patterns are not checked,
+// because JSON Schema uses the syntax of ECMA-262. The schema must not be nested too deeply.
 func checkSchema(raw json.RawMessage) (problem string) {
-	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
-	if err != nil {
+	var doc any
+	if json.Unmarshal(raw, &doc) != nil {
 		return "is not JSON"
 	}
 	root, ok := doc.(map[string]any)
@@ -36,56 +29,139 @@ func checkSchema(raw json.RawMessage) (problem string) {
 		return "is not an object"
 	case root["type"] != "object":
 		return `does not have "type": "object"`
-	case bytes.Count(raw, []byte{','}) > maxSchemaValues:
+	case len(raw) > maxSchema:
 		return ""
 	}
-	c := jsonschema.NewCompiler()
-	c.UseLoader(offline{})
-	c.UseRegexpEngine(anyPattern)
-	if err := c.AddResource(schemaURL, doc); err != nil {
-		return "is not valid: " + schemaError(err)
+	dialect, named := root["$schema"].(string)
+	c := schemaCheck{root: root, older: named && !strings.Contains(dialect, "2020-12")}
+	if c.schema(root, ""); c.problem == "" {
+		return ""
 	}
-	if _, err := c.Compile(schemaURL); err != nil {
-		return "is not valid: " + schemaError(err)
-	}
-	return ""
+	return "is not valid: " + printable.Line(c.problem, 200)
 }
 
-// schemaError returns the innermost reason for an error of the library.
-func schemaError(err error) string {
-	var at []string
-	if invalid, ok := errors.AsType[*jsonschema.SchemaValidationError](err); ok {
-		cause, ok := errors.AsType[*jsonschema.ValidationError](invalid.Err)
-		for ok && len(cause.Causes) > 0 {
-			cause = cause.Causes[0]
+// A schemaCheck checks a schema and those within it.
+type schemaCheck struct {
+	root    any
+	older   bool   // its dialect is older than 2020-12
+	problem string // the first that was found
+}
+
+// schema checks a schema, which is at a JSON pointer of the root.
+func (c *schemaCheck) schema(v any, at string) {
+	members, is := v.(map[string]any)
+	if _, trivial := v.(bool); !is && !trivial {
+		c.require(false, at)
+	}
+	for _, keyword := range slices.Sorted(maps.Keys(members)) {
+		if c.problem != "" {
+			return
 		}
-		if ok {
-			at = cause.InstanceLocation
-			err = errors.New(cause.ErrorKind.LocalizedString(message.NewPrinter(language.English)))
+		c.keyword(keyword, members[keyword], at+"/"+keyword)
+	}
+}
+
+func (c *schemaCheck) require(ok bool, at string) {
+	if !ok && c.problem == "" {
+		c.problem = strings.TrimPrefix(at, "/") + " has a value that JSON Schema does not allow"
+	}
+}
+
+func (c *schemaCheck) keyword(keyword string, v any, at string) {
+	list, isList := v.([]any)
+	members, isObject := v.(map[string]any)
+	text, isString := v.(string)
+	number, isNumber := v.(float64)
+	_, isBool := v.(bool)
+	switch keyword {
+	case "$ref":
+		c.require(isString, at)
+		c.reference(text, at)
+	case "$schema", "title", "description", "pattern", "format":
+		c.require(isString, at)
+	case "type":
+		types := list
+		if isString {
+			types = []any{v}
+		}
+		c.require(len(types) > 0 && !slices.ContainsFunc(types, func(t any) bool {
+			return !slices.Contains([]any{"array", "boolean", "integer", "null", "number", "object", "string"}, t)
+		}), at)
+	case "required":
+		c.require(isList && !slices.ContainsFunc(list, func(v any) bool { _, is := v.(string); return !is }), at)
+	case "enum", "examples":
+		c.require(isList, at)
+	case "uniqueItems", "deprecated", "readOnly", "writeOnly":
+		c.require(isBool, at)
+	case "minimum", "maximum", "multipleOf":
+		c.require(isNumber, at)
+	case "exclusiveMinimum", "exclusiveMaximum":
+		c.require(isNumber || isBool && c.older, at)
+	case "minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties", "minContains", "maxContains":
+		c.require(isNumber && number >= 0 && number == math.Trunc(number), at)
+	case "properties", "patternProperties", "$defs", "definitions", "dependentSchemas":
+		c.require(isObject, at)
+		for _, name := range slices.Sorted(maps.Keys(members)) {
+			c.schema(members[name], at+"/"+name)
+		}
+	case "allOf", "anyOf", "oneOf", "prefixItems":
+		c.require(len(list) > 0, at)
+		c.schemas(list, at)
+	case "items":
+		if c.older && isList {
+			c.schemas(list, at)
+			return
+		}
+		c.schema(v, at)
+	case "not", "if", "then", "else", "contains", "propertyNames", "additionalProperties", "additionalItems", "unevaluatedProperties", "unevaluatedItems":
+		c.schema(v, at)
+	}
+}
+
+func (c *schemaCheck) schemas(list []any, at string) {
+	for i, v := range list {
+		c.schema(v, at+"/"+strconv.Itoa(i))
+	}
+}
+
+// reference checks that a reference leads to a place in the schema, or to the schema of a dialect. Names that
+// the schema gives to its parts are not looked up.
+func (c *schemaCheck) reference(to, at string) {
+	pointer, within := strings.CutPrefix(to, "#/")
+	if decoded, err := url.PathUnescape(pointer); err == nil {
+		pointer = decoded
+	}
+	named := strings.HasPrefix(to, "#") && !within
+	if c.problem != "" || named || within && points(c.root, pointer) || strings.Contains(to, "//json-schema.org/") {
+		return
+	}
+	c.problem = strings.TrimPrefix(at, "/") + " refers to " + to + ", which clients do not load"
+	if within {
+		c.problem = strings.TrimPrefix(at, "/") + " refers to " + to + ", which the schema does not have"
+	}
+}
+
+// points reports whether a JSON pointer leads to a value.
+func points(v any, pointer string) (found bool) {
+	for segment := range strings.SplitSeq(pointer, "/") {
+		segment = strings.NewReplacer("~1", "/", "~0", "~").Replace(segment)
+		switch in := v.(type) {
+		case map[string]any:
+			v, found = in[segment]
+		case []any:
+			i, err := strconv.Atoi(segment)
+			if found = err == nil && i >= 0 && i < len(in); found {
+				v = in[i]
+			}
+		default:
+			found = false
+		}
+		if !found {
+			return false
 		}
 	}
-	text := strings.ReplaceAll(err.Error(), schemaURL, "")
-	if len(at) > 0 {
-		text = strings.Join(at, "/") + ": " + text
-	}
-	return printable.Line(text, 200)
+	return true
 }
-
-// offline is a loader that loads nothing: clients do not fetch schemas, and an audit makes no requests
-// on behalf of a server.
-type offline struct{}
-
-func (offline) Load(url string) (any, error) {
-	return nil, fmt.Errorf("it refers to %s, which clients do not load", printable.Line(strings.TrimPrefix(url, schemaURL), 100))
-}
-
-// anyPattern accepts every regular expression: JSON Schema uses the syntax of ECMA-262, which Go does not support.
-func anyPattern(pattern string) (jsonschema.Regexp, error) { return anything(pattern), nil }
-
-type anything string
-
-func (anything) MatchString(string) bool { return true }
-func (a anything) String() string        { return string(a) }
 
 // undescribed returns the parameters of an input schema that have no description, sorted.
 func undescribed(schema json.RawMessage) []string {

@@ -33,7 +33,6 @@ type result struct {
 	info   session.Info
 	counts map[catalog.Kind]int
 	sizes  map[catalog.Kind]int // bytes of the definitions
-	items  []string             // that were checked, without the server itself
 	findings
 	err error // why the server could not be checked
 }
@@ -72,14 +71,13 @@ func (a auditor) run(ctx context.Context, srv config.Server) *result {
 		l := lists[k]
 		r.counts[k] = len(l.items)
 		for _, it := range l.items {
-			r.items = append(r.items, it.name)
 			r.sizes[k] += size(it.raw)
 		}
 		r.findings = append(r.findings, l.findings...)
 		r.findings = append(r.findings, checkList(ctx, k, l.items)...)
 	}
 	if n := r.sizes[catalog.Tools]; n > largeList {
-		r.add(ruleListSize, "", "%d tools have %d bytes, about %d tokens", r.counts[catalog.Tools], n, n/bytesPerToken)
+		r.add("list-size", "", "%d tools have %d bytes, about %d tokens", r.counts[catalog.Tools], n, n/bytesPerToken)
 	}
 	if r.info.Era == session.EraModern && r.info.Other == "" { // not every server names the versions that it supports
 		old := srv
@@ -97,12 +95,12 @@ func (a auditor) run(ctx context.Context, srv config.Server) *result {
 
 	opts.OneShot, opts.Era, opts.Grace = true, r.info.Era, maxExit
 	if second, err := a.dial(ctx, srv, opts); err != nil {
-		r.add(ruleUnstable, "", "a second session failed: %s", reason(err))
+		r.add("unstable", "", "a second session failed: %s", reason(err))
 	} else {
 		again, info := r.lists(ctx, second), second.Info()
 		_ = second.Close()
 		if second.Lingered() {
-			r.add(ruleExit, "", "the process still ran %s after its stdin had ended", maxExit)
+			r.add("exit", "", "the process still ran %s after its stdin had ended", maxExit)
 		}
 		noise = cmp.Or(noise, second.FirstNoise())
 		if len(compare(lists, again, r.info, info)) > 0 {
@@ -110,7 +108,7 @@ func (a auditor) run(ctx context.Context, srv config.Server) *result {
 		}
 	}
 	if noise != "" {
-		r.add(ruleStdout, "", "a line of stdout is not a message: \u201c%s\u201d", printable.Line(noise, 120))
+		r.add("stdout", "", "a line of stdout is not a message: \u201c%s\u201d", printable.Line(noise, 120))
 	}
 	http.origin(ctx, r)
 	if ctx.Err() != nil {
@@ -122,18 +120,17 @@ func (a auditor) run(ctx context.Context, srv config.Server) *result {
 // about checks what the server says about itself.
 func (r *result) about() {
 	if r.info.ServerName == "" || r.info.ServerVersion == "" {
-		r.add(ruleIdentity, "", "serverInfo has no name or no version")
+		r.add("identity", "", "serverInfo has no name or no version")
 	}
 	switch {
 	case r.info.Era == session.EraLegacy && r.info.Other == "" && r.info.ProtocolVersion != mcp.LatestLegacy:
-		r.add(ruleVersion, "", "it supports version %s, but not %s or %s", r.info.ProtocolVersion, mcp.LatestLegacy, mcp.ModernVersion)
+		r.add("version", "", "it supports version %s, but not %s or %s", r.info.ProtocolVersion, mcp.LatestLegacy, mcp.ModernVersion)
 	case r.info.Era == session.EraLegacy && r.info.Other == "":
-		r.add(ruleVersion, "", "it supports version %s, but not %s", r.info.ProtocolVersion, mcp.ModernVersion)
+		r.add("version", "", "it supports version %s, but not %s", r.info.ProtocolVersion, mcp.ModernVersion)
 	case r.info.Era == session.EraModern && r.info.Other == "":
-		r.add(ruleVersion, "", "it supports version %s, but not %s, which most clients use", r.info.ProtocolVersion, mcp.LatestLegacy)
+		r.add("version", "", "it supports version %s, but not %s, which most clients use", r.info.ProtocolVersion, mcp.LatestLegacy)
 	}
 	if r.info.Instructions != "" {
-		r.items = append(r.items, "instructions")
 		if raw, err := json.Marshal(r.info.Instructions); err == nil {
 			r.texts("instructions", raw)
 		}
@@ -171,7 +168,7 @@ func (l *list) fetch(ctx context.Context, s *session.Session, k catalog.Kind, li
 		if err != nil {
 			l.err = err
 			if k != catalog.Templates || !errors.Is(err, session.ErrUnsupported) { // not every server with resources has templates
-				l.add(ruleCapability, "", "the capability is declared, but %s failed: %s", method, reason(err))
+				l.add("capability", "", "the capability is declared, but %s failed: %s", method, reason(err))
 			}
 			return
 		}
@@ -179,18 +176,18 @@ func (l *list) fetch(ctx context.Context, s *session.Session, k catalog.Kind, li
 		var elements []json.RawMessage
 		if json.Unmarshal(raw, &members) != nil || json.Unmarshal(members[k.Field()], &elements) != nil || elements == nil {
 			l.err = errors.New("malformed")
-			l.add(ruleCapability, "", "the result of %s has no array %q", method, k.Field())
+			l.add("capability", "", "the result of %s has no array %q", method, k.Field())
 			return
 		}
 		if bytes += int64(len(raw)); bytes > maxList || len(l.items)+len(elements) > maxItems {
-			l.add(rulePagination, "", "%s has more than %d items or %d bytes", method, maxItems, maxList)
+			l.add("pagination", "", "%s has more than %d items or %d bytes", method, maxItems, maxList)
 			return
 		}
 		for _, element := range elements {
 			it, problem := newItem(k, element, index)
 			index++
 			if problem != "" {
-				l.add(ruleMalformed, it.name, "%s", problem)
+				l.add("malformed", it.name, "%s", problem)
 			}
 			l.items = append(l.items, it)
 		}
@@ -201,13 +198,13 @@ func (l *list) fetch(ctx context.Context, s *session.Session, k catalog.Kind, li
 		var c string
 		switch {
 		case json.Unmarshal(next, &c) != nil:
-			l.add(rulePagination, "", "nextCursor of %s is not a string", method)
+			l.add("pagination", "", "nextCursor of %s is not a string", method)
 			return
 		case cursors[c]:
-			l.add(rulePagination, "", "page %d of %s repeats an earlier cursor", page, method)
+			l.add("pagination", "", "page %d of %s repeats an earlier cursor", page, method)
 			return
 		case page == maxPages:
-			l.add(rulePagination, "", "%s has more than %d pages", method, maxPages)
+			l.add("pagination", "", "%s has more than %d pages", method, maxPages)
 			return
 		}
 		cursors[c] = true
@@ -221,7 +218,7 @@ func (r *result) confirm(ctx context.Context, a auditor, srv config.Server, opts
 	opts.Grace = 0
 	third, err := a.dial(ctx, srv, opts)
 	if err != nil {
-		r.add(ruleUnstable, "", "a third session failed: %s", reason(err))
+		r.add("unstable", "", "a third session failed: %s", reason(err))
 		return
 	}
 	r.findings = append(r.findings, compare(lists, r.lists(ctx, third), info, third.Info())...)
@@ -231,13 +228,13 @@ func (r *result) confirm(ctx context.Context, a auditor, srv config.Server, opts
 // compare compares what two sessions got.
 func compare(first, second map[catalog.Kind]*list, was, is session.Info) (r findings) {
 	if was.Instructions != is.Instructions {
-		r.add(ruleUnstable, "instructions", "differ from session to session")
+		r.add("unstable", "instructions", "differ from session to session")
 	}
 	for _, k := range catalog.Kinds() {
 		a, b := first[k], second[k]
 		if a.err != nil || b.err != nil {
 			if a.err == nil || b.err == nil {
-				r.add(ruleUnstable, "", "%s fails only in some sessions: %s", k.Method(), reason(cmp.Or(a.err, b.err)))
+				r.add("unstable", "", "%s fails only in some sessions: %s", k.Method(), reason(cmp.Or(a.err, b.err)))
 			}
 			continue
 		}
@@ -247,9 +244,9 @@ func compare(first, second map[catalog.Kind]*list, was, is session.Info) (r find
 			hash, still := after[it.key]
 			switch {
 			case !still:
-				r.add(ruleUnstable, it.name, "is only in some sessions")
+				r.add("unstable", it.name, "is only in some sessions")
 			case hash != it.hash && before[it.key] == it.hash: // not a duplicate, which is reported
-				r.add(ruleUnstable, it.name, "has another definition from session to session")
+				r.add("unstable", it.name, "has another definition from session to session")
 			default:
 				continue
 			}
@@ -257,12 +254,12 @@ func compare(first, second map[catalog.Kind]*list, was, is session.Info) (r find
 		}
 		for _, it := range b.items {
 			if _, known := before[it.key]; !known {
-				r.add(ruleUnstable, it.name, "is only in some sessions")
+				r.add("unstable", it.name, "is only in some sessions")
 				same = false
 			}
 		}
 		if same && !slices.EqualFunc(a.items, b.items, func(x, y item) bool { return x.key == y.key }) {
-			r.add(ruleOrder, "", "%s has another order from session to session", k.Method())
+			r.add("order", "", "%s has another order from session to session", k.Method())
 		}
 	}
 	return r

@@ -13,23 +13,27 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// change is a difference between the lock and what a server offers.
-type change struct{ lock.Change }
-
 // changesOf returns the changes of one server.
-func changesOf(server string, drifts []lock.Drift) []change {
-	all := []change{}
+func changesOf(server string, drifts []lock.Drift) []lock.Change {
+	all := []lock.Change{}
 	for _, d := range drifts {
-		all = append(all, change{lock.NewChange(server, d)})
+		all = append(all, lock.NewChange(server, d))
 	}
 	return all
+}
+
+// without returns the changes of all that are not among some.
+func without(all, some []lock.Change) []lock.Change {
+	return slices.DeleteFunc(slices.Clone(all), func(c lock.Change) bool {
+		return slices.ContainsFunc(some, func(s lock.Change) bool { return name(s) == name(c) && s.Was == c.Was && s.Now == c.Now })
+	})
 }
 
 // notLocked says what differs of a server that is not in the lock.
 const notLocked = "the server is not in the lock"
 
 // what says on one line what has changed.
-func (c change) what() string {
+func what(c lock.Change) string {
 	if c.Item == "" {
 		return notLocked
 	}
@@ -44,70 +48,72 @@ func (c change) what() string {
 	return strings.Join(append(parts, c.Notes()...), "; ")
 }
 
-// row returns the row of a table: server, item, severity, class, change.
-func (c change) row() []string {
-	return []string{c.ServerID, c.Item, string(c.Severity), strings.Join(c.Classes, ", "), c.what()}
-}
-
-// name returns the argument of approve that selects the change.
-func (c change) name() string {
+// name returns the argument of review --approve that selects the change.
+func name(c lock.Change) string {
 	if c.Item == "" {
 		return c.ServerID
 	}
 	return c.ServerID + ":" + c.Item
 }
 
-// approval returns the command line that approves the change.
-func (c change) approval() string { return "mcptrack approve " + printable.Shell(c.name()) }
-
-// rows returns the rows of a table.
-func rows(changes []change) [][]string {
-	var all [][]string
+func names(changes []lock.Change) (all []string) {
 	for _, c := range changes {
-		all = append(all, c.row())
+		all = append(all, name(c))
 	}
 	return all
 }
 
-func head() []string { return []string{"Server", "Item", "Severity", "Class", "Change"} }
+// approval returns the command line that approves the change.
+func approval(c lock.Change) string { return "mcptrack review --approve " + printable.Shell(name(c)) }
 
 // counted returns how many changes have which class, such as "2 wording, 1 added", the most frequent
 // first. A change counts once for each of its classes.
-func counted(changes []change) string {
+func counted(changes []lock.Change) string {
 	counts := map[string]int{}
 	for _, c := range changes {
-		for _, name := range c.Classes {
-			counts[name]++
+		for _, class := range c.Classes {
+			counts[class]++
 		}
 	}
-	names := slices.SortedFunc(maps.Keys(counts), func(a, b string) int { return cmp.Or(counts[b]-counts[a], strings.Compare(a, b)) })
-	for i, name := range names {
-		names[i] = fmt.Sprintf("%d %s", counts[name], name)
+	classes := slices.SortedFunc(maps.Keys(counts), func(a, b string) int { return cmp.Or(counts[b]-counts[a], strings.Compare(a, b)) })
+	for i, class := range classes {
+		classes[i] = fmt.Sprintf("%d %s", counts[class], class)
 	}
-	return strings.Join(names, ", ")
+	return strings.Join(classes, ", ")
 }
 
-// advice returns the hint about changes that are not approved: what helps with the first that can be
-// taken over.
-func advice(changes []change, takeOver string) string {
-	hint := beyondApproval
+// advice returns the hint about changes that are not approved. It does not propose to take over a text that
+// is suspicious.
+func advice(changes []lock.Change) string {
+	var added, rejected, others bool
 	for _, c := range changes {
 		switch {
 		case c.Problem != "":
+		case c.Item == "":
+			added = true
 		case c.Rejected:
-			hint = "mcptrack review shows them; mcptrack approve SERVER:ITEM approves what was rejected"
+			rejected = true
+		case suspicious(c):
+			return "mcptrack review shows them and asks about each"
 		default:
-			return takeOver
+			others = true
 		}
 	}
-	return hint
+	switch {
+	case others:
+		return "mcptrack review shows them; mcptrack lock --update takes them over"
+	case rejected:
+		return "mcptrack review shows them; mcptrack review --approve SERVER:ITEM approves what was rejected"
+	case added:
+		return "mcptrack lock adds them"
+	}
+	return "gateways do not serve what cannot be approved; report it to the author of the server"
 }
 
-// beyondApproval is the hint if no change can be approved.
-const beyondApproval = "what cannot be approved is not served by gateways until the server is repaired; report it to its author"
+func suspicious(c lock.Change) bool { return slices.Contains(c.Classes, "suspicious") }
 
 // unapprovable says which changes cannot be approved, and why; empty if all can.
-func unapprovable(changes []change) string {
+func unapprovable(changes []lock.Change) string {
 	var why []string
 	for _, c := range changes {
 		if c.Problem != "" {
@@ -122,18 +128,18 @@ func unapprovable(changes []change) string {
 
 // finish returns the failure of a command that found changes or could not reach servers; nil if neither
 // happened. missed has a server and the reason in each element.
-func finish(changes []change, hint string, missed []string, servers int) error {
+func finish(changes []lock.Change, hint string, missed []string, servers int) error {
 	unreachable := cli.NotReached(missed, servers, false)
 	if len(changes) == 0 {
 		return unreachable
 	}
-	var names []string
+	var ids []string
 	for _, c := range changes {
-		if id := printable.Line(c.ServerID, 64); !slices.Contains(names, id) {
-			names = append(names, id)
+		if id := printable.Line(c.ServerID, 64); !slices.Contains(ids, id) {
+			ids = append(ids, id)
 		}
 	}
-	text := fmt.Sprintf("%s of %s not approved: %s", cli.Plural(len(changes), "change"), cli.Join(names, 5), counted(changes))
+	text := fmt.Sprintf("%s of %s not approved: %s", cli.Plural(len(changes), "change"), cli.Join(ids, 5), counted(changes))
 	if unreachable != nil {
 		text += "; " + unreachable.Error()
 	}

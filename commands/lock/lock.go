@@ -2,9 +2,7 @@ package lock
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"slices"
 	"strconv"
@@ -52,35 +50,28 @@ func Command(env *cli.Env, g *cli.Globals) *cobra.Command {
 	f := cmd.Flags()
 	f.BoolVar(&opts.update, "update", false, "take over what has changed since it was approved, except rejected changes")
 	addClasses(cmd, &opts.classes, "class", "only changes whose classes are all in this list of `CLASS,...`")
+	cli.MainFlags(cmd, "update", "class", "lock", "timeout", "json")
 	return cmd
 }
 
 // outcome is what lock did for one server, as JSON.
 type outcome struct {
-	ID     string   `json:"id"`
-	Result string   `json:"result"` // added, same, updated, changed, failed or removed
-	Items  int      `json:"items"`  // in the lock now
-	Taken  []change `json:"taken"`  // changes that were taken over
-	Left   []change `json:"left"`   // changes that were not
+	ID     string        `json:"id"`
+	Result string        `json:"result"` // added, same, updated, changed, failed or removed
+	Items  int           `json:"items"`  // in the lock now
+	Taken  []lock.Change `json:"taken"`  // changes that were taken over
+	Left   []lock.Change `json:"left"`   // changes that were not
 	// Unstable names the items of a server that was added which a second session did not offer alike.
 	Unstable []string `json:"unstable,omitempty"`
 	Error    string   `json:"error,omitempty"`
 }
-
-const takesOver = "mcptrack review shows them; mcptrack lock --update takes them over"
 
 func runLock(ctx context.Context, env *cli.Env, g *cli.Globals, opts lockOptions) error {
 	w, err := opts.open(ctx, env, g, opts.servers)
 	if err != nil {
 		return err
 	}
-	results, was, err := w.observe(ctx, func() (*lock.Lock, error) {
-		l, err := lock.Read(w.path)
-		if errors.Is(err, fs.ErrNotExist) {
-			return lock.New(), nil
-		}
-		return l, invalid(err)
-	})
+	results, was, err := w.observe(ctx, true)
 	if err != nil {
 		return err
 	}
@@ -110,11 +101,11 @@ func runLock(ctx context.Context, env *cli.Env, g *cli.Globals, opts lockOptions
 	if err := writeOutcomes(w, outcomes); err != nil {
 		return err
 	}
-	var left []change
+	var left []lock.Change
 	for _, o := range outcomes {
 		left = append(left, o.Left...)
 	}
-	return finish(left, advice(left, takesOver), failed(results), len(results))
+	return finish(left, advice(left), failed(results), len(results))
 }
 
 // unstable lists the servers that are not in the lock once more, and returns by server the items that
@@ -130,7 +121,7 @@ func (w *work) unstable(ctx context.Context, results []observe.Result, l *lock.L
 		}
 	}
 	unstable := map[string][]string{}
-	for _, r := range w.list(ctx, added, func() *lock.Lock { return l }) {
+	for _, r := range w.list(ctx, added, l) {
 		id := r.Server.ID // if it does not answer now, there is nothing to compare
 		for _, d := range lock.Compare(before[id], r.Offered) {
 			if d.New.Problem == "" { // otherwise, it is not in the lock
@@ -145,7 +136,7 @@ func (w *work) unstable(ctx context.Context, results []observe.Result, l *lock.L
 // take brings one server of the lock up to date.
 func (o lockOptions) take(l *lock.Lock, r observe.Result) outcome {
 	id := r.Server.ID
-	out := outcome{ID: id, Result: "same", Taken: []change{}, Left: []change{}}
+	out := outcome{ID: id, Result: "same", Taken: []lock.Change{}, Left: []lock.Change{}}
 	s := l.Servers[id]
 	if r.Err != nil {
 		out.Result, out.Error = "failed", r.Err.Error()
@@ -154,42 +145,32 @@ func (o lockOptions) take(l *lock.Lock, r observe.Result) outcome {
 		}
 		return out
 	}
-	var left, taken []lock.Drift
 	if s == nil {
 		out.Result = "added"
 		s = lock.NewServer(r.Offered)
-		left = lock.Compare(s, r.Offered)
+		out.Left = changesOf(id, lock.Compare(s, r.Offered))
 		s.Policy = r.Server.Lock.Weaker()
 		l.Servers[id] = s
-	} else if left = drifts(s, r); o.update {
-		chosen, rejected := split(left, func(d lock.Drift) bool { return !d.Rejected })
-		refused := s.Take(chosen, o.classes...)
-		left, taken = append(rejected, refused...), without(chosen, refused)
-		if len(left) == 0 {
+	} else if found := drifts(s, r); !o.update {
+		out.Left = changesOf(id, found)
+	} else {
+		chosen := slices.DeleteFunc(slices.Clone(found), func(d lock.Drift) bool { return d.Rejected })
+		refused := changesOf(id, s.Take(chosen, o.classes...))
+		out.Taken = without(changesOf(id, chosen), refused)
+		out.Left = without(changesOf(id, found), out.Taken)
+		if len(out.Left) == 0 {
 			maps.Copy(s.Items, lock.NewServer(r.Offered).Items) // without other definitions of the same items
-		}
-		if len(taken) > 0 {
-			out.Result = "updated"
 		}
 	}
 	s.Policy = r.Server.Lock.Within(s.Policy).Weaker() // what became stricter needs no approval
-	out.Items, out.Taken, out.Left = items(s), changesOf(id, taken), changesOf(id, left)
-	if len(out.Left) > 0 && out.Result == "same" {
+	out.Items = items(s)
+	switch {
+	case len(out.Taken) > 0:
+		out.Result = "updated"
+	case len(out.Left) > 0 && out.Result == "same":
 		out.Result = "changed"
 	}
 	return out
-}
-
-// without returns the elements of all that are not in some, which has elements of all in their order.
-func without(all, some []lock.Drift) (rest []lock.Drift) {
-	for _, d := range all {
-		if len(some) > 0 && d.Section == some[0].Section && d.Key == some[0].Key && d.Old.Hash == some[0].Old.Hash && d.New.Hash == some[0].New.Hash && d.New.Problem == some[0].New.Problem {
-			some = some[1:]
-			continue
-		}
-		rest = append(rest, d)
-	}
-	return rest
 }
 
 // removeUnknown removes the servers that the config does not have.
@@ -197,7 +178,7 @@ func (w *work) removeUnknown(l *lock.Lock) (removed []outcome) {
 	for id := range l.Servers {
 		if _, known := w.cfg.Server(id); !known {
 			delete(l.Servers, id)
-			removed = append(removed, outcome{ID: id, Result: "removed", Taken: []change{}, Left: []change{}})
+			removed = append(removed, outcome{ID: id, Result: "removed", Taken: []lock.Change{}, Left: []lock.Change{}})
 		}
 	}
 	slices.SortFunc(removed, func(a, b outcome) int { return strings.Compare(a.ID, b.ID) })

@@ -3,7 +3,6 @@ package lock_test
 import (
 	"context"
 	"encoding/json"
-	"encoding/xml"
 	"errors"
 	"fmt"
 	"maps"
@@ -13,7 +12,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/mcptrack/mcptrack/commands"
 	"github.com/mcptrack/mcptrack/commands/internal/cli"
@@ -21,9 +19,6 @@ import (
 	commandlock "github.com/mcptrack/mcptrack/commands/lock"
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/config"
-	"github.com/mcptrack/mcptrack/core/event"
-	"github.com/mcptrack/mcptrack/core/journal"
-	"github.com/mcptrack/mcptrack/core/journal/sqlitelog"
 	"github.com/mcptrack/mcptrack/core/lock"
 	"github.com/mcptrack/mcptrack/core/session"
 )
@@ -256,7 +251,7 @@ func TestVerifyAgainstSettings(t *testing.T) {
 		t.Errorf("changes %q", got)
 	}
 	for format, want := range map[string]string{"table": "notes   policy  error     policy  new", "name": "notes:policy\n", "sarif": `"ruleId": "L017"`,
-		"junit": `<failure type="L017 policy"`, "markdown": `+wording: "allow"`, "json": `"severity": "error"`} {
+		"markdown": `+wording: "allow"`, "json": `"severity": "error"`} {
 		if out := b.run(cli.ExitFound, "verify", "--against", old, "-o", format); !strings.Contains(out, want) || strings.Contains(out, "block") {
 			t.Errorf("-o %s prints\n%s", format, out)
 		}
@@ -416,14 +411,7 @@ func TestVerifyReports(t *testing.T) {
 	if at := run.Results[0].Locations[0].PhysicalLocation; at.ArtifactLocation.URI != "mcp-servers.json" || at.Region.StartLine != 1 || at.Region.StartColumn != 26 {
 		t.Errorf("the location is %+v", at)
 	}
-	var junit struct {
-		Failures int `xml:"failures,attr"`
-		Tests    int `xml:"tests,attr"`
-	}
-	if err := xml.Unmarshal([]byte(b.run(cli.ExitFound, "verify", "-o", "junit")), &junit); err != nil || junit.Failures != 1 || junit.Tests != 4 {
-		t.Errorf("JUnit: %v, %+v", err, junit)
-	}
-	if out := b.run(cli.ExitFound, "verify", "-o", "markdown"); !strings.Contains(out, "<U+200B>") || !strings.Contains(out, "mcptrack lock") {
+	if out := b.run(cli.ExitFound, "verify", "-o", "markdown"); !strings.Contains(out, "<U+200B>") || !strings.Contains(out, "mcptrack review") || strings.Contains(out, "--update") {
 		t.Errorf("Markdown:\n%s", out)
 	}
 	if out := b.run(cli.ExitFound, "verify", "-o", "name"); out != "notes:tool/draw\n" {
@@ -512,7 +500,7 @@ func TestReviewDoesNotApproveUnseen(t *testing.T) {
 	}
 	b.run(cli.ExitFound, "review")
 	text := tty.String()
-	for _, part := range []string{"  too large to compare: the definition is not shown\n", "  only mcptrack approve notes:tool/draw approves it\n", "1 of 1: reject, skip or quit? [r/s/q, then Enter] "} {
+	for _, part := range []string{"  too large to compare: the definition is not shown\n", "  only mcptrack review --approve notes:tool/draw approves it\n", "1 of 1: reject, skip or quit? [r/s/q, then Enter] "} {
 		if !strings.Contains(text, part) {
 			t.Errorf("the terminal does not show %q:\n%.2000s", part, text)
 		}
@@ -525,10 +513,6 @@ func TestReviewDoesNotApproveUnseen(t *testing.T) {
 		t.Errorf("approve prints\n%s", out)
 	}
 	b.run(cli.ExitOK, "verify")
-	b.serve(draw)
-	if b.run(cli.ExitRefused, "approve", "notes:bogus/x"); !strings.Contains(b.Stderr.String(), `"bogus" is not a kind of item; the kinds are launch, capabilities, instructions, tool, prompt, skill, template, resource, content`) {
-		t.Errorf("approve says %s", &b.Stderr)
-	}
 }
 
 // What the server offers while the user reads is not approved: only what was shown.
@@ -548,80 +532,34 @@ func TestReviewApprovesWhatItShowed(t *testing.T) {
 	b.items(cli.ExitFound)
 }
 
-// The newest change is at the top: what the log has otherwise, then what it has by its time, then what it
-// does not know.
-func TestReviewNewestFirst(t *testing.T) {
-	b := newBench(t, draw)
-	b.run(cli.ExitOK, "lock")
-	b.serve(drawNew, `{"name":"first"}`, `{"name":"second"}`)
-	dir := t.TempDir()
-	log, err := sqlitelog.Open(t.Context(), sqlitelog.Options{Dir: dir})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i, name := range []string{"first", "second"} {
-		at := time.Date(2026, 11, 28, 8, i, 0, 0, time.UTC)
-		if err := log.Append(&event.Event{ServerID: "notes", Timestamp: at, Payload: event.ListChanged{List: catalog.Tools, Added: []string{name}}}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := log.Close(); err != nil {
-		t.Fatal(err)
-	}
-	out := b.run(cli.ExitFound, "review", "-o", "name", "--data-dir", dir)
-	if out != "notes:tool/second\nnotes:tool/first\nnotes:tool/draw\n" {
-		t.Errorf("review lists\n%s", out)
-	}
-
-	// The log knows draw as it was approved, and when the two that it has now appeared.
-	before, err := catalog.NewItem(catalog.Tools, json.RawMessage(draw))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if log, err = sqlitelog.Open(t.Context(), sqlitelog.Options{Dir: dir}); err != nil {
-		t.Fatal(err)
-	}
-	if err := log.RememberList(journal.ListName{ServerID: "notes", Kind: catalog.Tools}, catalog.List{before}); err != nil {
-		t.Fatal(err)
-	}
-	if err := log.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if out := b.run(cli.ExitFound, "review", "-o", "name", "--data-dir", dir); out != "notes:tool/draw\nnotes:tool/second\nnotes:tool/first\n" {
-		t.Errorf("with the definition before, review lists\n%s", out)
-	}
-	if out := b.run(cli.ExitFound, "review", "--data-dir", dir); !strings.Contains(out, "seen 2026-11-28T08:01:00.000Z") {
-		t.Errorf("review does not say when\n%s", out)
-	}
-	b.run(cli.ExitOK, "approve", "notes:tool:second")
-}
-
 func TestApproveAndReject(t *testing.T) {
 	b := newBench(t, draw)
 	b.Server.SetList(catalog.Prompts, json.RawMessage(`{"name":"same"}`))
 	b.run(cli.ExitOK, "lock")
 	b.Server.SetList(catalog.Prompts, json.RawMessage(`{"name":"same","title":"Same"}`))
 	b.serve(drawNew, `{"name":"same"}`, `{"name":"more"}`)
-	if out := b.run(cli.ExitOK, "approve", "notes", "--class", "added,title"); !strings.Contains(out, "tool/more") || !strings.Contains(out, "prompt/same") || strings.Contains(out, "tool/draw") {
-		t.Errorf("approve --class prints\n%s", out)
+	if out := b.run(cli.ExitOK, "review", "--approve", "notes", "--class", "added,title"); !strings.Contains(out, "tool/more") || !strings.Contains(out, "prompt/same") || strings.Contains(out, "tool/draw") {
+		t.Errorf("review --approve --class prints\n%s", out)
 	}
-	b.run(cli.ExitOK, "reject", "notes")
-	if out := b.run(cli.ExitOK, "approve", "notes"); out != "no changes\n" {
-		t.Errorf("approve takes what was rejected:\n%s", out)
+	b.run(cli.ExitOK, "review", "--reject", "notes")
+	if out := b.run(cli.ExitOK, "review", "--approve", "notes"); out != "no changes\n" {
+		t.Errorf("review --approve takes what was rejected:\n%s", out)
 	}
-	b.run(cli.ExitRefused, "approve", "notes:tool/more")
-	b.run(cli.ExitOK, "approve", "notes:draw")
+	for _, unchanged := range []string{"notes:tool/more", "notes:draw", "notes:tool:draw"} {
+		b.run(cli.ExitRefused, "review", "--approve", unchanged)
+	}
+	if out := b.run(cli.ExitOK, "approve", "notes:tool/draw", "--json"); !strings.Contains(out, `"result": "approved"`) { // the older name
+		t.Errorf("approve prints\n%s", out)
+	}
 	b.items(cli.ExitOK)
 
 	b.Server.SetList(catalog.Prompts)
 	b.serve(drawNew, `{"name":"more"}`)
-	b.run(cli.ExitUsage, "approve", "notes:same")
-	if text := b.Stderr.String(); !strings.Contains(text, "hint: write notes:tool/same or notes:prompt/same") {
-		t.Errorf("an ambiguous item: %s", text)
-	}
-	b.run(cli.ExitOK, "approve", "notes:tool/same", "notes:prompt/same", "notes")
+	b.run(cli.ExitOK, "review", "--approve", "notes:tool/same", "--approve", "notes:prompt/same", "--approve", "notes")
 	b.items(cli.ExitOK)
-	b.run(cli.ExitUsage, "approve", "nots:tool/same")
+	for _, args := range [][]string{{"--approve", "nots:tool/same"}, {"notes", "--approve", "notes"}, {"--approve", "notes", "--reject", "notes"}, {"--class", "added"}} {
+		b.run(cli.ExitUsage, append([]string{"review"}, args...)...)
+	}
 }
 
 // If nothing but the content of a script has changed, the developer of the server is told what to do.

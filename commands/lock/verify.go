@@ -29,7 +29,7 @@ func VerifyCommand(env *cli.Env, g *cli.Globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:         "verify [SERVER...]",
 		Short:       "Compare what servers offer with mcptrack.lock",
-		Annotations: cli.ManualPage("lock"),
+		Annotations: cli.ManualPage("verify"),
 		Example: `  mcptrack verify
   mcptrack verify docs -o markdown
   mcptrack verify -o sarif --fail-on suspicious,annotation,launch
@@ -48,19 +48,19 @@ func VerifyCommand(env *cli.Env, g *cli.Globals) *cobra.Command {
 	_ = cmd.MarkFlagFilename("against", "lock")
 	addClasses(cmd, &opts.failOn, "fail-on", "exit with 7 only for changes with a class in this list of `CLASS,...`")
 	g.AddReports(cmd)
+	cli.MainFlags(cmd, "output", "fail-on", "against", "lock", "timeout")
 	return cmd
 }
 
 // verified is the result of verify.
 type verified struct {
-	changes  []change
+	changes  []lock.Change
 	failures []report.Failure
 	servers  int
-	checks   func() []report.Check // what was compared
+	compared []string // servers
 	located  func(server string) report.Location
 	place    report.Location
 	file     string // the lock
-	hint     string
 }
 
 func runVerify(ctx context.Context, env *cli.Env, g *cli.Globals, opts verifyOptions) error {
@@ -80,14 +80,15 @@ func runVerify(ctx context.Context, env *cli.Env, g *cli.Globals, opts verifyOpt
 	for _, f := range v.failures {
 		missed = append(missed, f.Server+": "+f.Reason)
 	}
+	hint := "read them before you use this lock"
 	if opts.against == "" {
-		v.hint = advice(failing, v.hint)
+		hint = advice(failing)
 	}
-	return finish(failing, v.hint, missed, v.servers)
+	return finish(failing, hint, missed, v.servers)
 }
 
 // accepts reports whether a change does not make the command fail.
-func (o verifyOptions) accepts(c change) bool {
+func (o verifyOptions) accepts(c lock.Change) bool {
 	return len(o.failOn) > 0 && !slices.ContainsFunc(c.Classes, func(name string) bool {
 		class, _ := lock.FindClass(name)
 		return slices.Contains(o.failOn, class.ID)
@@ -100,12 +101,12 @@ func (o verifyOptions) verifyServers(ctx context.Context, env *cli.Env, g *cli.G
 	if err != nil {
 		return verified{}, err
 	}
-	results, l, err := w.observe(ctx, func() (*lock.Lock, error) { return read(w.path) })
+	results, l, err := w.observe(ctx, false)
 	if err != nil {
 		return verified{}, err
 	}
 	v := verified{servers: len(results), file: w.path, place: report.Location{File: w.cfg.Path, Line: 1},
-		hint: takesOver}
+		located: cli.Located(w.cfg)}
 	for _, r := range results {
 		s := l.Servers[r.Server.ID]
 		if r.Err != nil {
@@ -113,23 +114,14 @@ func (o verifyOptions) verifyServers(ctx context.Context, env *cli.Env, g *cli.G
 		}
 		switch {
 		case s != nil:
+			if r.Err == nil {
+				v.compared = append(v.compared, r.Server.ID)
+			}
 			v.changes = append(v.changes, changesOf(r.Server.ID, drifts(s, r))...)
 		case r.Err == nil:
-			v.changes = append(v.changes, change{lock.NotLocked(r.Server.ID)})
+			v.changes = append(v.changes, lock.NotLocked(r.Server.ID))
 		}
 	}
-	if len(v.changes) > 0 && !slices.ContainsFunc(v.changes, func(c change) bool { return c.Item != "" }) {
-		v.hint = "mcptrack lock adds them"
-	}
-	v.checks = func() (all []report.Check) {
-		for _, r := range results {
-			if s := l.Servers[r.Server.ID]; s != nil && r.Err == nil {
-				all = append(all, checks(r.Server.ID, s)...)
-			}
-		}
-		return all
-	}
-	v.located = cli.Located(w.cfg)
 	return v, nil
 }
 
@@ -148,11 +140,11 @@ func (o verifyOptions) verifyLocks(_ context.Context, env *cli.Env, g *cli.Globa
 			return verified{}, err
 		}
 	}
-	now, err := read(path)
+	now, err := read(path, false)
 	if err != nil {
 		return verified{}, err
 	}
-	was, err := read(o.against)
+	was, err := read(o.against, false)
 	if err != nil {
 		return verified{}, err
 	}
@@ -170,36 +162,22 @@ func (o verifyOptions) verifyLocks(_ context.Context, env *cli.Env, g *cli.Globa
 		ids[id] = true
 	}
 	place := report.Location{File: path, Line: 1}
-	v := verified{file: path, place: place, located: func(string) report.Location { return place },
-		hint: "read them before you use this lock"}
+	v := verified{file: path, place: place, located: func(string) report.Location { return place }}
 	drifts := lock.CompareLocks(was, now)
-	var all []report.Check
 	for _, id := range slices.Sorted(maps.Keys(ids)) {
 		if !ids[id] {
 			continue
 		}
 		v.servers++
 		if was.Servers[id] == nil {
-			settings, _ := split(drifts[id], func(d lock.Drift) bool { return d.Section == lock.SectionPolicy })
-			v.changes = append(append(v.changes, change{lock.NotLocked(id)}), changesOf(id, settings)...)
+			settings := slices.DeleteFunc(drifts[id], func(d lock.Drift) bool { return d.Section != lock.SectionPolicy })
+			v.changes = append(append(v.changes, lock.NotLocked(id)), changesOf(id, settings)...)
 			continue
 		}
 		v.changes = append(v.changes, changesOf(id, drifts[id])...)
-		all = append(all, checks(id, was.Servers[id])...)
+		v.compared = append(v.compared, id)
 	}
-	v.checks = func() []report.Check { return all }
 	return v, nil
-}
-
-// checks returns the items of a server in the lock.
-func checks(id string, s *lock.Server) (all []report.Check) {
-	for section, list := range s.Items {
-		for _, it := range list {
-			all = append(all, report.Check{Server: id, Item: lock.Name(section, it.Key)})
-		}
-	}
-	slices.SortFunc(all, func(a, b report.Check) int { return strings.Compare(a.Item, b.Item) })
-	return slices.Compact(all) // an item may have several definitions
 }
 
 func (o verifyOptions) write(env *cli.Env, g *cli.Globals, v verified) error {
@@ -208,20 +186,14 @@ func (o verifyOptions) write(env *cli.Env, g *cli.Globals, v verified) error {
 		unreachable = append(unreachable, f.Server)
 	}
 	doc := struct {
-		Drift       bool     `json:"drift"` // whether a change makes the command fail
-		Items       []change `json:"items"`
-		Unreachable []string `json:"unreachable"`
-	}{slices.ContainsFunc(v.changes, func(c change) bool { return !o.accepts(c) }), append([]change{}, v.changes...), unreachable}
-	var names []string
-	for _, c := range v.changes {
-		names = append(names, c.name())
+		Drift       bool          `json:"drift"` // whether a change makes the command fail
+		Items       []lock.Change `json:"items"`
+		Unreachable []string      `json:"unreachable"`
+	}{slices.ContainsFunc(v.changes, func(c lock.Change) bool { return !o.accepts(c) }), append([]lock.Change{}, v.changes...), unreachable}
+	if written, err := g.WriteReport(env.Out, func() *report.Report { return o.report(env, v) }); written || err != nil {
+		return err
 	}
-	if g.WantsReport() {
-		if written, err := g.WriteReport(env.Out, o.report(env, v)); written || err != nil {
-			return err
-		}
-	}
-	return g.Write(env.Out, names, doc, func() error {
+	return g.Write(env.Out, names(v.changes), doc, func() error {
 		if len(v.changes) == 0 {
 			if n := v.servers - len(v.failures); n > 0 {
 				_, err := fmt.Fprintf(env.Out, "%s: as in %s\n", cli.Plural(n, "server"), printable.Line(v.file, 0))
@@ -229,18 +201,24 @@ func (o verifyOptions) write(env *cli.Env, g *cli.Globals, v verified) error {
 			}
 			return nil
 		}
-		return g.Tables(env).Rows(env.Out, head(), rows(v.changes))
+		var rows [][]string
+		for _, c := range v.changes {
+			rows = append(rows, []string{c.ServerID, c.Item, string(c.Severity), strings.Join(c.Classes, ", "), what(c)})
+		}
+		return g.Tables(env).Rows(env.Out, []string{"Server", "Item", "Severity", "Class", "Change"}, rows)
 	})
 }
 
 // report returns the report for CI.
 func (o verifyOptions) report(env *cli.Env, v verified) *report.Report {
 	root, _ := os.Getwd() // without it, absolute paths become names
-	r := &report.Report{Command: "verify", Version: env.Version, Checks: v.checks(), Failures: v.failures, Root: root, Place: v.place}
+	r := &report.Report{Command: "verify", Version: env.Version, Servers: v.compared, Failures: v.failures, Root: root, Place: v.place}
 	switch {
 	case len(v.changes) == 0:
 	case o.against != "":
 		r.Advice = "Approve these changes only if they are right: " + printable.Line(v.file, 200) + " has them already."
+	case slices.ContainsFunc(v.changes, suspicious):
+		r.Advice = "Read them: `mcptrack review` shows each and asks."
 	default:
 		r.Advice = "Review with `mcptrack review` first. If these changes are right, run `mcptrack lock --update` and commit " + printable.Line(v.file, 200) + "."
 	}
@@ -248,11 +226,12 @@ func (o verifyOptions) report(env *cli.Env, v verified) *report.Report {
 		r.Rules = append(r.Rules, report.Rule{ID: c.ID, Name: c.Name, Severity: c.Severity, Text: c.Text})
 	}
 	for _, c := range v.changes {
-		message := strings.ToUpper(c.what()[:1]) + c.what()[1:]
+		message := what(c)
+		message = strings.ToUpper(message[:1]) + message[1:]
 		if len(c.Classes) > 1 {
 			message += " (" + strings.Join(c.Classes, ", ") + ")"
 		}
-		r.Findings = append(r.Findings, report.Finding{Check: report.Check{Server: c.ServerID, Item: c.Item}, Rule: c.ID, Severity: c.Severity,
+		r.Findings = append(r.Findings, report.Finding{Server: c.ServerID, Item: c.Item, Rule: c.ID, Severity: c.Severity,
 			Message: message + ".", Location: v.located(c.ServerID), Diff: c.Drift.Diff(), Accepted: o.accepts(c)})
 	}
 	return r

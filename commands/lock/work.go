@@ -1,5 +1,5 @@
 // Package lock implements the commands that keep what servers offer as it was approved: lock (lock.go),
-// verify (verify.go), review (review.go), approve and reject (approve.go). work.go asks the servers and
+// verify (verify.go) and review (review.go; decide.go without a question). work.go asks the servers and
 // opens the lock for all of them, and changes.go says what has changed in all output formats. The lock
 // itself is in core/lock.
 package lock
@@ -11,10 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
-	"slices"
 	"strings"
-	"sync"
 
 	"github.com/spf13/cobra"
 
@@ -27,9 +24,9 @@ import (
 	"github.com/mcptrack/mcptrack/core/session"
 )
 
-// Manual contains the help page of this package, as Markdown.
+// Manual contains the help pages of this package, as Markdown.
 //
-//go:embed lock.md
+//go:embed *.md
 var Manual embed.FS
 
 // ClassTable returns a Markdown table with a row for every class of changes.
@@ -84,38 +81,15 @@ func (f workFlags) path(g *cli.Globals, cfg *config.Config) string {
 	return cmp.Or(f.LockFlags.Path(g, cfg), guard.FileName)
 }
 
-// largeLock is the size in bytes from which a lock is read while servers are asked.
-const largeLock = 1 << 20
-
-// observe asks the selected servers what they offer. Meanwhile it reads the lock, which takes as long if
-// it is large. An error in a small one costs no connection.
-func (w *work) observe(ctx context.Context, read func() (*lock.Lock, error)) ([]observe.Result, *lock.Lock, error) {
-	ctx, end := context.WithCancelCause(ctx)
-	defer end(nil)
-	read = sync.OnceValues(read)
-	if info, err := os.Stat(w.path); err != nil || info.Size() < largeLock {
-		if _, err := read(); err != nil {
-			return nil, nil, err
-		}
-	}
-	go func() {
-		if _, err := read(); err != nil {
-			end(err)
-		}
-	}()
-	results := w.list(ctx, w.servers, func() *lock.Lock {
-		l, err := read()
-		if err != nil {
-			return &lock.Lock{}
-		}
-		return l
-	})
-	l, err := read()
-	if err == nil && ctx.Err() != nil {
-		err = context.Cause(ctx)
-	}
+// observe reads the lock (see read) and asks the selected servers what they offer.
+func (w *work) observe(ctx context.Context, create bool) ([]observe.Result, *lock.Lock, error) {
+	l, err := read(w.path, create)
 	if err != nil {
 		return nil, nil, err
+	}
+	results := w.list(ctx, w.servers, l)
+	if ctx.Err() != nil {
+		return nil, nil, context.Cause(ctx)
 	}
 	log := w.g.Logger(w.env)
 	for _, r := range results {
@@ -126,16 +100,16 @@ func (w *work) observe(ctx context.Context, read func() (*lock.Lock, error)) ([]
 	return results, l, nil
 }
 
-// list lists servers for the lock that known returns.
-func (w *work) list(ctx context.Context, servers []config.Server, known func() *lock.Lock) []observe.Result {
+// list asks servers what they offer, in the form that a lock has.
+func (w *work) list(ctx context.Context, servers []config.Server, l *lock.Lock) []observe.Result {
 	beside, answered, stop := cli.Asking(w.env, w.g, len(servers))
 	defer stop()
 	return observe.Servers(ctx, servers, observe.Options{
 		Probe:    session.ProbeOptions{Dial: w.env.Dial, Session: w.SessionOptions(beside, w.g)},
 		Progress: answered, Machine: w.env.Machine(),
-		Hashing: func() lock.Hashing { return known().Hashing },
+		Hashing: func() lock.Hashing { return l.Hashing },
 		Pinned: func(server string) (uris []string) {
-			if s := known().Servers[server]; s != nil {
+			if s := l.Servers[server]; s != nil {
 				for _, it := range s.Items[lock.SectionContents] {
 					uris = append(uris, it.Key)
 				}
@@ -150,10 +124,14 @@ func drifts(s *lock.Server, r observe.Result) []lock.Drift {
 	return append(lock.Compare(s, r.Offered), s.Weakened(r.Server.Lock.Weaker())...)
 }
 
-// read returns a lock that must exist.
-func read(path string) (*lock.Lock, error) {
+// read returns the lock in a file. If there is none, it returns an empty lock or, unless create is true, an
+// error.
+func read(path string, create bool) (*lock.Lock, error) {
 	l, err := lock.Read(path)
-	if errors.Is(err, fs.ErrNotExist) {
+	switch missing := errors.Is(err, fs.ErrNotExist); {
+	case missing && create:
+		return lock.New(), nil
+	case missing:
 		return nil, cli.LockMissing(path)
 	}
 	return l, invalid(err)
@@ -217,17 +195,4 @@ func failed(results []observe.Result) (all []string) {
 		}
 	}
 	return all
-}
-
-// split returns the elements for which match returns true, and the others.
-func split(drifts []lock.Drift, match func(lock.Drift) bool) (matching, others []lock.Drift) {
-	others = slices.Clone(drifts)
-	others = slices.DeleteFunc(others, func(d lock.Drift) bool {
-		if match(d) {
-			matching = append(matching, d)
-			return true
-		}
-		return false
-	})
-	return matching, others
 }

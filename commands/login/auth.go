@@ -16,27 +16,15 @@ import (
 	"github.com/mcptrack/mcptrack/output/document"
 )
 
-// AuthCommand returns the auth command.
+// AuthCommand returns the command auth, the older name of login --list.
 func AuthCommand(env *cli.Env, g *cli.Globals) *cobra.Command {
 	var renew bool
 	var timeout time.Duration
 	cmd := &cobra.Command{
-		Use:   "auth [SERVER...]",
-		Short: "Show logins, where tokens are stored and when they expire",
-		Long: `Shows the login of every HTTP server, or of the named ones. It contacts no server, unless
---renew is given, which renews the tokens now and reports those that cannot be renewed.`,
-		Example: `  mcptrack auth
-  mcptrack auth notion --renew
-  mcptrack auth --json | jq -r '.[] | select(.state != "loggedIn").id'`,
+		Use: "auth [SERVER...]", Short: "The same as login --list",
 		ValidArgsFunction: completeLogins(env, g),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			chosen := sharedOptions{servers: args, timeout: timeout, sends: renew, choose: authServers}
-			if renew {
-				chosen.choose = loginServers // excludes disabled servers, which nobody has approved
-			}
-			return withLogins(cmd, env, g, chosen, func(ctx context.Context, logins *login.Store, servers []config.Server) error {
-				return showLogins(ctx, env, g, renew, logins, servers)
-			})
+			return listLogins(cmd, env, g, args, renew, timeout)
 		},
 	}
 	g.AddDemo(cmd)
@@ -45,7 +33,17 @@ func AuthCommand(env *cli.Env, g *cli.Globals) *cobra.Command {
 	return cmd
 }
 
-// authRow is an element of the array that auth --json prints.
+func listLogins(cmd *cobra.Command, env *cli.Env, g *cli.Globals, servers []string, renew bool, timeout time.Duration) error {
+	chosen := sharedOptions{servers: servers, timeout: timeout, sends: renew, choose: authServers}
+	if renew {
+		chosen.choose = loginServers // excludes disabled servers, which nobody has approved
+	}
+	return withLogins(cmd, env, g, chosen, func(ctx context.Context, logins *login.Store, servers []config.Server) error {
+		return showLogins(ctx, env, g, renew, logins, servers)
+	})
+}
+
+// authRow is an element of the array that login --list --json prints.
 type authRow struct {
 	ID         string     `json:"id"`
 	URL        string     `json:"url"`
@@ -178,28 +176,16 @@ func (r *authRow) renewal() string {
 	return "run mcptrack login"
 }
 
-// LogoutCommand returns the logout command.
+// LogoutCommand returns the command logout, the older name of login --out.
 func LogoutCommand(env *cli.Env, g *cli.Globals) *cobra.Command {
 	var all bool
 	var timeout time.Duration
 	cmd := &cobra.Command{
-		Use:   "logout SERVER",
-		Short: "Forget the login of a server and revoke its tokens if possible",
-		Long: `Deletes the login of a server from this machine, with the client that was registered for
-it. The tokens are revoked if the authorization server supports revocation; a failed
-revocation is ignored. Running commands stop using the login immediately.`,
-		Example: `  mcptrack logout notion
-  mcptrack logout --all`,
+		Use: "logout SERVER", Short: "The same as login --out",
 		Args:              cli.Args(0, 1),
 		ValidArgsFunction: completeLogins(env, g),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := oneOrAll(args, all); err != nil {
-				return err
-			}
-			chosen := sharedOptions{servers: args, timeout: timeout, choose: authServers}
-			return withLogins(cmd, env, g, chosen, func(ctx context.Context, logins *login.Store, servers []config.Server) error {
-				return logout(ctx, env, g, all, logins, servers)
-			})
+			return logout(cmd, env, g, args, all, timeout)
 		},
 	}
 	g.AddDemo(cmd)
@@ -208,37 +194,50 @@ revocation is ignored. Running commands stop using the login immediately.`,
 	return cmd
 }
 
-// logoutRow is the result for one server that logout --json prints.
+// logoutRow is the result for one server that login --out --json prints.
 type logoutRow struct {
 	ID        string `json:"id"`
 	LoggedOut bool   `json:"loggedOut"` // false if there was no login
 }
 
-func logout(ctx context.Context, env *cli.Env, g *cli.Globals, all bool, logins *login.Store, servers []config.Server) error {
-	rows := []logoutRow{}
-	for _, srv := range servers {
-		target := login.TargetOf(srv)
-		if target.URL == "" {
-			return cli.Usage("server %q is a program on this machine; it has no login", printable.Line(srv.ID, 128))
-		}
-		gone, err := logins.Delete(ctx, target)
-		if err != nil {
-			return fmt.Errorf("%s: %w", printable.Line(srv.ID, 128), err)
-		}
-		rows = append(rows, logoutRow{srv.ID, len(gone) > 0})
+func logout(cmd *cobra.Command, env *cli.Env, g *cli.Globals, args []string, all bool, timeout time.Duration) error {
+	if err := oneOrAll(args, all); err != nil {
+		return err
 	}
-	if !g.Format.Table() {
-		if all {
-			return document.Write(env.Out, g.Format, rows)
+	chosen := sharedOptions{servers: args, timeout: timeout, choose: authServers}
+	return withLogins(cmd, env, g, chosen, func(ctx context.Context, logins *login.Store, servers []config.Server) error {
+		rows := []logoutRow{}
+		for _, srv := range servers {
+			target := login.TargetOf(srv)
+			if target.URL == "" {
+				return cli.Usage("server %q is a program on this machine; it has no login", printable.Line(srv.ID, 128))
+			}
+			gone, err := logins.Delete(ctx, target)
+			if err != nil {
+				return fmt.Errorf("%s: %w", printable.Line(srv.ID, 128), err)
+			}
+			rows = append(rows, logoutRow{srv.ID, len(gone) > 0})
 		}
-		return document.Write(env.Out, g.Format, rows[0])
-	}
-	for _, r := range rows {
-		if r.LoggedOut {
-			fmt.Fprintf(env.Err, "logged out of %s\n", printable.Line(r.ID, 128))
-		} else if !all {
-			fmt.Fprintf(env.Err, "there was no login for %s\n", printable.Line(r.ID, 128))
+		for _, r := range rows {
+			switch {
+			case !g.Format.Table():
+			case r.LoggedOut:
+				fmt.Fprintf(env.Err, "logged out of %s\n", printable.Line(r.ID, 128))
+			case !all:
+				fmt.Fprintf(env.Err, "there was no login for %s\n", printable.Line(r.ID, 128))
+			}
 		}
+		return writeRows(env, g, all, rows)
+	})
+}
+
+// writeRows writes a document: all rows, or the only one. There is nothing on stdout for people.
+func writeRows[T any](env *cli.Env, g *cli.Globals, all bool, rows []T) error {
+	switch {
+	case g.Format.Table():
+		return nil
+	case all:
+		return document.Write(env.Out, g.Format, rows)
 	}
-	return nil
+	return document.Write(env.Out, g.Format, rows[0])
 }

@@ -1,4 +1,4 @@
-// Package login implements the commands login (login.go), logout and auth (auth.go). logins.go
+// Package login implements the command login (login.go), with --list and --out (auth.go). logins.go
 // selects the servers and opens the login store for all three. The OAuth flows and the store are in
 // core/login.
 package login
@@ -22,7 +22,6 @@ import (
 	"github.com/mcptrack/mcptrack/core/login"
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/session"
-	"github.com/mcptrack/mcptrack/output/document"
 )
 
 // Manual contains the help pages of this package, as Markdown.
@@ -32,6 +31,8 @@ var Manual embed.FS
 
 type loginOptions struct {
 	cli.ConnectFlags
+	list, out   bool
+	renew       bool
 	all         bool
 	noBrowser   bool
 	port        int
@@ -47,18 +48,24 @@ const loginTime = 10 * time.Minute
 func Command(env *cli.Env, g *cli.Globals) *cobra.Command {
 	var opts loginOptions
 	cmd := &cobra.Command{
-		Use:         "login SERVER",
-		Short:       "Log in to a server that requires OAuth",
+		Use:         "login SERVER | --list [SERVER...] | --out SERVER",
+		Short:       "Log in to a server that requires OAuth, list the logins, log out",
 		Annotations: cli.ManualPage("login"),
 		Example: `  mcptrack login notion
-  mcptrack login --all
+  mcptrack login --list
+  mcptrack login --out notion
   mcptrack login notion --no-browser    # over SSH: open the URL elsewhere
   mcptrack login notion --port 8123 --scope read --scope write`,
-		Args:              cli.Args(0, 1),
 		ValidArgsFunction: completeLogins(env, g),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := opts.parse(args); err != nil {
 				return err
+			}
+			switch {
+			case opts.list:
+				return listLogins(cmd, env, g, args, opts.renew, opts.Timeout)
+			case opts.out:
+				return logout(cmd, env, g, args, opts.all, opts.Timeout)
 			}
 			if g.Demo() && len(args) == 1 && args[0] == "demo" {
 				return cli.UsageHint("mcptrack list --demo shows what it offers", "the demo server needs no login")
@@ -74,7 +81,10 @@ func Command(env *cli.Env, g *cli.Globals) *cobra.Command {
 	g.AddDemo(cmd)
 	timeout := f.Lookup("timeout")
 	timeout.Usage, timeout.DefValue, opts.Timeout = "`DURATION` that the whole command may take", loginTime.String(), loginTime
-	f.BoolVar(&opts.all, "all", false, "log in to every server in the config that needs it")
+	f.BoolVar(&opts.list, "list", false, "show who is logged in, where the tokens are and when they expire")
+	f.BoolVar(&opts.renew, "renew", false, "renew the tokens now")
+	f.BoolVar(&opts.out, "out", false, "delete the login, and revoke its tokens if possible")
+	f.BoolVar(&opts.all, "all", false, "log in to every server in the config that needs it; with --out, log out of all")
 	f.BoolVar(&opts.noBrowser, "no-browser", false, "print the URL to open as the only line on stdout, and read the redirected URL from stdin")
 	f.IntVar(&opts.port, "port", 0, "`PORT` on 127.0.0.1 to which the browser is redirected (default any)")
 	cli.AddChoice(cmd, &opts.tokenStore, "token-store", "", "`PLACE` where the token is stored: keyring, file or memory (default: the keyring if it is available, else a file)", cli.TokenStores()...)
@@ -83,10 +93,19 @@ func Command(env *cli.Env, g *cli.Globals) *cobra.Command {
 	for _, name := range []string{"port", "scope", "client-metadata-url"} {
 		_ = cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions)
 	}
+	cli.MainFlags(cmd, "list", "out", "all", "no-browser", "json")
 	return cmd
 }
 
 func (o *loginOptions) parse(args []string) error {
+	switch {
+	case o.list && (o.out || o.all):
+		return cli.Usage("--list cannot be used with --out or --all")
+	case o.renew && !o.list:
+		return cli.Usage("--renew needs --list")
+	case o.list || o.out:
+		return o.ConnectFlags.Parse()
+	}
 	if err := oneOrAll(args, o.all); err != nil {
 		return err
 	}
@@ -155,10 +174,7 @@ func (o *loginOptions) loginAll(ctx context.Context, env *cli.Env, g *cli.Global
 // report prints the successful logins to stdout, or to stderr if stdout is reserved for the URL.
 func (o *loginOptions) report(env *cli.Env, g *cli.Globals, rows []authRow) error {
 	if !g.Format.Table() && !o.noBrowser {
-		if o.all {
-			return document.Write(env.Out, g.Format, rows)
-		}
-		return document.Write(env.Out, g.Format, rows[0])
+		return writeRows(env, g, o.all, rows)
 	}
 	for _, r := range rows {
 		line := fmt.Sprintf("logged in to %s at %s", printable.Line(r.ID, 128), printable.Line(r.Issuer, 200))

@@ -91,7 +91,7 @@ func TestLoginAuthLogout(t *testing.T) {
 	if !strings.Contains(out, "needs a login (HTTP 401): run mcptrack login docs") {
 		t.Errorf("%s\n%s", out, errs)
 	}
-	if out, _ = b.run(cli.ExitOK, "auth", "--json"); !strings.Contains(out, `"state": "none"`) && !strings.Contains(out, `"state":"none"`) {
+	if out, _ = b.run(cli.ExitOK, "login", "--list", "--json"); !strings.Contains(out, `"state": "none"`) && !strings.Contains(out, `"state":"none"`) {
 		t.Error(out)
 	}
 	_, errs = b.run(cli.ExitOK, "login", "docs")
@@ -101,7 +101,7 @@ func TestLoginAuthLogout(t *testing.T) {
 	if out, _ = b.run(cli.ExitOK, "read", "docs", "note:///a"); out != "one" {
 		t.Errorf("%q", out)
 	}
-	out, _ = b.run(cli.ExitOK, "auth", "--renew", "--json")
+	out, _ = b.run(cli.ExitOK, "login", "--list", "--renew", "--json")
 	var rows []authRow
 	if err := json.Unmarshal([]byte(out), &rows); err != nil || len(rows) != 1 || rows[0].State != "loggedIn" || !rows[0].Renewable || rows[0].Store != "file" || rows[0].ExpiresAt == "" || !slices.Equal(rows[0].Scopes, []string{"read"}) {
 		t.Errorf("%v %s", err, out)
@@ -109,11 +109,11 @@ func TestLoginAuthLogout(t *testing.T) {
 	if strings.Contains(out, "at-") || strings.Contains(out, "rt-") {
 		t.Errorf("a token is shown: %s", out)
 	}
-	if out, _ = b.run(cli.ExitOK, "auth"); !strings.Contains(out, "logged in") || !strings.Contains(out, "automatic") {
+	if out, _ = b.run(cli.ExitOK, "login", "--list"); !strings.Contains(out, "logged in") || !strings.Contains(out, "automatic") {
 		t.Error(out)
 	}
 	b.run(cli.ExitOK, "login", "--all")
-	b.run(cli.ExitOK, "logout", "docs")
+	b.run(cli.ExitOK, "login", "--out", "docs")
 	b.run(cli.ExitUnreachable, "list")
 	if b.as.Stray() != nil {
 		t.Errorf("tokens went to %q", b.as.Stray())
@@ -127,12 +127,12 @@ func TestRenewOfARefusedLogin(t *testing.T) {
 	b.run(cli.ExitOK, "login", "docs")
 	b.as.Revoke()
 	for range 2 {
-		out, errs := b.run(cli.ExitRefused, "auth", "--renew", "--json")
+		out, errs := b.run(cli.ExitRefused, "login", "--list", "--renew", "--json")
 		if !strings.Contains(out, `"refused"`) || strings.Count(out, "invalid_grant") != 1 || !strings.Contains(errs, "docs: ") || !strings.Contains(errs, "run mcptrack login docs") {
 			t.Errorf("%s\n%s", out, errs)
 		}
 	}
-	b.run(cli.ExitOK, "auth") // which only shows it
+	b.run(cli.ExitOK, "login", "--list") // which only shows it
 }
 
 // --no-browser writes one line and reads one line.
@@ -229,7 +229,7 @@ func TestWatchPicksUpTheLogin(t *testing.T) {
 func TestLoginUsage(t *testing.T) {
 	b := newLoginBench(t, "")
 	for _, args := range [][]string{{"login"}, {"login", "--all", "docs"}, {"login", "docs", "--port", "70000"}, {"login", "docs", "--token-store", "pocket"},
-		{"login", "docs", "--client-metadata-url", "http://x/y"}, {"logout"}, {"logout", "--all", "docs"}, {"login", "nobody"}} {
+		{"login", "docs", "--client-metadata-url", "http://x/y"}, {"login", "--out"}, {"logout", "--all", "docs"}, {"login", "docs", "mail"}, {"login", "--list", "--out"}, {"login", "docs", "--renew"}, {"login", "nobody"}} {
 		b.run(cli.ExitUsage, args...)
 	}
 }

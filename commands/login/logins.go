@@ -63,10 +63,10 @@ func withLogins(cmd *cobra.Command, env *cli.Env, g *cli.Globals, opts sharedOpt
 // oneOrAll checks that either a server or --all is specified.
 func oneOrAll(args []string, all bool) error {
 	switch {
-	case all && len(args) > 0:
-		return cli.Usage("specify a server or --all, not both")
+	case all && len(args) > 0 || len(args) > 1:
+		return cli.Usage("specify one server, or --all")
 	case !all && len(args) == 0:
-		return cli.UsageHint("mcptrack auth lists the servers", "specify a server or --all")
+		return cli.UsageHint("mcptrack login --list lists the servers", "specify a server or --all")
 	}
 	return nil
 }

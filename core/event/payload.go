@@ -290,7 +290,7 @@ const (
 type LockDrift struct {
 	Change  DriftState `json:"state" about:"changed; approved by the user; or resolved: taken back, or allowed now"`
 	Section string     `json:"section,omitempty" about:"such as tools; absent if the event concerns the whole server"`
-	Item    string     `json:"item,omitempty" about:"as mcptrack approve takes it, such as tool/search"`
+	Item    string     `json:"item,omitempty" about:"such as tool/search"`
 	// Classes has the classes of a change; empty if it is over or concerns the whole server.
 	Classes  []DriftClass `json:"classes,omitempty" about:"classes of the change: id, name"`
 	Severity string       `json:"severity,omitempty" about:"of the most severe class: note, warning or error"`

@@ -131,7 +131,7 @@ func TestClassesOfVersions(t *testing.T) {
 }
 
 func TestParseItem(t *testing.T) {
-	for text, want := range map[string]string{"tool:a": "tool/a", "file:///a": "content/file:///a", "resource://a": "content/resource://a", "content:tool:a": "content/tool:a", "instructions": "instructions", "launch": "", "capabilities": ""} {
+	for text, want := range map[string]string{"tool/a": "tool/a", "tool:a": "content/tool:a", "file:///a": "content/file:///a", "resource://a": "content/resource://a", "instructions": "instructions", "launch": "", "capabilities": ""} {
 		it, ok := ParseItem(text)
 		if ok != (want != "") || ok && it.Name() != want {
 			t.Errorf("%q: %q, %t, want %q", text, it.Name(), ok, want)

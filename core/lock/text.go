@@ -23,29 +23,13 @@ func Name(section Section, key string) string {
 	return strings.TrimSuffix(string(section), "s") + "/" + key
 }
 
-// Kinds returns with what the names of items begin, such as "tool".
-func Kinds() (kinds []string) {
-	for _, section := range sections() {
-		kind, _, _ := strings.Cut(Name(section, ""), "/")
-		kinds = append(kinds, kind)
-	}
-	return kinds
-}
-
-// ParseName returns the section and key of an item from its name: as [Name] returns it, or with a
-// colon after the section, such as "tool:draw". With a colon, the key must not begin with "//", because
-// resource://a is a URI.
+// ParseName returns the section and key of the item that has a name; see [Name].
 func ParseName(name string) (section Section, key string, ok bool) {
 	for _, section := range sections() {
-		if keyField(section) == "" {
-			if name == string(section) {
-				return section, "", true
-			}
-			continue
-		}
-		rest, is := strings.CutPrefix(name, strings.TrimSuffix(string(section), "s"))
-		if is && len(rest) > 1 && (rest[0] == '/' || rest[0] == ':' && !strings.HasPrefix(rest, "://")) {
-			return section, rest[1:], true
+		prefix := Name(section, "")
+		key, is := strings.CutPrefix(name, prefix)
+		if is && (key != "") == strings.HasSuffix(prefix, "/") {
+			return section, key, true
 		}
 	}
 	return "", "", false

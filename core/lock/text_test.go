@@ -55,11 +55,10 @@ func TestDiff(t *testing.T) {
 
 func TestParseName(t *testing.T) {
 	for name, want := range map[string]string{
-		"tool/draw": "tools draw", "tool:draw": "tools draw", "prompt:p": "prompts p", "template:note://{x}": "templates note://{x}",
-		"resource:file:///a": "resources file:///a", "resource/resource://a": "resources resource://a", "content:tool:x": "contents tool:x",
-		"content/tool://x": "contents tool://x", "tool:a:b/c": "tools a:b/c", "tool/:a": "tools :a", "tool///a": "tools //a",
+		"tool/draw": "tools draw", "prompt/p": "prompts p", "template/note://{x}": "templates note://{x}", "resource/resource://a": "resources resource://a",
+		"content/tool://x": "contents tool://x", "tool/a:b/c": "tools a:b/c", "tool/:a": "tools :a", "tool///a": "tools //a",
 		"instructions": "instructions ", "launch": "launch ", "capabilities": "capabilities ",
-		"resource://a": "", "tool://a": "", "tool": "", "tool:": "", "tool/": "", "tools/draw": "", "tools:draw": "", "instructions:a": "", "file:///a": "", "": "",
+		"resource://a": "", "tool://a": "", "tool:draw": "", "tool": "", "tool:": "", "tool/": "", "tools/draw": "", "tools:draw": "", "instructions:a": "", "file:///a": "", "": "",
 	} {
 		section, key, ok := ParseName(name)
 		if got := string(section) + " " + key; ok != (want != "") || ok && got != want {

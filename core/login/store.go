@@ -282,7 +282,7 @@ func (s *Store) read(server string) ([]*Login, error) {
 	}
 	var f file
 	if err := json.Unmarshal(text, &f); err != nil || f.Version < 1 {
-		return nil, fmt.Errorf("%s: %w; run mcptrack login or mcptrack logout to replace the file", s.path(server), errNotLogins)
+		return nil, fmt.Errorf("%s: %w; run mcptrack login, or mcptrack login --out, to replace the file", s.path(server), errNotLogins)
 	}
 	if f.Version > fileVersion {
 		return nil, fmt.Errorf("%s: the file was written by a newer version of mcptrack", s.path(server))

@@ -335,7 +335,7 @@ func TestDefinitions(t *testing.T) {
 	store("server-0000", "", event.ListChanged{List: catalog.Tools, Changed: delta.Changed, Versions: catalog.ItemVersions(was, is, delta)})
 	j.Contents().Put(was[0].Digest, string(was[0].Raw))
 	var h eventHistory
-	fetch(t, s.URL+"/api/history?server=server-0000&item=tool:search", &h)
+	fetch(t, s.URL+"/api/history?server=server-0000&item=tool/search", &h)
 	if len(h.Versions) != 2 || h.Item != "tool/search" || h.Versions[0].Digest != is[0].Digest || h.Versions[0].Text || !h.Versions[1].Text || h.Versions[1].ID != "" {
 		t.Errorf("%+v", h)
 	}

@@ -80,7 +80,7 @@ func refused(c lock.Change, diff string) string {
 	unshown := c.Drift.Unshown()
 	switch {
 	case unshown != "":
-		return unshown + "; mcptrack approve " + printable.Shell(c.ServerID+":"+c.Item) + " approves it"
+		return unshown + "; mcptrack review --approve " + printable.Shell(c.ServerID+":"+c.Item) + " approves it"
 	case diff != "":
 		return ""
 	case tooLarge(c.Drift):

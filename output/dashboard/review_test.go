@@ -278,7 +278,7 @@ func TestReviewIsBounded(t *testing.T) {
 	cut := guard.Change{}
 	cut.Section, cut.Key = lock.SectionContents, "note:a"
 	cut.Drift = lock.Drift{Section: cut.Section, Key: cut.Key, Classes: []string{"L015"}, New: lock.Item{Definition: lock.Content("note:a", "", []byte(strings.Repeat("w ", lock.MaxContent)), true)}}
-	if c := newReviewed("web", cut); c.Diff == "" || c.Advice != "cut: 65536 bytes are not shown; mcptrack approve web:content/note:a approves it" {
+	if c := newReviewed("web", cut); c.Diff == "" || c.Advice != "cut: 65536 bytes are not shown; mcptrack review --approve web:content/note:a approves it" {
 		t.Errorf("%.100s, advice %q", c.Diff, c.Advice)
 	}
 	if len(out.Changes) != 2 || l.approved("web") != "get=gets not get" {

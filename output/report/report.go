@@ -1,5 +1,5 @@
-// Package report writes findings about servers for CI: as SARIF, JUnit XML, and Markdown for a comment
-// on a pull request.
+// Package report writes findings about servers for CI: as SARIF, and as Markdown for a comment on a pull
+// request.
 //
 // The order of the findings in a report does not matter: each format sorts them, the most severe
 // first, and the same report always results in the same bytes. No format contains a time or a path
@@ -7,8 +7,7 @@
 // characters are escaped (package printable), and nothing becomes markup.
 //
 // Why no library: owenrumney/go-sarif adds pointers and setters around the few members of SARIF
-// that are used here, and JUnit XML is five elements for encoding/xml. In tests,
-// santhosh-tekuri/jsonschema/v6 checks that SARIF is valid by its schema.
+// that are used here. In tests, santhosh-tekuri/jsonschema/v6 checks that SARIF is valid by its schema.
 package report
 
 import (
@@ -29,8 +28,8 @@ type Report struct {
 	Version string // of mcptrack; may be empty
 	// Rules are all rules that the command checks, with or without findings.
 	Rules []Rule
-	// Checks are the items that were checked, in the order in which JUnit lists them.
-	Checks   []Check
+	// Servers are the ids of those that were checked, with or without findings.
+	Servers  []string
 	Findings []Finding
 	// Failures are the servers that could not be checked.
 	Failures []Failure
@@ -53,15 +52,10 @@ type Rule struct {
 	Help     string // what to do about a finding; may be empty
 }
 
-// A Check is an item of a server that was checked.
-type Check struct {
-	Server string
-	Item   string // such as "tool:NAME"; empty for the server itself
-}
-
 // A Finding is one problem with an item of a server.
 type Finding struct {
-	Check
+	Server   string
+	Item     string // such as "tool/NAME"; empty for the server itself
 	Rule     string // id of a rule
 	Severity lock.Severity
 	Message  string // one sentence
@@ -147,7 +141,7 @@ func (r *Report) rule(id string) Rule {
 }
 
 // item returns the printable name of what was checked.
-func (c Check) item() string { return printable.Line(cmp.Or(c.Item, "server"), maxName) }
+func (f Finding) item() string { return printable.Line(cmp.Or(f.Item, "server"), maxName) }
 
 // Limits of what is shown of one text, in runes.
 const (
@@ -158,8 +152,8 @@ const (
 // Summary returns one line that counts the findings.
 func (r *Report) Summary() string {
 	servers := map[string]bool{}
-	for _, c := range r.Checks {
-		servers[c.Server] = true
+	for _, id := range r.Servers {
+		servers[id] = true
 	}
 	with, counts := map[string]bool{}, map[lock.Severity]int{}
 	for _, f := range r.Findings {
@@ -188,3 +182,6 @@ func count(n int, noun string) string {
 	}
 	return fmt.Sprintf("%d %ss", n, noun)
 }
+
+// line returns a message as one printable line.
+func line(text string) string { return printable.Line(printable.Flat(text), maxMessage) }

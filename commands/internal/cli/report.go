@@ -18,13 +18,13 @@ import (
 )
 
 // reportFormats returns the values of --output that only commands with AddReports have.
-func reportFormats() []string { return []string{"sarif", "junit", "markdown"} }
+func reportFormats() []string { return []string{"sarif", "markdown"} }
 
 // AddReports adds the formats for CI to --output of a command that prints findings; see WriteReport.
 // Each of them can also be written to a file, with the same findings: --output can be given several
 // times.
 func (g *Globals) AddReports(cmd *cobra.Command) {
-	cmd.Flags().VarP(&reportOutput{g}, "output", "o", "output `FORMAT`: "+document.Choices(reportFormats()...)+" (default table); sarif=FILE, junit=FILE and markdown=FILE write to a file in addition")
+	cmd.Flags().VarP(&reportOutput{g}, "output", "o", "output `FORMAT`: "+document.Choices(reportFormats()...)+" (default table); sarif=FILE and markdown=FILE write to a file in addition")
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(document.Formats(reportFormats()...), cobra.ShellCompDirectiveNoFileComp))
 }
 
@@ -68,15 +68,16 @@ func Located(cfg *config.Config) func(id string) report.Location {
 	}
 }
 
-// WantsReport reports whether WriteReport writes something, for a command whose report takes time.
-func (g *Globals) WantsReport() bool {
-	return len(g.reportFiles) > 0 || slices.Contains(reportFormats(), g.Format.Name)
-}
-
 // WriteReport writes a report to the files that --output names, and to w if the output format is one for
-// CI: SARIF, JUnit XML or Markdown. Otherwise it writes nothing to w and returns false.
-func (g *Globals) WriteReport(w io.Writer, r *report.Report) (bool, error) {
-	write := map[string]func(io.Writer, *report.Report) error{"sarif": report.SARIF, "junit": report.JUnit, "markdown": report.Markdown}
+// CI: SARIF or Markdown. Otherwise it writes nothing to w and returns false. It makes
+// the report only if it writes it.
+func (g *Globals) WriteReport(w io.Writer, makeReport func() *report.Report) (bool, error) {
+	toStdout := slices.Contains(reportFormats(), g.Format.Name)
+	if !toStdout && len(g.reportFiles) == 0 {
+		return false, nil
+	}
+	r := makeReport()
+	write := map[string]func(io.Writer, *report.Report) error{"sarif": report.SARIF, "markdown": report.Markdown}
 	for _, format := range slices.Sorted(maps.Keys(g.reportFiles)) {
 		var text bytes.Buffer
 		if err := write[format](&text, r); err != nil {
@@ -86,7 +87,7 @@ func (g *Globals) WriteReport(w io.Writer, r *report.Report) (bool, error) {
 			return false, fmt.Errorf("--output %s: %s: %w", format, printable.Line(g.reportFiles[format], 200), printable.Unnamed(err))
 		}
 	}
-	if !slices.Contains(reportFormats(), g.Format.Name) {
+	if !toStdout {
 		return false, nil
 	}
 	return true, write[g.Format.Name](w, r)

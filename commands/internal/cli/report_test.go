@@ -15,7 +15,7 @@ import (
 func TestReports(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	sarif, junit := filepath.Join(dir, "a=b.sarif"), filepath.Join(dir, "junit.xml")
+	sarif, comment := filepath.Join(dir, "a=b.sarif"), filepath.Join(dir, "comment.md")
 	missing := filepath.Join(dir, "no", "file")
 	for name, c := range map[string]struct {
 		args   []string
@@ -25,10 +25,11 @@ func TestReports(t *testing.T) {
 	}{
 		"table":             {nil, "", nil, ""},
 		"one":               {[]string{"-o", "markdown"}, "<!-- mcptrack verify -->", nil, ""},
-		"and files":         {[]string{"-o", "sarif=" + sarif, "-o", "markdown", "--output=junit=" + junit}, "<!-- mcptrack verify -->", map[string]string{sarif: "{\n", junit: "<?xml"}, ""},
+		"and files":         {[]string{"-o", "markdown=" + comment, "-o", "sarif", "--output=sarif=" + sarif}, "{\n", map[string]string{sarif: "{\n", comment: "<!-- mcptrack verify -->"}, ""},
 		"files and a table": {[]string{"-o", "sarif=" + sarif}, "", map[string]string{sarif: "{\n"}, ""},
 		"no file":           {[]string{"-o", "sarif="}, "", nil, "sarif= needs a FILE"},
 		"no folder":         {[]string{"-o", "sarif=" + missing}, "", nil, "--output sarif: " + missing + ": no such file or directory"},
+		"no JUnit":          {[]string{"-o", "junit"}, "", nil, "sarif, markdown"},
 		"no report":         {[]string{"-o", "json=" + sarif}, "", nil, "json="},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -38,7 +39,7 @@ func TestReports(t *testing.T) {
 				if err := g.Resolve(&Env{LookupEnv: func(string) (string, bool) { return "", false }}); err != nil {
 					return err
 				}
-				written, err := g.WriteReport(&out, &report.Report{Command: "verify"})
+				written, err := g.WriteReport(&out, func() *report.Report { return &report.Report{Command: "verify"} })
 				if written != (c.stdout != "") {
 					t.Errorf("written: %t", written)
 				}

@@ -101,7 +101,7 @@ func definitions(t *testing.T, o *Opened) {
 	flush(t, o.Log)
 	o.check(t, func(t *testing.T, when string) {
 		known := states(t, o.Log, "docs")
-		for name, want := range map[string]string{"tool:search": "0 true, 4 true wording", "tool:stays": "0 true", "instructions": "1 true", "tool:none": ""} {
+		for name, want := range map[string]string{"tool/search": "0 true, 4 true wording", "tool/stays": "0 true", "instructions": "1 true", "tool/none": ""} {
 			it, _ := history.ParseItem(name)
 			versions, err := history.Log{Select: o.Log.Select, Contents: o.Log.Contents()}.Definition(within(t), "docs", it, history.Current(known, "docs", it), 10)
 			must(t, err)
