@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -21,7 +20,6 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/servercard"
 	"github.com/mcptrack/mcptrack/core/trust"
-	"github.com/mcptrack/mcptrack/output/document"
 	"github.com/mcptrack/mcptrack/output/table"
 )
 
@@ -156,7 +154,7 @@ func runInit(ctx context.Context, env *cli.Env, g *cli.Globals, opts initOptions
 		if opts.dryRun { // stdout is reserved for the config
 			w = env.Err
 		}
-		if err := report.write(w); err != nil {
+		if err := table.Write(w, g.Format, table.Output{Parts: report.parts()}, table.Options{}); err != nil {
 			return err
 		}
 	}
@@ -170,18 +168,17 @@ func runInit(ctx context.Context, env *cli.Env, g *cli.Globals, opts initOptions
 		report.Written = true
 		opts.approve(env, g, text, g.Logger(env))
 	}
-	switch {
-	case !g.Format.Table():
-		return document.Write(env.Out, g.Format, report)
-	case opts.dryRun:
-		_, err = io.WriteString(env.Out, printable.Lines(string(text)))
-	default:
-		_, err = fmt.Fprintf(env.Out, "\n%s: written, %s\n", printable.Line(opts.file, 0), cli.Plural(d.Len(), "server"))
-		if n := unusable(opts.file, read); n > 0 && !g.Quiet {
-			fmt.Fprintf(env.Err, "hint: %s cannot be used here yet; mcptrack validate %s shows what is missing\n", cli.Plural(n, "server"), printable.Line(opts.file, 200))
-		}
+	done := table.Text("\n%s: written, %s", printable.Line(opts.file, 0), cli.Plural(d.Len(), "server"))
+	if opts.dryRun {
+		done = table.Text("%s", strings.TrimSuffix(string(text), "\n"))
 	}
-	return err
+	if err := g.Print(env, table.Output{Document: report, Names: []string{opts.file}, Parts: []table.Part{done}}); err != nil {
+		return err
+	}
+	if n := unusable(opts.file, read); n > 0 && report.Written && g.Format.Table() && !g.Quiet {
+		fmt.Fprintf(env.Err, "hint: %s cannot be used here yet; mcptrack validate %s shows what is missing\n", cli.Plural(n, "server"), printable.Line(opts.file, 200))
+	}
+	return nil
 }
 
 // collect returns the servers of the hosts and addresses that --from names, or of all hosts.
@@ -267,26 +264,21 @@ func noHostServers(read config.Options, opts initOptions, d *draft.Draft) error 
 	return f
 }
 
-// write prints the human-readable report.
-func (r *initReport) write(w io.Writer) error {
-	var rows [][]string
-	for _, s := range r.Sources {
+// parts returns the report for people.
+func (r *initReport) parts() []table.Part {
+	parts := []table.Part{table.Records(r.Sources, func(s draft.Source) []string {
 		names := cli.Join(s.Servers, 8)
-		if !s.Valid {
-			switch {
-			case len(s.Refused) == 0:
-				names = "invalid; mcptrack validate shows why"
-			case len(s.Servers) == 0:
-				names = "left out, see below"
-			default:
-				names += fmt.Sprintf("; %d left out, see below", len(s.Refused))
-			}
+		switch {
+		case s.Valid:
+		case len(s.Refused) == 0:
+			names = "invalid; mcptrack validate shows why"
+		case len(s.Servers) == 0:
+			names = "left out, see below"
+		default:
+			names += fmt.Sprintf("; %d left out, see below", len(s.Refused))
 		}
-		rows = append(rows, []string{s.Host, s.File, names})
-	}
-	if err := table.Rows(w, []string{"Host", "File", "Servers"}, rows); err != nil {
-		return err
-	}
+		return []string{s.Host, s.File, names}
+	}, "Host", "File", "Servers")}
 	var set, asked, refused []string
 	for _, v := range r.Variables {
 		if v.Line == 0 {
@@ -300,24 +292,21 @@ func (r *initReport) write(w io.Writer) error {
 			refused = append(refused, s.File+": "+why)
 		}
 	}
-	for _, part := range []struct {
-		title string
-		lines []string
-	}{{"Secrets in plain text become references", set}, {"Server cards ask for these values", asked}, {"Left out", refused}} {
-		seen := map[string]bool{}
-		lines := slices.DeleteFunc(part.lines, func(line string) bool {
-			again := seen[line]
-			seen[line] = true
-			return again
-		})
-		if len(lines) == 0 {
-			continue
+	list := func(title string, lines []string) {
+		var once []string
+		for _, line := range lines {
+			if !slices.Contains(once, line) {
+				once = append(once, line)
+			}
 		}
-		if _, err := fmt.Fprintf(w, "\n%s:\n  %s\n", part.title, strings.Join(lines, "\n  ")); err != nil {
-			return err
+		if len(once) > 0 {
+			parts = append(parts, table.Text("\n%s:\n  %s", title, strings.Join(once, "\n  ")))
 		}
 	}
-	return nil
+	list("Secrets in plain text become references", set)
+	list("Server cards ask for these values", asked)
+	list("Left out", refused)
+	return parts
 }
 
 // confirm shows what the config would run and send, and asks whether to write it.

@@ -220,21 +220,18 @@ func (g *Globals) resolveConfig() error {
 	return nil
 }
 
+// Print writes what a one-shot command prints to stdout.
+func (g *Globals) Print(env *Env, out table.Output) error {
+	return table.Write(env.Out, g.Format, out, g.Tables(env))
+}
+
 // Write writes a result in the output format: it calls table for a table, writes names one per
-// line, or writes doc as a document.
-func (g *Globals) Write(w io.Writer, names []string, doc any, table func() error) error {
-	switch {
-	case g.Format.Table():
-		return table()
-	case g.Format.Name != "name":
-		return document.Write(w, g.Format, doc)
+// line, or writes doc as a document. Commands that print tables of records use Print.
+func (g *Globals) Write(w io.Writer, names []string, doc any, text func() error) error {
+	if g.Format.Table() {
+		return text()
 	}
-	var lines strings.Builder
-	for _, name := range names {
-		lines.WriteString(printable.Line(name, 0) + "\n")
-	}
-	_, err := io.WriteString(w, lines.String())
-	return err
+	return table.Write(w, g.Format, table.Output{Document: doc, Names: names}, table.Options{})
 }
 
 // Tables returns the options for tables on stdout.
