@@ -480,7 +480,9 @@ func Status(ctx context.Context, env *cli.Env) (st daemon.Status, err error) {
 // statusOutput returns what daemon status prints.
 func statusOutput(env *cli.Env, st daemon.Status) table.Output {
 	parts := []table.Part{table.Text("daemon %d, version %s, since %s, %s", st.PID, printable.Line(st.Version, 60), env.TimeOf(st.Since), cli.Plural(st.Clients, "client"))}
-	of := func(s daemon.ServerStatus) status.Summary { return status.Summary{ID: s.ID, State: s.State, Reason: s.Reason} }
+	of := func(s daemon.ServerStatus) status.Summary {
+		return status.Summary{ID: s.ID, State: s.State, Reason: s.Reason}
+	}
 	servers := cli.ServerTable(st.Servers, of, func(s daemon.ServerStatus) []string {
 		pid, memory := "", ""
 		pids := s.Own
