@@ -34,26 +34,20 @@ func newInit(env *cli.Env, g *cli.Globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "init [FILE]",
 		Short: "Create a config from the configs of your editors and agents",
-		Long: `Finds the configs of hosts (editors and agents that use MCP servers) in this folder and
-for this user, prints their servers, and writes one config with all of them and
-"trackResources": true. The default FILE is ` + cli.DefaultConfig + `.
+		Long: `Writes one config with the servers of your editors and agents, and "trackResources": true.
+The default FILE is ` + cli.DefaultConfig + `. It starts and contacts no server, does not
+change the configs that it reads, and asks before it writes.
 
-With --from it reads only the hosts that are named there, and server cards: for a domain
-or a URL it requests the public documents that describe MCP servers, and adds the servers
-that they lead to. These are /.well-known/ai-catalog.json, /server-card below the
-endpoint, and the paths of earlier drafts. A card that leads to a private network is
-refused, unless it is the address of the host you named. A value that a card asks for
-becomes a variable, such as ${MCP_API_EXAMPLE__AUTHORIZATION}; its name contains the host
-to which the value is sent. A value that a card states is public, and is written as it is.
+--from-host selects editors and agents. It also takes the domain or URL of servers that
+publish a server card. A value that a card asks for becomes a variable, such as
+${MCP_API_EXAMPLE__AUTHORIZATION}.
 
-init starts nothing and does not change the hosts' files; it connects to no server. It also approves the new config
-(see mcptrack help trust), so on a terminal it shows what the config runs and sends. A
-secret in plain text becomes a reference such as ${API_KEY}; init prints which variables
-to set. On a terminal it asks before it writes; elsewhere it needs --yes. It replaces an
-existing FILE only with --force.`,
+Secrets in plain text become references such as ${API_KEY}; init prints which variables to
+set. It approves what the new config runs (see mcptrack help trust). Without a terminal it
+needs --yes. It replaces an existing FILE only with --force.`,
 		Example: `  mcptrack init
-  mcptrack init --dry-run --from cursor,claude-code
-  mcptrack init --from https://docs.example/mcp,cursor
+  mcptrack init --dry-run --from-host cursor,claude-code
+  mcptrack init --from-host https://docs.example/mcp,cursor
   mcptrack init --yes --force config/mcp-servers.json && mcptrack watch`,
 		Args:              cli.Args(0, 1),
 		ValidArgsFunction: cobra.FixedCompletions([]string{"json"}, cobra.ShellCompDirectiveFilterFileExt),
@@ -69,11 +63,15 @@ existing FILE only with --force.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringSliceVar(&opts.from, "from", nil, "import only from these `HOSTS`, domains and URLs, separated by commas")
+	for _, name := range []string{"from-host", "from"} {
+		f.StringSliceVar(&opts.from, name, nil, "read only these `HOSTS` (editors and agents), domains and URLs, separated by commas")
+		_ = cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(hosts.Names(), cobra.ShellCompDirectiveNoFileComp))
+	}
+	_ = f.MarkHidden("from") // the older name
 	f.BoolVar(&opts.dryRun, "dry-run", false, "print the config to stdout and the report to stderr; write nothing")
 	f.BoolVar(&opts.force, "force", false, "replace FILE if it exists")
 	f.BoolVar(&opts.yes, "yes", false, "do not ask")
-	_ = cmd.RegisterFlagCompletionFunc("from", cobra.FixedCompletions(hosts.Names(), cobra.ShellCompDirectiveNoFileComp))
+	cli.MainFlags(cmd, "from-host", "dry-run", "force", "yes")
 	return cmd
 }
 
@@ -89,9 +87,9 @@ func (o *initOptions) check(changed func(flag string) bool) error {
 	case ext != "" && ext != ".json" && ext != ".jsonc":
 		return cli.UsageHint("init writes JSON; choose a name such as FILE.json", "%s does not end in .json", shown)
 	case changed("config"):
-		return cli.UsageHint("mcptrack init FILE specifies the file to write; --from HOST selects what is read", "init does not use --config")
+		return cli.UsageHint("mcptrack init FILE specifies the file to write; --from-host HOST selects what is read", "init does not use --config")
 	case changed("host"):
-		return cli.UsageHint("--from HOST selects whose configs are read", "init does not use --host")
+		return cli.UsageHint("--from-host HOST selects whose configs are read", "init does not use --host")
 	case changed("format"):
 		return cli.UsageHint("init writes JSON and reads each config in its own format", "init does not use --format")
 	}
@@ -105,11 +103,11 @@ func (o *initOptions) check(changed func(flag string) bool) error {
 	for i, name := range o.from {
 		if servercard.IsAddress(name) {
 			if _, err := servercard.ParseAddress(name); err != nil {
-				return cli.Usage("--from: %w", err)
+				return cli.Usage("--from-host: %w", err)
 			}
 			continue
 		}
-		h, err := cli.FindHost(name, "unknown host %q in --from")
+		h, err := cli.FindHost(name, "unknown host %q in --from-host")
 		if err != nil {
 			return err
 		}
@@ -181,7 +179,7 @@ func runInit(ctx context.Context, env *cli.Env, g *cli.Globals, opts initOptions
 	return nil
 }
 
-// collect returns the servers of the hosts and addresses that --from names, or of all hosts.
+// collect returns the servers of the hosts and addresses that --from-host names, or of all hosts.
 func (o *initOptions) collect(ctx context.Context, read config.Options) (*draft.Draft, error) {
 	d := draft.New()
 	names := slices.DeleteFunc(slices.Clone(o.from), servercard.IsAddress)
@@ -194,7 +192,7 @@ func (o *initOptions) collect(ctx context.Context, read config.Options) (*draft.
 		}
 		address, err := servercard.ParseAddress(text)
 		if err != nil {
-			return nil, cli.Usage("--from: %w", err)
+			return nil, cli.Usage("--from-host: %w", err)
 		}
 		found, err := servercard.Discover(ctx, address, servercard.Options{})
 		if err != nil {

@@ -40,30 +40,16 @@ func newList(env *cli.Env, g *cli.Globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list [KIND] [SERVER...]",
 		Short: "List servers, or their resources, tools and other items",
-		Long: `KIND is servers, resources, templates, prompts, tools, skills or events; the default is
-servers.
+		Long: `Connects to the servers of the config, prints what they offer, and exits. KIND is
+servers (the default), resources, templates, prompts, tools, skills or events. SERVER is
+a name in the config, or the URL or domain of a server that is in no config.
 
-Connects to all enabled servers in the config, or to the named ones, prints what they
-offer, and exits. SERVER may also be the URL of a server that is in no config, or a domain
-whose server card says where its servers are; see mcptrack init --help. A running daemon that follows the same config answers for them; see
-mcptrack help daemon. Servers that do not support a kind list nothing. Tables also show
-disabled servers. Events are the types of MCP Events that "events" in the config lists;
-see mcptrack help events. Skills are shown with their number of files and their size;
---json has all files and their digests. Invalid skills are left out, and a warning says why;
-so is a list that a server refuses, hangs on or dies of, if the server answers another one.
-
-States are ready, needs login, not configured, not approved, disabled and failed; in JSON
-they are those of events: Ready, NeedsAuth, Unconfigured, Unapproved, Disabled and Failed.
-On a terminal long texts are shortened, unless -o wide is used; in a pipe never.
-
-With -o template=... the template is run once for each server or item; numbers can be
-compared, and missing keys print nothing.`,
+A server that cannot be reached does not stop the others. On a terminal long texts are
+shortened; -o wide shows them whole. A template (-o template=...) is run for each server or
+item. Events are those that "events" in the config lists; see mcptrack help events.`,
 		Example: `  mcptrack list
   mcptrack list tools docs
   mcptrack list tools https://docs.example/mcp
-  mcptrack list events
-  mcptrack list skills
-  mcptrack list resources --demo
   mcptrack list resources --json | jq -r '.[].uri'
   mcptrack list -o 'template={{if .resources}}{{.id}} {{.resources}}{{end}}'`,
 		ValidArgsFunction: completeList(env, g),
@@ -81,6 +67,7 @@ compared, and missing keys print nothing.`,
 	opts.Add(cmd)
 	opts.daemon.AddVerbose(cmd)
 	g.AddDemo(cmd)
+	cli.MainFlags(cmd, "json", "output", "timeout", "demo", "verbose")
 	return cmd
 }
 

@@ -26,12 +26,9 @@ func newStatus(env *cli.Env, g *cli.Globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status [URL]",
 		Short: "Show the status of a running serve-sse",
-		Long: `Shows the status of the serve-sse, or gateway with --events, at URL or --url, of every
-server that it follows, and of its hooks and webhooks. Without a URL it shows the servers of a
-running daemon that follows the same config, else the serve-sse at
-http://127.0.0.1:8722.
-
-With -o template=... the template is run once for each server; -o name prints their ids.`,
+		Long: `Shows the servers that a running serve-sse, or gateway with --events, follows, with its hooks
+and webhooks. Without a URL it asks the daemon if it follows the same config, else the
+serve-sse at http://127.0.0.1:8722. A template is run for each server.`,
 		Example: `  mcptrack status
   mcptrack status https://mcp.example:8722 --token-file token
   mcptrack status --json | jq '.servers[] | select(.state != "Ready")'`,
@@ -64,6 +61,7 @@ With -o template=... the template is run once for each server; -o name prints th
 	from.Add(cmd)
 	use.AddVerbose(cmd)
 	cmd.Flags().DurationVar(&timeout, "timeout", 10*time.Second, "`DURATION` that the whole command may take")
+	cli.MainFlags(cmd, "json", "url", "token-file", "timeout")
 	return cmd
 }
 

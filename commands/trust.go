@@ -59,6 +59,7 @@ func newTrust(env *cli.Env, g *cli.Globals) *cobra.Command {
 	f.BoolVar(&opts.yes, "yes", false, "do not ask")
 	f.BoolVar(&opts.list, "list", false, "list the folders with approvals")
 	f.BoolVar(&opts.revoke, "revoke", false, "forget the approvals of the folder")
+	cli.MainFlags(cmd, "yes", "list", "revoke")
 	return cmd
 }
 

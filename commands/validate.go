@@ -29,12 +29,11 @@ func newValidate(env *cli.Env, g *cli.Globals) *cobra.Command {
 		Use:     "validate [FILE...]",
 		Aliases: []string{"validate-config"},
 		Short:   "Check configs and report every problem; starts no server",
-		Long: `Checks config files and reports all problems of all files, each with its line and column.
-It starts and contacts no server. Without FILE it checks the config that other commands
-would use, and then, more briefly, every config of a host (editor or agent) in this
-folder and of this user.
+		Long: `Checks configs and reports every problem with its line and column. It starts and contacts no
+server. Without FILE it checks the config that other commands would use, and the errors of
+the configs of your editors and agents.
 
-A missing variable or program of one server is a warning: the other servers can be used.`,
+A variable or program that is missing for one server is a warning.`,
 		Example: `  mcptrack validate config/mcp-servers.json
   mcptrack validate
   mcptrack validate --strict --json .mcp.json .cursor/mcp.json
@@ -69,6 +68,7 @@ A missing variable or program of one server is a warning: the other servers can 
 	g.AddDemo(cmd)
 	cmd.Flags().BoolVar(&opts.strict, "strict", false, "turn warnings into errors")
 	cmd.Flags().BoolVar(&opts.schema, "schema", false, "print the JSON Schema of config files and exit")
+	cli.MainFlags(cmd, "json", "strict", "schema")
 	return cmd
 }
 

@@ -110,6 +110,7 @@ func Command(env *cli.Env, g *cli.Globals) *cobra.Command {
 	f.BoolVar(&opts.started, "started", false, "a client started this process: log to the file that daemon logs shows")
 	f.BoolVar(&opts.replace, "replace", false, "take over from the running daemon")
 	f.BoolVar(&opts.detached, "detached", false, "this process is no descendant of the client")
+	cli.MainFlags(cmd, "idle", "http", "data-dir")
 	for _, internal := range []string{"started", "replace", "detached"} {
 		_ = f.MarkHidden(internal)
 	}

@@ -27,25 +27,18 @@ func PSCommand(env *cli.Env, g *cli.Globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ps",
 		Short: "Show the MCP servers running on this machine and their copies",
-		Long: `Lists the running MCP servers of your user, whoever started them: how many copies
-of each, their memory, age and starters. An orphan is a server that still waits for
-requests although the program that started it has ended. -o wide shows each copy.
+		Long: `Shows the MCP servers that run for your user, whoever started them: copies, memory, age and
+starters. An orphan still waits for requests although the program that started it has
+ended. -o wide shows each copy.
 
-A server is recognised if a config of an editor or agent on this machine runs its
-command, or if its program, script, package or image has "mcp" in its name. The
-memory is that of the server with all its child processes; on Linux, memory that
-processes share is divided among them. If a daemon runs, the last line says how many
-programs it runs, and how many its clients would run without it. Each of its sessions
-has a mcptrack attach, which is listed, too.
+A server is recognised by the configs of your editors and agents, or by "mcp" in the name of
+its program, script, package or image. Its memory includes that of its child processes.
 
---kill-orphans asks, and then ends the orphans: they are asked to end, and killed
-after 5 seconds. Other processes are never ended.
-
-Exit codes: 0 done; 1 failed, or you declined; 2 wrong usage.`,
-		Example: `  mcptrack ps
-  mcptrack ps -o wide
-  mcptrack ps --json | jq '.shareable.memoryBytes'
-  mcptrack ps --kill-orphans`,
+--kill-orphans asks, and then ends the orphans.`,
+		Example: `  mcptrack daemon ps
+  mcptrack daemon ps -o wide
+  mcptrack daemon ps --json | jq '.shareable.memoryBytes'
+  mcptrack daemon ps --kill-orphans`,
 		Args: cli.Args(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if yes && !kill {
@@ -67,6 +60,7 @@ Exit codes: 0 done; 1 failed, or you declined; 2 wrong usage.`,
 	}
 	cmd.Flags().BoolVar(&kill, "kill-orphans", false, "end the servers whose starter has ended")
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	cli.MainFlags(cmd, "json", "output", "kill-orphans", "yes")
 	return cmd
 }
 
@@ -294,7 +288,7 @@ func killOrphans(ctx context.Context, env *cli.Env, groups []machine.Group, yes 
 	if !yes {
 		switch err := env.Ask(ctx, text.String(), fmt.Sprintf("End %s?", cli.Plural(len(orphans), "orphan"))); {
 		case errors.Is(err, cli.ErrNoTerminal):
-			return cli.UsageHint("use --yes to end them without asking", "ps --kill-orphans asks for confirmation, but there is no terminal")
+			return cli.UsageHint("use --yes to end them without asking", "--kill-orphans asks for confirmation, but there is no terminal")
 		case errors.Is(err, cli.ErrDeclined):
 			return &cli.Failure{Exit: cli.ExitFailed, Code: "declined", Err: errors.New("no process was ended")}
 		case err != nil:

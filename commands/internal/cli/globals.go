@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"fmt"
@@ -220,9 +221,20 @@ func (g *Globals) resolveConfig() error {
 	return nil
 }
 
-// Print writes what a one-shot command prints to stdout.
+// Print writes what a one-shot command prints to stdout. What is longer than a terminal is shown in a pager.
 func (g *Globals) Print(env *Env, out table.Output) error {
-	return table.Write(env.Out, g.Format, out, g.Tables(env))
+	var text bytes.Buffer
+	if err := table.Write(&text, g.Format, out, g.Tables(env)); err != nil {
+		return err
+	}
+	if env.Page != nil && env.Size != nil {
+		if _, rows := env.Size(); rows > 0 && bytes.Count(text.Bytes(), []byte("\n")) >= rows {
+			env.Page(text.String())
+			return nil
+		}
+	}
+	_, err := text.WriteTo(env.Out)
+	return err
 }
 
 // Write writes a result in the output format: it calls table for a table, writes names one per
