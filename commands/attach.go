@@ -17,16 +17,12 @@ func newAttach(env *cli.Env, g *cli.Globals) *cobra.Command {
 		Use:   "attach [SERVER]",
 		Short: "Serve an MCP client on stdio through the daemon",
 		Long: `Serves one MCP client on standard input and output through the mcptrack daemon, which it
-starts if necessary. All clients of the daemon share the servers: each runs once. With
-SERVER only that server is served, and its names stay unchanged; otherwise all servers
-of the config are. When the daemon ends, attach connects to the next one; a call in
-progress then fails and is not repeated. If it cannot use a daemon, it says so and runs
-mcptrack gateway --stdio instead. If SERVER has never been reached and cannot be reached
-now, the client gets the reason as the answer to initialize: immediately if there is one,
-and otherwise after 10 seconds over HTTP, or when a program has used up its connectTimeout.
+starts if necessary. With SERVER it serves only that server, whose names stay the same;
+otherwise it serves all servers of the config. mcptrack connect writes this command into
+the configs of your agents; see mcptrack help daemon.
 
-The program mcptrack-attach does the same with less memory. The daemon learns the working
-directory, PATH, and the environment variables that the config names.`,
+If it cannot use a daemon, it says so and runs mcptrack gateway --stdio instead. The program
+mcptrack-attach does the same with less memory.`,
 		Example: `  mcptrack attach
   mcptrack attach github
   mcptrack attach --config mcp-servers.json
@@ -51,6 +47,7 @@ directory, PATH, and the environment variables that the config names.`,
 		},
 	}
 	g.AddApproved(cmd)
+	cli.MainFlags(cmd, "config", "approved")
 	return cmd
 }
 

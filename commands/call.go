@@ -34,14 +34,12 @@ func newCall(env *cli.Env, g *cli.Globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "call SERVER TOOL [--arg NAME=VALUE]... | [--args-json JSON]",
 		Short: "Call a tool on a server",
-		Long: `Calls one tool and prints the content of its result: text to stdout, binary content
-to a pipe, or with --out to a file. --json prints the MCP result.
+		Long: `Calls one tool and prints the content of its result. A terminal shows the type, size and
+digest of binary content; --out writes it to a file. --json prints the MCP result.
 
-The value of an --arg is passed as text if the tool's schema requires it, otherwise as
-JSON. A call without an argument that the schema requires is not sent; --args-json is
-sent unchanged. A terminal shows the progress that the server reports; a server that reports
-progress may take longer than its requestTimeout. Ctrl-C cancels the call at the server.
-If the tool fails, the exit code is 5.`,
+The value of --arg is text if the tool's schema says so, and otherwise JSON; arguments
+that the schema refuses are not sent. --args-json is sent unchanged. Ctrl-C cancels the
+call at the server.`,
 		Example: `  mcptrack call everything echo --arg message=hello
   mcptrack call everything get-sum --arg a=2 --arg b=3
   mcptrack call build start --args-json '{"targets":["all"]}' --timeout 10m`,
@@ -76,6 +74,7 @@ If the tool fails, the exit code is 5.`,
 	g.AddDemo(cmd)
 	cmd.Flags().StringArrayVar(&args, "arg", nil, "tool argument, as `NAME=VALUE` (repeatable)")
 	_ = cmd.RegisterFlagCompletionFunc("arg", completeToolArgument(env, g, &args))
+	cli.MainFlags(cmd, "json", "arg", "args-json", "out", "timeout")
 	cmd.Flags().StringVar(&argsJSON, "args-json", "", "all arguments as a `JSON` object")
 	return cmd
 }

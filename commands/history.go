@@ -73,7 +73,7 @@ func writeHistory(env *cli.Env, g *cli.Globals, versions []history.Version) erro
 		rows = append(rows, versionRow(env, v, g.Format.Wide()))
 	}
 	return g.Write(env.Out, names, versions, func() error {
-		return table.Rows(env.Out, head, rows)
+		return table.Options{}.Rows(env.Out, head, rows)
 	})
 }
 

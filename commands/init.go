@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -21,7 +20,6 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/servercard"
 	"github.com/mcptrack/mcptrack/core/trust"
-	"github.com/mcptrack/mcptrack/output/document"
 	"github.com/mcptrack/mcptrack/output/table"
 )
 
@@ -36,26 +34,20 @@ func newInit(env *cli.Env, g *cli.Globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "init [FILE]",
 		Short: "Create a config from the configs of your editors and agents",
-		Long: `Finds the configs of hosts (editors and agents that use MCP servers) in this folder and
-for this user, prints their servers, and writes one config with all of them and
-"trackResources": true. The default FILE is ` + cli.DefaultConfig + `.
+		Long: `Writes one config with the servers of your editors and agents, and "trackResources": true.
+The default FILE is ` + cli.DefaultConfig + `. It starts and contacts no server, does not
+change the configs that it reads, and asks before it writes.
 
-With --from it reads only the hosts that are named there, and server cards: for a domain
-or a URL it requests the public documents that describe MCP servers, and adds the servers
-that they lead to. These are /.well-known/ai-catalog.json, /server-card below the
-endpoint, and the paths of earlier drafts. A card that leads to a private network is
-refused, unless it is the address of the host you named. A value that a card asks for
-becomes a variable, such as ${MCP_API_EXAMPLE__AUTHORIZATION}; its name contains the host
-to which the value is sent. A value that a card states is public, and is written as it is.
+--from-host selects editors and agents. It also takes the domain or URL of servers that
+publish a server card. A value that a card asks for becomes a variable, such as
+${MCP_API_EXAMPLE__AUTHORIZATION}.
 
-init starts nothing and does not change the hosts' files; it connects to no server. It also approves the new config
-(see mcptrack help trust), so on a terminal it shows what the config runs and sends. A
-secret in plain text becomes a reference such as ${API_KEY}; init prints which variables
-to set. On a terminal it asks before it writes; elsewhere it needs --yes. It replaces an
-existing FILE only with --force.`,
+Secrets in plain text become references such as ${API_KEY}; init prints which variables to
+set. It approves what the new config runs (see mcptrack help trust). Without a terminal it
+needs --yes. It replaces an existing FILE only with --force.`,
 		Example: `  mcptrack init
-  mcptrack init --dry-run --from cursor,claude-code
-  mcptrack init --from https://docs.example/mcp,cursor
+  mcptrack init --dry-run --from-host cursor,claude-code
+  mcptrack init --from-host https://docs.example/mcp,cursor
   mcptrack init --yes --force config/mcp-servers.json && mcptrack watch`,
 		Args:              cli.Args(0, 1),
 		ValidArgsFunction: cobra.FixedCompletions([]string{"json"}, cobra.ShellCompDirectiveFilterFileExt),
@@ -71,11 +63,15 @@ existing FILE only with --force.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringSliceVar(&opts.from, "from", nil, "import only from these `HOSTS`, domains and URLs, separated by commas")
+	for _, name := range []string{"from-host", "from"} {
+		f.StringSliceVar(&opts.from, name, nil, "read only these `HOSTS` (editors and agents), domains and URLs, separated by commas")
+		_ = cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(hosts.Names(), cobra.ShellCompDirectiveNoFileComp))
+	}
+	_ = f.MarkHidden("from") // the older name
 	f.BoolVar(&opts.dryRun, "dry-run", false, "print the config to stdout and the report to stderr; write nothing")
 	f.BoolVar(&opts.force, "force", false, "replace FILE if it exists")
 	f.BoolVar(&opts.yes, "yes", false, "do not ask")
-	_ = cmd.RegisterFlagCompletionFunc("from", cobra.FixedCompletions(hosts.Names(), cobra.ShellCompDirectiveNoFileComp))
+	cli.MainFlags(cmd, "from-host", "dry-run", "force", "yes")
 	return cmd
 }
 
@@ -91,9 +87,9 @@ func (o *initOptions) check(changed func(flag string) bool) error {
 	case ext != "" && ext != ".json" && ext != ".jsonc":
 		return cli.UsageHint("init writes JSON; choose a name such as FILE.json", "%s does not end in .json", shown)
 	case changed("config"):
-		return cli.UsageHint("mcptrack init FILE specifies the file to write; --from HOST selects what is read", "init does not use --config")
+		return cli.UsageHint("mcptrack init FILE specifies the file to write; --from-host HOST selects what is read", "init does not use --config")
 	case changed("host"):
-		return cli.UsageHint("--from HOST selects whose configs are read", "init does not use --host")
+		return cli.UsageHint("--from-host HOST selects whose configs are read", "init does not use --host")
 	case changed("format"):
 		return cli.UsageHint("init writes JSON and reads each config in its own format", "init does not use --format")
 	}
@@ -107,11 +103,11 @@ func (o *initOptions) check(changed func(flag string) bool) error {
 	for i, name := range o.from {
 		if servercard.IsAddress(name) {
 			if _, err := servercard.ParseAddress(name); err != nil {
-				return cli.Usage("--from: %w", err)
+				return cli.Usage("--from-host: %w", err)
 			}
 			continue
 		}
-		h, err := cli.FindHost(name, "unknown host %q in --from")
+		h, err := cli.FindHost(name, "unknown host %q in --from-host")
 		if err != nil {
 			return err
 		}
@@ -156,7 +152,7 @@ func runInit(ctx context.Context, env *cli.Env, g *cli.Globals, opts initOptions
 		if opts.dryRun { // stdout is reserved for the config
 			w = env.Err
 		}
-		if err := report.write(w); err != nil {
+		if err := table.Write(w, g.Format, table.Output{Parts: report.parts()}, table.Options{}); err != nil {
 			return err
 		}
 	}
@@ -170,21 +166,20 @@ func runInit(ctx context.Context, env *cli.Env, g *cli.Globals, opts initOptions
 		report.Written = true
 		opts.approve(env, g, text, g.Logger(env))
 	}
-	switch {
-	case !g.Format.Table():
-		return document.Write(env.Out, g.Format, report)
-	case opts.dryRun:
-		_, err = io.WriteString(env.Out, printable.Lines(string(text)))
-	default:
-		_, err = fmt.Fprintf(env.Out, "\n%s: written, %s\n", printable.Line(opts.file, 0), cli.Plural(d.Len(), "server"))
-		if n := unusable(opts.file, read); n > 0 && !g.Quiet {
-			fmt.Fprintf(env.Err, "hint: %s cannot be used here yet; mcptrack validate %s shows what is missing\n", cli.Plural(n, "server"), printable.Line(opts.file, 200))
-		}
+	done := table.Text("\n%s: written, %s", printable.Line(opts.file, 0), cli.Plural(d.Len(), "server"))
+	if opts.dryRun {
+		done = table.Text("%s", strings.TrimSuffix(string(text), "\n"))
 	}
-	return err
+	if err := g.Print(env, table.Output{Document: report, Names: []string{opts.file}, Parts: []table.Part{done}}); err != nil {
+		return err
+	}
+	if n := unusable(opts.file, read); n > 0 && report.Written && g.Format.Table() && !g.Quiet {
+		fmt.Fprintf(env.Err, "hint: %s cannot be used here yet; mcptrack validate %s shows what is missing\n", cli.Plural(n, "server"), printable.Line(opts.file, 200))
+	}
+	return nil
 }
 
-// collect returns the servers of the hosts and addresses that --from names, or of all hosts.
+// collect returns the servers of the hosts and addresses that --from-host names, or of all hosts.
 func (o *initOptions) collect(ctx context.Context, read config.Options) (*draft.Draft, error) {
 	d := draft.New()
 	names := slices.DeleteFunc(slices.Clone(o.from), servercard.IsAddress)
@@ -197,7 +192,7 @@ func (o *initOptions) collect(ctx context.Context, read config.Options) (*draft.
 		}
 		address, err := servercard.ParseAddress(text)
 		if err != nil {
-			return nil, cli.Usage("--from: %w", err)
+			return nil, cli.Usage("--from-host: %w", err)
 		}
 		found, err := servercard.Discover(ctx, address, servercard.Options{})
 		if err != nil {
@@ -267,26 +262,21 @@ func noHostServers(read config.Options, opts initOptions, d *draft.Draft) error 
 	return f
 }
 
-// write prints the human-readable report.
-func (r *initReport) write(w io.Writer) error {
-	var rows [][]string
-	for _, s := range r.Sources {
+// parts returns the report for people.
+func (r *initReport) parts() []table.Part {
+	parts := []table.Part{table.Records(r.Sources, func(s draft.Source) []string {
 		names := cli.Join(s.Servers, 8)
-		if !s.Valid {
-			switch {
-			case len(s.Refused) == 0:
-				names = "invalid; mcptrack validate shows why"
-			case len(s.Servers) == 0:
-				names = "left out, see below"
-			default:
-				names += fmt.Sprintf("; %d left out, see below", len(s.Refused))
-			}
+		switch {
+		case s.Valid:
+		case len(s.Refused) == 0:
+			names = "invalid; mcptrack validate shows why"
+		case len(s.Servers) == 0:
+			names = "left out, see below"
+		default:
+			names += fmt.Sprintf("; %d left out, see below", len(s.Refused))
 		}
-		rows = append(rows, []string{s.Host, s.File, names})
-	}
-	if err := table.Rows(w, []string{"Host", "File", "Servers"}, rows); err != nil {
-		return err
-	}
+		return []string{s.Host, s.File, names}
+	}, "Host", "File", "Servers")}
 	var set, asked, refused []string
 	for _, v := range r.Variables {
 		if v.Line == 0 {
@@ -300,24 +290,21 @@ func (r *initReport) write(w io.Writer) error {
 			refused = append(refused, s.File+": "+why)
 		}
 	}
-	for _, part := range []struct {
-		title string
-		lines []string
-	}{{"Secrets in plain text become references", set}, {"Server cards ask for these values", asked}, {"Left out", refused}} {
-		seen := map[string]bool{}
-		lines := slices.DeleteFunc(part.lines, func(line string) bool {
-			again := seen[line]
-			seen[line] = true
-			return again
-		})
-		if len(lines) == 0 {
-			continue
+	list := func(title string, lines []string) {
+		var once []string
+		for _, line := range lines {
+			if !slices.Contains(once, line) {
+				once = append(once, line)
+			}
 		}
-		if _, err := fmt.Fprintf(w, "\n%s:\n  %s\n", part.title, strings.Join(lines, "\n  ")); err != nil {
-			return err
+		if len(once) > 0 {
+			parts = append(parts, table.Text("\n%s:\n  %s", title, strings.Join(once, "\n  ")))
 		}
 	}
-	return nil
+	list("Secrets in plain text become references", set)
+	list("Server cards ask for these values", asked)
+	list("Left out", refused)
+	return parts
 }
 
 // confirm shows what the config would run and send, and asks whether to write it.

@@ -6,10 +6,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -24,7 +24,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/servercard"
 	"github.com/mcptrack/mcptrack/core/session"
-	"github.com/mcptrack/mcptrack/output/document"
+	"github.com/mcptrack/mcptrack/core/skill"
 	"github.com/mcptrack/mcptrack/output/table"
 )
 
@@ -40,30 +40,16 @@ func newList(env *cli.Env, g *cli.Globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list [KIND] [SERVER...]",
 		Short: "List servers, or their resources, tools and other items",
-		Long: `KIND is servers, resources, templates, prompts, tools, skills or events; the default is
-servers.
+		Long: `Connects to the servers of the config, prints what they offer, and exits. KIND is
+servers (the default), resources, templates, prompts, tools, skills or events. SERVER is
+a name in the config, or the URL or domain of a server that is in no config.
 
-Connects to all enabled servers in the config, or to the named ones, prints what they
-offer, and exits. SERVER may also be the URL of a server that is in no config, or a domain
-whose server card says where its servers are; see mcptrack init --help. A running daemon that follows the same config answers for them; see
-mcptrack help daemon. Servers that do not support a kind list nothing. Tables also show
-disabled servers. Events are the types of MCP Events that "events" in the config lists;
-see mcptrack help events. Skills are shown with their number of files and their size;
---json has all files and their digests. Invalid skills are left out, and a warning says why;
-so is a list that a server refuses, hangs on or dies of, if the server answers another one.
-
-States are ready, needs login, not configured, not approved, disabled and failed; in JSON
-they are those of events: Ready, NeedsAuth, Unconfigured, Unapproved, Disabled and Failed.
-On a terminal long texts are shortened, unless -o wide is used; in a pipe never.
-
-With -o template=... the template is run once for each server or item; numbers can be
-compared, and missing keys print nothing.`,
+A server that cannot be reached does not stop the others. On a terminal long texts are
+shortened; -o wide shows them whole. A template (-o template=...) is run for each server or
+item. Events are those that "events" in the config lists; see mcptrack help events.`,
 		Example: `  mcptrack list
   mcptrack list tools docs
   mcptrack list tools https://docs.example/mcp
-  mcptrack list events
-  mcptrack list skills
-  mcptrack list resources --demo
   mcptrack list resources --json | jq -r '.[].uri'
   mcptrack list -o 'template={{if .resources}}{{.id}} {{.resources}}{{end}}'`,
 		ValidArgsFunction: completeList(env, g),
@@ -81,6 +67,7 @@ compared, and missing keys print nothing.`,
 	opts.Add(cmd)
 	opts.daemon.AddVerbose(cmd)
 	g.AddDemo(cmd)
+	cli.MainFlags(cmd, "json", "output", "timeout", "demo", "verbose")
 	return cmd
 }
 
@@ -156,7 +143,13 @@ func runList(ctx context.Context, env *cli.Env, g *cli.Globals, opts listOptions
 	if g.Format.Table() && opts.kind == "" && len(opts.servers) == 0 {
 		shown = withDisabled(reports, cfg)
 	}
-	if err := writeList(env, g, opts.kind, shown); err != nil {
+	out := serverList(shown)
+	if opts.kind != "" {
+		if out, err = itemList(opts.kind, shown); err != nil {
+			return err
+		}
+	}
+	if err := g.Print(env, out); err != nil {
 		return err
 	}
 	if ctx.Err() != nil {
@@ -265,141 +258,178 @@ func unreachable(reports []session.Report, reported bool) error {
 
 // serverRow is an element of the array that list servers --json prints.
 type serverRow struct {
-	ID              string           `json:"id"`
-	Transport       config.Transport `json:"transport"`
-	State           event.State      `json:"state"`
-	ProtocolVersion string           `json:"protocolVersion"`
-	Era             session.Era      `json:"era"`
-	ServerName      string           `json:"serverName"`
-	ServerVersion   string           `json:"serverVersion"`
-	Tracked         bool             `json:"tracked"`
-	Capabilities    any              `json:"capabilities"`
-	Resources       int              `json:"resources"`
-	Templates       int              `json:"templates"`
-	Prompts         int              `json:"prompts"`
-	Tools           int              `json:"tools"`
-	Skills          int              `json:"skills"`
-	Error           string           `json:"error,omitempty"`
+	ID              string          `json:"id"`
+	Transport       string          `json:"transport"`
+	State           event.State     `json:"state"`
+	ProtocolVersion string          `json:"protocolVersion"`
+	Era             string          `json:"era"`
+	ServerName      string          `json:"serverName"`
+	ServerVersion   string          `json:"serverVersion"`
+	Tracked         bool            `json:"tracked"`
+	Capabilities    json.RawMessage `json:"capabilities"`
+	Resources       int             `json:"resources"`
+	Templates       int             `json:"templates"`
+	Prompts         int             `json:"prompts"`
+	Tools           int             `json:"tools"`
+	Skills          int             `json:"skills"`
+	Error           string          `json:"error,omitempty"`
 }
 
 func newServerRow(r session.Report) serverRow {
-	row := serverRow{ID: r.Server.ID, Transport: r.Info.Transport, State: r.State(),
-		ProtocolVersion: r.Info.ProtocolVersion, Era: r.Info.Era,
-		ServerName: r.Info.ServerName, ServerVersion: r.Info.ServerVersion,
-		Tracked: r.Server.Tracked(), Capabilities: map[string]any{},
-		Resources: len(r.Lists[catalog.Resources]), Templates: len(r.Lists[catalog.Templates]),
-		Prompts: len(r.Lists[catalog.Prompts]), Tools: len(r.Lists[catalog.Tools]), Skills: len(r.Lists[catalog.Skills])}
-	if row.Transport == "" {
-		row.Transport = r.Server.Transport
-	}
-	if len(r.Info.RawCapabilities) > 0 {
-		row.Capabilities = r.Info.RawCapabilities
-	}
-	if r.Err != nil {
-		row.Error = r.Err.Error()
+	s := cli.Probed(r)
+	row := serverRow{s.ID, s.Transport, s.State, s.ProtocolVersion, s.Era, s.ServerName, s.ServerVersion, r.Server.Tracked(),
+		r.Info.RawCapabilities, len(r.Lists[catalog.Resources]), s.Templates, s.Prompts, s.Tools, s.Skills, s.Error}
+	if len(row.Capabilities) == 0 {
+		row.Capabilities = json.RawMessage("{}")
 	}
 	return row
 }
 
-func writeList(env *cli.Env, g *cli.Globals, kind catalog.Kind, reports []session.Report) error {
-	tables := g.Tables(env)
-	switch {
-	case g.Format.Table() && kind == "":
-		return table.Servers(env.Out, reports, tables)
-	case g.Format.Table():
-		return table.Items(env.Out, kind, reports, tables)
-	case g.Format.Name == "name":
-		return writeNames(env, kind, reports)
-	case kind == "":
-		rows := make([]serverRow, 0, len(reports))
-		for _, r := range reports {
-			rows = append(rows, newServerRow(r))
-		}
-		return document.Write(env.Out, g.Format, rows)
-	}
-	items, err := listItems(kind, reports)
-	if err != nil {
-		return err
-	}
-	return document.Write(env.Out, g.Format, items)
-}
-
-// listItems returns the items as the servers sent them, each with a leading serverId. Object
-// members keep their order and formatting.
-func listItems(kind catalog.Kind, reports []session.Report) ([]json.RawMessage, error) {
-	items := []json.RawMessage{}
+// serverList returns what list servers prints.
+func serverList(reports []session.Report) table.Output {
+	rows := make([]serverRow, 0, len(reports))
+	skills := false // few servers have any
 	for _, r := range reports {
-		id, err := json.Marshal(r.Server.ID)
-		if err != nil {
-			return nil, err
-		}
-		for _, it := range sorted(kind, r) {
-			invalid := ""
-			if kind == catalog.Tools {
-				invalid = r.Invalid[it.Key]
-			}
-			item, err := withServer(id, invalid, it.Raw)
-			if err != nil {
-				return nil, fmt.Errorf("server %s: %w", r.Server.ID, err)
-			}
-			items = append(items, item)
-		}
+		rows, skills = append(rows, newServerRow(r)), skills || len(r.Lists[catalog.Skills]) > 0
 	}
-	return items, nil
+	servers := cli.ServerTable(reports, cli.Probed, func(r session.Report) []string {
+		row := newServerRow(r)
+		cells := []string{row.Transport, row.ProtocolVersion, row.ServerName, row.ServerVersion, strconv.FormatBool(row.Tracked)}
+		for _, kind := range catalog.Kinds() {
+			count := ""
+			if list, ok := r.Lists[kind]; ok {
+				count = strconv.Itoa(len(list))
+			}
+			cells = append(cells, count)
+		}
+		return cells
+	}, append([]string{"Transport", "Protocol", "Name", "Version", "Tracked"}, listKinds()[1:len(listKinds())-1]...)...)
+	servers = servers.Roomy("Transport").Wide("Name", "Version", "Tracked")
+	if !skills {
+		servers = servers.Wide(string(catalog.Skills))
+	}
+	return table.Output{Document: rows, Parts: []table.Part{servers}}
 }
 
-// withServer inserts serverId, and invalid unless it is empty, before the members of an object. It
-// drops existing members with these names.
-func withServer(id []byte, invalid string, raw json.RawMessage) (json.RawMessage, error) {
+// listed is an item of a server.
+type listed struct {
+	server, key string
+	catalog.Descriptor
+	raw     json.RawMessage
+	invalid string // why the tool must not be called; empty if it may
+}
+
+// itemFields are the members that items of servers may have.
+func itemFields() []string {
+	return []string{"serverId", "invalid", "name", "title", "description", "icons", "annotations", "_meta", "uri", "mimeType", "size",
+		"uriTemplate", "arguments", "inputSchema", "outputSchema", "execution", "files", "delivery"}
+}
+
+// itemList returns what list prints for a kind of items. Its document has the items as the servers sent
+// them, each with a leading serverId.
+func itemList(kind catalog.Kind, reports []session.Report) (table.Output, error) {
+	out, items := table.Output{Fields: itemFields(), Names: []string{}}, []listed{}
+	docs := []json.RawMessage{}
+	for _, r := range reports {
+		for _, it := range r.Lists[kind] {
+			item := listed{server: r.Server.ID, key: it.Key, Descriptor: it.Describe(), raw: it.Raw}
+			if kind == catalog.Tools {
+				item.invalid = r.Invalid[it.Key]
+			}
+			doc, err := item.document()
+			if err != nil {
+				return out, fmt.Errorf("server %s: %w", r.Server.ID, err)
+			}
+			docs, items = append(docs, doc), append(items, item)
+			out.Names = append(out.Names, item.server+"\t"+printable.Line(item.key, 0))
+		}
+	}
+	var more func(listed) []string // cells between the key and the description
+	heads := map[catalog.Kind][]string{
+		catalog.Resources: {"URI", "Name", "Type", "Size"}, catalog.Templates: {"URI Template", "Name", "Type"},
+		catalog.Skills: {"URI", "Name", "Files", "Size"}, catalog.Events: {"Event", "Delivery"}, catalog.Prompts: {"Name"}, catalog.Tools: {"Name"},
+	}
+	switch kind {
+	case catalog.Resources:
+		more = func(i listed) []string { return []string{i.Name, i.MimeType, i.bytes()} }
+	case catalog.Templates:
+		more = func(i listed) []string { return []string{i.Name, i.MimeType} }
+	case catalog.Skills:
+		more = func(i listed) []string { return append([]string{i.Name}, i.files()...) }
+	case catalog.Events:
+		more = func(i listed) []string { return []string{i.delivery()} }
+	default:
+		more = func(listed) []string { return nil }
+	}
+	of := table.Records(items, func(i listed) []string {
+		description := i.Description
+		if i.invalid != "" {
+			description = "INVALID (" + i.invalid + ") " + description
+		}
+		return slices.Concat([]string{i.server, i.key}, more(i), []string{description})
+	}, slices.Concat([]string{"Server"}, heads[kind], []string{"Description"})...)
+	if kind == catalog.Resources || kind == catalog.Templates {
+		of = of.Wide("Description")
+	}
+	out.Document, out.Parts = docs, []table.Part{of}
+	return out, nil
+}
+
+// document returns the item with leading members serverId and, unless it is empty, invalid. Existing members
+// with these names are dropped; the others keep their order and formatting.
+func (i listed) document() (json.RawMessage, error) {
 	var members map[string]json.RawMessage
-	if err := json.Unmarshal(raw, &members); err != nil {
+	if err := json.Unmarshal(i.raw, &members); err != nil {
 		return nil, err
 	}
-	_, has := members["serverId"]
-	_, claims := members["invalid"]
-	if has || claims && invalid != "" {
-		delete(members, "serverId")
-		if invalid != "" {
-			delete(members, "invalid")
-		}
-		var err error
+	ours, err := json.Marshal(struct {
+		ServerID string `json:"serverId"`
+		Invalid  string `json:"invalid,omitempty"`
+	}{i.server, i.invalid})
+	if err != nil {
+		return nil, err
+	}
+	raw, all := i.raw, len(members)
+	delete(members, "serverId")
+	if i.invalid != "" {
+		delete(members, "invalid")
+	}
+	if len(members) < all {
 		if raw, err = json.Marshal(members); err != nil {
 			return nil, err
 		}
 	}
-	out := append([]byte(`{"serverId":`), id...)
-	if invalid != "" {
-		why, err := json.Marshal(invalid)
-		if err != nil {
-			return nil, err
-		}
-		out = append(append(out, `,"invalid":`...), why...)
+	if ours = ours[:len(ours)-1]; len(members) > 0 {
+		ours = append(ours, ',')
 	}
-	rest := bytes.TrimSpace(raw)[1:]
-	if len(members) > 0 {
-		out = append(out, ',')
-	}
-	return append(out, rest...), nil
+	return append(ours, bytes.TrimSpace(raw)[1:]...), nil
 }
 
-// sorted returns the items of one kind, sorted by name or URI.
-func sorted(kind catalog.Kind, r session.Report) catalog.List {
-	return slices.SortedFunc(slices.Values(r.Lists[kind]), func(a, b catalog.Item) int { return strings.Compare(a.Key, b.Key) })
+// bytes returns the size of a resource.
+func (i listed) bytes() string {
+	if i.Size == nil {
+		return ""
+	}
+	return strconv.FormatInt(*i.Size, 10)
 }
 
-// writeNames writes the id of each server or, for each item, the server's id, a tab, and the item's
-// URI or name.
-func writeNames(env *cli.Env, kind catalog.Kind, reports []session.Report) error {
-	var b strings.Builder
-	for _, r := range reports {
-		id := printable.Line(r.Server.ID, 0)
-		if kind == "" {
-			b.WriteString(id + "\n")
-		}
-		for _, it := range sorted(kind, r) {
-			b.WriteString(id + "\t" + printable.Line(it.Key, 0) + "\n")
-		}
+// files returns the number and the size of a skill's files.
+func (i listed) files() []string {
+	e, err := skill.Parse(i.raw)
+	switch {
+	case err != nil:
+		return []string{"", ""}
+	case e.Dynamic():
+		return []string{"generated", ""}
 	}
-	_, err := io.WriteString(env.Out, b.String())
-	return err
+	return []string{strconv.Itoa(len(e.Files)), strconv.FormatInt(e.Size(), 10)}
+}
+
+// delivery returns the delivery modes that an event type supports.
+func (i listed) delivery() string {
+	var t struct {
+		Delivery []string `json:"delivery"`
+	}
+	_ = json.Unmarshal(i.raw, &t) // a malformed event type has no modes
+	return strings.Join(t.Delivery, ", ")
 }

@@ -72,7 +72,7 @@ func Main(ctx context.Context, env *cli.Env, args []string) int {
 }
 
 // newRoot builds the command tree. Help lists the commands of the groups, in this order; former names of
-// commands are hidden.
+// commands, and commands that programs run, are hidden.
 func newRoot(env *cli.Env, g *cli.Globals) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "mcptrack",
@@ -127,13 +127,13 @@ config.`,
 	for _, group := range groups {
 		root.AddCommand(group.commands...)
 	}
-	root.AddCommand(newStatus(env, g), newCalls(env, g), newAttach(env, g), newVersion(env, g))
-	for _, former := range []*cobra.Command{
-		lock.ApproveCommand(env, g), lock.RejectCommand(env, g), newDiff(env, g), newTail(env, g), newReplay(env, g), newPS(env, g),
-		connect.DisconnectCommand(env, g), login.AuthCommand(env, g), login.LogoutCommand(env, g), newDemoServer(env, g),
+	root.AddCommand(newCalls(env, g), newVersion(env, g))
+	for _, hidden := range []*cobra.Command{
+		lock.ApproveCommand(env, g), lock.RejectCommand(env, g), newDiff(env, g), newTail(env, g), newReplay(env, g), daemon.PSCommand(env, g),
+		newStatus(env, g), newAttach(env, g), connect.DisconnectCommand(env, g), login.AuthCommand(env, g), login.LogoutCommand(env, g), newDemoServer(env, g),
 	} {
-		former.Hidden = true
-		root.AddCommand(former)
+		hidden.Hidden = true
+		root.AddCommand(hidden)
 	}
 	root.AddCommand(newTopics()...)
 	noFiles(root)

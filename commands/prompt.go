@@ -21,9 +21,8 @@ func newPrompt(env *cli.Env, g *cli.Globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "prompt SERVER NAME [--arg NAME=VALUE]...",
 		Short: "Print a prompt from a server",
-		Long: `Requests one prompt and prints the texts of its messages. If there are several, each
-follows its role. --json prints the MCP result. Every --arg must be an argument that the
-server lists for the prompt.`,
+		Long: `Requests one prompt and prints the texts of its messages; several have their roles above
+them. --json prints the MCP result.`,
 		Example: `  mcptrack prompt docs summarize --arg style=short
   mcptrack prompt docs summarize --json | jq -r '.messages[].role'`,
 		Args:              cli.Args(2, 2),
@@ -52,6 +51,7 @@ server lists for the prompt.`,
 	opts.add(cmd)
 	g.AddDemo(cmd)
 	cmd.Flags().StringArrayVar(&given, "arg", nil, "prompt argument, as `NAME=VALUE` (repeatable)")
+	cli.MainFlags(cmd, "json", "arg", "out", "timeout")
 	_ = cmd.RegisterFlagCompletionFunc("arg", completePromptArgument(env, g, &given))
 	return cmd
 }

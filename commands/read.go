@@ -29,17 +29,14 @@ func newRead(env *cli.Env, g *cli.Globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "read SERVER (URI | --template URITEMPLATE [--param K=V]...)",
 		Short: "Print the content of a resource",
-		Long: `Reads one resource and prints its content unchanged: text to stdout, binary content to
-a pipe, or with --out to a file. On a terminal, binary content is summarised as type,
-size and digest. --json prints the MCP result. Templates are expanded as in RFC 6570.
+		Long: `Reads one resource and prints its content unchanged. A terminal shows the type, size and
+digest of binary content; --out writes it to a file. --json prints the MCP result.
+--template expands a URI template (RFC 6570).
 
-A file of a skill is checked against the digest, the size and the frontmatter that its
-server lists for it. If they differ, or if the file is not listed, nothing of it is
-printed, and the exit code is 1.`,
+A file of a skill is printed only if it has the digest that its server lists for it.`,
 		Example: `  mcptrack read docs file:///guide.md
   mcptrack read docs file:///logo.png --out logo.png
   mcptrack read docs --template 'notes:///{y}/{n}' --param y=2026 --param n=plan
-  mcptrack read docs skill://review/SKILL.md
   mcptrack read docs file:///guide.md --json | jq '.contents[0].mimeType'`,
 		Args:              cli.Args(1, 2),
 		ValidArgsFunction: completeItems(env, g, catalog.Resources),
@@ -80,6 +77,7 @@ printed, and the exit code is 1.`,
 	g.AddDemo(cmd)
 	cmd.Flags().StringVar(&opts.template, "template", "", "read the resource that this `URITEMPLATE` expands to")
 	cmd.Flags().StringArrayVar(&opts.params, "param", nil, "template variable, as `NAME=VALUE` (repeatable)")
+	cli.MainFlags(cmd, "json", "out", "template", "param", "timeout")
 	_ = cmd.RegisterFlagCompletionFunc("param", completeParameter(env, g, &opts))
 	_ = cmd.RegisterFlagCompletionFunc("template", completeNames(env, g, catalog.Templates))
 	return cmd

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -15,7 +14,6 @@ import (
 	"github.com/mcptrack/mcptrack/core/hook"
 	"github.com/mcptrack/mcptrack/core/printable"
 	core "github.com/mcptrack/mcptrack/core/status"
-	"github.com/mcptrack/mcptrack/output/document"
 	"github.com/mcptrack/mcptrack/output/remote"
 	"github.com/mcptrack/mcptrack/output/table"
 	"github.com/mcptrack/mcptrack/output/webhook"
@@ -28,12 +26,9 @@ func newStatus(env *cli.Env, g *cli.Globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status [URL]",
 		Short: "Show the status of a running serve-sse",
-		Long: `Shows the status of the serve-sse, or gateway with --events, at URL or --url, of every
-server that it follows, and of its hooks and webhooks. Without a URL it shows the servers of a
-running daemon that follows the same config, else the serve-sse at
-http://127.0.0.1:8722.
-
-With -o template=... the template is run once for each server; -o name prints their ids.`,
+		Long: `Shows the servers that a running serve-sse, or gateway with --events, follows, with its hooks
+and webhooks. Without a URL it asks the daemon if it follows the same config, else the
+serve-sse at http://127.0.0.1:8722. A template is run for each server.`,
 		Example: `  mcptrack status
   mcptrack status https://mcp.example:8722 --token-file token
   mcptrack status --json | jq '.servers[] | select(.state != "Ready")'`,
@@ -66,6 +61,7 @@ With -o template=... the template is run once for each server; -o name prints th
 	from.Add(cmd)
 	use.AddVerbose(cmd)
 	cmd.Flags().DurationVar(&timeout, "timeout", 10*time.Second, "`DURATION` that the whole command may take")
+	cli.MainFlags(cmd, "json", "url", "token-file", "timeout")
 	return cmd
 }
 
@@ -83,119 +79,93 @@ func runStatus(ctx context.Context, env *cli.Env, g *cli.Globals, client remote.
 	if err := client.Get(ctx, []string{"api", "servers"}, nil, &r.Servers); err != nil {
 		return cli.RemoteFailure(ctx, err, "token-file")
 	}
-	var rows []core.Summary
-	var names []string
-	for _, raw := range r.Servers {
-		var row core.Summary
-		if err := json.Unmarshal(raw, &row); err != nil {
-			return fmt.Errorf("malformed list of servers: %w", err)
-		}
-		rows, names = append(rows, row), append(names, row.ID)
-	}
-	if g.Format.Template != nil { // run for each server, as with list
-		return document.Write(env.Out, g.Format, r.Servers)
-	}
-	return g.Write(env.Out, names, r, func() error { return writeStatus(env, g.Tables(env), r.Status, rows) })
-}
-
-// writeStatus writes the human-readable tables.
-func writeStatus(env *cli.Env, tables table.Options, status json.RawMessage, servers []core.Summary) error {
-	var shared struct {
-		Process    string
-		Unfollowed []string
-		Waiting    string
-		Unstored   string
-		Hooks      []hook.Status
-		Webhooks   []webhook.EndpointStatus
-		Deliveries []webhook.Deliverer `json:"webhookDeliveries"`
-	}
-	if err := json.Unmarshal(status, &shared); err != nil {
+	var shared statusParts
+	if err := json.Unmarshal(r.Status, &shared); err != nil {
 		return fmt.Errorf("malformed status: %w", err)
 	}
-	if shared.Unstored != "" {
-		fmt.Fprintf(env.Err, "%s\n", printable.Line(shared.Unstored, 500))
-	}
-	if shared.Waiting != "" {
-		fmt.Fprintf(env.Err, "waiting for leases: %s\n", printable.Line(shared.Waiting, 300))
-	}
-	if len(shared.Unfollowed) > 0 {
-		fmt.Fprintf(env.Err, "no process follows %s\n", cli.Join(shared.Unfollowed, 10))
-	}
-	header := []string{"Server", "State", "Since", "Protocol", "Mode", "Resources", "Updates", "Failures"}
-	if shared.Process != "" {
-		header = append(header, "Followed by")
-	}
-	var rows [][]string
-	for _, s := range servers {
-		since, _ := time.Parse(time.RFC3339, s.Since) // empty if it is unknown
-		row := []string{s.ID, s.State.Words(), env.Time(since), s.ProtocolVersion, string(s.Mode), fmt.Sprint(s.Resources), fmt.Sprint(s.Updates), fmt.Sprint(s.Failures), s.FollowedBy}
-		rows = append(rows, append(row[:len(header):len(header)], s.Error))
-	}
-	header = append(header, "Error")
-	if tables.Narrow() { // -o wide still shows the protocol and the mode
-		header = slices.Delete(header, 3, 5)
-		for i := range rows {
-			rows[i] = slices.Delete(rows[i], 3, 5)
+	servers := make([]core.Summary, len(r.Servers))
+	for i, raw := range r.Servers {
+		if err := json.Unmarshal(raw, &servers[i]); err != nil {
+			return fmt.Errorf("malformed list of servers: %w", err)
 		}
 	}
-	if err := tables.Rows(env.Out, header, rows); err != nil {
-		return err
+	if g.Format.Table() {
+		shared.warn(env)
 	}
-	if len(shared.Hooks) > 0 {
-		fmt.Fprintln(env.Out)
-		if err := tables.Rows(env.Out, []string{"Hook", "Verify", "Accepted", "Replayed", "Refused", "Last message", "Error"}, hookRows(env, shared.Hooks)); err != nil {
-			return err
-		}
-	}
-	if len(shared.Deliveries) > 0 {
-		fmt.Fprintln(env.Out)
-		if err := tables.Rows(env.Out, []string{"Webhooks of", "Delivered by"}, deliveryRows(shared.Deliveries)); err != nil {
-			return err
-		}
-	}
-	if len(shared.Webhooks) == 0 {
-		return nil
-	}
-	fmt.Fprintln(env.Out)
-	return tables.Rows(env.Out, []string{"Webhook", "State", "Format", "Delivered", "Given up", "Behind", "Last delivery", "Error"}, webhookRows(env, shared.Webhooks))
+	return g.Print(env, table.Output{Document: r, Each: servers, Parts: append([]table.Part{shared.servers(env, servers)}, shared.tables(env)...)})
 }
 
-func hookRows(env *cli.Env, all []hook.Status) (rows [][]string) {
-	for _, h := range all {
-		var refused []string
-		for _, o := range hook.Outcomes() {
-			if n := h.Messages[o]; n > 0 && o != hook.Accepted && o != hook.Replayed {
-				refused = append(refused, fmt.Sprintf("%d %s", n, strings.ReplaceAll(string(o), "_", " ")))
+// statusParts is what the tables of status show of a status.
+type statusParts struct {
+	Process    string
+	Unfollowed []string
+	Waiting    string
+	Unstored   string
+	Hooks      []hook.Status
+	Webhooks   []webhook.EndpointStatus
+	Deliveries []webhook.Deliverer `json:"webhookDeliveries"`
+}
+
+// warn tells on stderr what does not work.
+func (s *statusParts) warn(env *cli.Env) {
+	if s.Unstored != "" {
+		fmt.Fprintf(env.Err, "%s\n", printable.Line(s.Unstored, 500))
+	}
+	if s.Waiting != "" {
+		fmt.Fprintf(env.Err, "waiting for leases: %s\n", printable.Line(s.Waiting, 300))
+	}
+	if len(s.Unfollowed) > 0 {
+		fmt.Fprintf(env.Err, "no process follows %s\n", cli.Join(s.Unfollowed, 10))
+	}
+}
+
+func (s *statusParts) servers(env *cli.Env, servers []core.Summary) table.Part {
+	of := cli.ServerTable(servers, func(s core.Summary) core.Summary { return s }, func(s core.Summary) []string {
+		return []string{env.TimeOf(s.Since), s.ProtocolVersion, string(s.Mode), fmt.Sprint(s.Resources), fmt.Sprint(s.Updates), fmt.Sprint(s.Failures), s.FollowedBy}
+	}, "Since", "Protocol", "Mode", "Resources", "Updates", "Failures", "Followed by").Roomy("Protocol", "Mode")
+	if s.Process == "" {
+		of = of.Wide("Followed by")
+	}
+	return of
+}
+
+// tables returns the tables below that of the servers.
+func (s *statusParts) tables(env *cli.Env) (parts []table.Part) {
+	if len(s.Hooks) > 0 {
+		parts = append(parts, table.Text(""), table.Records(s.Hooks, func(h hook.Status) []string {
+			return []string{h.ID, string(h.Verify), fmt.Sprint(h.Messages[hook.Accepted]), fmt.Sprint(h.Messages[hook.Replayed]),
+				refused(h), env.TimeOf(h.LastReceived), strings.Join(h.Missing, "; ")}
+		}, "Hook", "Verify", "Accepted", "Replayed", "Refused", "Last message", "Error"))
+	}
+	if len(s.Deliveries) > 0 {
+		parts = append(parts, table.Text(""), table.Records(s.Deliveries, func(d webhook.Deliverer) []string {
+			by := cmp.Or(d.Process, "no process")
+			if d.Waiting != "" {
+				by = "unknown: " + d.Waiting
 			}
-		}
-		last, _ := time.Parse(time.RFC3339, h.LastReceived) // empty before the first message
-		rows = append(rows, []string{h.ID, string(h.Verify), fmt.Sprint(h.Messages[hook.Accepted]), fmt.Sprint(h.Messages[hook.Replayed]),
-			strings.Join(refused, ", "), env.Time(last), strings.Join(h.Missing, "; ")})
+			return []string{string(d.Source), by}
+		}, "Webhooks of", "Delivered by"))
 	}
-	return rows
+	if len(s.Webhooks) > 0 {
+		parts = append(parts, table.Text(""), table.Records(s.Webhooks, func(w webhook.EndpointStatus) []string {
+			problem := ""
+			if w.State != webhook.Active {
+				problem = string(w.LastError)
+			}
+			return []string{w.Host, string(w.State), cmp.Or(w.Event, string(w.Format)), fmt.Sprint(w.Delivered), fmt.Sprint(w.Abandoned),
+				(time.Duration(w.LagMs) * time.Millisecond).Round(time.Second).String(), env.TimeOf(w.LastDelivery), problem}
+		}, "Webhook", "State", "Format", "Delivered", "Given up", "Behind", "Last delivery", "Error"))
+	}
+	return parts
 }
 
-// deliveryRows returns table rows that show which process in a cluster delivers which webhooks.
-func deliveryRows(all []webhook.Deliverer) (rows [][]string) {
-	for _, d := range all {
-		by := cmp.Or(d.Process, "no process")
-		if d.Waiting != "" {
-			by = "unknown: " + d.Waiting
+// refused returns how many messages of a hook were refused, and why.
+func refused(h hook.Status) string {
+	var out []string
+	for _, o := range hook.Outcomes() {
+		if n := h.Messages[o]; n > 0 && o != hook.Accepted && o != hook.Replayed {
+			out = append(out, fmt.Sprintf("%d %s", n, strings.ReplaceAll(string(o), "_", " ")))
 		}
-		rows = append(rows, []string{string(d.Source), by})
 	}
-	return rows
-}
-
-func webhookRows(env *cli.Env, all []webhook.EndpointStatus) (rows [][]string) {
-	for _, w := range all {
-		last, _ := time.Parse(time.RFC3339, w.LastDelivery) // empty before the first delivery
-		row := []string{w.Host, string(w.State), cmp.Or(w.Event, string(w.Format)), fmt.Sprint(w.Delivered), fmt.Sprint(w.Abandoned),
-			(time.Duration(w.LagMs) * time.Millisecond).Round(time.Second).String(), env.Time(last), ""}
-		if w.State != webhook.Active {
-			row[len(row)-1] = string(w.LastError)
-		}
-		rows = append(rows, row)
-	}
-	return rows
+	return strings.Join(out, ", ")
 }

@@ -39,7 +39,7 @@ func TestStatusForPeopleAndPrograms(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var out, errs clitest.Buffer
-			env := &cli.Env{Out: &out, Err: &errs, OutTTY: tt.tty, Columns: func() int { return 120 }, LookupEnv: func(string) (string, bool) { return "", false }}
+			env := &cli.Env{Out: &out, Err: &errs, OutTTY: tt.tty, Size: func() (int, int) { return 120, 40 }, LookupEnv: func(string) (string, bool) { return "", false }}
 			if code := Main(t.Context(), env, append([]string{"status", running.URL}, tt.args...)); code != cli.ExitOK {
 				t.Fatalf("exit code %d: %s", code, errs.String())
 			}

@@ -3,6 +3,7 @@
 package commands
 
 import (
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -21,7 +22,11 @@ func TestStatusTokenFile(t *testing.T) {
 	asked := make(chan string, 8)
 	running := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		asked <- q.Header.Get("Authorization")
-		_, _ = w.Write([]byte("[]"))
+		text := "[]"
+		if q.URL.Path == "/api/status" {
+			text = "{}"
+		}
+		_, _ = io.WriteString(w, text)
 	}))
 	defer running.Close()
 	file := filepath.Join(t.TempDir(), "token")

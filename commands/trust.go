@@ -12,6 +12,7 @@ import (
 	"github.com/mcptrack/mcptrack/commands/internal/cli"
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/trust"
+	"github.com/mcptrack/mcptrack/output/table"
 )
 
 type trustOptions struct {
@@ -58,6 +59,7 @@ func newTrust(env *cli.Env, g *cli.Globals) *cobra.Command {
 	f.BoolVar(&opts.yes, "yes", false, "do not ask")
 	f.BoolVar(&opts.list, "list", false, "list the folders with approvals")
 	f.BoolVar(&opts.revoke, "revoke", false, "forget the approvals of the folder")
+	cli.MainFlags(cmd, "yes", "list", "revoke")
 	return cmd
 }
 
@@ -118,7 +120,7 @@ func runTrust(ctx context.Context, env *cli.Env, g *cli.Globals, opts trustOptio
 	var lines strings.Builder
 	for _, e := range all {
 		report.Approved = append(report.Approved, trustedItem{Kind: e.Kind, Name: e.Name, Digest: e.Intent.Digest})
-		lines.WriteString("  " + printable.Line(e.Summary(), 0) + "\n")
+		lines.WriteString("\n  " + printable.Line(e.Summary(), 0))
 	}
 	word := "approved"
 	switch {
@@ -127,10 +129,8 @@ func runTrust(ctx context.Context, env *cli.Env, g *cli.Globals, opts trustOptio
 	case len(pending) == 0:
 		word = "already approved"
 	}
-	return g.Write(env.Out, []string{folder}, report, func() error {
-		_, err := fmt.Fprintf(env.Out, "%s: %s\n%s", printable.Line(cfg.Path, 0), word, lines.String())
-		return err
-	})
+	return g.Print(env, table.Output{Document: report, Names: []string{folder},
+		Parts: []table.Part{table.Text("%s: %s%s", printable.Line(cfg.Path, 0), word, lines.String())}})
 }
 
 func storeFailure(err error) error {
@@ -150,22 +150,21 @@ func runTrustList(env *cli.Env, g *cli.Globals) error {
 		Approved []trustedItem `json:"approved"`
 	}
 	doc := []folder{}
-	var paths []string
-	var rows [][]string
 	for _, f := range folders {
-		approved := []trustedItem{}
-		var names []string
-		var last string
+		of := folder{f.Path, []trustedItem{}}
 		for _, a := range f.Approvals {
-			approved = append(approved, trustedItem{a.Kind, a.Name, a.Digest, cli.Stamp(a.At)})
-			names, last = append(names, a.Name), env.Time(a.At)
+			of.Approved = append(of.Approved, trustedItem{a.Kind, a.Name, a.Digest, cli.Stamp(a.At)})
 		}
-		doc, paths = append(doc, folder{f.Path, approved}), append(paths, f.Path)
-		rows = append(rows, []string{f.Path, cli.Join(names, 8), last})
+		doc = append(doc, of)
 	}
-	return g.Write(env.Out, paths, doc, func() error {
-		return g.Tables(env).Rows(env.Out, []string{"Folder", "Approved", "Last"}, rows)
-	})
+	return g.Print(env, table.Output{Parts: []table.Part{table.Records(doc, func(f folder) []string {
+		var names []string
+		last := ""
+		for _, a := range f.Approved {
+			names, last = append(names, a.Name), a.At
+		}
+		return []string{f.Folder, cli.Join(names, 8), env.TimeOf(last)}
+	}, "Folder", "Approved", "Last")}})
 }
 
 func runTrustRevoke(env *cli.Env, g *cli.Globals, opts trustOptions) error {
@@ -181,12 +180,9 @@ func runTrustRevoke(env *cli.Env, g *cli.Globals, opts trustOptions) error {
 		Folder  string `json:"folder"`
 		Revoked bool   `json:"revoked"` // false if there was no approval
 	}{folder, revoked}
-	return g.Write(env.Out, []string{folder}, doc, func() error {
-		what := "approvals revoked; running commands continue"
-		if !revoked {
-			what = "there was no approval"
-		}
-		_, err := fmt.Fprintf(env.Out, "%s: %s\n", printable.Line(folder, 0), what)
-		return err
-	})
+	what := "approvals revoked; running commands continue"
+	if !revoked {
+		what = "there was no approval"
+	}
+	return g.Print(env, table.Output{Document: doc, Names: []string{folder}, Parts: []table.Part{table.Text("%s: %s", printable.Line(folder, 0), what)}})
 }

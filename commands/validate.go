@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 
@@ -13,6 +12,7 @@ import (
 	"github.com/mcptrack/mcptrack/commands/internal/cli"
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/printable"
+	"github.com/mcptrack/mcptrack/output/table"
 )
 
 type validateOptions struct {
@@ -29,12 +29,11 @@ func newValidate(env *cli.Env, g *cli.Globals) *cobra.Command {
 		Use:     "validate [FILE...]",
 		Aliases: []string{"validate-config"},
 		Short:   "Check configs and report every problem; starts no server",
-		Long: `Checks config files and reports all problems of all files, each with its line and column.
-It starts and contacts no server. Without FILE it checks the config that other commands
-would use, and then, more briefly, every config of a host (editor or agent) in this
-folder and of this user.
+		Long: `Checks configs and reports every problem with its line and column. It starts and contacts no
+server. Without FILE it checks the config that other commands would use, and the errors of
+the configs of your editors and agents.
 
-A missing variable or program of one server is a warning: the other servers can be used.`,
+A variable or program that is missing for one server is a warning.`,
 		Example: `  mcptrack validate config/mcp-servers.json
   mcptrack validate
   mcptrack validate --strict --json .mcp.json .cursor/mcp.json
@@ -69,6 +68,7 @@ A missing variable or program of one server is a warning: the other servers can 
 	g.AddDemo(cmd)
 	cmd.Flags().BoolVar(&opts.strict, "strict", false, "turn warnings into errors")
 	cmd.Flags().BoolVar(&opts.schema, "schema", false, "print the JSON Schema of config files and exit")
+	cli.MainFlags(cmd, "json", "strict", "schema")
 	return cmd
 }
 
@@ -150,42 +150,35 @@ func invalidFiles(reports []fileReport) error {
 }
 
 func writeReports(env *cli.Env, g *cli.Globals, valid bool, reports []fileReport) error {
-	var names []string
-	var text strings.Builder
-	for _, r := range reports {
-		names = append(names, r.File)
-		r.text(&text)
-	}
-	doc := struct {
+	out := table.Output{Document: struct {
 		Valid bool         `json:"valid"`
 		Files []fileReport `json:"files"`
-	}{valid, reports}
-	return g.Write(env.Out, names, doc, func() error {
-		_, err := io.WriteString(env.Out, text.String())
-		return err
-	})
+	}{valid, reports}}
+	for _, r := range reports {
+		out.Names, out.Parts = append(out.Names, r.File), append(out.Parts, r.text())
+	}
+	return g.Print(env, out)
 }
 
-// text writes the human-readable report. Problems start with FILE:LINE:COL, which editors and
+// text returns the report for people. Problems start with FILE:LINE:COL, which editors and
 // terminals turn into links.
-func (r fileReport) text(b *strings.Builder) {
+func (r fileReport) text() table.Part {
+	var b strings.Builder
 	for _, p := range r.Problems {
 		if r.brief && p.Severity != config.SeverityError {
 			continue
 		}
-		fmt.Fprintln(b, printable.Line(p.String(), 0))
+		b.WriteString(printable.Line(p.String(), 0) + "\n")
 		if p.Hint != "" {
-			fmt.Fprintf(b, "    hint: %s\n", printable.Line(p.Hint, 0))
+			b.WriteString("    hint: " + printable.Line(p.Hint, 0) + "\n")
 		}
 	}
-	file, warnings := printable.Line(r.File, 0), r.Problems.Warnings()
+	result, warnings := cli.Plural(r.Problems.Errors(), "error"), r.Problems.Warnings()
 	if r.Valid {
-		fmt.Fprintf(b, "%s: ok, %s (%d tracked)", file, cli.Plural(len(r.Servers), "server"), r.tracked)
-	} else {
-		fmt.Fprintf(b, "%s: %s", file, cli.Plural(r.Problems.Errors(), "error"))
+		result = fmt.Sprintf("ok, %s (%d tracked)", cli.Plural(len(r.Servers), "server"), r.tracked)
 	}
 	if warnings > 0 {
-		fmt.Fprintf(b, ", %s", cli.Plural(warnings, "warning"))
+		result += ", " + cli.Plural(warnings, "warning")
 	}
-	b.WriteByte('\n')
+	return table.Text("%s%s: %s", b.String(), printable.Line(r.File, 0), result)
 }

@@ -1,7 +1,6 @@
 package commands
 
 import (
-	"fmt"
 	"runtime"
 	"runtime/debug"
 
@@ -10,6 +9,7 @@ import (
 	"github.com/mcptrack/mcptrack/commands/internal/cli"
 	"github.com/mcptrack/mcptrack/core/daemon/ipc"
 	"github.com/mcptrack/mcptrack/core/mcp"
+	"github.com/mcptrack/mcptrack/output/table"
 )
 
 func newVersion(env *cli.Env, g *cli.Globals) *cobra.Command {
@@ -30,10 +30,8 @@ func newVersion(env *cli.Env, g *cli.Globals) *cobra.Command {
 				Platform string   `json:"platform"`
 				Versions []string `json:"protocolVersions"`
 			}{env.Version, commit, date, runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH, mcp.Versions()}
-			return g.Write(env.Out, []string{v.Version}, v, func() error {
-				_, err := fmt.Fprintf(env.Out, "mcptrack %s %s %s\n", v.Version, v.Go, v.Platform)
-				return err
-			})
+			return g.Print(env, table.Output{Document: v, Names: []string{v.Version},
+				Parts: []table.Part{table.Text("mcptrack %s %s %s", v.Version, v.Go, v.Platform)}})
 		},
 	}
 }

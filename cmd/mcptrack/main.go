@@ -57,13 +57,13 @@ func run() int {
 		env.Page = page
 	}
 	env.Terminal = func() (*commands.Terminal, error) { return askOn(os.Stdin, os.Stderr) }
-	env.Columns = func() int {
+	env.Size = func() (columns, rows int) {
 		fd := outFd
 		if !outTTY {
 			fd = errFd
 		}
-		width, _, _ := term.GetSize(fd) // 0 if it is unknown
-		return width
+		columns, rows, _ = term.GetSize(fd) // 0 if it is unknown
+		return columns, rows
 	}
 	return commands.Main(ctx, env, os.Args[1:])
 }
@@ -92,6 +92,9 @@ func page(text string) {
 	if words := strings.Fields(pager); len(words) > 0 {
 		cmd := exec.Command(words[0], words[1:]...)
 		cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(text), os.Stdout, os.Stderr
+		if _, given := os.LookupEnv("LESS"); !given {
+			cmd.Env = append(os.Environ(), "LESS=FRX") // show colours
+		}
 		if cmd.Start() == nil {
 			_ = cmd.Wait() // the pager reports its own errors
 			return

@@ -35,7 +35,6 @@ import (
 	"github.com/mcptrack/mcptrack/core/daemon/ipc"
 	"github.com/mcptrack/mcptrack/core/daemon/relay"
 	"github.com/mcptrack/mcptrack/core/engine"
-	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/gateway"
 	"github.com/mcptrack/mcptrack/core/hook"
 	"github.com/mcptrack/mcptrack/core/machine"
@@ -44,9 +43,11 @@ import (
 	"github.com/mcptrack/mcptrack/core/secretfile"
 	"github.com/mcptrack/mcptrack/core/servercard"
 	"github.com/mcptrack/mcptrack/core/session"
+	"github.com/mcptrack/mcptrack/core/status"
 	"github.com/mcptrack/mcptrack/core/tracker"
 	"github.com/mcptrack/mcptrack/output/metrics"
 	"github.com/mcptrack/mcptrack/output/serverlog"
+	"github.com/mcptrack/mcptrack/output/table"
 	"github.com/mcptrack/mcptrack/output/web"
 )
 
@@ -109,10 +110,11 @@ func Command(env *cli.Env, g *cli.Globals) *cobra.Command {
 	f.BoolVar(&opts.started, "started", false, "a client started this process: log to the file that daemon logs shows")
 	f.BoolVar(&opts.replace, "replace", false, "take over from the running daemon")
 	f.BoolVar(&opts.detached, "detached", false, "this process is no descendant of the client")
+	cli.MainFlags(cmd, "idle", "http", "data-dir")
 	for _, internal := range []string{"started", "replace", "detached"} {
 		_ = f.MarkHidden(internal)
 	}
-	cmd.AddCommand(newStatus(env, g), newStop(env, g), newLogs(env, g))
+	cmd.AddCommand(newStatus(env, g), PSCommand(env, g), newLogs(env, g), newStop(env, g))
 	return cmd
 }
 
@@ -452,7 +454,7 @@ state, processes, clients and memory. A server that no client needs is asleep.`,
 			if err != nil {
 				return err
 			}
-			return writeStatus(env, g, st)
+			return g.Print(env, statusOutput(env, st))
 		},
 	}
 }
@@ -476,54 +478,35 @@ func Status(ctx context.Context, env *cli.Env) (st daemon.Status, err error) {
 	return st, nil
 }
 
-func writeStatus(env *cli.Env, g *cli.Globals, st daemon.Status) error {
-	names := make([]string, len(st.Servers))
-	for i, s := range st.Servers {
-		names[i] = s.ID
+// statusOutput returns what daemon status prints.
+func statusOutput(env *cli.Env, st daemon.Status) table.Output {
+	parts := []table.Part{table.Text("daemon %d, version %s, since %s, %s", st.PID, printable.Line(st.Version, 60), env.TimeOf(st.Since), cli.Plural(st.Clients, "client"))}
+	of := func(s daemon.ServerStatus) status.Summary {
+		return status.Summary{ID: s.ID, State: s.State, Reason: s.Reason}
 	}
-	return g.Write(env.Out, names, st, func() error {
-		since, _ := time.Parse(event.TimeFormat, st.Since) // a zero time is shown if it is malformed
-		fmt.Fprintf(env.Out, "daemon %d, version %s, since %s, %s\n", st.PID, printable.Line(st.Version, 60), env.Time(since), cli.Plural(st.Clients, "client"))
-		if len(st.Servers) == 0 {
-			return nil
+	servers := cli.ServerTable(st.Servers, of, func(s daemon.ServerStatus) []string {
+		pid, memory := "", ""
+		pids := s.Own
+		if s.PID > 0 {
+			pids = append([]int{s.PID}, s.Own...)
 		}
-		head := []string{"Server", "State", "Clients", "PID", "Memory", "Folder"}
-		if g.Format.Wide() {
-			head = append(head, "Shared", "Config")
+		if len(pids) > 0 {
+			pid, memory = strconv.Itoa(pids[0]), printable.Size(s.Memory)
 		}
-		var rows [][]string
-		for _, s := range st.Servers {
-			state := s.State.Words()
-			if s.Reason == "asleep" || s.Reason == "waking" {
-				state = s.Reason
-			}
-			pid, memory := "", ""
-			pids := s.Own
-			if s.PID > 0 {
-				pids = append([]int{s.PID}, s.Own...)
-			}
-			if len(pids) > 0 {
-				pid, memory = strconv.Itoa(pids[0]), printable.Size(s.Memory)
-			}
-			if len(pids) > 1 {
-				pid += fmt.Sprintf(" and %d more", len(pids)-1)
-			}
-			row := []string{s.ID, state, strconv.Itoa(s.Clients), pid, memory, s.Folder}
-			if g.Format.Wide() {
-				row = append(row, string(s.Shared), s.Config)
-			}
-			rows = append(rows, row)
+		if len(pids) > 1 {
+			pid += fmt.Sprintf(" and %d more", len(pids)-1)
 		}
-		if err := g.Tables(env).Rows(env.Out, head, rows); err != nil {
-			return err
+		return []string{strconv.Itoa(s.Clients), pid, memory, s.Folder, string(s.Shared), s.Config}
+	}, "Clients", "PID", "Memory", "Folder", "Shared", "Config").Wide("Shared", "Config")
+	if len(st.Servers) > 0 {
+		parts = append(parts, servers)
+	}
+	for _, s := range st.Servers {
+		if s.OneEach {
+			parts = append(parts, table.Text("each new session has its own process of %s: it asked while several sessions called it, or declares so", printable.Line(s.ID, 100)))
 		}
-		for _, s := range st.Servers {
-			if s.OneEach {
-				fmt.Fprintf(env.Out, "each new session has its own process of %s: it asked while several sessions called it, or declares so\n", printable.Line(s.ID, 100))
-			}
-		}
-		return nil
-	})
+	}
+	return table.Output{Document: st, Parts: parts}
 }
 
 func newStop(env *cli.Env, _ *cli.Globals) *cobra.Command {

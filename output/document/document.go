@@ -67,8 +67,9 @@ func (f Format) Table() bool { return f.Name == "table" || f.Name == "wide" }
 func (f Format) Wide() bool { return f.Name == "wide" }
 
 // Write writes v as indented JSON, as YAML, or through a template, which is executed once per item
-// if v is an array. The caller handles the formats table, wide and name.
-func Write(w io.Writer, f Format, v any) error {
+// if v is an array. The caller handles the formats table, wide and name. optional are the fields that
+// the items may have besides those that they have, if v is JSON; see [UnknownFieldError].
+func Write(w io.Writer, f Format, v any, optional ...string) error {
 	doc, err := printable.Marshal(v)
 	if err != nil {
 		return err
@@ -77,6 +78,9 @@ func Write(w io.Writer, f Format, v any) error {
 	case "yaml":
 		return writeYAML(w, doc)
 	case "template":
+		if err := checkFields(f.Template, knownFields(v, doc, optional)); err != nil {
+			return err
+		}
 		return writeTemplate(w, f.Template, doc)
 	default:
 		var out bytes.Buffer

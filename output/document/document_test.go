@@ -1,6 +1,8 @@
 package document
 
 import (
+	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 )
@@ -17,7 +19,6 @@ func TestFormats(t *testing.T) {
 		"yaml": "- id: a\n  note: \"x\\e\\u202e<&>\"\n  \"n\": 9007199254740993\n- id: b\n  \"n\": 0\n",
 		"template={{.id}}: {{.n}}{{with .note}} {{json .}}{{end}}":                                                          "a: 9007199254740993 \"x\\u001b\\u202e<&>\"\nb: 0\n",
 		"template={{if gt .n 1}}many{{else}}few{{end}} {{printf \"%d\" .n}}":                                                "many 9007199254740993\nfew 0\n",
-		"template=<{{.missing}}{{.missing.too}}{{with .note}}-{{$.nothing}}{{end}}>":                                        "<->\n<>\n",
 		"template={{range $k, $v := .}}{{$k}} {{end}}{{define \"x\"}}{{.no}}{{end}}{{template \"x\" .}}{{$x := .id}}{{$x}}": "id n note a\nid n b\n",
 	} {
 		f, err := ParseFormat(format)
@@ -65,5 +66,51 @@ func TestBadFormats(t *testing.T) {
 	}
 	if _, err := ParseFormat("template={{.x"); err == nil || err.Error() != "invalid output template, line 1: unclosed action" {
 		t.Errorf("an open action: %v", err)
+	}
+}
+
+// A template may name the fields that a record can have. Another one is an error that lists them, but only
+// where the value is the record itself.
+func TestUnknownFields(t *testing.T) {
+	type base struct {
+		ID string `json:"id"`
+	}
+	type record struct {
+		base
+		Note   string            `json:"note,omitempty"`
+		Labels map[string]string `json:"labels"`
+		hidden string
+	}
+	typed := []record{{base: base{"a"}, Labels: map[string]string{"x": "y"}, hidden: "h"}}
+	raw := []json.RawMessage{json.RawMessage(`{"name":"n"}`)}
+	for _, tt := range []struct {
+		text     string
+		v        any
+		optional []string
+		unknown  string
+		want     string
+	}{
+		{"{{.id}}{{.note}}{{.note.any}}{{.labels.x}}{{.labels.no}}{{with .labels}}{{.no}}{{$.id}}{{end}}", typed, nil, "", "aya\n"},
+		{"{{.Foo}}", typed, nil, "Foo", ""},
+		{"{{with .labels}}{{$.Foo}}{{end}}", typed, nil, "Foo", ""},
+		{"{{if .labels}}{{else if eq (len .Foo) 1}}{{end}}", typed, nil, "Foo", ""},
+		{"{{.hidden}}", typed, nil, "hidden", ""},
+		{"{{.name}}{{.title}}", raw, []string{"title"}, "", "n\n"},
+		{"{{.Name}}", raw, []string{"title"}, "Name", ""},
+		{"{{.Name}}", raw, nil, "", "\n"},
+	} {
+		f, err := ParseFormat("template=" + tt.text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got strings.Builder
+		err = Write(&got, f, tt.v, tt.optional...)
+		unknown, is := errors.AsType[*UnknownFieldError](err)
+		switch {
+		case tt.unknown == "" && (err != nil || got.String() != tt.want):
+			t.Errorf("%s: %q, %v", tt.text, got.String(), err)
+		case tt.unknown != "" && (!is || unknown.Field != tt.unknown || len(unknown.Known) < 2):
+			t.Errorf("%s: %v", tt.text, err)
+		}
 	}
 }

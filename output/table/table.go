@@ -1,4 +1,5 @@
-// Package table writes the resources, tools and other items of servers as human-readable tables.
+// Package table prints the result of a one-shot command in every format of --output: an [Output] has its
+// document, its names, and the tables and texts for people.
 //
 // Only this package imports tablewriter, whose logger and colour libraries nothing else needs. All
 // cells are printable: control characters from servers never reach the terminal.
@@ -6,26 +7,80 @@ package table
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/olekukonko/tablewriter"
 	"github.com/olekukonko/tablewriter/renderer"
 	"github.com/olekukonko/tablewriter/tw"
 
-	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/printable"
-	"github.com/mcptrack/mcptrack/core/session"
-	"github.com/mcptrack/mcptrack/core/skill"
+	"github.com/mcptrack/mcptrack/core/status"
+	"github.com/mcptrack/mcptrack/output/document"
 	"github.com/mcptrack/mcptrack/output/termtext"
 )
 
-// Options configure tables.
+// Output is what a one-shot command prints.
+type Output struct {
+	// Document is what JSON and YAML show, and what a template is run for: for each element of an array.
+	// Nil means the records of the first table.
+	Document any
+	// Each is what a template is run for instead of the document; nil means the document.
+	Each any
+	// Fields are the members that a record may have, besides those that it has, if the records are JSON of
+	// others. A template that names another one is an error.
+	Fields []string
+	// Names are the lines of the format name, whose parts are separated by tabs. Nil means the first column
+	// of the first table.
+	Names []string
+	// Parts are what people see, in this order.
+	Parts []Part
+}
+
+// Part is a text or a table.
+type Part struct {
+	text        string
+	head        []string
+	wide, roomy []string // columns with conditions
+	rows        [][]string
+	records     any // nil for a text
+}
+
+// Text returns a part with a text and a line break. What the arguments contain must be printable.
+func Text(format string, args ...any) Part { return Part{text: fmt.Sprintf(format, args...) + "\n"} }
+
+// Records returns a part with a table that has one row for each record. head has the names of the columns,
+// and cells returns the cells of a record for all of them. Cells need not be printable; an empty one is
+// shown as a dash, except in the last column. A column named State or Login has states in words, which have
+// colours and are never truncated. A last column named Error is left out if there is no error, and shown
+// below the rows on a terminal.
+func Records[T any](records []T, cells func(T) []string, head ...string) Part {
+	part := Part{head: head, records: records}
+	if records == nil {
+		part.records = []T{}
+	}
+	for _, r := range records {
+		part.rows = append(part.rows, cells(r))
+	}
+	return part
+}
+
+// Wide returns the table with columns that only wide tables have.
+func (p Part) Wide(names ...string) Part {
+	p.wide = append(slices.Clone(p.wide), names...)
+	return p
+}
+
+// Roomy returns the table with columns that tables on narrow terminals do not have, unless they are wide.
+func (p Part) Roomy(names ...string) Part {
+	p.roomy = append(slices.Clone(p.roomy), names...)
+	return p
+}
+
+// Options configure how people see an output.
 type Options struct {
 	Wide bool // show all columns and truncate nothing
 	// Width is the terminal width in columns. Tables are fitted to it unless Wide is set. 0 means
@@ -37,186 +92,65 @@ type Options struct {
 // fits reports whether tables are fitted to a terminal.
 func (o Options) fits() bool { return o.Width > 0 && !o.Wide }
 
-// Maximum lengths of texts on a terminal in runes, unless Options.Wide is set.
-const (
-	narrowText  = 48
-	narrowError = 600
-)
-
-// narrow is the terminal width below which tables of servers omit some columns.
+// narrow is the terminal width below which tables omit the less important columns.
 const narrow = 100
 
-// Narrow reports whether tables of servers must omit the less important columns to fit.
-func (o Options) Narrow() bool { return o.fits() && o.Width < narrow }
+// longest is the maximum length of a cell of a fitted table in runes.
+const longest = 600
 
-// Servers writes a table with one row per server.
-func Servers(w io.Writer, reports []session.Report, o Options) error {
-	head := []string{"Server", "State", "Transport", "Protocol"}
-	if o.Wide {
-		head = append(head, "Name", "Version", "Tracked")
+// Write writes an output in a format.
+func Write(w io.Writer, f document.Format, out Output, o Options) error {
+	first := slices.IndexFunc(out.Parts, func(p Part) bool { return p.records != nil })
+	if out.Document == nil && first >= 0 {
+		out.Document = out.Parts[first].records
 	}
-	kinds := []catalog.Kind{catalog.Resources, catalog.Templates, catalog.Prompts, catalog.Tools}
-	if o.Wide || slices.ContainsFunc(reports, func(r session.Report) bool { return len(r.Lists[catalog.Skills]) > 0 }) {
-		kinds = append(kinds, catalog.Skills) // few servers have any
-	}
-	for _, k := range kinds {
-		head = append(head, string(k))
-	}
-	head = append(head, "Error")
-	rows := make([][]string, 0, len(reports))
-	for _, r := range reports {
-		message := ""
-		if r.Err != nil {
-			message = o.cut(r.Err.Error(), narrowError)
-		}
-		n := func(k catalog.Kind) string {
-			list, ok := r.Lists[k]
-			if !ok {
-				return "-"
-			}
-			return strconv.Itoa(len(list))
-		}
-		transport := r.Info.Transport
-		if transport == "" {
-			transport = r.Server.Transport
-		}
-		row := []string{o.cut(r.Server.ID, narrowText), r.State().Words(), string(transport), dash(o.cut(r.Info.ProtocolVersion, narrowText))}
-		if o.Wide {
-			row = append(row, dash(o.cut(r.Info.ServerName, 0)),
-				dash(o.cut(r.Info.ServerVersion, 0)), strconv.FormatBool(r.Server.Tracked()))
-		}
-		for _, k := range kinds {
-			row = append(row, n(k))
-		}
-		rows = append(rows, append(row, message))
-	}
-	if o.Narrow() { // -o wide still shows the transport
-		head = slices.Delete(head, 2, 3)
-		for i, row := range rows {
-			rows[i] = slices.Delete(row, 2, 3)
-		}
-	}
-	return o.render(w, head, rows)
-}
-
-// Items writes a table with one row per item of a kind.
-func Items(w io.Writer, k catalog.Kind, reports []session.Report, o Options) error {
-	head := []string{"Server", "Name", "Description"}
-	switch k {
-	case catalog.Resources:
-		head = []string{"Server", "URI", "Name", "Type", "Size"}
-	case catalog.Templates:
-		head = []string{"Server", "URI Template", "Name", "Type"}
-	case catalog.Skills:
-		head = []string{"Server", "URI", "Name", "Files", "Size", "Description"}
-	case catalog.Events:
-		head = []string{"Server", "Event", "Delivery", "Description"}
-	}
-	if o.Wide && (k == catalog.Resources || k == catalog.Templates) {
-		head = append(head, "Description")
-	}
-	var rows [][]string
-	for _, r := range reports {
-		for _, it := range r.Lists[k] {
-			d := it.Describe()
-			row := []string{o.cut(r.Server.ID, 24), o.cut(it.Key, 0)}
-			switch k {
-			case catalog.Resources:
-				size := "-"
-				if d.Size != nil {
-					size = strconv.FormatInt(*d.Size, 10)
-				}
-				row = append(row, o.cut(d.Name, 32), dash(o.cut(d.MimeType, 32)), size)
-			case catalog.Templates:
-				row = append(row, o.cut(d.Name, 32), dash(o.cut(d.MimeType, 32)))
-			default:
-				if k == catalog.Skills {
-					row = append(append(row, o.cut(d.Name, 32)), files(it.Raw)...)
-				}
-				if k == catalog.Events {
-					row = append(row, dash(o.cut(delivery(it.Raw), 32)))
-				}
-				description := d.Description
-				if why := r.Invalid[it.Key]; k == catalog.Tools && why != "" {
-					description = "INVALID (" + why + ") " + description
-				}
-				row = append(row, o.cut(description, 0))
-			}
-			if o.Wide && (k == catalog.Resources || k == catalog.Templates) {
-				row = append(row, o.cut(d.Description, 0))
-			}
-			rows = append(rows, row)
-		}
-	}
-	return o.render(w, head, rows)
-}
-
-// files returns the cells for the number and the size of a skill's files.
-func files(raw json.RawMessage) []string {
-	e, err := skill.Parse(raw)
 	switch {
-	case err != nil:
-		return []string{"-", "-"}
-	case e.Dynamic():
-		return []string{"generated", "-"}
-	}
-	return []string{strconv.Itoa(len(e.Files)), strconv.FormatInt(e.Size(), 10)}
-}
-
-// delivery returns the delivery modes that an event type supports.
-func delivery(raw json.RawMessage) string {
-	var t struct {
-		Delivery []string `json:"delivery"`
-	}
-	_ = json.Unmarshal(raw, &t) // a malformed event type has no modes
-	return strings.Join(t.Delivery, ", ")
-}
-
-// Rows writes a table of arbitrary rows without colours. It truncates nothing.
-func Rows(w io.Writer, head []string, rows [][]string) error { return Options{}.Rows(w, head, rows) }
-
-// Rows writes a table of arbitrary rows. Empty cells become a dash, except in the last column. Cells
-// of a column State or Login are coloured.
-func (o Options) Rows(w io.Writer, head []string, rows [][]string) error {
-	shown := make([][]string, 0, len(rows))
-	for _, row := range rows {
-		cells := make([]string, len(row))
-		for i, cell := range row {
-			if cells[i] = o.cut(cell, narrowError); i < len(row)-1 {
-				cells[i] = dash(cells[i])
+	case f.Table():
+		for _, p := range out.Parts {
+			if err := p.write(w, o); err != nil {
+				return err
 			}
 		}
-		shown = append(shown, cells)
+		return nil
+	case f.Template != nil && out.Each != nil:
+		return document.Write(w, f, out.Each, out.Fields...)
+	case f.Name != "name":
+		return document.Write(w, f, out.Document, out.Fields...)
 	}
-	return o.render(w, head, shown)
-}
-
-// cut returns s as printable text for a cell, truncated to limit if the table is fitted.
-func (o Options) cut(s string, limit int) string {
-	if !o.fits() {
-		limit = 0
-	}
-	return printable.Line(s, limit)
-}
-
-func dash(s string) string {
-	if s == "" {
-		return "-"
-	}
-	return s
-}
-
-// render writes borderless columns. If the table is fitted, the errors in its last column are shown
-// below their rows instead.
-func (o Options) render(w io.Writer, head []string, rows [][]string) error {
-	below := make([]string, len(rows))
-	if last := len(head) - 1; o.fits() && head[last] == "Error" {
-		head = head[:last]
-		for i, row := range rows {
-			rows[i], below[i] = row[:last], row[last]
+	if out.Names == nil && first >= 0 {
+		for _, row := range out.Parts[first].rows {
+			out.Names = append(out.Names, row[0])
 		}
 	}
-	o.fit(head, rows)
+	var lines strings.Builder
+	for _, name := range out.Names {
+		for i, part := range strings.Split(name, "\t") {
+			if i > 0 {
+				lines.WriteByte('\t')
+			}
+			lines.WriteString(printable.Line(part, 0))
+		}
+		lines.WriteByte('\n')
+	}
+	_, err := io.WriteString(w, lines.String())
+	return err
+}
+
+// Rows writes a table of rows; see [Records].
+func (o Options) Rows(w io.Writer, head []string, rows [][]string) error {
+	return Records(rows, func(row []string) []string { return row }, head...).write(w, o)
+}
+
+// write writes a text, or borderless columns.
+func (p Part) write(w io.Writer, o Options) error {
+	if p.records == nil {
+		_, err := io.WriteString(w, printable.Lines(p.text))
+		return err
+	}
+	head, rows, below := p.shown(o)
+	if o.fits() {
+		fit(head, rows, o.Width)
+	}
 	var drawn bytes.Buffer
 	t := tablewriter.NewTable(&drawn,
 		tablewriter.WithRenderer(renderer.NewBlueprint(tw.Rendition{
@@ -239,20 +173,34 @@ func (o Options) render(w io.Writer, head []string, rows [][]string) error {
 	if err := t.Render(); err != nil {
 		return fmt.Errorf("draw table: %w", err)
 	}
+	paint := func(c termtext.Colour, text string) string {
+		if !o.Colour {
+			return text
+		}
+		return c.Paint(text)
+	}
 	var out strings.Builder
+	widths := widthsOf(head, rows)
 	n := -1 // row index; -1 is the header
 	for line := range strings.Lines(drawn.String()) {
 		line = strings.TrimRight(line, " \n") // the terminal would wrap trailing padding
-		if o.Colour {
-			line = paintLine(line, head, rows, n)
+		switch {
+		case n < 0:
+			line = paint(termtext.Bold, line)
+		case n < len(rows):
+			before := ""
+			for i, cell := range rows[n] {
+				if rest, found := strings.CutPrefix(line, before+cell); found && isState(head[i]) {
+					line = before + paint(stateColour(cell), cell) + rest
+					break
+				}
+				before += termtext.Pad(cell, widths[i]) + "  "
+			}
 		}
 		out.WriteString(line + "\n")
 		if n >= 0 && n < len(below) {
 			for _, text := range termtext.Wrap(below[n], max(o.Width-4, 20)) {
-				if o.Colour {
-					text = termtext.Red.Paint(text)
-				}
-				out.WriteString("    " + text + "\n")
+				out.WriteString("    " + paint(termtext.Red, text) + "\n")
 			}
 		}
 		n++
@@ -261,26 +209,64 @@ func (o Options) render(w io.Writer, head []string, rows [][]string) error {
 	return err
 }
 
-// minColumn is the minimum width of a column that is narrowed to fit.
-const minColumn = 10
-
-// fit truncates cells so that the table fits the terminal. It narrows the widest column first, and
-// truncates ids and URIs in the middle and other text at the end.
-func (o Options) fit(head []string, rows [][]string) {
-	if !o.fits() || len(rows) == 0 {
-		return
+// shown returns the columns and the cells of a table, and the texts that are shown below its rows.
+func (p Part) shown(o Options) (head []string, rows [][]string, below []string) {
+	rows = make([][]string, len(p.rows))
+	limit := 0
+	if o.fits() {
+		limit = longest
 	}
+	for i, name := range p.head {
+		last := i == len(p.head)-1
+		switch {
+		case slices.Contains(p.wide, name) && !o.Wide, slices.Contains(p.roomy, name) && o.fits() && o.Width < narrow:
+			continue
+		case last && name == "Error":
+			errs := make([]string, len(p.rows))
+			for n, row := range p.rows {
+				errs[n] = printable.Line(row[i], limit)
+			}
+			if o.fits() {
+				below = errs
+			}
+			if o.fits() || strings.Join(errs, "") == "" {
+				continue
+			}
+		}
+		head = append(head, name)
+		for n, row := range p.rows {
+			cell := printable.Line(row[i], limit)
+			if cell == "" && !last {
+				cell = "-"
+			}
+			rows[n] = append(rows[n], cell)
+		}
+	}
+	return head, rows, below
+}
+
+// widthsOf returns the widths of columns.
+func widthsOf(head []string, rows [][]string) []int {
 	widths := make([]int, len(head))
 	for i := range head {
 		for _, row := range append([][]string{head}, rows...) {
 			widths[i] = max(widths[i], termtext.Width(row[i]))
 		}
 	}
-	total := 2 * (len(head) - 1)
+	return widths
+}
+
+// minColumn is the minimum width of a column that is narrowed to fit.
+const minColumn = 10
+
+// fit truncates cells so that the table fits the terminal. It narrows the widest column first, and
+// truncates ids and URIs in the middle and other text at the end.
+func fit(head []string, rows [][]string, width int) {
+	widths, total := widthsOf(head, rows), 2*(len(head)-1)
 	for _, w := range widths {
 		total += w
 	}
-	for ; total > o.Width; total-- {
+	for ; total > width; total-- {
 		widest := -1
 		for i, w := range widths {
 			if w > minColumn && !isState(head[i]) && (widest < 0 || w > widths[widest]) {
@@ -303,8 +289,8 @@ func (o Options) fit(head []string, rows [][]string) {
 	}
 }
 
-// isState reports whether a column contains states, which are coloured and never truncated.
-func isState(heading string) bool { return heading == "State" || heading == "Login" }
+// isState reports whether a column contains states.
+func isState(name string) bool { return name == "State" || name == "Login" }
 
 // stateColour returns the colour for a state in words: of a server, a login or a webhook.
 func stateColour(words string) termtext.Colour {
@@ -315,31 +301,10 @@ func stateColour(words string) termtext.Colour {
 		return termtext.Red
 	case event.NeedsAuth.Words(), event.Unconfigured.Words(), event.Unapproved.Words(), "not logged in", "suspended":
 		return termtext.Yellow
-	case event.Pending.Words(), event.Connecting.Words():
+	case event.Pending.Words(), event.Connecting.Words(), status.Waking:
 		return termtext.Cyan
-	case event.Disabled.Words(), event.Stopping.Words(), event.Unsupported.Words():
+	case event.Disabled.Words(), event.Stopping.Words(), event.Unsupported.Words(), status.Asleep:
 		return termtext.Grey
 	}
 	return ""
-}
-
-// paintLine colours the header of a table, and the state in a row whose second column contains
-// states. n is the row index, -1 for the header.
-func paintLine(line string, head []string, rows [][]string, n int) string {
-	if n < 0 {
-		return termtext.Bold.Paint(line)
-	}
-	if n >= len(rows) || len(head) < 2 || !isState(head[1]) {
-		return line
-	}
-	first := termtext.Width(head[0])
-	for _, row := range rows {
-		first = max(first, termtext.Width(row[0]))
-	}
-	state := rows[n][1]
-	before := termtext.Pad(rows[n][0], first) + "  "
-	if !strings.HasPrefix(line, before+state) {
-		return line
-	}
-	return before + stateColour(state).Paint(state) + line[len(before)+len(state):]
 }

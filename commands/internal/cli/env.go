@@ -19,10 +19,10 @@ type Env struct {
 	// Out and Err must be safe for concurrent use, as files are, because a command logs from
 	// several goroutines.
 	Out, Err io.Writer
-	// OutTTY and ErrTTY report whether Out and Err are terminals. Columns returns the current width
-	// of the terminal in columns; nil if unknown.
+	// OutTTY and ErrTTY report whether Out and Err are terminals. Size returns the current size of the
+	// terminal, or zeros if it is unknown; nil if it is never known.
 	OutTTY, ErrTTY bool
-	Columns        func() int
+	Size           func() (columns, rows int)
 	LookupEnv      func(string) (string, bool)
 	// Terminal opens the user's terminal to ask a question. If it is nil or returns an error,
 	// questions cannot be asked.
@@ -67,10 +67,11 @@ func (e *Env) Width() int { return e.width(e.OutTTY) }
 func (e *Env) errWidth() int { return e.width(e.ErrTTY) }
 
 func (e *Env) width(tty bool) int {
-	if !tty || e.Columns == nil {
+	if !tty || e.Size == nil {
 		return 0
 	}
-	return e.Columns()
+	columns, _ := e.Size()
+	return columns
 }
 
 // Getenv returns the value of an environment variable, or "" if it is not set.

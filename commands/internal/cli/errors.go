@@ -12,6 +12,7 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/suggest"
+	"github.com/mcptrack/mcptrack/output/document"
 	"github.com/mcptrack/mcptrack/output/termtext"
 )
 
@@ -78,6 +79,9 @@ func TimeoutBefore(what string) *Failure {
 func Classify(ctx context.Context, err error) *Failure {
 	if f, ok := errors.AsType[*Failure](err); ok {
 		return f
+	}
+	if unknown, ok := errors.AsType[*document.UnknownFieldError](err); ok {
+		return &Failure{Exit: ExitUsage, Code: "usage", Err: err, Hint: DidYouMean(unknown.Field, unknown.Known, "the fields are "+Join(unknown.Known, 40))}
 	}
 	if errors.Is(err, syscall.EPIPE) {
 		return &Failure{Exit: ExitOK, Err: err, Reported: true}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"fmt"
@@ -220,21 +221,29 @@ func (g *Globals) resolveConfig() error {
 	return nil
 }
 
-// Write writes a result in the output format: it calls table for a table, writes names one per
-// line, or writes doc as a document.
-func (g *Globals) Write(w io.Writer, names []string, doc any, table func() error) error {
-	switch {
-	case g.Format.Table():
-		return table()
-	case g.Format.Name != "name":
-		return document.Write(w, g.Format, doc)
+// Print writes what a one-shot command prints to stdout. What is longer than a terminal is shown in a pager.
+func (g *Globals) Print(env *Env, out table.Output) error {
+	var text bytes.Buffer
+	if err := table.Write(&text, g.Format, out, g.Tables(env)); err != nil {
+		return err
 	}
-	var lines strings.Builder
-	for _, name := range names {
-		lines.WriteString(printable.Line(name, 0) + "\n")
+	if env.Page != nil && env.Size != nil {
+		if _, rows := env.Size(); rows > 0 && bytes.Count(text.Bytes(), []byte("\n")) >= rows {
+			env.Page(text.String())
+			return nil
+		}
 	}
-	_, err := io.WriteString(w, lines.String())
+	_, err := text.WriteTo(env.Out)
 	return err
+}
+
+// Write writes a result in the output format: it calls table for a table, writes names one per
+// line, or writes doc as a document. Commands that print tables of records use Print.
+func (g *Globals) Write(w io.Writer, names []string, doc any, text func() error) error {
+	if g.Format.Table() {
+		return text()
+	}
+	return table.Write(w, g.Format, table.Output{Document: doc, Names: names}, table.Options{})
 }
 
 // Tables returns the options for tables on stdout.

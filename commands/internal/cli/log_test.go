@@ -24,7 +24,7 @@ func TestMessagesOnTerminal(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var out strings.Builder
-			env := &Env{Err: &out, ErrTTY: true, Columns: func() int { return c.width }, LookupEnv: func(string) (string, bool) { return "", false }}
+			env := &Env{Err: &out, ErrTTY: true, Size: func() (int, int) { return c.width, 0 }, LookupEnv: func(string) (string, bool) { return "", false }}
 			c.g.Logger(env).With("server", "docs").Warn("cannot follow\x1b[31m", "uris", []string{"a:b", "c:d"}, "lists", []string{}, "err",
 				error(&fs.PathError{Op: "open", Path: "/x", Err: errors.New("file does not exist")}), "hint", "run mcptrack init")
 			got := out.String()
@@ -59,7 +59,7 @@ func TestReport(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var out strings.Builder
-			env := &Env{Err: &out, ErrTTY: c.tty, Columns: func() int { return 30 }, LookupEnv: func(name string) (string, bool) { return c.noColor, name == "NO_COLOR" }}
+			env := &Env{Err: &out, ErrTTY: c.tty, Size: func() (int, int) { return 30, 0 }, LookupEnv: func(name string) (string, bool) { return c.noColor, name == "NO_COLOR" }}
 			g := Globals{color: c.color}
 			g.Report(env, &Failure{Err: errors.New("docs: there is no program \"uvx\" in PATH\x1b[31m"), Places: []string{"/a/long/path/that/is/not/wrapped"}, Hint: `install it, or correct "command"`}, false)
 			if got := out.String(); got != c.want {

@@ -65,6 +65,12 @@ func (e *Env) Time(t time.Time) string {
 	return Stamp(t)
 }
 
+// TimeOf is Time for a time as [Stamp] formats it. It returns "" for other texts.
+func (e *Env) TimeOf(stamp string) string {
+	t, _ := time.Parse(time.RFC3339, stamp)
+	return e.Time(t)
+}
+
 // SplitList splits the values of a flag that accepts comma-separated lists.
 func SplitList(values []string) []string {
 	var out []string

@@ -1,4 +1,4 @@
-package commands
+package daemon
 
 import (
 	"bytes"
@@ -6,8 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"github.com/mcptrack/mcptrack/core/printable"
-	"io"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,36 +13,32 @@ import (
 
 	"github.com/spf13/cobra"
 
-	daemoncmd "github.com/mcptrack/mcptrack/commands/daemon"
 	"github.com/mcptrack/mcptrack/commands/internal/cli"
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/daemon"
 	"github.com/mcptrack/mcptrack/core/machine"
+	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/output/table"
 )
 
-func newPS(env *cli.Env, g *cli.Globals) *cobra.Command {
+// PSCommand returns the command daemon ps, which is also a command of its own.
+func PSCommand(env *cli.Env, g *cli.Globals) *cobra.Command {
 	var kill, yes bool
 	cmd := &cobra.Command{
 		Use:   "ps",
 		Short: "Show the MCP servers running on this machine and their copies",
-		Long: `Lists the running MCP servers of your user, whoever started them: how many copies
-of each, their memory, age and starters. An orphan is a server that still waits for
-requests although the program that started it has ended. -o wide shows each copy.
+		Long: `Shows the MCP servers that run for your user, whoever started them: copies, memory, age and
+starters. An orphan still waits for requests although the program that started it has
+ended. -o wide shows each copy.
 
-A server is recognised if a config of an editor or agent on this machine runs its
-command, or if its program, script, package or image has "mcp" in its name. The
-memory is that of the server with all its child processes; on Linux, memory that
-processes share is divided among them. If a daemon runs, the last line says how many
-programs it runs, and how many its clients would run without it. Each of its sessions
-has a mcptrack attach, which is listed, too.
+A server is recognised by the configs of your editors and agents, or by "mcp" in the name of
+its program, script, package or image. Its memory includes that of its child processes.
 
---kill-orphans asks, and then ends the orphans: they are asked to end, and killed
-after 5 seconds. Other processes are never ended.`,
-		Example: `  mcptrack ps
-  mcptrack ps -o wide
-  mcptrack ps --json | jq '.shareable.memoryBytes'
-  mcptrack ps --kill-orphans`,
+--kill-orphans asks, and then ends the orphans.`,
+		Example: `  mcptrack daemon ps
+  mcptrack daemon ps -o wide
+  mcptrack daemon ps --json | jq '.shareable.memoryBytes'
+  mcptrack daemon ps --kill-orphans`,
 		Args: cli.Args(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if yes && !kill {
@@ -58,14 +52,15 @@ after 5 seconds. Other processes are never ended.`,
 				return killOrphans(cmd.Context(), env, groups, yes)
 			}
 			report := newPSReport(groups)
-			if st, err := daemoncmd.Status(cmd.Context(), env); err == nil { // otherwise nothing is shared
+			if st, err := Status(cmd.Context(), env); err == nil { // otherwise nothing is shared
 				report.Daemon = sharedBy(st, groups)
 			}
-			return writeGroups(env, g, report, groups, time.Now())
+			return g.Print(env, report.output(groups, g.Format.Wide(), time.Now()))
 		},
 	}
 	cmd.Flags().BoolVar(&kill, "kill-orphans", false, "end the servers whose starter has ended")
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	cli.MainFlags(cmd, "json", "output", "kill-orphans", "yes")
 	return cmd
 }
 
@@ -159,8 +154,8 @@ type psProcess struct {
 	Orphan      bool   `json:"orphan"`
 }
 
-func newPSReport(groups []machine.Group) psReport {
-	r := psReport{Groups: []psGroup{}}
+func newPSReport(groups []machine.Group) *psReport {
+	r := &psReport{Groups: []psGroup{}}
 	for _, g := range groups {
 		out := psGroup{Command: g.Command, Count: len(g.Servers), MemoryBytes: g.Memory(), Orphans: g.Orphans()}
 		for _, s := range g.Servers {
@@ -184,48 +179,36 @@ func startedBy(s machine.Server) string {
 	return fmt.Sprintf("%s (%d)", s.StartedBy, s.Starter)
 }
 
-func writeGroups(env *cli.Env, g *cli.Globals, report psReport, groups []machine.Group, now time.Time) error {
-	names := make([]string, len(groups))
-	for i, group := range groups {
-		names[i] = group.Command
+// output returns what ps prints: a row for each group or, if the table is wide, for each process.
+func (r *psReport) output(groups []machine.Group, wide bool, now time.Time) table.Output {
+	out := table.Output{Document: r, Names: []string{}}
+	type copied struct {
+		machine.Server
+		command string
 	}
-	return g.Write(env.Out, names, report, func() error {
-		if len(groups) == 0 {
-			_, err := fmt.Fprintln(env.Out, "no MCP server is running")
-			return err
-		}
-		var head []string
-		var rows [][]string
-		if g.Format.Wide() {
-			head, rows = []string{"PID", "Age", "Memory", "Started by", "Command"}, wideRows(groups, now)
-		} else {
-			head, rows = []string{"Copies", "Memory", "Orphans", "Oldest", "Started by", "Command"}, groupRows(groups, now)
-		}
-		if err := table.Rows(env.Out, head, rows); err != nil {
-			return err
-		}
-		return writeSaving(env.Out, report)
-	})
-}
-
-func groupRows(groups []machine.Group, now time.Time) (rows [][]string) {
+	var copies []copied
 	for _, g := range groups {
+		out.Names = append(out.Names, g.Command)
+		for _, s := range g.Servers {
+			copies = append(copies, copied{s, g.Command})
+		}
+	}
+	of := table.Records(groups, func(g machine.Group) []string {
 		starters := map[string]int{}
 		for _, s := range g.Servers {
 			starters[cmp.Or(s.StartedBy, starterless(s))]++
 		}
-		rows = append(rows, []string{strconv.Itoa(len(g.Servers)), printable.Size(g.Memory()), strconv.Itoa(g.Orphans()), age(now.Sub(g.Servers[0].Since)), counted(starters), g.Command})
+		return []string{strconv.Itoa(len(g.Servers)), printable.Size(g.Memory()), strconv.Itoa(g.Orphans()), age(now.Sub(g.Servers[0].Since)), counted(starters), g.Command}
+	}, "Copies", "Memory", "Orphans", "Oldest", "Started by", "Command")
+	if wide {
+		of = table.Records(copies, func(c copied) []string {
+			return []string{strconv.Itoa(c.PID), age(now.Sub(c.Since)), printable.Size(c.Memory), cmp.Or(startedBy(c.Server), starterless(c.Server)), c.command}
+		}, "PID", "Age", "Memory", "Started by", "Command")
 	}
-	return rows
-}
-
-func wideRows(groups []machine.Group, now time.Time) (rows [][]string) {
-	for _, g := range groups {
-		for _, s := range g.Servers {
-			rows = append(rows, []string{strconv.Itoa(s.PID), age(now.Sub(s.Since)), printable.Size(s.Memory), cmp.Or(startedBy(s), starterless(s)), g.Command})
-		}
+	if out.Parts = []table.Part{of, table.Text(""), table.Text("%s", r.saving())}; len(groups) == 0 {
+		out.Parts = []table.Part{table.Text("no MCP server is running")}
 	}
-	return rows
+	return out
 }
 
 // starterless describes a server without a starter.
@@ -264,9 +247,9 @@ func age(d time.Duration) string {
 	return fmt.Sprintf("%ds", max(d/time.Second, 0))
 }
 
-// writeSaving writes the last lines: what sharing would save, and what it saves.
-func writeSaving(w io.Writer, r psReport) error {
-	text := "\n" + cli.Plural(r.Total.Processes-r.relays, "server")
+// saving says what sharing would save, and what it saves.
+func (r *psReport) saving() string {
+	text := cli.Plural(r.Total.Processes-r.relays, "server")
 	if r.relays > 0 {
 		text += fmt.Sprintf(" and %d × mcptrack attach", r.relays)
 	}
@@ -280,8 +263,7 @@ func writeSaving(w io.Writer, r psReport) error {
 			text += fmt.Sprintf(", about %s less", printable.Size(d.MemoryBytes))
 		}
 	}
-	_, err := fmt.Fprintln(w, text)
-	return err
+	return text
 }
 
 // killGrace is how long an orphan may take to end before it is killed.
@@ -306,7 +288,7 @@ func killOrphans(ctx context.Context, env *cli.Env, groups []machine.Group, yes 
 	if !yes {
 		switch err := env.Ask(ctx, text.String(), fmt.Sprintf("End %s?", cli.Plural(len(orphans), "orphan"))); {
 		case errors.Is(err, cli.ErrNoTerminal):
-			return cli.UsageHint("use --yes to end them without asking", "ps --kill-orphans asks for confirmation, but there is no terminal")
+			return cli.UsageHint("use --yes to end them without asking", "--kill-orphans asks for confirmation, but there is no terminal")
 		case errors.Is(err, cli.ErrDeclined):
 			return &cli.Failure{Exit: cli.ExitFailed, Code: "declined", Err: errors.New("no process was ended")}
 		case err != nil:

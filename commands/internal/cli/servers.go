@@ -1,0 +1,33 @@
+package cli
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/mcptrack/mcptrack/core/session"
+	"github.com/mcptrack/mcptrack/core/status"
+	"github.com/mcptrack/mcptrack/output/table"
+)
+
+// ServerTable returns a table with one server in each row; see [table.Records]. All tables of servers begin
+// with the id and the state, and end with the error, which of returns. cells and head have the columns
+// between.
+func ServerTable[T any](records []T, of func(T) status.Summary, cells func(T) []string, head ...string) table.Part {
+	return table.Records(records, func(r T) []string {
+		s := of(r)
+		state := s.State.Words()
+		if s.Reason == status.Asleep || s.Reason == status.Waking {
+			state = s.Reason
+		}
+		return slices.Concat([]string{s.ID, state}, cells(r), []string{s.Error})
+	}, slices.Concat([]string{"Server", "State"}, head, []string{"Error"})...)
+}
+
+// Probed returns the server of a report.
+func Probed(r session.Report) status.Summary {
+	st := status.ServerStatus{ID: r.Server.ID, Transport: cmp.Or(r.Info.Transport, r.Server.Transport), State: r.State(), Info: r.Info, Lists: r.Lists}
+	if r.Err != nil {
+		st.Error = r.Err.Error()
+	}
+	return status.Summarize(&st)
+}
