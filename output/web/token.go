@@ -180,7 +180,6 @@ type Tokens struct {
 	kick    <-chan struct{}
 	logger  *slog.Logger
 	now     atomic.Pointer[tokenSet]
-	failed  string // why the file cannot be used; only run uses it
 
 	mu      sync.Mutex // guards the fields below
 	inFile  tokenSet
@@ -424,21 +423,25 @@ func (t *Tokens) run(ctx context.Context) {
 	}
 	tick := time.NewTicker(tokenPoll)
 	defer tick.Stop()
-	last := reading{set: t.inFile}
+	t.mu.Lock()
+	used, last := reading{set: t.inFile}, reading{}
+	t.mu.Unlock()
 	for {
+		var next reading
+		kicked := false
 		select {
 		case <-tick.C:
-			next := t.read()
-			if next.equal(last) {
-				t.use(next)
-			}
-			last = next
+			next = t.read()
 		case <-t.kick:
-			last = t.read()
-			t.use(last)
+			next, kicked = t.read(), true
 		case <-ctx.Done():
 			return
 		}
+		if !next.equal(used) && (kicked || next.equal(last)) {
+			t.use(next)
+			used = next
+		}
+		last = next
 	}
 }
 
@@ -461,18 +464,12 @@ func (t *Tokens) read() reading {
 	return reading{set: set}
 }
 
-// use makes what the file contains valid, and logs what has changed. Only run calls it.
+// use makes what the file contains valid, and logs what has changed.
 func (t *Tokens) use(next reading) {
-	was := t.failed
-	t.failed = next.problem
-	switch {
-	case next.problem == "" && !slices.Equal(t.inFile, next.set):
-		before := t.replace(next.set)
-		t.logger.Info("the token file was reloaded", "new", t.current().without(before), "removed", before.without(t.current()))
-	case next.problem == was:
-	case next.problem == "":
-		t.logger.Info("the token file can be used again; its tokens have not changed")
-	default:
+	if next.problem != "" {
 		t.logger.Warn("the token file cannot be used; the previous tokens stay valid; correct the file, or stop mcptrack to refuse all clients", "err", next.problem)
+		return
 	}
+	before := t.replace(next.set)
+	t.logger.Info("the token file was read again", "new", t.current().without(before), "removed", before.without(t.current()))
 }
