@@ -80,7 +80,7 @@ func (c *comparison) compare(ctx context.Context, of *versioned, ids []string) (
 			return err
 		case !ok:
 			return &cli.Failure{Exit: cli.ExitFailed, Code: "no_text", Err: fmt.Errorf("the text of version %s is not stored", versionName(v)),
-				Hint: "binary and very large contents are never stored, nor definitions by older versions of mcptrack, nor files of skills that nobody read; --keep-content limits how many texts are kept, and --no-content stores none"}
+				Hint: "binary and very large contents are never stored, nor definitions by older versions of mcptrack, nor files of skills that nobody read; --keep-content of serve-sse limits how many texts are kept"}
 		case len(text) > textdiff.MaxText:
 			return &cli.Failure{Exit: cli.ExitFailed, Code: "too_large", Err: fmt.Errorf("version %s has %d bytes; at most %d can be compared", versionName(v), len(text), textdiff.MaxText)}
 		}

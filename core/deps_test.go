@@ -34,7 +34,7 @@ func rules() []rule {
 		{module + "core/session", []string{"core/session", "core/tracker", "core/status", "core/gateway", "core/lock/observe", "core/lock/locktest", "commands", "output"}, "sessions belong to the tracker; the others see events, the gateway passes requests on, and the lock lists what is served"},
 		{module + "core/cache", []string{"core/event", "core/tracker", "commands", "output"}, "what clients read is written by the tracker and shown by the others"},
 		{module + "core/process", []string{"core/session", "cmd"}, "whoever starts children must stop them: one owner"},
-		{module + "core/filewatch", []string{"core/reload", "core/vault", "core/lock/guard", "output/web"}, "watching files is asked for, not done on the side"},
+		{module + "core/filewatch", []string{"core/reload", "core/vault", "core/lock/guard"}, "watching files is asked for, not done on the side"},
 		{module + "core/demo", []string{"commands"}, "the demo is a server like any other"},
 		{"github.com/spf13", []string{"commands"}, "flags end in the options structs of commands"},
 		{"github.com/olekukonko/tablewriter", []string{"output/table"}, "tables for people are one package"},

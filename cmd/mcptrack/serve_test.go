@@ -226,23 +226,6 @@ func demoServing(t *testing.T, args ...string) (s *serving, dataDir string) {
 	return serveBeside(t, append([]string{"--config", file, "--data-dir", dataDir}, args...)...), dataDir
 }
 
-// A client over the limit is asked to retry later.
-func TestServeLimitsClients(t *testing.T) {
-	t.Parallel()
-	s, _ := demoServing(t, "--max-clients", "1")
-	held, err := http.Get(s.url + "/events")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = held.Body.Close() }()
-	if _, err := held.Body.Read(make([]byte, 1)); err != nil {
-		t.Fatal(err)
-	}
-	if body, code := ask(t, s.url+"/events", nil); code != http.StatusOK || !strings.HasPrefix(body, "retry: ") {
-		t.Errorf("the second client got %d %q", code, body)
-	}
-}
-
 // Requests of other sites, for other hosts, and without the token are rejected by all commands that listen.
 func TestGuards(t *testing.T) {
 	t.Parallel()

@@ -328,12 +328,12 @@ func TestHistoryOutlivesServeSSE(t *testing.T) {
 	runFor(t, 4, "tail", s.url)
 	runFor(t, 4, "history", "demo", clock, "--url", s.url)
 
-	s = serveBeside(t, "--demo", "--data-dir", dir, "--no-content") // reads the log of the other
+	s = serveBeside(t, "--demo", "--data-dir", dir, "--keep-content", "0") // reads the log of the other
 	waitFor(t, "a newest version without its text", func() bool {
 		return mcptrackCommand(t.Context(), "diff", "demo", clock, "--url", s.url).Run() != nil
 	})
 	if _, errs := runFor(t, 1, "diff", "demo", clock, "--url", s.url); !strings.Contains(errs, "is not stored") {
-		t.Errorf("--no-content, but texts are available: %q", errs)
+		t.Errorf("--keep-content 0, but texts are available: %q", errs)
 	}
 }
 

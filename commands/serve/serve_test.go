@@ -18,7 +18,6 @@ import (
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/engine"
 	"github.com/mcptrack/mcptrack/core/event"
-	"github.com/mcptrack/mcptrack/core/hook"
 	"github.com/mcptrack/mcptrack/core/lock"
 	"github.com/mcptrack/mcptrack/core/lock/guard"
 	"github.com/mcptrack/mcptrack/core/lock/locktest"
@@ -47,7 +46,8 @@ func TestNoRouteStartsOrChangesAnything(t *testing.T) {
 		t.Fatal(err)
 	}
 	desired := engine.Desired{Config: &config.Config{Servers: []config.Server{server, off}}}
-	f, err := openServer(t.Context(), &cli.Env{}, &cli.Globals{}, slog.New(slog.DiscardHandler), options{JournalFlags: cli.JournalFlags{Dir: t.TempDir()}}, hook.NewReceiver(hook.Options{}), desired, &engine.Lock{Guard: guarded}, tracker.Options{
+	f := &feedServer{env: &cli.Env{Version: "test", LookupEnv: func(string) (string, bool) { return "", false }}, globals: &cli.Globals{}, logger: slog.New(slog.DiscardHandler), opts: options{JournalFlags: cli.JournalFlags{Dir: t.TempDir()}}}
+	err = f.open(t.Context(), desired, &engine.Lock{Guard: guarded}, tracker.Options{
 		Dial: func(ctx context.Context, _ config.Server, _ session.Options) (*session.Session, error) {
 			dials.Add(1)
 			<-ctx.Done()
@@ -88,7 +88,7 @@ func TestNoRouteStartsOrChangesAnything(t *testing.T) {
 		"POST /api/lock/reject",
 	}
 	writes := []string{"/api/lock/approve", "/api/lock/reject"} // what the user decides about shown changes
-	parts := f.routes(s, "test", 10)
+	parts := f.routes(s)
 	if got := s.Routes(); !slices.Equal(got, routes) {
 		t.Errorf("the routes are %q", got)
 	}

@@ -239,59 +239,32 @@ func writeFailed(err error) reason {
 }
 
 // Limits for pages of history. A page is read into memory before it is written, so that a slow
-// client does not keep the log open. At most maxPages clients may hold a large page at a time; the
-// others read small pages, so that no client waits for the writes of another.
+// client does not keep the log open.
 const (
-	pageBytes   = 1 << 20  // bytes of a large page
-	smallPage   = 64 << 10 // bytes of a small page
-	pageEntries = 1 << 14  // maximum number of log entries read for one page
+	pageBytes   = 128 << 10 // an event that exceeds it is the last one of its page
+	pageEntries = 1 << 14   // maximum number of log entries read for one page
 )
-
-// page is a contiguous part of the history, encoded for one client.
-type page struct {
-	text []byte
-	sent int  // number of events in text
-	room bool // the next event needs a large page
-}
 
 // page sends the next page of history, which ends no later than where the ring continues. It
 // returns why the stream must end, or "" if it continues.
 func (c *streamClient) page() reason {
-	large := false
-	select {
-	case c.hub.pages <- struct{}{}:
-		large = true
-	default:
-	}
-	defer func() {
-		if large {
-			<-c.hub.pages
-		}
-	}()
-	p, why := c.history(large)
-	if why == "" && p.room && p.sent == 0 {
-		if why = c.acquire(c.hub.pages); why != "" {
-			return why
-		}
-		large = true
-		p, why = c.history(large)
-	}
+	text, events, why := c.history()
 	if why == "" {
-		why = c.write(p.text)
+		why = c.write(text)
 	}
 	if why != "" {
 		return why
 	}
-	c.hub.counts.replayed.Add(uint64(p.sent))
-	if p.sent == 0 {
+	c.hub.counts.replayed.Add(uint64(events))
+	if events == 0 {
 		return c.heartbeat()
 	}
 	return ""
 }
 
-// acquire acquires a semaphore and sends heartbeats while it waits. It returns "" if the semaphore
+// acquire acquires the semaphore of readers and sends heartbeats while it waits. It returns "" if the semaphore
 // was acquired, and otherwise why the stream has ended or must end.
-func (c *streamClient) acquire(slots chan<- struct{}) reason {
+func (c *streamClient) acquire() reason {
 	for {
 		select {
 		case <-c.hub.last:
@@ -299,7 +272,7 @@ func (c *streamClient) acquire(slots chan<- struct{}) reason {
 		default:
 		}
 		select {
-		case slots <- struct{}{}:
+		case c.hub.readers <- struct{}{}:
 			return ""
 		case <-c.hub.last:
 		case <-c.ctx.Done():
@@ -312,46 +285,38 @@ func (c *streamClient) acquire(slots chan<- struct{}) reason {
 	}
 }
 
-// history reads the next page from the log; large selects the size limit. It returns why the stream
-// must end, or "" if it continues.
-func (c *streamClient) history(large bool) (p page, why reason) {
-	if why := c.acquire(c.hub.readers); why != "" {
-		return page{}, why
+// history reads the next page from the log: the events in it, encoded for the client, and their number. It
+// returns why the stream must end, or "" if it continues.
+func (c *streamClient) history() (text []byte, events int, why reason) {
+	if why := c.acquire(); why != "" {
+		return nil, 0, why
 	}
 	defer func() { <-c.hub.readers }()
-	limit := smallPage
-	if large {
-		limit = pageBytes
-	}
 	bounds, err := c.hub.opts.Log.Bounds(c.ctx)
 	if err != nil {
-		return page{}, c.readFailed()
+		return nil, 0, c.readFailed()
 	}
 	begin, read, end := c.next, 0, true
 	for e, err := range c.hub.opts.Log.Read(c.ctx, c.next) {
 		if err != nil {
 			if read == 0 {
-				return page{}, c.readFailed()
+				return nil, 0, c.readFailed()
 			}
 			end = false
 			break // send the events read so far; the next page reports the error
 		}
 		if !ofEpoch(e.ID, c.ring.epoch) {
-			return page{}, replaced
+			return nil, 0, replaced
 		}
 		f := newFrame(&e, c.ring.epoch)
 		if b := c.bytes(f); b != nil && c.query.filter.passes(f) {
-			if p.room = !large && len(p.text)+len(b) > 2*smallPage; p.room {
-				end = false
-				break
-			}
-			p.text = append(p.text, b...)
+			text = append(text, b...)
 			c.sent = f.seq
-			p.sent++
+			events++
 		}
 		c.next = f.seq + 1
 		read++
-		if len(p.text) >= limit || read >= pageEntries || c.ring.reach(c.next) {
+		if len(text) >= pageBytes || read >= pageEntries || c.ring.reach(c.next) {
 			end = false
 			break
 		}
@@ -359,8 +324,8 @@ func (c *streamClient) history(large bool) (p page, why reason) {
 	if end && bounds.Epoch == c.ring.epoch { // some logs do not show every number, not even the last
 		c.next = max(c.next, bounds.Last+1)
 	}
-	if c.next == begin && !p.room { // neither ring nor log contains the next entry: the log was truncated meanwhile
-		return page{}, c.readFailed()
+	if c.next == begin { // neither ring nor log contains the next entry: the log was truncated meanwhile
+		return nil, 0, c.readFailed()
 	}
-	return p, ""
+	return text, events, ""
 }

@@ -25,15 +25,15 @@
 // # How it works
 //
 //	log ── one follower ──▶ ring of frames, encoded once ──▶ clients, each at its position
-//	 └───────────── pages of history, large ones limited in number ────▶ ┘
+//	 └──────────────────── pages of history ─────────────────▶ ┘
 //
 // The follower never waits for a client. Clients are woken immediately after a period of silence,
 // and then at most every 5 ms, which combines many events in one write. A client that the ring
 // overruns, or that does not accept a write within 5 s, is disconnected. It reconnects with its last
-// ID and reads history, in pages of 1 MiB, or of 64 KiB while 32 other clients hold large pages. So
-// a slow client does not delay others, with one exception: an event of more than 128 KiB waits until
-// its client may hold a large page. Memory is limited to the ring, the large pages, and about 25 KiB
-// per client, or 150 KiB while it reads history.
+// ID and reads history in pages of 128 KiB. So a slow client does not delay others. Memory is limited to
+// the ring and about 25 KiB per client, or a page more while it reads history.
+//
+// The ring is not that of the log: on a cluster, every follower of the log is a consumer.
 //
 // A client beyond the limit, or one that connects while the hub shuts down, gets status 200, a retry
 // time, and the end of the stream, because EventSource would never reconnect after any other status.

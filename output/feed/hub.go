@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
@@ -35,9 +36,6 @@ type Options struct {
 	Tick time.Duration
 	// WriteTimeout limits one write to a client. The default is 5 s.
 	WriteTimeout time.Duration
-	// Unavailable returns an error if there is nothing to stream; new clients then receive status
-	// 500 with its text. A nil function or a nil error means that streams are available.
-	Unavailable func() error
 	// Wrote, if not nil, is called after every write of live events to a client. It receives the
 	// number of events, and the time at which the server's notification of the oldest one arrived
 	// (zero if unknown), for latency metrics. Calls may be concurrent.
@@ -49,14 +47,12 @@ type Options struct {
 
 // Hub streams one log to many clients.
 type Hub struct {
-	opts Options
-	// readers and pages are semaphores, never closed. A client holds readers while it reads
-	// history, and pages while it holds a large page.
-	readers, pages chan struct{}
+	opts    Options
+	readers chan struct{} // a semaphore, never closed: a client holds it while it reads history
 
 	dirty chan struct{} // capacity 1, never closed: new frames for showAll
 	first chan struct{} // closed once the ring exists
-	halt  chan struct{} // closed to stop followAll
+	halt  chan struct{} // closed to stop followAll, which first reads what is stored
 	done  chan struct{} // closed when followAll has stopped
 	last  chan struct{} // closed when no more frames are shown; streams must end
 
@@ -72,11 +68,8 @@ type Hub struct {
 	stopErr  error
 }
 
-// Limits on clients that read history, and on clients that hold a large page.
-const (
-	maxReaders = 32
-	maxPages   = 32
-)
+// maxReaders limits the clients that read history at the same time.
+const maxReaders = 32
 
 // New returns a hub that sends nothing until Run is called.
 func New(opts Options) *Hub {
@@ -88,7 +81,7 @@ func New(opts Options) *Hub {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
 	return &Hub{
-		opts: opts, readers: make(chan struct{}, maxReaders), pages: make(chan struct{}, maxPages), dirty: make(chan struct{}, 1),
+		opts: opts, readers: make(chan struct{}, maxReaders), dirty: make(chan struct{}, 1),
 		first: make(chan struct{}), halt: make(chan struct{}), done: make(chan struct{}), last: make(chan struct{}),
 		clients: map[*streamClient]struct{}{},
 	}
@@ -103,20 +96,24 @@ var (
 // streams as Shutdown does, and returns Shutdown's error. Run must be called exactly once.
 func (h *Hub) Run(ctx context.Context) error {
 	// Continue to follow the log after ctx has ended, until Shutdown has caught up.
-	follow, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	all, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cancel(errHalted)
+	follow, halt := context.WithCancelCause(all)
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		select {
 		case <-h.halt:
-			cancel(errHalted)
-		case <-follow.Done():
+		case <-all.Done():
 		}
+		halt(errHalted)
 	})
 	wg.Go(func() { h.showAll(follow) })
 	wg.Go(func() {
 		defer close(h.done)
 		h.followAll(follow)
+		if r := h.current(); r != nil {
+			_ = h.push(r, h.opts.Log.Read(all, r.followed()))
+		}
 	})
 	select {
 	case <-ctx.Done():
@@ -177,7 +174,15 @@ func (h *Hub) follow(ctx context.Context) error {
 		}
 		h.mu.Unlock()
 	}
-	for e, err := range h.opts.Log.Follow(ctx, r.followed()) {
+	if err := h.push(r, h.opts.Log.Follow(ctx, r.followed())); err != nil {
+		return err
+	}
+	return ctx.Err()
+}
+
+// push adds entries to the ring until an error occurs.
+func (h *Hub) push(r *ring, entries iter.Seq2[journal.Entry, error]) error {
+	for e, err := range entries {
 		if err != nil {
 			return err
 		}
@@ -199,7 +204,7 @@ func (h *Hub) follow(ctx context.Context) error {
 		default:
 		}
 	}
-	return ctx.Err()
+	return nil
 }
 
 // drop discards the ring of a replaced log. Its clients reconnect with IDs from the old log, and
@@ -271,7 +276,7 @@ func (h *Hub) serve(w http.ResponseWriter, r *http.Request, feed bool) {
 		refuse(w, http.StatusBadRequest, "Bad query", err.Error())
 		return
 	}
-	if err := h.available(r.Context()); err != nil {
+	if err := h.Opened(r.Context()); err != nil {
 		refuse(w, http.StatusInternalServerError, "Resource tracker is unavailable", printable.Reason(err, 500))
 		return
 	}
@@ -288,17 +293,6 @@ func (h *Hub) serve(w http.ResponseWriter, r *http.Request, feed bool) {
 	}
 	defer h.leave(c)
 	h.counts.ended(c.run())
-}
-
-// available waits until the hub has opened the log, and returns an error if there is nothing to
-// stream.
-func (h *Hub) available(ctx context.Context) error {
-	if h.opts.Unavailable != nil {
-		if err := h.opts.Unavailable(); err != nil {
-			return err
-		}
-	}
-	return h.Opened(ctx)
 }
 
 // Opened waits until the hub has opened the log. It returns an error if that takes more than 2 s, or if
@@ -382,61 +376,29 @@ func (h *Hub) shutdown(ctx context.Context) error {
 	h.closing = true
 	h.mu.Unlock()
 	early, cancel := context.WithTimeout(ctx, catchUp)
-	err := h.caughtUp(early)
-	cancel()
+	defer cancel()
+	err := h.opts.Log.Flush(early)
+	if errors.Is(err, journal.ErrClosed) {
+		err = nil
+	}
+	close(h.halt)
+	select {
+	case <-h.done:
+	case <-early.Done():
+		err = cmp.Or(err, early.Err())
+	}
+	if err != nil {
+		err = fmt.Errorf("streams were closed before the last events were sent, because the event log is slow: %w", err)
+	}
 	if r := h.current(); r != nil {
 		r.show()
 	}
-	close(h.halt)
 	close(h.last)
 	cut := time.AfterFunc(takeAll, h.cut)
 	defer cut.Stop()
 	defer context.AfterFunc(ctx, h.cut)()
 	h.handlers.Wait()
 	return err
-}
-
-// caughtUp waits until all current log entries are visible in the ring.
-func (h *Hub) caughtUp(ctx context.Context) error {
-	r := h.current()
-	if r == nil || h.followed() {
-		return nil
-	}
-	if err := h.opts.Log.Flush(ctx); err != nil {
-		return fmt.Errorf("the last events are not stored yet: %w", err)
-	}
-	shown, wake := r.position()
-	last := shown - 1 // number of the last entry; some logs do not show every number
-	for e, err := range h.opts.Log.Read(ctx, shown) {
-		if err != nil {
-			return fmt.Errorf("find the last event in the log: %w", err)
-		}
-		if !ofEpoch(e.ID, r.epoch) {
-			return nil
-		}
-		last = e.Seq
-	}
-	for shown <= last {
-		select {
-		case <-wake:
-		case <-h.done:
-			return nil
-		case <-ctx.Done():
-			return errors.New("streams were closed before the last events were sent: the event log is slow")
-		}
-		shown, wake = r.position()
-	}
-	return nil
-}
-
-// followed reports whether followAll has stopped because the log was closed.
-func (h *Hub) followed() bool {
-	select {
-	case <-h.done:
-		return true
-	default:
-		return false
-	}
 }
 
 // cut ends the streams of all clients, including streams that are blocked in a write.

@@ -101,15 +101,6 @@ func (r *ring) take(next uint64, buf []*frame) view {
 // find returns the position of the first frame whose number is at least seq.
 func (r *ring) find(seq uint64) uint64 {
 	size := uint64(len(r.frames))
-	if r.head == r.tail {
-		return r.head
-	}
-	// Without gaps, numbers and positions differ by a constant.
-	if back := r.next - seq; back <= r.head-r.tail {
-		if p := r.head - back; p < r.head && r.frames[p%size].seq == seq {
-			return p
-		}
-	}
 	n := sort.Search(int(r.head-r.tail), func(i int) bool { return r.frames[(r.tail+uint64(i))%size].seq >= seq })
 	return r.tail + uint64(n)
 }

@@ -16,43 +16,36 @@ import (
 // retryAfter is the Retry-After header, in seconds, of responses that a limit rejected.
 const retryAfter = "2"
 
-// authorize checks the token or the login cookie of a request. It also returns the token, or
-// the token of the login.
-func (s *Server) authorize(r *http.Request) (outcome, token) {
+// authorize returns the token of a request, or of its login, or else the status with which the request is refused.
+func (s *Server) authorize(r *http.Request) (found token, refused int) {
 	if len(r.Header.Values("Authorization")) > 0 {
-		text, ok := bearer(r)
-		if !ok {
-			return wrongToken, token{}
+		if text, ok := bearer(r); ok {
+			return s.checkToken(r, text)
 		}
-		return s.checkToken(r, text)
+		return token{}, http.StatusUnauthorized
 	}
-	now, tokens := time.Now(), s.opts.Tokens.current()
 	for _, c := range r.CookiesNamed(s.cookieName(r)) {
-		if found, ok := s.tickets.valid(c.Value, now, tokens); ok {
-			return rightToken, found
+		if found := s.opts.Tokens.current().find(s.logins.token(c.Value, time.Now())); found.name != "" {
+			return found, 0
 		}
 	}
-	return wrongToken, token{}
+	return token{}, http.StatusUnauthorized
 }
 
-// checkToken checks a token. It counts and logs a wrong one. The right one passes however many wrong ones
-// were sent: otherwise they would keep out everybody behind the same address.
-func (s *Server) checkToken(r *http.Request, text string) (outcome, token) {
+// checkToken returns the token with a text, or else the status with which the request is refused. It counts and
+// logs a wrong one. The right one passes however many wrong ones were sent: otherwise they would keep out
+// everybody behind the same address.
+func (s *Server) checkToken(r *http.Request, text string) (found token, refused int) {
 	if found := s.opts.Tokens.current().find(digest(text)); found.name != "" {
-		return rightToken, found
+		return found, 0
 	}
-	client := s.client(r)
-	result, quiet := s.throttle.wrong(client, time.Now())
-	if !quiet {
-		s.opts.Logger.Warn("a client sent a wrong token", "client", client.Addr().String(), "route", s.route(r))
-	}
-	return result, token{}
-}
-
-// client returns the network of the client.
-func (s *Server) client(r *http.Request) netip.Prefix {
 	addr, _ := netip.ParseAddrPort(r.RemoteAddr)
-	return ipscope.Network(addr.Addr())
+	client := ipscope.Network(addr.Addr())
+	if !s.throttle.allow(client, time.Now()) {
+		return token{}, http.StatusTooManyRequests
+	}
+	s.opts.Logger.Warn("a client sent a wrong token", "client", client.Addr().String(), "route", s.route(r))
+	return token{}, http.StatusUnauthorized
 }
 
 // forwarded returns the address of the client that a proxy reports, or "" if it reports none. A proxy
@@ -119,49 +112,17 @@ func newThrottle() *throttle {
 	return &throttle{byAddr: make(map[netip.Prefix]*rate.Limiter), all: rate.NewLimiter(guessesPerSec, guesses)}
 }
 
-// outcome is the result of checking a token.
-type outcome int
-
-const (
-	rightToken outcome = iota
-	wrongToken
-	tooMany // wrong, as were too many tokens of the client, or of all clients together
-)
-
-// wrong counts a wrong token of a client. quiet means that they arrive too fast to be logged.
-func (t *throttle) wrong(client netip.Prefix, now time.Time) (result outcome, quiet bool) {
+// allow counts a wrong token of a client, and reports whether it is within the limits.
+func (t *throttle) allow(client netip.Prefix, now time.Time) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	own := t.byAddr[client]
-	exhausted := t.all.TokensAt(now) < 1
-	if own != nil && (exhausted || own.TokensAt(now) < 1) {
-		return tooMany, true
-	}
-	t.all.AllowN(now, 1)
 	if own == nil {
-		t.forget(now)
+		if len(t.byAddr) >= maxGuessers {
+			clear(t.byAddr) // the limit for all clients remains
+		}
 		own = rate.NewLimiter(rate.Every(guessInterval), guessesPerAddr)
 		t.byAddr[client] = own
 	}
-	own.AllowN(now, 1)
-	return wrongToken, exhausted
-}
-
-// forget frees space in byAddr for another network: it drops networks whose limit has fully
-// recovered and, if these are not enough, arbitrary others.
-func (t *throttle) forget(now time.Time) {
-	if len(t.byAddr) < maxGuessers {
-		return
-	}
-	for addr, l := range t.byAddr {
-		if l.TokensAt(now) >= guessesPerAddr {
-			delete(t.byAddr, addr)
-		}
-	}
-	for addr := range t.byAddr {
-		if len(t.byAddr) < maxGuessers {
-			return
-		}
-		delete(t.byAddr, addr)
-	}
+	return own.AllowN(now, 1) && t.all.AllowN(now, 1)
 }

@@ -87,11 +87,11 @@ func TestLoginOfAClient(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := httptest.NewRequest(http.MethodGet, "/", nil)
-	r.AddCookie(&http.Cookie{Name: s.cookieName(r), Value: s.tickets.issue(time.Now(), tokens.current()[0])})
-	result, found := s.authorize(r)
+	r.AddCookie(&http.Cookie{Name: s.cookieName(r), Value: s.logins.begin(time.Now(), tokens.current()[0])})
+	found, refused := s.authorize(r)
 	r, end := tokens.begin(r, found, http.NewResponseController(httptest.NewRecorder()))
 	defer end()
-	if result != rightToken || tokens.Client(r) != "ci" || tokens.Principal(r) != "name ci" {
-		t.Errorf("%d, %q, %q", result, tokens.Client(r), tokens.Principal(r))
+	if refused != 0 || tokens.Client(r) != "ci" || tokens.Principal(r) != "name ci" {
+		t.Errorf("%d, %q, %q", refused, tokens.Client(r), tokens.Principal(r))
 	}
 }

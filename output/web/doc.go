@@ -31,12 +31,8 @@
 //
 // # Connections
 //
-// A connection becomes trusted when a request on it has passed all checks, unless its route is
-// exempt from the token. Options.MaxConns limits all connections. At the limit of an address, or of all, an
-// untrusted connection is closed to admit the new one, else the trusted one that has been idle longest; a new
-// one is refused only if all others are busy. Loopback addresses, and all with Options.TrustProxy, have no limit
-// of their own. An eighth of all connections, at most 256, is reserved for health checks and logins: beyond the
-// rest, a request is answered with 503.
+// Options.MaxConns limits all connections, and half of it those of one address, except of loopback addresses, and
+// with Options.TrustProxy. A connection beyond a limit is closed.
 //
 // Headers must arrive within 5 s, with TLS 15 s, and fit into 16 KiB; bodies must arrive within
 // 10 s and fit into 64 KiB, or 4 MiB with Options.MCP. Every request begins with a write deadline of 30 s, and

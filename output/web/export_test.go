@@ -2,3 +2,6 @@ package web
 
 // MostConns is mostConns, for tests that open many.
 func MostConns() int { return mostConns() }
+
+// Conns returns the number of open connections.
+func (s *Server) Conns() int { return s.conns.open() }

@@ -19,9 +19,11 @@ import (
 
 // Time limits for a request.
 const (
-	bodyTimeout    = 10 * time.Second
-	refusedTimeout = time.Second // for the unread body of a refused request
-	writeTimeout   = 30 * time.Second
+	headerTimeout    = 5 * time.Second
+	handshakeTimeout = 15 * time.Second // instead of headerTimeout with TLS: many simultaneous handshakes are slow
+	bodyTimeout      = 10 * time.Second
+	refusedTimeout   = time.Second // for the unread body of a refused request
+	writeTimeout     = 30 * time.Second
 )
 
 // Limits on a request's body, in bytes.
@@ -70,17 +72,6 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		limit = maxMessage
 	}
 	r.Body = http.MaxBytesReader(w, r.Body, limit)
-	if c, _ := r.Context().Value(connKey{}).(*conn); c != nil && open == nil {
-		if !c.trust() {
-			s.overloaded(w, r)
-			return
-		}
-		until := time.Time{} // the connection was untrusted, and had an earlier one
-		if r.ContentLength != 0 {
-			until = time.Now().Add(bodyTimeout)
-		}
-		_ = rc.SetReadDeadline(until)
-	}
 	if !canonical(r) {
 		s.refuse(w, r, http.StatusNotFound, "404 page not found")
 		return
@@ -104,18 +95,6 @@ func (s *Server) route(r *http.Request) string {
 		return "unknown"
 	}
 	return pattern
-}
-
-// overloaded refuses a request because too many connections are busy. If the request is for an
-// event stream, it cuts the connection off instead: browsers then reconnect later, which they do
-// not after any status other than 200.
-func (s *Server) overloaded(w http.ResponseWriter, r *http.Request) {
-	if strings.Contains(r.Header.Get("Accept"), "text/event-stream") && r.Method == http.MethodGet {
-		panic(http.ErrAbortHandler)
-	}
-	w.Header().Set("Retry-After", retryAfter)
-	w.Header().Set("Connection", "close")
-	s.refuse(w, r, http.StatusServiceUnavailable, "too many connections")
 }
 
 // admit checks a request. If it passes, admit returns it with a context that also ends when its
@@ -144,15 +123,15 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request, open *Open) (_ *h
 	}
 	done = func() {}
 	if s.opts.Tokens.Set() && open == nil {
-		result, found := s.authorize(r)
-		switch result {
-		case rightToken:
+		found, refused := s.authorize(r)
+		switch refused {
+		case 0:
 			r, done = s.opts.Tokens.begin(r, found, http.NewResponseController(w))
-		case tooMany:
+		case http.StatusTooManyRequests:
 			h.Set("Retry-After", retryAfter)
-			s.refuse(w, r, http.StatusTooManyRequests, "too many wrong tokens; try again in a few seconds")
+			s.refuse(w, r, refused, "too many wrong tokens; try again in a few seconds")
 			return nil, nil
-		case wrongToken:
+		default:
 			if wantsPage(r) {
 				to := "/login"
 				if r.URL.RawQuery != "" {
@@ -162,7 +141,7 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request, open *Open) (_ *h
 				return nil, nil
 			}
 			h.Set("WWW-Authenticate", `Bearer realm="mcptrack"`)
-			s.refuse(w, r, http.StatusUnauthorized, "a token is required: send it as Authorization: Bearer TOKEN, or log in at /login")
+			s.refuse(w, r, refused, "a token is required: send it as Authorization: Bearer TOKEN, or log in at /login")
 			return nil, nil
 		}
 	}
@@ -195,10 +174,8 @@ func wantsPage(r *http.Request) bool {
 // resolve to this address.
 func (s *Server) hostAllowed(r *http.Request) bool {
 	host := strings.ToLower(r.Host)
-	for _, o := range s.origins {
-		if host == o.host || host == o.host+o.defaultPort() {
-			return true
-		}
+	if _, ok := s.named(host); ok {
+		return true
 	}
 	local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
 	at, ok := local.(*net.TCPAddr)
@@ -221,6 +198,16 @@ func (s *Server) hostAllowed(r *http.Request) bool {
 	}
 	ip, err := netip.ParseAddr(name)
 	return err == nil && (ip.Unmap() == here || ipscope.LoopbackAddr(ip) && ipscope.LoopbackAddr(here))
+}
+
+// named returns the origin of Options.Origins whose host, in lower case, a request names.
+func (s *Server) named(host string) (o origin, ok bool) {
+	for _, o := range s.origins {
+		if host == o.host || host == o.host+o.defaultPort() {
+			return o, true
+		}
+	}
+	return origin{}, false
 }
 
 // originAllowed reports whether the request comes from no web page, from a page of this server,
@@ -294,13 +281,10 @@ func parseOrigin(flag, text string) (origin, error) {
 // CORS headers for MCP's Streamable HTTP transport.
 const (
 	mcpMethods = "GET, POST, DELETE"
-	mcpHeaders = "Authorization, Content-Type, Last-Event-ID, Mcp-Session-Id, Mcp-Protocol-Version, Mcp-Method, Mcp-Name"
+	// Tools choose the names of the headers that repeat arguments (Mcp-Param-…), so all names are allowed. The
+	// asterisk does not include Authorization, and some browsers do not know it.
+	mcpHeaders = "Authorization, Content-Type, Last-Event-ID, Mcp-Session-Id, Mcp-Protocol-Version, Mcp-Method, Mcp-Name, *"
 	mcpExposed = "Last-Event-ID, Mcp-Session-Id, Mcp-Protocol-Version"
-
-	// mcpParam is the prefix of headers that repeat arguments of a tool. Tools choose the
-	// names, so all requested names are allowed, up to maxParams.
-	mcpParam  = "mcp-param-"
-	maxParams = 64
 )
 
 // setCORS sets the CORS headers for a page of the origin other; mcp allows the headers of MCP.
@@ -315,36 +299,10 @@ func setCORS(h http.Header, r *http.Request, other string, mcp bool) (preflight 
 	if r.Method != http.MethodOptions || r.Header.Get("Access-Control-Request-Method") == "" {
 		return false
 	}
-	if mcp {
-		headers += params(r.Header.Values("Access-Control-Request-Headers"))
-		h.Add("Vary", "Access-Control-Request-Headers")
-	}
 	h.Set("Access-Control-Allow-Methods", methods)
 	h.Set("Access-Control-Allow-Headers", headers)
 	h.Set("Access-Control-Max-Age", "600")
 	return true
-}
-
-// params returns the requested headers with the prefix mcpParam, each preceded by a comma.
-func params(asked []string) string {
-	var b strings.Builder
-	n := 0
-	for name := range strings.SplitSeq(strings.Join(asked, ","), ",") {
-		name = strings.ToLower(strings.Trim(name, " \t"))
-		if rest, ok := strings.CutPrefix(name, mcpParam); !ok || rest == "" || !isHeaderName(rest) {
-			continue
-		}
-		if n++; n > maxParams {
-			break
-		}
-		b.WriteString(", " + name)
-	}
-	return b.String()
-}
-
-// isHeaderName reports whether a lower-case string is a valid header name (RFC 9110, 5.6.2).
-func isHeaderName(s string) bool {
-	return strings.Trim(s, "!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyz") == ""
 }
 
 // Open is a handler for [Server.Handle] that needs no token, because its content is public or
@@ -376,10 +334,8 @@ func setPublic(h http.Header, r *http.Request) (preflight bool) {
 // host is one that the server accepts.
 func (s *Server) Base(r *http.Request) string {
 	host := strings.ToLower(r.Host)
-	for _, o := range s.origins {
-		if host == o.host || host == o.host+o.defaultPort() {
-			return o.String()
-		}
+	if o, ok := s.named(host); ok {
+		return o.String()
 	}
 	return s.scheme(r) + "://" + host
 }

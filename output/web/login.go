@@ -1,12 +1,10 @@
 package web
 
 import (
-	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
 	"embed"
-	"encoding/base64"
-	"encoding/binary"
+	"maps"
 	"net/http"
 	"strings"
 	"sync"
@@ -38,18 +36,17 @@ func (s *Server) login(w http.ResponseWriter, r *http.Request) {
 		}
 		next := nextPage(r.PostFormValue("next"))
 		text := strings.TrimSpace(r.PostFormValue("token"))
-		result, found := s.checkToken(r, text)
-		switch result {
-		case wrongToken:
-			s.loginPage(w, http.StatusUnauthorized, loginForm{"The token is wrong.", next})
+		found, refused := s.checkToken(r, text)
+		if refused != 0 {
+			problem := "The token is wrong."
+			if refused == http.StatusTooManyRequests {
+				w.Header().Set("Retry-After", retryAfter)
+				problem = "Too many wrong tokens. Try again in a few seconds."
+			}
+			s.loginPage(w, refused, loginForm{problem, next})
 			return
-		case tooMany:
-			w.Header().Set("Retry-After", retryAfter)
-			s.loginPage(w, http.StatusTooManyRequests, loginForm{"Too many wrong tokens. Try again in a few seconds.", next})
-			return
-		case rightToken:
 		}
-		http.SetCookie(w, s.cookie(r, s.tickets.issue(time.Now(), found), cookieAge))
+		http.SetCookie(w, s.cookie(r, s.logins.begin(time.Now(), found), cookieAge))
 		http.Redirect(w, r, next, http.StatusSeeOther)
 	default:
 		w.Header().Set("Allow", "GET, HEAD, POST")
@@ -57,10 +54,10 @@ func (s *Server) login(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// logout revokes the login of the request, so that copies of its cookie are invalid as well.
+// logout ends the login of the request, so that copies of its cookie are invalid as well.
 func (s *Server) logout(w http.ResponseWriter, r *http.Request) {
 	for _, c := range r.CookiesNamed(s.cookieName(r)) {
-		s.tickets.revoke(c.Value, time.Now())
+		s.logins.end(c.Value)
 	}
 	http.SetCookie(w, s.cookie(r, "", -time.Second))
 	http.Redirect(w, r, "/login", http.StatusSeeOther)
@@ -106,99 +103,52 @@ func loginStyle(w http.ResponseWriter, r *http.Request) {
 	http.ServeFileFS(w, r, assets, "assets/login.css")
 }
 
-const (
-	ticketID   = 16                       // size in bytes
-	ticketTag  = 16                       // size in bytes
-	ticketBody = 8 + ticketID + ticketTag // size in bytes: expiry time, id, tag of the token
-	ticketSize = ticketBody + sha256.Size // size in bytes, including the signature
-	maxRevoked = 10_000                   // number of revoked ids
-)
+const maxLogins = 10_000
 
-// tickets issues and checks the values of login cookies. A ticket consists of its expiry time, a
-// random id and a tag of the token of the login, signed with a key of this process. It is invalid
-// once that token is removed. Only revoked ids are stored; if there are too many, the key
-// changes, which ends all logins.
-type tickets struct {
-	mu      sync.Mutex
-	key     [32]byte
-	revoked map[[ticketID]byte]time.Time // expiry times of revoked tickets, by id
+// logins contains who is logged in.
+type logins struct {
+	mu  sync.Mutex
+	all map[[sha256.Size]byte]login // by the digest of the cookie
 }
 
-func newTickets() *tickets {
-	t := &tickets{revoked: make(map[[ticketID]byte]time.Time)}
-	_, _ = rand.Read(t.key[:]) // never fails
-	return t
+type login struct {
+	token [sha256.Size]byte // the digest of the token of the login
+	end   time.Time
 }
 
-// issue returns a ticket for a login with a token. It is valid for cookieAge.
-func (t *tickets) issue(now time.Time, of token) string {
-	b := binary.BigEndian.AppendUint64(make([]byte, 0, ticketSize), uint64(now.Add(cookieAge).Unix()))
-	b = b[:8+ticketID]
-	_, _ = rand.Read(b[8:]) // never fails
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	b = append(b, t.tag(of)...)
-	return base64.RawURLEncoding.EncodeToString(append(b, t.sign(b)...))
-}
+func newLogins() *logins { return &logins{all: map[[sha256.Size]byte]login{}} }
 
-// sign returns the signature of b. mu must be held.
-func (t *tickets) sign(b []byte) []byte {
-	mac := hmac.New(sha256.New, t.key[:])
-	mac.Write(b)
-	return mac.Sum(nil)
-}
-
-// tag identifies the token of a ticket without revealing it. mu must be held.
-func (t *tickets) tag(of token) []byte { return t.sign(of.digest[:])[:ticketTag] }
-
-// valid returns the token of a ticket; ok is false unless the ticket was issued here for one of
-// the tokens, and has neither expired nor been revoked.
-func (t *tickets) valid(text string, now time.Time, tokens tokenSet) (of token, ok bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	_, id, tag, ok := t.open(text, now)
-	if _, revoked := t.revoked[id]; !ok || revoked {
-		return token{}, false
+// begin returns the cookie of a new login with a token, which is valid for cookieAge. If there are too many
+// logins, another one ends.
+func (l *logins) begin(now time.Time, of token) (cookie string) {
+	cookie = rand.Text()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.all) >= maxLogins {
+		maps.DeleteFunc(l.all, func(_ [sha256.Size]byte, in login) bool { return now.After(in.end) })
 	}
-	for _, of := range tokens {
-		if hmac.Equal(tag, t.tag(of)) {
-			return of, true
+	for other := range l.all {
+		if len(l.all) < maxLogins {
+			break
 		}
+		delete(l.all, other)
 	}
-	return token{}, false
+	l.all[digest(cookie)] = login{of.digest, now.Add(cookieAge)}
+	return cookie
 }
 
-// open returns the expiry time, id and tag of a ticket; ok is false if its signature is wrong or
-// it has expired. mu must be held.
-func (t *tickets) open(text string, now time.Time) (end time.Time, id [ticketID]byte, tag []byte, ok bool) {
-	b, err := base64.RawURLEncoding.DecodeString(text)
-	if err != nil || len(b) != ticketSize || !hmac.Equal(t.sign(b[:ticketBody]), b[ticketBody:]) {
-		return end, id, nil, false
+// token returns the digest of the token of a login, or the zero value if there is no such login.
+func (l *logins) token(cookie string, now time.Time) (d [sha256.Size]byte) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if in := l.all[digest(cookie)]; now.Before(in.end) {
+		d = in.token
 	}
-	end = time.Unix(int64(binary.BigEndian.Uint64(b)), 0)
-	copy(id[:], b[8:])
-	return end, id, b[8+ticketID : ticketBody], now.Before(end)
+	return d
 }
 
-// revoke makes a ticket invalid.
-func (t *tickets) revoke(text string, now time.Time) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	end, id, _, ok := t.open(text, now)
-	if !ok {
-		return
-	}
-	if len(t.revoked) >= maxRevoked {
-		for id, end := range t.revoked {
-			if now.After(end) {
-				delete(t.revoked, id)
-			}
-		}
-	}
-	if len(t.revoked) >= maxRevoked {
-		clear(t.revoked)
-		_, _ = rand.Read(t.key[:])
-		return
-	}
-	t.revoked[id] = end
+func (l *logins) end(cookie string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.all, digest(cookie))
 }

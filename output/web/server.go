@@ -42,7 +42,8 @@ type Options struct {
 	// MCP means that the server has an MCP endpoint: bodies may have 4 MiB, and pages of Origins
 	// may use its methods and headers.
 	MCP bool
-	// MaxConns limits open connections; the default is 4,096. The limit on open files may lower it.
+	// MaxConns limits open connections; the default is 4,096. The limit on open files may lower it. One address
+	// may have half of them, but this machine, and with TrustProxy every address, all.
 	MaxConns int
 	// Drain is how long requests may continue after Serve's context ends; the default is 5 s.
 	Drain time.Duration
@@ -69,7 +70,7 @@ type Server struct {
 
 	// used only if tokens are set
 	page     *template.Template
-	tickets  *tickets
+	logins   *logins
 	throttle *throttle
 
 	// The listener's address, empty before Listen. host is the host that was passed to Listen, or
@@ -77,7 +78,7 @@ type Server struct {
 	host, port string
 
 	draining atomic.Bool
-	conns    *connSet
+	conns    *conns
 	running  running
 }
 
@@ -122,10 +123,7 @@ func New(opts Options) (*Server, error) {
 		opts.Logger.Warn("the limit of open files allows fewer connections than configured; raise it (ulimit -n)", "configured", opts.MaxConns, "allowed", most)
 		opts.MaxConns = most
 	}
-	s := &Server{opts: opts, mux: http.NewServeMux(), conns: newConnSet(opts.MaxConns, !opts.TrustProxy)}
-	if opts.TLS != nil {
-		s.conns.patience = handshakeTimeout
-	}
+	s := &Server{opts: opts, mux: http.NewServeMux(), conns: newConns(opts)}
 	for _, text := range opts.Origins {
 		o, err := parseOrigin("allow-origin", text)
 		if err != nil {
@@ -137,7 +135,7 @@ func New(opts Options) (*Server, error) {
 	s.Handle("/readyz", get(s.readyz))
 	if opts.Tokens != nil {
 		s.page = template.Must(template.ParseFS(assets, "assets/login.html"))
-		s.tickets, s.throttle = newTickets(), newThrottle()
+		s.logins, s.throttle = newLogins(), newThrottle()
 		s.Handle("/login", Open{Handler: http.HandlerFunc(s.login)})
 		s.Handle("/login.css", Open{Handler: get(loginStyle)})
 		s.Handle("POST /logout", http.HandlerFunc(s.logout))
@@ -168,17 +166,17 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	defer cut(nil)
 	srv := &http.Server{
 		Handler:           s,
-		ReadHeaderTimeout: s.conns.patience,
+		ReadHeaderTimeout: headerTimeout,
 		IdleTimeout:       time.Minute,
 		MaxHeaderBytes:    16<<10 - 4096, // net/http adds 4 KiB
 		BaseContext:       func(net.Listener) context.Context { return base },
-		ConnContext:       connContext,
-		ConnState:         connState,
+		ConnState:         s.conns.changed,
 		ErrorLog:          slog.NewLogLogger(s.opts.Logger.Handler(), slog.LevelDebug),
 	}
 	srv.RegisterOnShutdown(s.conns.closeUnused)
-	ln = &limitedListener{Listener: ln, set: s.conns, closed: make(chan struct{})}
+	ln = listener{ln}
 	if s.opts.TLS != nil {
+		srv.ReadHeaderTimeout = handshakeTimeout
 		ln = tls.NewListener(ln, s.opts.TLS)
 	}
 	ended := make(chan error, 1) // the goroutine below sends once
@@ -259,7 +257,7 @@ func plain(w http.ResponseWriter, status int, text string) {
 }
 
 // Listen listens on a TCP address such as "127.0.0.1:8722"; port 0 selects a free port. An
-// address other than a loopback address requires a token of at least 128 bits; without one, and
+// address other than a loopback address requires tokens that cannot be guessed; without one, and
 // for an invalid address, the error is an *[OptionError]. Once Listen returns, clients can
 // connect; their requests wait for Serve.
 func (s *Server) Listen(ctx context.Context, addr string) (net.Listener, error) {
@@ -316,7 +314,7 @@ func (s *Server) checkExposed(addr string) error {
 		return &OptionError{"addr", fmt.Sprintf(
 			"%s is reachable from other machines: a token is required (--token-file), or listen on 127.0.0.1", printable.Line(addr, 128))}
 	}
-	if err := s.opts.Tokens.require(minBits); err != nil {
+	if err := s.opts.Tokens.expose(); err != nil {
 		return err
 	}
 	if s.opts.TLS == nil && !s.opts.TrustProxy {

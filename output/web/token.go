@@ -7,25 +7,20 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
-	"math"
 	"net/http"
-	"os"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/mcptrack/mcptrack/core/filewatch"
 	"github.com/mcptrack/mcptrack/core/secretfile"
 )
 
 const (
 	minToken  = 16   // minimum length in characters
 	maxToken  = 1024 // maximum length in characters
-	minBits   = 128  // minimum entropy for an address that other machines can reach
 	maxName   = 32   // maximum length in characters
 	nameChars = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"
 	// pathMark follows a token in the file if the token may also be the last segment of an MCP
@@ -44,7 +39,7 @@ type token struct {
 	principal string // see Tokens.Principal
 	inPath    bool   // see pathMark
 	client    bool   // see Tokens.SetClients
-	bits      int    // estimated entropy in bits
+	guessable bool
 }
 
 // tokenSet is the set of currently valid tokens.
@@ -105,7 +100,7 @@ func (t *token) fill(text string) error {
 	if len(t.name) > maxName || strings.Trim(t.name, nameChars) != "" || t.name == text {
 		return fmt.Errorf("invalid name of a token; use at most %d letters, digits, ., _ and -", maxName)
 	}
-	t.digest, t.bits, t.principal = digest(text), entropy(text), "name "+t.name
+	t.digest, t.guessable, t.principal = digest(text), guessable(text), "name "+t.name
 	if t.name == DefaultName {
 		d := digest("principal " + text)
 		t.principal = "secret " + hex.EncodeToString(d[:])
@@ -113,35 +108,19 @@ func (t *token) fill(text string) error {
 	return nil
 }
 
-// entropy estimates the entropy of a random text in bits from its length and its characters.
-// A text with few distinct characters has none.
-func entropy(text string) int {
-	const minDistinct = 8
-	distinct := make(map[rune]bool)
-	hexadecimal, upper, lower, digit, sign := true, 0, 0, 0, 0
+// guessable reports whether a text cannot be a random one of 128 bits: it is too short for base64, or
+// for hexadecimal digits if it has no others, or has few distinct characters.
+func guessable(text string) bool {
+	const inBase64, inHex, minDistinct = 22, 32, 8
+	least := inBase64
+	if strings.Trim(strings.ToLower(text), "0123456789abcdef-") == "" { // a UUID has hyphens
+		least = inHex
+	}
+	distinct := map[rune]bool{}
 	for _, r := range text {
 		distinct[r] = true
-		switch {
-		case 'a' <= r && r <= 'z':
-			lower = 26
-			hexadecimal = hexadecimal && r <= 'f'
-		case 'A' <= r && r <= 'Z':
-			upper = 26
-			hexadecimal = hexadecimal && r <= 'F'
-		case '0' <= r && r <= '9':
-			digit = 10
-		case r != '-': // as in a UUID
-			sign = 32
-			hexadecimal = false
-		}
 	}
-	if len(distinct) < minDistinct {
-		return 0
-	}
-	if hexadecimal {
-		return 4 * (len(text) - strings.Count(text, "-"))
-	}
-	return int(float64(len(text)) * math.Log2(float64(upper+lower+digit+sign)))
+	return len(text) < least || len(distinct) < minDistinct
 }
 
 // find returns the token with the given digest, or the zero value.
@@ -166,16 +145,15 @@ func (set tokenSet) without(other tokenSet) (n int) {
 	return n
 }
 
-// check returns an error if a token has less than the given entropy.
-func (set tokenSet) check(bits int) error {
+// check returns an error if a token is guessable.
+func (set tokenSet) check() error {
 	for _, t := range set {
-		if t.bits < bits {
+		if t.guessable {
 			whose := "the token"
 			if t.client {
 				whose += " of client " + t.name
 			}
-			return &OptionError{"token-file", fmt.Sprintf(
-				"%s is too easy to guess for an address that is reachable from other machines (about %d of %d bits); make one with: openssl rand -base64 24", whose, t.bits, bits)}
+			return &OptionError{"token-file", whose + " is too easy to guess for an address that is reachable from other machines; make one with: openssl rand -base64 24"}
 		}
 	}
 	return nil
@@ -196,19 +174,18 @@ func bearer(r *http.Request) (string, bool) {
 // When they change, new tokens are accepted, and the requests and logins of removed tokens end. It is safe
 // for concurrent use. A nil Tokens has no token.
 type Tokens struct {
-	file   string      // empty if there is none
-	needed atomic.Bool // there were clients
-	kick   <-chan struct{}
-	logger *slog.Logger
-	now    atomic.Pointer[tokenSet]
+	file    string      // empty if there is none
+	needed  atomic.Bool // there were clients
+	exposed atomic.Bool // no token may be guessable
+	kick    <-chan struct{}
+	logger  *slog.Logger
+	now     atomic.Pointer[tokenSet]
 
 	mu      sync.Mutex // guards the fields below
 	inFile  tokenSet
 	clients []Client
 	inUse   map[*tokenUse]struct{}
 	changed []func() // see OnChange
-	minBits int      // minimum entropy of each token
-	failed  string   // last error of the file, which was logged
 }
 
 // tokenUse is a request in progress.
@@ -297,8 +274,8 @@ func (t *Tokens) replace(inFile tokenSet) (before tokenSet) {
 		}
 		one := token{name: c.Name, client: true}
 		err := one.fill(c.Token)
-		if one.principal = "name " + c.Name; err == nil {
-			err = tokenSet{one}.check(t.minBits)
+		if one.principal = "name " + c.Name; err == nil && t.exposed.Load() {
+			err = tokenSet{one}.check()
 		}
 		if err != nil {
 			t.logger.Warn("a client is refused", "client", c.Name, "err", err)
@@ -404,12 +381,10 @@ func (t *Tokens) OnChange(f func()) {
 	}
 }
 
-// require sets the minimum entropy and checks the current tokens.
-func (t *Tokens) require(bits int) error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.minBits = bits
-	return t.current().check(bits)
+// expose refuses guessable tokens from now on, and returns an error if there is one.
+func (t *Tokens) expose() error {
+	t.exposed.Store(true)
+	return t.current().check()
 }
 
 // begin registers a request that uses a token, or a login with it. When the token is removed, the
@@ -437,76 +412,64 @@ func (t *Tokens) begin(r *http.Request, found token, rc *http.ResponseController
 	}
 }
 
-// run follows the file until ctx ends.
+// tokenPoll is how often the file is read.
+const tokenPoll = 500 * time.Millisecond
+
+// run follows the file until ctx ends. A change takes effect once two readings agree, because a program may
+// still be writing the file.
 func (t *Tokens) run(ctx context.Context) {
 	if t == nil || t.file == "" {
 		return
 	}
-	file := filewatch.NewFile(t.file, filewatch.FileOptions{PollOnly: 500 * time.Millisecond, MaxBytes: secretfile.MaxSize, Logger: t.logger})
-	var watching sync.WaitGroup
-	defer watching.Wait()
-	watching.Go(func() { _ = file.Run(ctx) })
-	modePoll := time.NewTicker(time.Second) // filewatch follows only the content
-	defer modePoll.Stop()
-	mode := modeOf(t.file)
+	tick := time.NewTicker(tokenPoll)
+	defer tick.Stop()
+	t.mu.Lock()
+	used, last := reading{set: t.inFile}, reading{}
+	t.mu.Unlock()
 	for {
+		var next reading
+		kicked := false
 		select {
-		case _, ok := <-file.Changes():
-			if !ok {
-				return
-			}
-			if !t.read() {
-				file.Retry() // the same content may be usable after a change of the mode
-			}
-		case <-modePoll.C:
-			if now := modeOf(t.file); now != mode {
-				mode = now
-				t.read()
-			}
+		case <-tick.C:
+			next = t.read()
 		case <-t.kick:
-			t.read()
+			next, kicked = t.read(), true
 		case <-ctx.Done():
 			return
 		}
+		if !next.equal(used) && (kicked || next.equal(last)) {
+			t.use(next)
+			used = next
+		}
+		last = next
 	}
 }
 
-// modeOf returns the mode of a file, or 0 if it cannot be read.
-func modeOf(path string) fs.FileMode {
-	info, err := os.Stat(path)
-	if err != nil {
-		return 0
-	}
-	return info.Mode()
+// reading is what the file contains, or why it cannot be used.
+type reading struct {
+	set     tokenSet
+	problem string
 }
 
-// read reads the file and reports whether it is usable.
-func (t *Tokens) read() bool {
-	next, err := loadTokens(t.file)
-	t.mu.Lock()
-	if err == nil {
-		err = next.check(t.minBits)
+func (r reading) equal(o reading) bool { return r.problem == o.problem && slices.Equal(r.set, o.set) }
+
+func (t *Tokens) read() reading {
+	set, err := loadTokens(t.file)
+	if err == nil && t.exposed.Load() {
+		err = set.check()
 	}
 	if err != nil {
-		known := t.failed == err.Error()
-		t.failed = err.Error()
-		t.mu.Unlock()
-		if !known {
-			t.logger.Warn("the token file cannot be used; the previous tokens stay valid; correct the file, or stop mcptrack to refuse all clients", "err", err)
-		}
-		return false
+		return reading{problem: err.Error()}
 	}
-	recovered := t.failed != ""
-	t.failed = ""
-	same := slices.Equal(t.inFile, next)
-	t.mu.Unlock()
-	if same {
-		if recovered {
-			t.logger.Info("the token file can be used again; its tokens have not changed")
-		}
-		return true
+	return reading{set: set}
+}
+
+// use makes what the file contains valid, and logs what has changed.
+func (t *Tokens) use(next reading) {
+	if next.problem != "" {
+		t.logger.Warn("the token file cannot be used; the previous tokens stay valid; correct the file, or stop mcptrack to refuse all clients", "err", next.problem)
+		return
 	}
-	before := t.replace(next)
-	t.logger.Info("the token file was reloaded", "new", t.current().without(before), "removed", before.without(t.current()))
-	return true
+	before := t.replace(next.set)
+	t.logger.Info("the token file was read again", "new", t.current().without(before), "removed", before.without(t.current()))
 }

@@ -190,7 +190,7 @@ func TestTokenFileBecomesReadable(t *testing.T) {
 	if err := os.Chmod(f.file, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, func() bool { return strings.Contains(f.logs.String(), "can be used again") })
+	eventually(t, func() bool { return strings.Contains(f.logs.String(), "the token file was read again") })
 	if f.status(tokenA) == http.StatusUnauthorized {
 		t.Error("the token is no longer valid")
 	}

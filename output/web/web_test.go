@@ -337,16 +337,8 @@ func TestMCP(t *testing.T) {
 			strings.Contains(res.Header.Get("Access-Control-Expose-Headers"), "Mcp-Session-Id"); got != mcp {
 			t.Errorf("MCP %t: %v", mcp, res.Header)
 		}
-		asked := "content-type,mcp-param-region, Mcp-Param-a_b,mcp-param-,mcp-param-a b,mcp-param-\u00e9,mcp-paramx,x-evil,mcp-param-last"
-		res, _ = ask(t, "OPTIONS", base+"/mcp", header{"Origin": dash, "Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": asked}, "")
-		allowed := res.Header.Get("Access-Control-Allow-Headers")
-		if got := strings.HasSuffix(allowed, "Mcp-Name, mcp-param-region, mcp-param-a_b, mcp-param-last"); got != mcp || !mcp && strings.Contains(allowed, "mcp-param") {
+		if allowed := res.Header.Get("Access-Control-Allow-Headers"); strings.HasSuffix(allowed, ", *") != mcp {
 			t.Errorf("MCP %t: the headers %q are allowed", mcp, allowed)
-		}
-		asked = strings.Repeat("mcp-param-many,", 200)
-		res, _ = ask(t, "OPTIONS", base+"/mcp", header{"Origin": dash, "Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": asked}, "")
-		if n := strings.Count(res.Header.Get("Access-Control-Allow-Headers"), "many"); n > 64 {
-			t.Errorf("MCP %t: %d headers are allowed", mcp, n)
 		}
 		res, _ = ask(t, "POST", base+"/mcp", header{"Authorization": "Bearer " + secret}, strings.Repeat("x", 4<<20))
 		if got := res.StatusCode == http.StatusOK; got != mcp {
@@ -475,7 +467,7 @@ func TestDrainUnused(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer unused.Close()
-	eventually(t, func() bool { return s.Stats().Conns > 0 })
+	eventually(t, func() bool { return s.Conns() > 0 })
 	began := time.Now()
 	cancel()
 	if err := <-ended; err != nil {

@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -46,7 +45,7 @@ func (b *bench) fanOut(ctx context.Context) error {
 		return err
 	}
 	argv := []string{b.mcptrack(), "--config", file, "serve-sse", "--addr", "127.0.0.1:0",
-		"--data-dir", filepath.Join(dir, "log"), "--max-clients", strconv.Itoa(feedClients + 10)}
+		"--data-dir", filepath.Join(dir, "log")}
 	return b.using(ctx, true, argv, func(p *process) error {
 		line, err := p.await("listening on ", 1)
 		if err != nil {

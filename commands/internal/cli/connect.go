@@ -76,7 +76,7 @@ func (c *ConnectFlags) SessionOptions(env *Env, g *Globals) session.Options {
 // defaultConnectTimeout is the default of --connect-timeout.
 const defaultConnectTimeout = 15 * time.Second
 
-const limitUsage = "limits on what one server may send, as `NAME=VALUE,...`: pages=100, items=10000, list=32MiB, line=4MiB (stdio or SSE), body=8MiB (HTTP), dirty=20000 (changed URIs waiting to be read)"
+const limitUsage = "limits on what one server may send, as `NAME=VALUE,...`, such as items=50000; see mcptrack help limits"
 
 // parseLimits parses the values of --limit.
 func parseLimits(values map[string]string) (session.Limits, error) {

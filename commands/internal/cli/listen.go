@@ -34,11 +34,11 @@ type AccessFlags struct {
 // describes what pages from other origins can do.
 func (o *AccessFlags) Add(cmd *cobra.Command, clients, pages string) {
 	f := cmd.Flags()
-	f.StringVar(&o.TokenFile, "token-file", "", "`FILE` (mode 0600) with the token that "+clients+" must present; changes to the file take effect without a restart")
+	f.StringVar(&o.TokenFile, "token-file", "", "`FILE` (mode 0600) with the tokens of "+clients+", one a line; changes take effect without a restart")
 	f.StringArrayVar(&o.origins, "allow-origin", nil, "`ORIGIN` of a site whose pages may "+pages+" (repeatable)")
-	f.StringVar(&o.tlsCert, "tls-cert", "", "PEM `FILE` with the certificate to serve HTTPS with")
-	f.StringVar(&o.tlsKey, "tls-key", "", "PEM `FILE` (mode 0600) with the certificate's private key")
-	f.BoolVar(&o.trustProxy, "trust-proxy", false, "trust X-Forwarded-Proto and X-Forwarded-For, because all requests come from a reverse proxy")
+	f.StringVar(&o.tlsCert, "tls-cert", "", "PEM `FILE` with the certificate for HTTPS")
+	f.StringVar(&o.tlsKey, "tls-key", "", "PEM `FILE` (mode 0600) with its private key")
+	f.BoolVar(&o.trustProxy, "trust-proxy", false, "trust the X-Forwarded headers: all requests come from a reverse proxy")
 	for _, name := range []string{"token-file", "tls-cert", "tls-key"} {
 		_ = cmd.MarkFlagFilename(name)
 	}
