@@ -41,25 +41,25 @@ func Command(env *cli.Env, g *cli.Globals) *cobra.Command {
 	cmd.Use = "connect [HOST…]"
 	cmd.Short = "Let editors and agents share the servers of the daemon"
 	cmd.Long = `Makes the MCP servers in the configs of your editors and agents (the hosts) run through
-the daemon, so that all sessions share them. Without HOST, it connects every host that has
-a config here. It shows what changes, without secrets, and asks first.
+the daemon, which all sessions share. Without HOST, it connects every host that has a
+config here. It shows what changes, without secrets, and asks first.
 
-Each entry then runs mcptrack-attach. Its name stays, and so do the names of tools and the
-permissions that the host keeps for them. The original entry moves to mcptrack's own
-config: mcptrack/mcp-servers.json in your config folder or, for a file of a project,
-mcp-servers.json in the project. Equal entries of several hosts become one.
+Each entry then runs mcptrack-attach. Its name stays, and so do the names of its tools and
+the permissions in the host. The original entry moves to mcptrack/mcp-servers.json in your
+config folder or, for a file of a project, to mcp-servers.json there. Equal entries of
+several hosts become one.
 
---undo restores the entries of HOST byte for byte, also after other parts of the file were
-edited. Without HOST, it restores all of your own files and those of this folder. An entry
-that was edited after connect is left alone. FILE.mcptrack-backup is the first original.
+--undo restores the entries byte for byte: without HOST, those of all your own files and of
+this folder. An entry that was edited after connect is left alone.
+FILE.mcptrack-backup is the first original of a file.
 
-A server that keeps a browser, a terminal or a debugger for its session gets
-"shared": false: a process for each session. Entries are left alone if they are disabled,
-not usable, or have $NAME, which mcptrack does not expand (${NAME} is). A read-only file is
-left alone, and so is a project's file that you have not approved (mcptrack help trust).
+A server that keeps a browser, a terminal or a debugger gets "shared": false, a process
+for each session. Entries that are disabled, not usable, or have $NAME are left alone:
+mcptrack expands only ${NAME}. So are read-only files, and files of a project that you have
+not approved (mcptrack help trust).
 
-The last line counts the programs that run for one folder, those that would run without
-the daemon, and the memory that this saves now. -o wide shows where each server is.`
+The last line compares the programs that run for one folder with those that would run
+without the daemon. -o wide shows where each server is.`
 	cmd.Example = `  mcptrack connect --dry-run
   mcptrack connect claude-code cursor
   mcptrack connect --undo

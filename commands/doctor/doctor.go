@@ -38,17 +38,13 @@ func Command(env *cli.Env, g *cli.Globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check what mcptrack needs here, and say how to fix it",
-		Long: `Checks the config, each enabled server, what you have approved, the lock, logins and the
-keyring, the daemon, and the stored events. It prints one line for each check, and what to
-do about an error or a warning.
+		Long: `Checks the config, its servers, what you have approved, the lock, logins, the keyring,
+the daemon and the stored events. It prints a line for each check, and what to do about
+an error or a warning.
 
-doctor starts and contacts only servers that you have approved, and asks nothing. A server
-that a running daemon is connected to is not started again. --offline starts and contacts
-no server.
-
-The output has no secrets, so you can paste it into a bug report: tokens, the values of
-headers and variables, what looks like a credential, and users and queries of URLs are
-left out. It does contain the names, addresses and errors of servers.`,
+It starts and contacts only servers that you have approved, and none that a daemon is
+connected to. The output has no secrets, so you can paste it into a bug report. It does
+have the names, addresses and errors of servers.`,
 		Example: `  mcptrack doctor
   mcptrack doctor --offline
   mcptrack doctor --json | jq '.checks[] | select(.status == "error")'`,

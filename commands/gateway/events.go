@@ -36,12 +36,12 @@ type eventsFlags struct {
 func (o *eventsFlags) add(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.BoolVar(&o.on, "events", false, "store events and serve them to clients as MCP Events")
-	f.StringArrayVar(&o.allow, "events-allow", nil, "deliver to webhooks that match this URL `GLOB` without verifying them: https://HOST[:PORT][/PATH] (repeatable)")
+	f.StringArrayVar(&o.allow, "events-allow", nil, "deliver to webhooks whose URL matches this `GLOB` without verifying them (repeatable)")
 	f.StringVar(&o.keys, "events-key-file", "", "`FILE` (mode 0600) with the key that encrypts the webhook subscriptions stored with --nats")
 	_ = cmd.MarkFlagFilename("events-key-file")
 	f.BoolVar(&o.tools, "change-tools", false, "add tools that report what changed and wait for changes")
 	o.JournalFlags.Add(cmd)
-	f.Lookup("data-dir").Usage = "`DIR` in which events and calls are stored (default of --events: mcptrack/gateway in the XDG state directory)"
+	f.Lookup("data-dir").Usage = "`DIR` in which events and calls are stored (with --events: mcptrack/gateway in the XDG state directory)"
 	f.Lookup("nats").Usage = "`URL` of a NATS cluster to store events on instead; calls are then kept in memory"
 	o.RetentionFlags.Add(cmd)
 }

@@ -75,12 +75,11 @@ func Command(env *cli.Env, g *cli.Globals) *cobra.Command {
 		Short:       "Serve all tracked servers through one MCP endpoint",
 		Annotations: cli.ManualPage("gateway"),
 		Example: `  mcptrack gateway --demo
-  mcptrack gateway --config mcp-servers.json --deny '*delete*' --on-down drop
-  mcptrack gateway --catalog-url https://api.example --index
-  mcptrack gateway --all --events
-  mcptrack gateway --all --change-tools --stdio
-  mcptrack gateway --all --server github --stdio
-  mcptrack gateway --addr :8723 --token-file token
+  mcptrack gateway --all --stdio
+  mcptrack gateway --addr :8723 --token-file token --deny '*delete*'
+  mcptrack gateway --all --server github --change-tools --stdio
+  mcptrack gateway --all --events --index
+  mcptrack gateway --catalog-url https://api.example
 
   # Serve nothing that differs from the lock
   mcptrack gateway --lock mcptrack.lock --enforce block`,
@@ -102,12 +101,12 @@ func Command(env *cli.Env, g *cli.Globals) *cobra.Command {
 	f := cmd.Flags()
 	cli.AddChoice(cmd, &opts.onDown, "on-down", "keep", "`ACTION` for the items of a server that is down: keep or drop", "keep", "drop")
 	f.StringArrayVar(&opts.allow, "allow", nil, "serve only names and URIs that match this `GLOB` (repeatable)")
-	f.StringArrayVar(&opts.deny, "deny", nil, "do not serve names and URIs that match this `GLOB`; tools can still read a denied URI (repeatable)")
+	f.StringArrayVar(&opts.deny, "deny", nil, "do not serve names and URIs that match this `GLOB` (repeatable)")
 	f.BoolVar(&opts.AllServers, "all", false, "serve all enabled servers, not only tracked ones")
 	opts.AddServers(cmd)
 	_ = cmd.RegisterFlagCompletionFunc("server", cli.CompleteServers(env, g))
 	opts.LockFlags.Add(cmd)
-	cli.AddChoice(cmd, &opts.enforce, "enforce", string(lock.Hold), "`ACTION` for what differs from the lock: audit serves and reports it, hold follows the config, block serves nothing of the server where hold applies", enforcements()...)
+	cli.AddChoice(cmd, &opts.enforce, "enforce", string(lock.Hold), "`ACTION` for what differs from the lock: audit only reports it, hold serves what is approved, block serves nothing of the server", enforcements()...)
 	f.StringVar(&opts.catalogURL, "catalog-url", "", "`URL` of an HTTP API that describes its tools")
 	f.BoolVar(&opts.index, "index", false, "also serve an index of all capabilities")
 	opts.events.add(cmd)
@@ -120,6 +119,7 @@ func Command(env *cli.Env, g *cli.Globals) *cobra.Command {
 	_ = cmd.Flags().MarkHidden("approved") // only mcptrack-attach uses it, without a daemon
 	opts.AddReload(cmd)
 	opts.AddServing(cmd)
+	cli.MainFlags(cmd, "stdio", "addr", "token-file", "all", "deny")
 	return cmd
 }
 
