@@ -17,6 +17,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -166,13 +167,13 @@ func run(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) error 
 
 // ask asks whether to write the plans. Files that change while it asks are not written.
 func ask(ctx context.Context, env *cli.Env, r *report, plans []*plan) error {
-	text := "\n"
+	text := []string{""}
 	for _, p := range plans {
 		if len(p.entries) > 0 {
-			text += p.diff() + "\n"
+			text = append(text, p.diff())
 		}
 	}
-	switch err := env.Ask(ctx, text+r.unshared(), "Change "+r.what()+"?"); {
+	switch err := env.Ask(ctx, strings.Join(append(text, r.unshared()), "\n"), "Change "+r.what()+"?"); {
 	case errors.Is(err, cli.ErrNoTerminal):
 		return cli.UsageHint("use --yes to change the configs, or --dry-run to see the changes", "connect asks for confirmation, but there is no terminal")
 	case errors.Is(err, cli.ErrDeclined):
