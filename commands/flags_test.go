@@ -21,7 +21,6 @@ func TestFlagsAreTheSameEverywhere(t *testing.T) {
 		"dry-run":      "says what is not done",
 		"fail-on":      "of audit: severities or rules; of verify: classes of changes",
 		"follow":       "of serve-sse: only others store; of calls: print what comes",
-		"http":         "of connect: writes URLs; of daemon: listens",
 		"insecure":     "of inject: also an endpoint",
 		"list":         "of trust: approvals; of login: logins",
 		"out":          "of login: ends one; of commands that print a content: a file",

@@ -236,10 +236,7 @@ func usage() [][2]string {
 		{"gateway --allow=", "--allow is empty"},
 		{"gateway --wait -1s", "--wait"},
 		{"gateway --catalog-url ftp://x", "--catalog-url"},
-		{"gateway --index-ttl soon", "invalid --index-ttl"},
-		{"gateway --index-expose summary,everything", "everything"},
 		{"gateway --demo --retain 1h", "--retain needs --data-dir, --nats, --events or --change-tools"},
-		{"gateway --demo --events --events-modes poll,pigeon", "pigeon"},
 		{"gateway --events --events-allow **.host/**", "it must start with https://"},
 		{"gateway --demo --events --events-key-file key", "--events-key-file requires --nats"},
 		// inject

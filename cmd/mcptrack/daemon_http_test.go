@@ -45,7 +45,4 @@ func TestRealDaemonServesHTTPClients(t *testing.T) {
 	if code := s.cmd.ProcessState.ExitCode(); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
-	if _, err := os.Stat(filepath.Join(dir, "mcptrack", "daemon", "http.json")); !os.IsNotExist(err) {
-		t.Errorf("the file with the URL stays: %v", err)
-	}
 }

@@ -25,7 +25,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/records"
 )
 
-// A serve-sse with --public-url gets the events of a gateway that delivers only by webhook, also after it was
+// A serve-sse with --public-url gets the events of a gateway by webhook, also after it was
 // killed: at the same path, which needs no token. Messages signed for the killed process are rejected.
 func TestServeReceivesWebhooks(t *testing.T) {
 	t.Parallel()
@@ -35,7 +35,7 @@ func TestServeReceivesWebhooks(t *testing.T) {
 	if err := os.WriteFile(tokens, []byte("docs "+token+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	gateway := startGateway(t, "--config", twoDemos(t), "--events", "--events-modes", "webhook", "--data-dir", filepath.Join(dir, "gateway"),
+	gateway := startGateway(t, "--config", twoDemos(t), "--events", "--data-dir", filepath.Join(dir, "gateway"),
 		"--durability", "interval", "--token-file", tokens, "--events-allow", "http://127.0.0.1:*")
 	save(t, entries, `{"mcpServers": {"up": {"url": "`+gateway+`", "headers": {"Authorization": "Bearer `+token+`"}, "trackResources": true,
 		"mode": "poll", "pollInterval": "1h", "events": {"delivery": "webhook"}}}}`)

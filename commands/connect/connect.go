@@ -1,20 +1,19 @@
-// Package connect implements connect and disconnect: it changes the configs of hosts so that they
-// use the daemon's servers, and undoes these changes byte for byte.
+// Package connect implements connect: it changes the configs of hosts so that they use the daemon's servers, and
+// undoes these changes byte for byte.
 //
 //	form.go   what an entry of each host looks like that runs mcptrack-attach
 //	plan.go   which entries change, and how
 //	own.go    mcptrack's own configs, to which the originals move
-//	record.go what is stored so that disconnect can restore the originals
+//	record.go what is stored so that the originals can be restored
+//	undo.go   restores them
 //	shown.go  the diff that the user sees
 //	report.go what is printed, for people and as JSON
 package connect
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -27,77 +26,89 @@ import (
 	"github.com/mcptrack/mcptrack/core/config/hosts"
 	"github.com/mcptrack/mcptrack/core/daemon"
 	"github.com/mcptrack/mcptrack/core/printable"
-	"github.com/mcptrack/mcptrack/core/secretfile"
 )
 
 type options struct {
-	hosts             []string
-	only              []string // names of servers; empty means all
-	dryRun, http, yes bool
-	undo              bool
+	hosts       []string
+	only        []string // names of servers; empty means all
+	dryRun, yes bool
+	undo        bool
 }
 
 // Command returns the command connect.
 func Command(env *cli.Env, g *cli.Globals) *cobra.Command {
 	var opts options
-	cmd := &cobra.Command{
-		Use:   "connect [HOST…]",
-		Short: "Let editors and agents share the servers of the daemon",
-		Long: `Changes the configs of hosts (editors and agents that use MCP servers) so that each
-of their servers runs mcptrack-attach, which uses the daemon's copy of the server.
-Names of servers and tools stay as they are, and so do the permissions that the
-host keeps for them. Without HOST, all hosts with a config here are connected.
+	cmd := newCommand(env, g, &opts)
+	cmd.Use = "connect [HOST…]"
+	cmd.Short = "Let editors and agents share the servers of the daemon"
+	cmd.Long = `Makes the MCP servers in the configs of your editors and agents (the hosts) run through
+the daemon, which all sessions share. Without HOST, it connects every host that has a
+config here. It shows what changes, without secrets, and asks first.
 
-connect shows a diff, without secrets, and asks; without a terminal it needs
---yes. The original entries move to mcptrack's config: those of your own files to
-mcptrack/mcp-servers.json in your config folder, those of a project's files to
-mcp-servers.json in the project. Entries of several hosts that run the same
-command, or reach the same URL, become one. A project's file must be approved first
-(see mcptrack help trust). FILE.mcptrack-backup keeps the first original of each
-file, and mcptrack disconnect restores the entries byte for byte.
+Each entry then runs mcptrack-attach. Its name stays, and so do the names of its tools and
+the permissions in the host. The original entry moves to mcptrack/mcp-servers.json in your
+config folder or, for a file of a project, to mcp-servers.json there. Equal entries of
+several hosts become one.
 
-A server that holds a browser, a terminal or a debugger, as its package or its tools
-tell, gets "shared": false: a process for each session. The last line counts the
-programs that run for one folder, and those that would run without the daemon. "Less"
-is the memory of the copies that run now and are not needed. -o wide shows where each
-server is.
+--undo restores the entries byte for byte: without HOST, those of all your own files and of
+this folder. An entry that was edited after connect is left alone.
+FILE.mcptrack-backup is the first original of a file.
 
-Left alone are servers that are disabled or not usable, those with $NAME, which
-mcptrack does not expand (${NAME} is), and those that run mcptrack. A file without permission to write is changed only if you answer the
-question, which names it; with --yes it is left alone. If something fails,
-everything is as before. With --http the entries have a URL and a token instead of a command;
-this needs a daemon that was started with --http.`,
-		Example: `  mcptrack connect --dry-run
+A server that keeps a browser, a terminal or a debugger gets "shared": false, a process
+for each session. Entries that are disabled, not usable, or have $NAME are left alone:
+mcptrack expands only ${NAME}. So are read-only files, and files of a project that you have
+not approved (mcptrack help trust).
+
+The last line compares the programs that run for one folder with those that would run
+without the daemon. -o wide shows where each server is.`
+	cmd.Example = `  mcptrack connect --dry-run
   mcptrack connect claude-code cursor
-  mcptrack connect vscode --only github --yes
-  mcptrack connect --undo`,
+  mcptrack connect --undo
+  mcptrack connect vscode --only github --yes`
+	f := cmd.Flags()
+	f.StringArrayVar(&opts.only, "only", nil, "connect only this `SERVER`; repeat for more")
+	f.BoolVar(&opts.yes, "yes", false, "do not ask")
+	f.BoolVar(&opts.undo, "undo", false, "restore the original entries")
+	cli.MainFlags(cmd, "dry-run", "only", "undo", "yes", "json")
+	return cmd
+}
+
+// DisconnectCommand returns the former name of connect --undo.
+func DisconnectCommand(env *cli.Env, g *cli.Globals) *cobra.Command {
+	opts := options{undo: true}
+	cmd := newCommand(env, g, &opts)
+	cmd.Use, cmd.Short, cmd.Hidden = "disconnect [HOST…]", "Restore the original entries of editors and agents", true
+	cmd.Long = "Does the same as mcptrack connect --undo."
+	cmd.Example = `  mcptrack disconnect
+  mcptrack disconnect cursor --dry-run`
+	return cmd
+}
+
+// newCommand returns the command without its texts, and with the flag of both names.
+func newCommand(env *cli.Env, g *cli.Globals, opts *options) *cobra.Command {
+	cmd := &cobra.Command{
 		Args:              cli.Args(0, -1),
 		ValidArgsFunction: cobra.FixedCompletions(hosts.Names(), cobra.ShellCompDirectiveNoFileComp),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			opts.hosts = args
-			if err := check("connect", args, cmd.Flags().Changed); err != nil {
+			if err := check(cmd, args); err != nil {
 				return err
 			}
-			if opts.undo && (opts.http || opts.yes || opts.only != nil) {
-				return cli.Usage("--undo restores everything that was connected; it takes only --dry-run")
+			switch {
+			case opts.undo && (opts.yes || opts.only != nil):
+				return cli.Usage("--undo asks nothing and restores all servers; use it without --yes and --only")
+			case opts.undo:
+				return undoAll(cmd.Context(), env, g, *opts)
 			}
-			if opts.undo {
-				return runDisconnect(cmd.Context(), env, g, opts)
-			}
-			return run(cmd.Context(), env, g, opts)
+			return run(cmd.Context(), env, g, *opts)
 		},
 	}
-	f := cmd.Flags()
-	f.BoolVar(&opts.dryRun, "dry-run", false, "show the changes; write nothing")
-	f.StringArrayVar(&opts.only, "only", nil, "connect only this `SERVER`; repeat for more")
-	f.BoolVar(&opts.http, "http", false, "write a URL with a token instead of a command")
-	f.BoolVar(&opts.yes, "yes", false, "do not ask")
-	f.BoolVar(&opts.undo, "undo", false, "restore the entries instead, as mcptrack disconnect does")
+	cmd.Flags().BoolVar(&opts.dryRun, "dry-run", false, "show the changes; write nothing")
 	return cmd
 }
 
 // check replaces the hosts in args by their names, and returns an error for hosts that are unknown and for global flags without a meaning here.
-func check(name string, args []string, changed func(flag string) bool) error {
+func check(cmd *cobra.Command, args []string) error {
 	for i, host := range args {
 		h, err := cli.FindHost(host, "unknown host %q")
 		if err != nil {
@@ -105,13 +116,14 @@ func check(name string, args []string, changed func(flag string) bool) error {
 		}
 		args[i] = h.Name
 	}
-	switch {
-	case changed("config"):
-		return cli.UsageHint("it reads and writes the configs of hosts", "%s does not use --config", name)
-	case changed("host"):
-		return cli.UsageHint("mcptrack "+name+" HOST selects a host", "%s does not use --host", name)
-	case changed("format"):
-		return cli.UsageHint("it reads each config in its own format", "%s does not use --format", name)
+	for flag, hint := range map[string]string{
+		"config": "it reads and writes the configs of hosts",
+		"host":   "mcptrack " + cmd.Name() + " HOST selects a host",
+		"format": "it reads each config in its own format",
+	} {
+		if cmd.Flags().Changed(flag) {
+			return cli.UsageHint(hint, "%s does not use --%s", cmd.Name(), flag)
+		}
 	}
 	return nil
 }
@@ -127,63 +139,63 @@ func run(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) error 
 		return err
 	}
 	if !opts.dryRun {
-		if err := s.tidy(ctx, g.ConfigOptions(env)); err != nil {
-			return err
-		}
-	}
-	p, plans, err := prepare(ctx, env, g, opts, s)
-	if err != nil {
-		return err
-	}
-	r, question := reported(plans, opts.dryRun)
-	if question == "" || opts.dryRun {
-		r.Summary = p.summary(ctx, plans)
-		return r.print(env, g)
-	}
-	if !opts.yes {
-		switch err := env.Ask(ctx, question, "Change "+r.what()+protected(plans)+"?"); {
-		case errors.Is(err, cli.ErrNoTerminal):
-			return cli.UsageHint("use --yes to change the configs, or --dry-run to see the changes", "connect asks for confirmation, but there is no terminal")
-		case errors.Is(err, cli.ErrDeclined):
-			return &cli.Failure{Exit: cli.ExitFailed, Code: "declined", Err: errors.New("nothing was changed")}
-		case err != nil:
-			return err
-		}
-	}
-	unlock, err := s.lock(ctx)
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	for attempt := 1; ; attempt++ {
-		p, plans, err := prepare(ctx, env, g, opts, s) // again, because others may have changed the files meanwhile
+		unlock, err := s.lock(ctx)
 		if err != nil {
 			return err
 		}
-		now := ""
-		if r, now = reported(plans, false); now != question && !opts.yes {
-			return &cli.Failure{Exit: cli.ExitFailed, Code: codeChanged, Err: errors.New("a config changed in the meantime; nothing was written"), Hint: "run the command again"}
+		defer unlock()
+	}
+	p, plans, err := prepare(env, g, opts, s)
+	if err != nil {
+		return err
+	}
+	r := reported(plans, opts.dryRun)
+	if names, _ := r.changed(); len(names) > 0 && !opts.dryRun {
+		if !opts.yes {
+			if err := ask(ctx, env, &r, plans); err != nil {
+				return err
+			}
 		}
-		if err = p.write(plans, s); err == nil {
-			r.Written, r.Summary = true, p.summary(ctx, plans)
-			return r.print(env, g)
-		}
-		if !isChanged(err) || !opts.yes || attempt == attempts {
+		if err := p.write(plans, s); err != nil {
 			return err
 		}
+		r.Written = true
+	}
+	r.Summary = p.summary(ctx, plans)
+	return r.print(env, g)
+}
+
+// ask asks whether to write the plans. Files that change while it asks are not written.
+func ask(ctx context.Context, env *cli.Env, r *report, plans []*plan) error {
+	text := []string{""}
+	for _, p := range plans {
+		if len(p.entries) > 0 {
+			text = append(text, p.diff())
+		}
+	}
+	switch err := env.Ask(ctx, strings.Join(append(text, r.unshared()), "\n"), "Change "+r.what()+"?"); {
+	case errors.Is(err, cli.ErrNoTerminal):
+		return cli.UsageHint("use --yes to change the configs, or --dry-run to see the changes", "connect asks for confirmation, but there is no terminal")
+	case errors.Is(err, cli.ErrDeclined):
+		return &cli.Failure{Exit: cli.ExitFailed, Code: "declined", Err: errors.New("nothing was changed")}
+	default:
+		return err
 	}
 }
 
-// attempts limits how often a run begins anew because a program writes a file at the same time.
-const attempts = 10
+// hostOptions returns the options with which hosts' files are read.
+func hostOptions(env *cli.Env, g *cli.Globals) (read config.Options, err error) {
+	read = g.ConfigOptions(env)
+	read.Format, read.Keyring = "", nil
+	read.Workspace, err = filepath.Abs(read.Workspace)
+	return read, err
+}
 
 // prepare makes the plans of a run.
-func prepare(ctx context.Context, env *cli.Env, g *cli.Globals, opts options, s store) (*planner, []*plan, error) {
-	p := &planner{env: env, g: g, opts: g.ConfigOptions(env), log: g.Logger(env), options: opts, owns: map[string]*own{}}
-	p.opts.Format, p.opts.Keyring = "", nil
-	p.tools = listedTools(ctx, env, p.log)
+func prepare(env *cli.Env, g *cli.Globals, opts options, s store) (*planner, []*plan, error) {
+	p := &planner{env: env, g: g, log: g.Logger(env), only: opts.only, owns: map[string]*own{}}
 	var err error
-	if p.opts.Workspace, err = filepath.Abs(p.opts.Workspace); err != nil {
+	if p.opts, err = hostOptions(env, g); err != nil {
 		return nil, nil, err
 	}
 	if p.records, err = s.all(); err != nil {
@@ -191,11 +203,6 @@ func prepare(ctx context.Context, env *cli.Env, g *cli.Globals, opts options, s 
 	}
 	if p.oneEach, err = daemon.ReadOneEach(filepath.Join(env.DaemonDir(), daemon.OneEachFile)); err != nil {
 		p.log.Warn("cannot read which servers need a process for each session", "err", err)
-	}
-	if opts.http {
-		if p.http, err = daemonEndpoint(env); err != nil {
-			return nil, nil, err
-		}
 	}
 	files := config.HostFiles(p.opts, opts.hosts...)
 	if len(files) == 0 {
@@ -261,30 +268,6 @@ func (p *planner) write(plans []*plan, s store) (err error) {
 		undo = append(undo, func() error { return swap(pl.path, pl.after, pl.before) })
 	}
 	return nil
-}
-
-// daemonEndpoint returns the HTTP endpoint of the daemon, which the daemon describes in a file.
-func daemonEndpoint(env *cli.Env) (*endpoint, error) {
-	none := &cli.Failure{Exit: cli.ExitUsage, Code: "usage", Err: errors.New("no daemon serves HTTP"), Hint: "start one with mcptrack daemon --http ADDR, or omit --http"}
-	text, err := secretfile.ReadAll(env.StateDir("daemon", "http.json"))
-	if err != nil {
-		return nil, none
-	}
-	var at struct {
-		URL       string `json:"url"`
-		TokenFile string `json:"tokenFile"`
-	}
-	if json.Unmarshal(text, &at) != nil {
-		return nil, none
-	}
-	if u, err := url.Parse(at.URL); err != nil || u.Scheme != "http" && u.Scheme != "https" {
-		return nil, none
-	}
-	token, err := secretfile.Read(at.TokenFile)
-	if err != nil {
-		return nil, err
-	}
-	return &endpoint{strings.TrimSuffix(at.URL, "/"), token}, nil
 }
 
 func noServers(named []string) error {

@@ -427,7 +427,7 @@ func TestHostileFiles(t *testing.T) {
 	before := `{"history": ["` + strings.Repeat("x\\n", 1<<19) + `"],` + "\n" + `"mcpServers": {"g": {"command": "sh", "env": {"T": "` + secret + `"}}}}`
 	m.put(t, path, before)
 	out := m.run(t, 0, "connect --dry-run")
-	if !strings.Contains(out, "\n+\"mcpServers\"") || len(out) > 10_000 {
+	if !strings.Contains(out, "\n+    \"command\"") || len(out) > 10_000 {
 		t.Errorf("%d: %.1000s", len(out), out)
 	}
 	m.run(t, 0, "connect --yes")
@@ -437,7 +437,7 @@ func TestHostileFiles(t *testing.T) {
 	}
 	before = `{"history":["` + strings.Repeat(strings.Repeat("x", 100)+`","`, 11_000) + `"],"mcpServers":{"g":{"command":"sh","env":{"T":"` + secret + `"}}}}` // on one line
 	m.put(t, path, before)
-	if out := m.run(t, 0, "connect --dry-run"); !strings.Contains(out, "\n-\"command\":\"sh\"") || !strings.Contains(out, "***") || len(out) > 10_000 {
+	if out := m.run(t, 0, "connect --dry-run"); !strings.Contains(out, "\n-    \"command\": \"sh\"") || !strings.Contains(out, "***") || len(out) > 10_000 {
 		t.Errorf("%d: %.1000s", len(out), out)
 	}
 }
@@ -583,62 +583,4 @@ func TestQuestion(t *testing.T) {
 	if text(t, path) != before+" " {
 		t.Error(text(t, path))
 	}
-}
-
-// With --http an entry has the URL and the token of the daemon, in the form of its host.
-func TestHTTP(t *testing.T) {
-	m := newMachine(t)
-	for _, f := range hostFiles() {
-		m.put(t, m.file(f.file), strings.NewReplacer("${U}", "x", "{env:U}", "x", "${input:tok}", "x").Replace(f.text))
-	}
-	if out := m.run(t, 2, "connect --http --yes"); !strings.Contains(out, "mcptrack daemon --http ADDR") {
-		t.Error(out)
-	}
-	token := filepath.Join(m.env.StateDir("daemon"), "token")
-	m.put(t, token, secret+"\n")
-	m.put(t, m.env.StateDir("daemon", "http.json"), `{"url": "http://127.0.0.1:8725", "tokenFile": `+fmt.Sprintf("%q", token)+`}`)
-	if out := m.run(t, 2, "connect --http --yes"); !strings.Contains(out, "no daemon") { // others can read the file
-		t.Error(out)
-	}
-	private := []string{token, m.env.StateDir("daemon", "http.json")}
-	for _, f := range hostFiles() {
-		private = append(private, m.file(f.file))
-	}
-	private = slices.DeleteFunc(private, func(path string) bool { return path == m.file(".gemini/settings.json") })
-	for _, file := range private {
-		if err := os.Chmod(file, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if out := m.run(t, 0, "connect --http --only github --yes"); !strings.Contains(out, "run chmod 600 ") {
-		t.Error(out)
-	}
-	if err := os.Chmod(m.file(".gemini/settings.json"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	m.run(t, 0, "connect --http --only github --yes")
-	for host, f := range hostFiles() {
-		srv := server(t, m.file(f.file), "github")
-		switch {
-		case host == "claude-desktop":
-			if srv.Command != "sh" {
-				t.Errorf("%s: %+v", host, srv)
-			}
-		case !strings.HasPrefix(srv.URL.Reveal(), "http://127.0.0.1:8725/mcp/github") || srv.Headers["Authorization"].Reveal() != "Bearer "+secret:
-			t.Errorf("%s: %s %v", host, srv.URL.Reveal(), revealed(srv))
-		}
-	}
-	if out := m.run(t, 0, "connect --http --only github"); strings.Count(out, "already connected") != 9 {
-		t.Error(out)
-	}
-	at := fmt.Sprintf(`{"url": "http://127.0.0.1:8726", "tokenFile": %q}`, token)
-	for file, now := range map[string]string{m.env.StateDir("daemon", "http.json"): at, token: strings.Repeat("x", 32) + "\n"} {
-		was := text(t, file)
-		m.put(t, file, now)
-		if out := m.run(t, 0, "connect --http --only github"); strings.Count(out, "it is connected to another port or with another token") != 9 {
-			t.Errorf("%s: %s", file, out)
-		}
-		m.put(t, file, was)
-	}
-	m.run(t, 0, "disconnect")
 }

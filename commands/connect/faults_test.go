@@ -11,7 +11,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/mcptrack/mcptrack/commands"
 )
@@ -115,42 +114,6 @@ func TestFailedRunLeavesNothing(t *testing.T) {
 	}
 }
 
-// What a killed run has left is removed by the next one, also if that is for another host.
-func TestKilledRunLeavesNothing(t *testing.T) {
-	files := hostFiles()
-	for _, next := range []string{"connect zed --yes", "disconnect zed", "disconnect", "connect"} {
-		t.Run(next, func(t *testing.T) {
-			m := newMachine(t)
-			path := m.file(files["cursor"].file)
-			m.put(t, path, files["cursor"].text)
-			m.run(t, 0, "connect --yes")
-			m.put(t, m.file(files["zed"].file), "{\"context_servers\": {\"z\": {\"source\": \"custom\", \"command\": \"sh\"}}}")
-			m.put(t, path, files["cursor"].text) // it was killed before it changed the file
-			temporary := filepath.Join(filepath.Dir(path), ".mcptrack-ABCDEFGHIJKLMNOPQRSTUVWXYZ")
-			m.put(t, temporary, secret)
-			old := time.Now().Add(-time.Hour)
-			if err := os.Chtimes(temporary, old, old); err != nil {
-				t.Fatal(err)
-			}
-			if next == "connect" { // nothing is connected any more when the next run looks
-				if err := os.Remove(temporary); err != nil {
-					t.Fatal(err)
-				}
-				m.run(t, 0, "disconnect")
-				m.put(t, temporary, secret)
-				if err := os.Chtimes(temporary, old, old); err != nil {
-					t.Fatal(err)
-				}
-				next = "connect zed --yes"
-			}
-			m.run(t, 0, next)
-			if got := m.copies(t); !slices.Equal(got, []string{path}) {
-				t.Errorf("copies of the secret: %q", got)
-			}
-		})
-	}
-}
-
 // A program under another name would not recognise its own entries, and lose their originals.
 func TestNameOfTheProgram(t *testing.T) {
 	m := newMachine(t)
@@ -165,15 +128,18 @@ func TestNameOfTheProgram(t *testing.T) {
 	}
 }
 
-// A read-only file is changed only if the user says so, and stays read-only.
+// A read-only file is left alone.
 func TestReadOnly(t *testing.T) {
 	m := newMachine(t)
 	path := m.file(".cursor/mcp.json")
 	const before = `{"mcpServers": {"a": {"command": "sh"}}}`
 	m.put(t, path, before)
-	if err := os.Chmod(path, 0o444); err != nil {
-		t.Fatal(err)
+	protect := func(mode os.FileMode) {
+		if err := os.Chmod(path, mode); err != nil {
+			t.Fatal(err)
+		}
 	}
+	protect(0o444)
 	if out := m.run(t, 3, "connect cursor --yes"); !strings.Contains(out, "read-only") {
 		t.Error(out)
 	}
@@ -181,25 +147,16 @@ func TestReadOnly(t *testing.T) {
 	if text(t, path) != before {
 		t.Fatal("--yes changes a read-only file")
 	}
-	var asked bytes.Buffer
-	answer := func(s string) {
-		asked.Reset()
-		m.env.Terminal = func() (*commands.Terminal, error) {
-			return &commands.Terminal{Reader: strings.NewReader(s + "\n"), Writer: &asked}, nil
-		}
-	}
-	answer("y")
-	m.run(t, 0, "connect")
-	if !strings.Contains(asked.String(), "read-only: "+path) || !strings.Contains(text(t, path), "attach") {
-		t.Errorf("%s\n%s", &asked, text(t, path))
-	}
-	answer("n")
-	if out := m.run(t, 1, "disconnect"); !strings.Contains(out, "chmod u+w") || !strings.Contains(text(t, path), "attach") {
+	protect(0o644)
+	m.run(t, 0, "connect --yes")
+	connected := text(t, path)
+	protect(0o444)
+	if out := m.run(t, 1, "disconnect"); !strings.Contains(out, "chmod u+w") || text(t, path) != connected {
 		t.Errorf("%s\n%s", out, text(t, path))
 	}
-	answer("y")
+	protect(0o644)
 	m.run(t, 0, "disconnect")
-	if info, err := os.Stat(path); err != nil || info.Mode().Perm()&0o222 != 0 || text(t, path) != before {
-		t.Errorf("%v, %v: %s", info.Mode(), err, text(t, path))
+	if text(t, path) != before {
+		t.Error(text(t, path))
 	}
 }

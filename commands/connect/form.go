@@ -11,19 +11,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/config/edit"
 	"github.com/mcptrack/mcptrack/core/config/tree"
-	"github.com/mcptrack/mcptrack/core/daemon"
 )
-
-// An endpoint is an HTTP endpoint of the daemon.
-type endpoint struct{ url, token string }
-
-// serves reports whether an entry names the endpoint and has its token.
-func (at endpoint) serves(srv config.Server) bool {
-	header := srv.Headers["Authorization"]
-	return strings.HasPrefix(srv.URL.Reveal(), at.url+daemon.MCPPath) && header.Reveal() == at.authorization()
-}
-
-func (at endpoint) authorization() string { return "Bearer " + at.token }
 
 // program returns the members of an entry with which a host starts a program. It has the form that
 // the host uses, and passes on the variables to which the original entry refers: some hosts give
@@ -44,13 +32,13 @@ func program(host string, o *config.Original, command string, args []string, pro
 		return set
 	case host == "goose":
 		set = []edit.Member{{Name: "type", Value: "stdio"}, {Name: "cmd", Value: command}, {Name: "args", Value: args}}
-		if names := passedOn(o, "env_keys"); names != nil { // Goose has their values
+		if names := stringsIn(o.Entry.Get("env_keys")); names != nil { // Goose has their values
 			set = append(set, edit.Member{Name: "env_keys", Value: names})
 		}
 		return set
 	case host == "codex":
 		set = []edit.Member{{Name: "command", Value: command}, {Name: "args", Value: args}}
-		names := passedOn(o, "env_vars")
+		names := stringsIn(o.Entry.Get("env_vars"))
 		for _, key := range []string{"bearer_token_env_var", "env_http_headers"} {
 			names = append(names, stringsIn(o.Entry.Get(key))...)
 		}
@@ -84,41 +72,6 @@ func program(host string, o *config.Original, command string, args []string, pro
 	}
 	return set
 }
-
-// remote returns the members of an entry with which a host connects to an HTTP endpoint, or nil if
-// the host's config cannot contain one.
-func remote(host string, o *config.Original, at endpoint) []edit.Member {
-	headers := []edit.Member{{Name: "Authorization", Value: at.authorization()}}
-	key, kind, in := "url", "", "headers"
-	switch host {
-	case "claude-desktop":
-		return nil
-	case "claude-code", "vscode", "crush", "copilot":
-		kind = "http"
-	case "opencode":
-		kind = "remote"
-	case "goose":
-		key, kind = "uri", "streamable_http"
-	case "codex":
-		in = "http_headers"
-	case "gemini", "qwen":
-		key = "httpUrl"
-	case "windsurf", "antigravity":
-		key = "serverUrl"
-	case "cline":
-		kind = "streamableHttp"
-	case "roo", "continue":
-		kind = "streamable-http"
-	}
-	var set []edit.Member
-	if kind != "" {
-		set = append(set, edit.Member{Name: "type", Value: kind})
-	}
-	return append(set, edit.Member{Name: key, Value: at.url}, edit.Member{Name: in, Value: headers})
-}
-
-// passedOn returns the names of variables in a list of an entry.
-func passedOn(o *config.Original, key string) []string { return stringsIn(o.Entry.Get(key)) }
 
 // stringsIn returns the strings in the value of a member: itself, its items, or its values.
 func stringsIn(m *tree.Member) (all []string) {

@@ -2,15 +2,14 @@ package connect_test
 
 import (
 	"encoding/json"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/config"
-	"github.com/mcptrack/mcptrack/core/journal"
-	"github.com/mcptrack/mcptrack/core/journal/sqlitelog"
-	"github.com/mcptrack/mcptrack/core/lock"
+	"github.com/mcptrack/mcptrack/core/daemon"
 )
 
 // Entries that run the same become one server, whatever hosts call it and in whatever form they write it, unless
@@ -72,34 +71,28 @@ func TestRenamedEntryKeepsItsServer(t *testing.T) {
 	}
 }
 
-// A server that keeps something for one session gets "shared": false, with the reason, if its package, the
-// lock or the daemon's log says so; what the user has set stays.
+// A server that keeps something for one session gets "shared": false, with the reason, if its package says so,
+// or if the daemon has seen it; what the user has set stays.
 func TestServersThatAreNotShared(t *testing.T) {
 	m := newMachine(t)
 	path := m.file(".cursor/mcp.json")
 	m.put(t, path, `{"mcpServers": {"web": {"command": "sh", "args": ["-c", "npx @playwright/mcp@latest"]}, "said": {"command": "sh", "args": ["-c", "npx puppeteer-mcp-server"], "shared": "machine"},
-		"mine": {"command": "sh", "args": ["-c", "npx chrome-devtools-mcp"]}, "locked": {"command": "sh", "args": ["-c", "l"]}, "logged": {"command": "sh", "args": ["-c", "g"]}, "plain": {"command": "sh"}}}`)
+		"mine": {"command": "sh", "args": ["-c", "npx chrome-devtools-mcp"]}, "seen": {"command": "sh", "args": ["-c", "s"]}, "plain": {"command": "sh"}}}`)
 	m.put(t, m.file(".gemini/settings.json"), `{"mcpServers": {"web2": {"command": "sh", "args": ["-c", "npx @playwright/mcp@latest"]}}}`)
 	m.put(t, m.own(), `{"servers": [{"id": "mine", "command": "sh", "args": ["-c", "npx chrome-devtools-mcp"], "shared": true}]}`)
-	err := lock.Update(t.Context(), m.file(".cursor/mcptrack.lock"), func(l *lock.Lock) error {
-		l.Servers["locked"] = &lock.Server{Items: map[lock.Section][]lock.Item{lock.SectionTools: {l.Hashing.Item(lock.SectionTools, json.RawMessage(`{"name":"browser_click","inputSchema":{"type":"object"}}`))}}}
-		return nil
-	})
+	needsOne, err := daemon.ReadOneEach(filepath.Join(m.env.DaemonDir(), daemon.OneEachFile))
+	if err == nil {
+		err = os.MkdirAll(m.env.DaemonDir(), 0o700)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	events, err := sqlitelog.Open(t.Context(), sqlitelog.Options{Dir: m.env.DaemonDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := events.RememberList(journal.ListName{ServerID: "logged~0123456789ab", Kind: catalog.Tools}, catalog.List{{Key: "terminal_read"}}); err != nil {
-		t.Fatal(err)
-	}
-	if err := events.Close(); err != nil {
+	asks := config.Stdio("seen", "sh", "-c", "s")
+	if err := needsOne.Add(&asks); err != nil {
 		t.Fatal(err)
 	}
 	out := m.run(t, 0, "connect --yes")
-	for id, want := range map[string]config.Sharing{"web": config.NotShared, "said": config.SharedByMachine, "mine": "", "locked": config.NotShared, "logged": config.NotShared, "plain": ""} {
+	for id, want := range map[string]config.Sharing{"web": config.NotShared, "said": config.SharedByMachine, "mine": "", "seen": config.NotShared, "plain": ""} {
 		if got := server(t, m.own(), id).Sharing; got != want {
 			t.Errorf("%s: shared %q, want %q", id, got, want)
 		}
@@ -107,11 +100,7 @@ func TestServersThatAreNotShared(t *testing.T) {
 			t.Errorf("%s: said %t\n%s", id, said, out)
 		}
 	}
-	m.put(t, m.own(), strings.Replace(text(t, m.own()), `"shared": false`, `"description": "web"`, 1))
-	if again := m.run(t, 0, "connect"); strings.Count(again, "web is shared, although it holds a browser") != 1 {
-		t.Error(again)
-	}
-	if !strings.Contains(out, "2 hosts, 7 servers: 7 programs\n") { // each session has its own browser
+	if !strings.Contains(out, "2 hosts, 6 servers: 6 programs\n") { // each session has its own browser
 		t.Error(out)
 	}
 }

@@ -257,16 +257,8 @@ func (c *own) restore() error {
 	return os.Remove(c.path)
 }
 
-// codeChanged is the code of the failure for a file that changed since its diff was shown.
-const codeChanged = "changed"
-
-func isChanged(err error) bool {
-	f, ok := errors.AsType[*cli.Failure](err)
-	return ok && f.Code == codeChanged
-}
-
 func changed(path string) error {
-	return &cli.Failure{Exit: cli.ExitFailed, Code: codeChanged, Err: fmt.Errorf("%s changed in the meantime; it was not written", printable.Line(path, 200)), Hint: "run the command again"}
+	return &cli.Failure{Exit: cli.ExitFailed, Code: "changed", Err: fmt.Errorf("%s changed in the meantime; it was not written", printable.Line(path, 200)), Hint: "run the command again"}
 }
 
 // approve stores the user's approval of the servers that moved to a config of a project.

@@ -1,30 +1,24 @@
 package connect
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"net/url"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/mcptrack/mcptrack/commands/internal/cli"
 	"github.com/mcptrack/mcptrack/core/atomicfile"
-	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/config/edit"
 	"github.com/mcptrack/mcptrack/core/config/hosts"
 	"github.com/mcptrack/mcptrack/core/config/tree"
 	"github.com/mcptrack/mcptrack/core/daemon"
 	"github.com/mcptrack/mcptrack/core/launcher"
-	"github.com/mcptrack/mcptrack/core/lock"
-	"github.com/mcptrack/mcptrack/core/lock/guard"
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/secretfile"
 )
@@ -39,8 +33,7 @@ type plan struct {
 	edits         *edit.File // after, while the plan is made
 	servers       []server
 	entries       []recorded
-	protected     []string // files to change that are read-only
-	problem       error    // why nothing in the file is changed
+	problem       error // why nothing in the file is changed
 }
 
 // A server is one entry of a host's config, as reported.
@@ -55,8 +48,7 @@ type server struct {
 	// Unshared is why the entry gets "shared": false; empty if it does not.
 	Unshared string `json:"unshared,omitempty"`
 
-	login bool   // the server may need a login with mcptrack
-	holds string // why sessions should not share the server, although mcptrack's config lets them
+	login bool // the server may need a login with mcptrack
 }
 
 // A planner makes the plans of one run.
@@ -65,12 +57,10 @@ type planner struct {
 	g       *cli.Globals
 	opts    config.Options
 	log     *slog.Logger
-	options options
-	http    *endpoint // set with --http
+	only    []string // names of servers; empty means all
 	records []record
 	owns    map[string]*own
 	oneEach *daemon.OneEach
-	tools   map[string][]string // the tools that the daemon has listed, by the id in mcptrack's configs
 }
 
 // own returns one of mcptrack's own configs, as it is in this run.
@@ -121,7 +111,7 @@ func (p *planner) plan(f config.HostFile) (*plan, error) {
 	var chosen []*config.Original
 	for i := range originals {
 		o := &originals[i]
-		if len(p.options.only) > 0 && !slices.Contains(p.options.only, o.ID) {
+		if len(p.only) > 0 && !slices.Contains(p.only, o.ID) {
 			continue
 		}
 		if reason := p.leave(cfg, o); reason != "" {
@@ -132,11 +122,6 @@ func (p *planner) plan(f config.HostFile) (*plan, error) {
 	}
 	if len(chosen) == 0 {
 		return plan, nil
-	}
-	if p.http != nil {
-		if plan.problem = mayHaveToken(plan); plan.problem != nil {
-			return plan, nil
-		}
 	}
 	folder := ""
 	target := config.OwnPath(p.opts)
@@ -164,12 +149,8 @@ func (p *planner) plan(f config.HostFile) (*plan, error) {
 		return plan, nil
 	}
 	for _, path := range []string{f.Path, target} {
-		if !readOnly(path) {
-			continue
-		}
-		if plan.protected = append(plan.protected, path); p.options.yes {
-			plan.problem = &cli.Failure{Exit: cli.ExitConfig, Code: "read_only", Err: fmt.Errorf("%s is read-only", printable.Line(path, 200)),
-				Hint: "omit --yes and answer the question, or run chmod u+w " + printable.Shell(path)}
+		if readOnly(path) {
+			plan.problem = errReadOnly(path)
 			return plan, nil
 		}
 	}
@@ -201,18 +182,8 @@ func readOnly(path string) bool {
 	return err == nil && info.Mode().Perm()&0o222 == 0
 }
 
-// mayHaveToken returns why a token must not be written to the file, or nil.
-func mayHaveToken(plan *plan) error {
-	info, err := os.Stat(plan.path)
-	switch {
-	case err != nil:
-		return err
-	case plan.project:
-		return errors.New("a token does not belong in the file of a project; omit --http")
-	case runtime.GOOS != "windows" && info.Mode().Perm()&0o077 != 0:
-		return fmt.Errorf("other users may read the file, and --http writes a token; run chmod 600 %s", printable.Shell(plan.path))
-	}
-	return nil
+func errReadOnly(path string) error {
+	return &cli.Failure{Exit: cli.ExitConfig, Code: "read_only", Err: fmt.Errorf("%s is read-only", printable.Line(path, 200)), Hint: "run chmod u+w " + printable.Shell(path)}
 }
 
 func position(originals []config.Original, name string) int {
@@ -246,8 +217,6 @@ func (p *planner) leave(cfg *config.Config, o *config.Original) string {
 	}
 	key := o.Unsupported()
 	switch {
-	case p.http != nil && cli.Attached(srv) && !srv.Attaches() && !p.http.serves(srv):
-		return "it is connected to another port or with another token; run mcptrack disconnect first"
 	case cli.Attached(srv):
 		return already
 	case srv.Runs("gateway") || srv.Runs("vault"):
@@ -260,8 +229,6 @@ func (p *planner) leave(cfg *config.Config, o *config.Original) string {
 		return fmt.Sprintf("it uses %q, which mcptrack does not support", key)
 	case o.Bare != "":
 		return o.Bare
-	case p.http != nil && len(o.References) > 0:
-		return "it refers to variables, which a host cannot pass on over HTTP"
 	}
 	for _, u := range srv.Intent.Uses {
 		if _, set := p.env.LookupEnv(u.Name); u.Kind == config.UseVariable && !set {
@@ -274,20 +241,13 @@ func (p *planner) leave(cfg *config.Config, o *config.Original) string {
 	return ""
 }
 
-// connected adds to a server that is connected already where it is in mcptrack's config, and why sessions
-// should not share it although they do.
+// connected adds to a server that is connected already where it is in mcptrack's config.
 func (p *planner) connected(file string, s server) server {
 	for _, r := range p.records {
 		for _, e := range r.Entries {
 			if r.File == file && e.Name == s.Name && s.Reason == already {
 				s.ID, s.Config = e.ID, e.Config
 			}
-		}
-	}
-	if c, err := p.ownOf(s); err == nil {
-		if _, value := c.find(s.ID); value != nil && value.Get("shared") == nil {
-			srv, _ := c.cfg.Server(s.ID)
-			s.holds = p.holds(&srv, c.path)
 		}
 	}
 	return s
@@ -304,49 +264,17 @@ func (p *planner) ownOf(s server) (*own, error) {
 	return p.own(s.Config, p.opts.Workspace)
 }
 
-// holds returns why sessions should not share a server of a file, or "": what it keeps in its process according
-// to its command, or to the tools that the lock beside the file or the daemon's log has of it.
-func (p *planner) holds(srv *config.Server, file string) string {
+// unshared returns why sessions cannot share a server, or "": what its command keeps in its process, or what the
+// daemon has seen of it.
+func (p *planner) unshared(srv *config.Server) string {
 	command := launcher.Parse(append([]string{srv.Command}, srv.Args...))
 	if what := command.Holds(); what != "" {
 		return "it holds " + what
 	}
-	tools := p.tools[srv.ID]
-	if locked, err := lock.Read(guard.Beside(file)); err == nil && locked.Servers[srv.ID] != nil {
-		for _, it := range locked.Servers[srv.ID].Items[lock.SectionTools] {
-			tools = append(slices.Clip(tools), it.Key)
-		}
-	}
-	for _, tool := range tools {
-		if what := launcher.ToolHolds(tool); what != "" {
-			return fmt.Sprintf("it holds %s, as its tool %s tells", what, printable.Line(tool, 64))
-		}
+	if p.oneEach.Has(srv) {
+		return "the daemon has seen that it needs this"
 	}
 	return ""
-}
-
-// listedTools returns the tools that the daemon has listed, by the ids of their servers in the configs.
-func listedTools(ctx context.Context, env *cli.Env, log *slog.Logger) map[string][]string {
-	tools := map[string][]string{}
-	stored := cli.JournalFlags{Dir: env.DaemonDir()}
-	if stored.Dir == "" {
-		return tools
-	}
-	events, err := stored.Stored(ctx, env, log)
-	if err != nil {
-		return tools // no daemon ran yet
-	}
-	defer func() { _ = events.Close() }()
-	states, err := events.States(ctx, "")
-	if err != nil {
-		log.Info("cannot read which tools the daemon has listed", "err", err)
-	}
-	for name, list := range states.Lists {
-		if id := daemon.ExportedID(name.ServerID); name.Kind == catalog.Tools {
-			tools[id] = append(tools[id], list.Keys()...)
-		}
-	}
-	return tools
 }
 
 // connect changes one entry in the plan, and moves its original, which describes srv, to mcptrack's config.
@@ -356,25 +284,16 @@ func (p *planner) connect(plan *plan, c *own, o *config.Original, srv *config.Se
 	if err != nil {
 		return server{}, err
 	}
-	var set []edit.Member
-	if p.http != nil {
-		at := *p.http
-		at.url += daemon.MCPPath + url.PathEscape(id) + "?" + url.Values{"config": {c.path}, "folder": {p.opts.Workspace}}.Encode()
-		if set = remote(plan.host.Name, o, at); set == nil {
-			return server{Name: o.ID, Reason: plan.host.Title + " cannot connect to URLs"}, nil
-		}
-	} else {
-		command, args := attach(p.env, plan.project)
-		args = slices.Clone(args)
-		if plan.project { // the file may change with the next git pull
-			args = append(args, "--approved")
-		}
-		args = append(args, "--config", configArgument(plan.host.Name, c.path, c.folder))
-		if strings.HasPrefix(id, "-") {
-			args = append(args, "--")
-		}
-		set = program(plan.host.Name, o, command, append(args, id), plan.project)
+	command, args := attach(p.env, plan.project)
+	args = slices.Clone(args)
+	if plan.project { // the file may change with the next git pull
+		args = append(args, "--approved")
 	}
+	args = append(args, "--config", configArgument(plan.host.Name, c.path, c.folder))
+	if strings.HasPrefix(id, "-") {
+		args = append(args, "--")
+	}
+	set := program(plan.host.Name, o, command, append(args, id), plan.project)
 	undo, err := plan.edits.Object(o.Path, set, o.Keeps)
 	if err != nil {
 		return server{}, err
@@ -382,22 +301,15 @@ func (p *planner) connect(plan *plan, c *own, o *config.Original, srv *config.Se
 	r := recorded{Name: o.ID, Path: o.Path, Edit: undo, Config: c.path, ID: id, Created: !c.exists}
 	text := c.text
 	s := server{Name: o.ID, ID: id, Config: c.path, Changed: true}
-	_, value := c.find(id)
-	switch {
-	case slices.ContainsFunc(o.Keys, func(k config.Key) bool { return k.Name == "shared" }), known && value.Get("shared") != nil:
-	case known:
-		s.holds = p.holds(srv, plan.path)
-	default:
-		if s.Unshared = p.holds(srv, plan.path); s.Unshared == "" && p.oneEach.Has(srv) {
-			s.Unshared = "the daemon has seen that it needs this"
-		}
+	if !known && !slices.ContainsFunc(o.Keys, func(k config.Key) bool { return k.Name == "shared" }) {
+		s.Unshared = p.unshared(srv)
 	}
 	if !known {
 		if err := c.add(o, id, s.Unshared != ""); err != nil {
 			c.text = text
 			return server{}, errors.Join(err, c.parse(), plan.edits.Restore(o.Path, undo))
 		}
-		_, value = c.find(id)
+		_, value := c.find(id)
 		r.Added = edit.Digest(value)
 	}
 	for _, other := range p.records {
@@ -415,6 +327,15 @@ func (p *planner) connect(plan *plan, c *own, o *config.Original, srv *config.Se
 	plan.entries = append(plan.entries, r)
 	p.records = append(p.records, record{File: plan.path, Entries: []recorded{r}})
 	return s, nil
+}
+
+// diff returns what changes in the file.
+func (pl *plan) diff() string {
+	var paths [][]string
+	for _, e := range pl.entries {
+		paths = append(paths, e.Path)
+	}
+	return diff(pl.path, pl.before, pl.after, pl.format, paths)
 }
 
 // record stores what is needed to undo the change. It returns the record that there was before.

@@ -18,7 +18,6 @@ import (
 
 	"github.com/mcptrack/mcptrack/commands/internal/cli"
 	"github.com/mcptrack/mcptrack/core/atomicfile"
-	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/config/edit"
 	"github.com/mcptrack/mcptrack/core/config/tree"
 	"github.com/mcptrack/mcptrack/core/printable"
@@ -58,7 +57,7 @@ func openStore(env *cli.Env) (store, error) {
 	return store{dir}, nil
 }
 
-// lock makes other runs of connect and disconnect wait, until unlock is called.
+// lock makes other runs wait until unlock is called.
 func (s store) lock(ctx context.Context) (unlock func(), err error) {
 	if err := os.MkdirAll(filepath.Dir(s.dir), 0o700); err != nil {
 		return nil, err
@@ -77,54 +76,6 @@ func (s store) lock(ctx context.Context) (unlock func(), err error) {
 
 // maxWait limits how long a run waits for others.
 const maxWait = time.Minute
-
-// tidy removes what runs of connect that were killed have left: copies of entries that they did not change.
-func (s store) tidy(ctx context.Context, opts config.Options) error {
-	if _, err := os.Stat(s.dir); errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	unlock, err := s.lock(ctx)
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	records, err := s.all()
-	if err != nil {
-		return err
-	}
-	opts.Format, opts.Keyring = "", nil
-	started := time.Now()
-	dirs := []string{s.dir, filepath.Dir(config.OwnPath(opts))}
-	for i := range records {
-		u := undo{record: &records[i], opts: opts}
-		u.plan()
-		for _, e := range u.Entries {
-			dirs = append(dirs, filepath.Dir(e.Config))
-		}
-		dirs = append(dirs, filepath.Dir(resolved(u.File)))
-		if u.after, u.restored, u.unused = u.before, u.undone, u.undone; len(u.undone) == 0 {
-			continue
-		}
-		if err := u.write(s, records); err != nil {
-			return err
-		}
-	}
-	for _, f := range config.HostFiles(opts) { // of a record that is complete, too
-		dirs = append(dirs, filepath.Dir(resolved(f.Path)))
-	}
-	for _, dir := range dirs {
-		atomicfile.Sweep(dir, started.Add(-time.Minute)) // other programs may be writing
-	}
-	return nil
-}
-
-// resolved returns the file to which a path leads through symbolic links.
-func resolved(path string) string {
-	if real, err := filepath.EvalSymlinks(path); err == nil {
-		return real
-	}
-	return path
-}
 
 func (s store) path(file string) string {
 	sum := sha256.Sum256([]byte(file))

@@ -10,6 +10,7 @@ import (
 
 	"github.com/mcptrack/mcptrack/commands/internal/cli"
 	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/config/hosts"
 	"github.com/mcptrack/mcptrack/core/machine"
 	"github.com/mcptrack/mcptrack/core/printable"
 )
@@ -44,17 +45,17 @@ type summary struct {
 }
 
 func (p *planner) summary(ctx context.Context, plans []*plan) *summary {
-	hosts, known := map[string]bool{}, map[server]bool{}
+	connected, known := map[string]bool{}, map[server]bool{}
 	uses := map[server]int{} // by Config and ID
 	for _, pl := range plans {
 		for _, s := range pl.servers {
 			if s.ID != "" {
-				hosts[pl.host.Name], known[server{Name: s.Name, Config: s.Config, ID: s.ID}] = true, true
+				connected[pl.host.Name], known[server{Name: s.Name, Config: s.Config, ID: s.ID}] = true, true
 				uses[server{Config: s.Config, ID: s.ID}]++
 			}
 		}
 	}
-	sum := summary{Hosts: len(hosts), Servers: len(known)}
+	sum := summary{Hosts: len(connected), Servers: len(known)}
 	var shared [][]string
 	for at, n := range uses {
 		c, err := p.ownOf(at)
@@ -101,75 +102,57 @@ func (s *summary) String() string {
 	return text
 }
 
-// reported returns the report of the plans, and what to show before the question; this is empty if
-// nothing changes.
-func reported(plans []*plan, dryRun bool) (report, string) {
+// reported returns the report of the plans, before anything is written.
+func reported(plans []*plan, dryRun bool) report {
 	r := report{Files: []fileReport{}, Restart: []string{}}
-	var question strings.Builder
 	for _, p := range plans {
 		f := fileReport{Host: p.host.Name, File: p.path, Changed: len(p.entries) > 0, Servers: p.servers}
 		if f.Servers == nil {
 			f.Servers = []server{}
 		}
 		if p.problem != nil {
-			f.Problem = printable.Reason(p.problem, 1000)
-			switch failure, ok := errors.AsType[*cli.Failure](p.problem); {
-			case ok && failure.Code == "config_untrusted":
-				f.Problem = "not approved; " + failure.Hint
-			case ok && failure.Hint != "":
-				f.Problem += "; " + failure.Hint
-			}
+			f.Problem = problemOf(p.problem)
 		}
-		if f.Changed {
-			text := diff(p.path, p.before, p.after, p.format)
-			question.WriteString(text + "\n")
-			if dryRun {
-				f.Diff = text
-			}
-			if !slices.Contains(r.Restart, p.host.Title) {
-				r.Restart = append(r.Restart, p.host.Title)
-			}
+		if f.Changed && dryRun {
+			f.Diff = p.diff()
 		}
-		r.Files = append(r.Files, f)
+		r.add(f)
 	}
-	if question.Len() == 0 {
-		return r, ""
-	}
-	return r, "\n" + question.String() + r.sharing()
+	return r
 }
 
-// sharing returns a line for each server that sessions should not share.
-func (r *report) sharing() string {
+// problemOf returns why a file is left alone, and what to do about it.
+func problemOf(err error) string {
+	failure, ok := errors.AsType[*cli.Failure](err)
+	switch {
+	case ok && failure.Code == "config_untrusted":
+		return "not approved; " + failure.Hint
+	case ok && failure.Hint != "":
+		return printable.Reason(err, 1000) + "; " + failure.Hint
+	}
+	return printable.Reason(err, 1000)
+}
+
+// add adds the report of a file.
+func (r *report) add(f fileReport) {
+	r.Files = append(r.Files, f)
+	if h, ok := hosts.Find(f.Host); ok && f.Changed && !slices.Contains(r.Restart, h.Title) {
+		r.Restart = append(r.Restart, h.Title)
+	}
+}
+
+// unshared returns a line for each server that each session gets for itself.
+func (r *report) unshared() string {
 	var all []string
 	for _, f := range r.Files {
 		for _, s := range f.Servers {
-			name := printable.Line(s.ID, 64)
-			switch {
-			case s.Unshared != "":
-				all = append(all, fmt.Sprintf("%s gets \"shared\": false, a process for each session: %s\n", name, s.Unshared))
-			case s.holds != "":
-				all = append(all, fmt.Sprintf("%s is shared, although %s; \"shared\": false in %s changes this\n", name, s.holds, printable.Line(s.Config, 200)))
+			if s.Unshared != "" {
+				all = append(all, fmt.Sprintf("%s gets \"shared\": false, a process for each session: %s\n", printable.Line(s.ID, 64), s.Unshared))
 			}
 		}
 	}
 	slices.Sort(all)
 	return strings.Join(slices.Compact(all), "") // several hosts may have the server
-}
-
-// protected names the files that are changed although they are read-only, for the question.
-func protected(plans []*plan) string {
-	var names []string
-	for _, p := range plans {
-		for _, path := range p.protected {
-			if len(p.entries) > 0 && !slices.Contains(names, path) {
-				names = append(names, path)
-			}
-		}
-	}
-	if len(names) == 0 {
-		return ""
-	}
-	return ", although read-only: " + printable.Line(cli.Join(names, 20), 1000)
 }
 
 // changed returns the names of the servers whose entries change, and in how many files they are.
@@ -219,7 +202,7 @@ func (r *report) print(env *cli.Env, g *cli.Globals) error {
 				}
 			}
 		}
-		text := r.sharing()
+		text := r.unshared()
 		if len(r.Restart) > 0 && r.Written {
 			text += fmt.Sprintf("Restart %s.\n", cli.Join(r.Restart, 20))
 		}

@@ -38,18 +38,13 @@ func Command(env *cli.Env, g *cli.Globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check what mcptrack needs here, and say how to fix it",
-		Long: `Checks the config, the programs that it names, each enabled server, approvals, the lock,
-logins, the keyring, the daemon, the data directory with its logs, the clock, the default
-ports, and shell completion. For each it prints one line, and what to do about an error or
-a warning.
+		Long: `Checks the config, its servers, what you have approved, the lock, logins, the keyring,
+the daemon and the stored events. It prints a line for each check, and what to do about
+an error or a warning.
 
-Servers are started and contacted as list does, but only those that you have approved:
-doctor asks nothing. A server that a running daemon is connected to is not started again.
---offline starts and contacts no server.
-
-The output has no secrets, so it can be part of a bug report: no tokens, no values of
-headers, variables or arguments that look like credentials, and no users or queries of
-URLs. The home folder is ~. It has the names and addresses of servers, and their errors.`,
+It starts and contacts only servers that you have approved, and none that a daemon is
+connected to. The output has no secrets, so you can paste it into a bug report. It does
+have the names, addresses and errors of servers.`,
 		Example: `  mcptrack doctor
   mcptrack doctor --offline
   mcptrack doctor --json | jq '.checks[] | select(.status == "error")'`,
@@ -66,6 +61,7 @@ URLs. The home folder is ~. It has the names and addresses of servers, and their
 	_ = cmd.MarkFlagDirname("data-dir")
 	f.BoolVar(&opts.offline, "offline", false, "start and contact no server")
 	g.AddDemo(cmd)
+	cli.MainFlags(cmd, "offline", "timeout", "lock", "data-dir", "json")
 	return cmd
 }
 
@@ -133,13 +129,9 @@ func run(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) error 
 	defer stop()
 	d.env = beside
 	groups := []func(context.Context) []check{
-		func(context.Context) []check { return d.checkPrograms(servers) },
 		func(ctx context.Context) []check { return d.checkServers(ctx, servers, answered) },
 		func(context.Context) []check { return d.checkLogins(servers) },
 		d.checkDaemon, d.checkData,
-		func(ctx context.Context) []check { return []check{d.checkClock(ctx, servers)} },
-		d.checkPorts,
-		func(context.Context) []check { return []check{d.checkCompletion()} },
 	}
 	results := make([][]check, len(groups))
 	var running sync.WaitGroup
@@ -238,39 +230,27 @@ func write(env *cli.Env, g *cli.Globals, rep report) error {
 		names = max(names, min(termtext.Width(c.Name), wide))
 	}
 	colour, width := g.Colours(env, env.OutTTY), env.Width()
+	margin := len(skipped) + 2 + names + 2
 	var out strings.Builder
 	for _, c := range rep.Checks {
-		label := termtext.Pad(string(c.Status), len(skipped)+1)
-		before := label + " " + termtext.Pad(c.Name, names) + "  "
 		text := []string{c.Detail}
-		if c.Fix != "" && width == 0 {
-			text[0] += "; to fix: " + c.Fix
-		} else if c.Fix != "" {
+		if c.Fix != "" {
 			text = append(text, "to fix: "+c.Fix)
 		}
-		margin := len(label) + 1 + names + 2
+		separator := "; "
 		if width > 0 {
+			separator = "\n" + strings.Repeat(" ", margin)
 			var lines []string
 			for _, t := range text {
 				lines = append(lines, termtext.Wrap(t, max(width-margin, 20))...)
 			}
 			text = lines
 		}
-		if termtext.Width(c.Name) > names && width > 0 { // the text begins below it
-			out.WriteString(paint(colour, colours[c.Status], label) + strings.TrimRight(before[len(label):], " ") + "\n")
-			before = strings.Repeat(" ", margin)
+		label := termtext.Pad(string(c.Status), len(skipped)+1)
+		if colour {
+			label = colours[c.Status].Paint(label)
 		}
-		for i, line := range text {
-			switch {
-			case i > 0:
-				out.WriteString(strings.Repeat(" ", margin))
-			case strings.HasPrefix(before, label):
-				out.WriteString(paint(colour, colours[c.Status], label) + before[len(label):])
-			default:
-				out.WriteString(before)
-			}
-			out.WriteString(line + "\n")
-		}
+		out.WriteString(label + " " + termtext.Pad(c.Name, names) + "  " + strings.Join(text, separator) + "\n")
 	}
 	var sums []string
 	for _, s := range []status{failed, warning, ok, skipped} {
@@ -285,11 +265,4 @@ func write(env *cli.Env, g *cli.Globals, rep report) error {
 	out.WriteString("\n" + strings.Join(sums, ", ") + "\n")
 	_, err := io.WriteString(env.Out, out.String())
 	return err
-}
-
-func paint(on bool, c termtext.Colour, text string) string {
-	if !on {
-		return text
-	}
-	return c.Paint(text)
 }

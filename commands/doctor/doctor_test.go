@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -159,26 +157,6 @@ func TestLock(t *testing.T) {
 	status("error")
 }
 
-// The clock is compared with the clock of an HTTP server, which gets no credentials.
-func TestClock(t *testing.T) {
-	t.Parallel()
-	for ahead, want := range map[time.Duration]string{0: "ok", time.Minute: "warning", -time.Hour: "error", time.Hour: "error"} {
-		ts := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if r.Header.Get("Authorization") != "" || r.URL.String() != "/" || r.Method != http.MethodHead {
-				t.Errorf("the request is %s %s, %v", r.Method, r.URL, r.Header)
-			}
-			w.Header().Set("Date", time.Now().Add(-ahead).UTC().Format(http.TimeFormat))
-		}))
-		b := newBench(t)
-		file := b.write("servers.json", `{"mcpServers": {"web": {"url": "`+ts.URL+`/mcp?token=sesame-4711", "headers": {"Authorization": "Bearer sesame-4711"}}}}`)
-		checks, _ := b.checks("--config", file)
-		if c := checks["clock"]; c.Status != want || ahead != 0 && !strings.Contains(c.Detail, map[bool]string{true: "ahead", false: "behind"}[ahead > 0]) {
-			t.Errorf("%s ahead: %+v", ahead, c)
-		}
-		ts.Close()
-	}
-}
-
 // Logins that are of no use any more are errors, with the command that renews them.
 func TestLogins(t *testing.T) {
 	t.Parallel()
@@ -238,26 +216,5 @@ func TestTimeout(t *testing.T) {
 	checks, code := b.checks("--timeout", "300ms")
 	if c := checks["server:notes"]; code != 1 || c.Status != "error" || !strings.Contains(c.Detail, "--timeout expired") || checks["data"].Status == "" {
 		t.Errorf("exit %d, %+v", code, checks)
-	}
-}
-
-// Completion is found for each shell where it is usually installed.
-func TestCompletion(t *testing.T) {
-	t.Parallel()
-	for shell, file := range map[string]string{
-		"bash": ".local/share/bash-completion/completions/mcptrack", "zsh": ".zshrc", "fish": "config/fish/completions/mcptrack.fish", "pwsh": ".config/powershell/Microsoft.PowerShell_profile.ps1",
-	} {
-		b := newBench(t, "SHELL=/usr/bin/"+shell)
-		if checks, _ := b.checks("--offline"); checks["completion"].Status != "warning" || !strings.Contains(checks["completion"].Fix, "mcptrack completion ") {
-			t.Errorf("%s: %+v", shell, checks["completion"])
-		}
-		b.write(file, "source <(mcptrack completion "+shell+")\n")
-		if checks, _ := b.checks("--offline"); checks["completion"].Status != "ok" {
-			t.Errorf("%s: %+v", shell, checks["completion"])
-		}
-	}
-	b := newBench(t, "SHELL=/bin/tcsh")
-	if checks, _ := b.checks("--offline"); checks["completion"].Status != "skipped" {
-		t.Errorf("%+v", checks["completion"])
 	}
 }

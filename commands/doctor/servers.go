@@ -19,13 +19,12 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/session"
 	core "github.com/mcptrack/mcptrack/core/status"
-	"github.com/mcptrack/mcptrack/output/remote"
 )
 
 // checkServers returns a check of each server, and a check of the lock. It connects to the servers that may be
 // used, apart from those that a daemon knows more about.
 func (d *doctor) checkServers(ctx context.Context, servers []config.Server, answered func()) []check {
-	known, served := d.followed(ctx), d.served(ctx)
+	known := d.followed(ctx)
 	approved, unreadable := lock.Read(d.lockPath())
 	if unreadable == nil {
 		unreadable = cli.CheckLock(d.g, d.lockPath())
@@ -69,9 +68,6 @@ func (d *doctor) checkServers(ctx context.Context, servers []config.Server, answ
 		default:
 			c.Detail = "not asked, because --offline is set"
 		}
-		if row, listed := served[srv.ID]; listed && !followed && srv.Unusable() == nil && srv.Enabled {
-			c.Detail += "; in the serve-sse: " + row.State.Words() + d.since(row)
-		}
 		checks = append(checks, c)
 	}
 	return append(checks, d.checkLock(approved, unreadable, servers, results))
@@ -93,30 +89,7 @@ func (d *doctor) followed(ctx context.Context) map[string]core.Summary {
 		return nil
 	}
 	defer daemon.Close()
-	return summaries(ctx, daemon.Client())
-}
-
-// served returns what a serve-sse at the default address knows about the servers, by id. Its config may be
-// another one, so this only adds to what a check finds.
-func (d *doctor) served(ctx context.Context) map[string]core.Summary {
-	if d.g.Demo() {
-		return nil
-	}
-	from := cli.RemoteFlags{URL: cli.DefaultServeURL}
-	client, err := from.Client(d.env)
-	if err != nil {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, portTime)
-	defer cancel()
-	return summaries(ctx, client)
-}
-
-// askTime limits how long a daemon may take to answer.
-const askTime = 10 * time.Second
-
-// summaries returns the states of the servers of a daemon or serve-sse, by id, or nil if it does not tell.
-func summaries(ctx context.Context, client remote.Client) map[string]core.Summary {
+	client := daemon.Client()
 	all, err := client.Servers(ctx)
 	if err != nil {
 		return nil
@@ -127,6 +100,9 @@ func summaries(ctx context.Context, client remote.Client) map[string]core.Summar
 	}
 	return known
 }
+
+// askTime limits how long a daemon may take to answer.
+const askTime = 10 * time.Second
 
 // since says since when a server has its state, if that is known.
 func (d *doctor) since(row core.Summary) string {
@@ -142,7 +118,11 @@ func (d *doctor) unusable(srv config.Server) (s status, detail, fix string) {
 	if _, unapproved := errors.AsType[*config.UnapprovedError](srv.Unusable()); unapproved {
 		return skipped, "not approved, so it was not started or contacted", ""
 	}
-	return failed, event.Unconfigured.Words() + ": " + srv.Unusable().Error(), "set what is missing, or set \"enabled\": false; mcptrack validate-config " + printable.Shell(d.Config.Path) + " shows where"
+	why := event.Unconfigured.Words() + ": " + srv.Unusable().Error()
+	if _, found := srv.Find(d.env.Getenv("PATH")); !found && srv.Transport == config.TransportStdio {
+		return failed, why, install(srv.Command)
+	}
+	return failed, why, "set what is missing, or set \"enabled\": false; mcptrack validate-config " + printable.Shell(d.Config.Path) + " shows where"
 }
 
 // reported describes a server by what a daemon says.

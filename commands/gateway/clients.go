@@ -5,12 +5,9 @@ import (
 	"log/slog"
 	"maps"
 	"net/http"
-	"path/filepath"
 	"sync"
 
 	"github.com/mcptrack/mcptrack/core/config"
-	"github.com/mcptrack/mcptrack/core/gateway"
-	"github.com/mcptrack/mcptrack/core/lock/guard"
 	"github.com/mcptrack/mcptrack/output/web"
 )
 
@@ -27,40 +24,6 @@ type clients struct {
 	mu     sync.Mutex
 	ctx    context.Context // of run; nil before and after it
 	byName map[string]*view
-}
-
-// view is a gateway with what it serves beside the items of servers.
-type view struct {
-	gw     *gateway.Gateway
-	index  *gateway.Index // nil if it is not served
-	guard  *guard.Guard   // nil without a lock
-	events *eventLog
-	cancel context.CancelFunc // ends run; nil before it
-}
-
-// run keeps the view up to date until ctx ends, except for its reader of events.
-func (v *view) run(ctx context.Context) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	var parts sync.WaitGroup
-	parts.Go(func() { v.index.Run(ctx, v.gw.Server()) })
-	if v.guard != nil {
-		parts.Go(func() { _ = v.guard.Run(ctx) }) // until ctx ends
-	}
-	err := v.gw.Run(ctx)
-	cancel()
-	parts.Wait()
-	return err
-}
-
-// end ends the sessions of the view's client, and everything in it.
-func (v *view) end() {
-	v.gw.Server().EndSessions(func(string) bool { return false })
-	v.gw.Close()
-	v.index.Close()
-	if v.cancel != nil {
-		v.cancel()
-	}
 }
 
 // apply sets the clients and servers of a config. exported are the servers for everything.
@@ -121,8 +84,8 @@ func (c *clients) startLocked(v *view) {
 	var ctx context.Context
 	ctx, v.cancel = context.WithCancel(c.ctx)
 	c.running.Go(func() { _ = v.run(ctx) }) // until ctx ends
-	if v.events.reader != nil {
-		c.running.Go(func() { _ = v.events.reader.Run(ctx) }) // likewise
+	if v.reader != nil {
+		c.running.Go(func() { _ = v.reader.Run(ctx) }) // likewise
 	}
 }
 
@@ -173,15 +136,12 @@ func (c *clients) end() {
 	}
 }
 
-// events returns the log for a client with a name, or nil if it is not known yet what the client sees.
-func (c *clients) events(name string) *eventLog {
-	if v := c.view(name); v != nil {
-		return v.events
+// of returns the view of whoever has a token with a name, or nil if it is not known yet what it sees.
+func (c *clients) of(name string) *view {
+	if v := c.view(name); v != nil || c.tokens.IsClient(name) {
+		return v
 	}
-	if c.tokens.IsClient(name) {
-		return nil
-	}
-	return c.whole.events
+	return c.whole
 }
 
 func (c *clients) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -194,13 +154,4 @@ func (c *clients) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	v.gw.Server().ServeHTTP(w, r)
-}
-
-// sessionDir returns the directory for the sessions of a client, in the data directory.
-func (o *options) sessionDir(data, client string) string {
-	dir := o.SessionDir(data)
-	if dir == "" {
-		return ""
-	}
-	return filepath.Join(filepath.Dir(dir), "clients", client)
 }

@@ -4,24 +4,16 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
-	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/mcptrack/mcptrack/commands/internal/cli"
 	"github.com/mcptrack/mcptrack/core/calls"
-	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/engine"
-	"github.com/mcptrack/mcptrack/core/gateway"
-	"github.com/mcptrack/mcptrack/core/gateway/changetools"
 	"github.com/mcptrack/mcptrack/core/hook"
 	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/mcpevents"
-	"github.com/mcptrack/mcptrack/core/mcpserver"
-	"github.com/mcptrack/mcptrack/core/printable"
-	"github.com/mcptrack/mcptrack/core/textdiff"
 	"github.com/mcptrack/mcptrack/core/tracing"
 	"github.com/mcptrack/mcptrack/output/dashboard"
 	"github.com/mcptrack/mcptrack/output/metrics"
@@ -34,29 +26,24 @@ type eventsFlags struct {
 	cli.JournalFlags
 	cli.RetentionFlags
 	on    bool
-	modes []string
 	allow []string
 	keys  string // file with the keys that encrypt subscriptions on a cluster
 	tools bool   // --change-tools
 
-	offered    []mcpevents.Mode // offered modes other than webhook
-	webhooks   bool
 	unverified webhook.URLs // parsed from allow
 }
 
 func (o *eventsFlags) add(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.BoolVar(&o.on, "events", false, "store events and serve them to clients as MCP Events")
-	f.StringSliceVar(&o.modes, "events-modes", []string{"poll", "push", "webhook"}, "`MODES` in which events are delivered: poll, push, webhook")
-	f.StringArrayVar(&o.allow, "events-allow", nil, "deliver to webhooks that match this URL `GLOB` without verifying them: https://HOST[:PORT][/PATH] (repeatable)")
+	f.StringArrayVar(&o.allow, "events-allow", nil, "deliver to webhooks whose URL matches this `GLOB` without verifying them (repeatable)")
 	f.StringVar(&o.keys, "events-key-file", "", "`FILE` (mode 0600) with the key that encrypts the webhook subscriptions stored with --nats")
 	_ = cmd.MarkFlagFilename("events-key-file")
 	f.BoolVar(&o.tools, "change-tools", false, "add tools that report what changed and wait for changes")
 	o.JournalFlags.Add(cmd)
-	f.Lookup("data-dir").Usage = "`DIR` in which events and calls are stored (default of --events: mcptrack/gateway in the XDG state directory)"
+	f.Lookup("data-dir").Usage = "`DIR` in which events and calls are stored (with --events: mcptrack/gateway in the XDG state directory)"
 	f.Lookup("nats").Usage = "`URL` of a NATS cluster to store events on instead; calls are then kept in memory"
 	o.RetentionFlags.Add(cmd)
-	_ = cmd.RegisterFlagCompletionFunc("events-modes", cobra.FixedCompletions([]string{"poll", "push", "webhook"}, cobra.ShellCompDirectiveNoFileComp))
 }
 
 // stores reports whether events and calls are stored.
@@ -64,7 +51,7 @@ func (o *eventsFlags) stores() bool { return o.on || o.tools || o.Dir != "" || o
 
 // parse validates the flags.
 func (o *eventsFlags) parse(cmd *cobra.Command) error {
-	for _, name := range []string{"events-modes", "events-allow", "events-key-file"} {
+	for _, name := range []string{"events-allow", "events-key-file"} {
 		if cmd.Flags().Changed(name) && !o.on {
 			return cli.Usage("--%s needs --events", name)
 		}
@@ -83,22 +70,6 @@ func (o *eventsFlags) parse(cmd *cobra.Command) error {
 	if o.keys != "" && o.NATS == "" {
 		return cli.Usage("--events-key-file requires --nats; without --nats, webhook subscriptions are stored in the data directory")
 	}
-	o.offered = []mcpevents.Mode{}
-	for _, m := range o.modes {
-		m = strings.TrimSpace(m)
-		mode := mcpevents.Mode(m)
-		switch {
-		case mode == mcpevents.Webhook:
-			o.webhooks = true
-		case mode != mcpevents.Poll && mode != mcpevents.Push:
-			return cli.Usage("unknown mode %q in --events-modes; choose poll, push, webhook", printable.Line(m, 40))
-		case !slices.Contains(o.offered, mode):
-			o.offered = append(o.offered, mode)
-		}
-	}
-	if len(o.offered) == 0 && !o.webhooks {
-		return cli.Usage("--events-modes is empty; choose poll, push, webhook")
-	}
 	var err error
 	if o.unverified, err = webhook.ParseURLs(o.allow); err != nil {
 		return cli.UsageHint("for example --events-allow 'https://*.example.com/hooks/**'", "--events-allow: %w", err)
@@ -106,131 +77,65 @@ func (o *eventsFlags) parse(cmd *cobra.Command) error {
 	return o.RetentionFlags.Parse()
 }
 
-// eventLog contains a gateway's event log and the handlers that serve it to some of its clients.
+// eventLog is what a gateway stores: events and calls, and the webhooks that deliver the events. All views share it.
 type eventLog struct {
 	logger     *slog.Logger
-	tracer     *tracing.Tracer // nil if nothing is traced
 	log        journal.Log
 	calls      calls.Store
-	counts     *metrics.Metrics // nil if nobody can read them; set before a client is served
-	shared     bool             // shared with other gateways on a cluster
-	gateway    func() *gateway.Gateway
-	scope      mcpevents.Scope
-	reader     *mcpevents.Reader      // nil if no events are stored
-	service    *mcpevents.Service     // nil without --events
-	tools      *changetools.Tools     // nil without --change-tools
+	counts     *metrics.Metrics       // nil if nobody can read them; set before a client is served
 	subscribed *webhook.Subscriptions // webhooks that clients subscribed; nil if not offered
 	fixed      *webhook.Webhooks      // webhooks in the config; nil without --events
 	tokens     *web.Tokens            // tokens of the clients
 }
 
-// open opens the event log, for the clients of the gateway that shown returns. of returns the log for a client with
-// a name. The caller must close it.
-func (o *eventsFlags) open(ctx context.Context, env *cli.Env, logger *slog.Logger, tracer *tracing.Tracer, isDemo bool, tokens *web.Tokens, shown func() *gateway.Gateway, of func(name string) *eventLog) (*eventLog, error) {
-	e := &eventLog{logger: logger, tracer: tracer, shared: o.NATS != "", tokens: tokens}
-	if !o.stores() {
-		e.log, e.calls = journal.NewMemory(journal.MemoryOptions{}), new(calls.Memory)
-		return e, nil
-	}
+// open opens the log, without its webhooks. The caller must close it.
+func (o *eventsFlags) open(ctx context.Context, env *cli.Env, logger *slog.Logger, isDemo bool, tokens *web.Tokens) (*eventLog, error) {
+	e := &eventLog{logger: logger, tokens: tokens}
 	flags, keep := o.JournalFlags, o.Keep
 	if o.tools {
 		keep.Content = keptTexts
 	}
-	var err error
 	switch {
+	case !o.stores():
+		e.log, e.calls = journal.NewMemory(journal.MemoryOptions{}), new(calls.Memory)
+		return e, nil
 	case flags.Dir == "" && flags.NATS == "" && (isDemo || !o.on): // several gateways cannot share a directory
 		e.log = journal.NewMemory(cli.MemoryLog(keep.Content))
 	default:
-		if flags.Dir == "" {
+		if flags.Dir == "" && flags.NATS == "" {
 			flags.Dir = env.GatewayDir()
 		}
-		if flags.NATS != "" {
-			flags.Dir = ""
-		}
+		var err error
 		if e.log, err = flags.Open(ctx, env, logger, keep); err != nil {
 			return nil, err
 		}
 	}
 	e.calls = cli.Calls(e.log)
-	e.show(shown, func(stored string) string { return stored })
-	if o.on {
-		if err := o.openWebhooks(ctx, e, of); err != nil {
-			e.close()
-			return nil, err
-		}
-	}
-	o.serve(e)
 	return e, nil
-}
-
-// show makes clients see the events of the servers and items that a gateway exports. known returns the
-// name of an item that was stored with an event, unless it is not its name in this gateway.
-func (e *eventLog) show(shown func() *gateway.Gateway, known func(stored string) string) {
-	e.gateway = shown
-	e.scope = mcpevents.Scope{
-		Server: func(id string) bool { return shown().ExportsServer(id) },
-		Item: func(server string, k catalog.Kind, key, stored string) (string, bool) {
-			return shown().Exports(server, k, key, known(stored))
-		},
-		Unapproved: func(server string, k catalog.Kind, key, stored string) (string, bool) {
-			return shown().Unapproved(server, k, key, known(stored))
-		},
-	}
-	e.reader = mcpevents.NewReader(e.log, e.scope)
-}
-
-// serve makes the handlers for the events that clients see.
-func (o *eventsFlags) serve(e *eventLog) {
-	if o.tools {
-		readable := func(ctx context.Context, r *mcpserver.Request, server, uri string) bool {
-			return e.gateway().MayReadTexts(ctx, r, server, uri)
-		}
-		e.tools = changetools.New(changetools.Options{Reader: e.reader, Text: e.log.Contents().Get, Readable: readable, Diff: textdiff.Unified})
-	}
-	if !o.on {
-		return
-	}
-	service := mcpevents.Options{Reader: e.reader, Modes: o.offered}
-	if e.subscribed != nil {
-		service.Webhooks = e.subscribed.Handle
-	} else if o.webhooks && e.shared && o.keys == "" {
-		service.NoWebhooks = "with --nats, webhooks require --events-key-file"
-	}
-	e.service = mcpevents.New(service)
-}
-
-// forClient returns the same log for clients of another gateway, which has names of its own.
-func (o *eventsFlags) forClient(e *eventLog, shown func() *gateway.Gateway) *eventLog {
-	out := *e
-	if e.reader != nil {
-		out.show(shown, func(string) string { return "" })
-		o.serve(&out)
-	}
-	return &out
 }
 
 // keptTexts limits the total size, in bytes, of the texts kept for the diffs of --change-tools.
 const keptTexts = 64 << 20
 
-// openWebhooks loads the webhook subscriptions, and the delivery positions of the webhooks in the
-// config.
-func (o *eventsFlags) openWebhooks(ctx context.Context, e *eventLog, of func(name string) *eventLog) error {
+// openWebhooks loads the webhook subscriptions, and the delivery positions of the webhooks in the config. whole has the
+// events of the config's webhooks, and of returns the view of the client with a name, or nil.
+func (o *eventsFlags) openWebhooks(ctx context.Context, e *eventLog, tracer *tracing.Tracer, whole *view, of func(name string) *view) error {
 	local := o.unverified.Local()
 	if len(local) > 0 {
 		e.logger.Warn("--events-allow lets webhooks reach services on this machine; use it only for tests")
 	}
 	sender := webhook.NewSender(local)
-	sender.Tracer = e.tracer
+	sender.Tracer = tracer
 	stored, err := webhook.OpenRecords(e.log)
 	if err != nil {
 		return err
 	}
-	e.fixed = webhook.NewWebhooks(webhook.WebhookOptions{Log: e.log, Records: stored, Reader: e.reader, Sender: sender, Scope: e.scope, Logger: e.logger})
-	if !o.webhooks || !e.tokens.Set() {
+	e.fixed = webhook.NewWebhooks(webhook.WebhookOptions{Log: e.log, Records: stored, Reader: whole.reader, Sender: sender, Scope: whole.scope, Logger: e.logger})
+	if !e.tokens.Set() {
 		return nil
 	}
 	var keys *webhook.Keys
-	if e.shared {
+	if o.NATS != "" {
 		if o.keys == "" {
 			e.logger.Info("clients cannot create webhook subscriptions; with --nats this requires --events-key-file")
 			return nil
@@ -240,9 +145,9 @@ func (o *eventsFlags) openWebhooks(ctx context.Context, e *eventLog, of func(nam
 		}
 	}
 	e.subscribed, err = webhook.New(ctx, webhook.Options{
-		Log: e.log, Records: stored, Keys: keys, Reader: e.reader, Sender: sender, Scope: e.scope, Of: func(name string) (*mcpevents.Reader, mcpevents.Scope) {
-			if found := of(name); found != nil {
-				return found.reader, found.scope
+		Log: e.log, Records: stored, Keys: keys, Reader: whole.reader, Sender: sender, Scope: whole.scope, Of: func(name string) (*mcpevents.Reader, mcpevents.Scope) {
+			if v := of(name); v != nil {
+				return v.reader, v.scope
 			}
 			return nil, mcpevents.Scope{}
 		}, Holds: e.tokens.Holds, Allow: o.unverified, Logger: e.logger,
@@ -263,32 +168,23 @@ func (e *eventLog) close() {
 	}
 }
 
-// handlers returns the event handlers for the MCP server. Without --events they only identify clients.
-func (e *eventLog) handlers() (h mcpserver.Events) {
-	if e.service != nil {
-		h = e.service.Handlers()
-	}
-	h.Identify = e.tokens.Identify
-	return h
-}
-
 // routes returns the HTTP routes for hooks and operators. If no events are stored, operators have only the
 // calls.
-func (e *eventLog) routes(version string, from *engine.Engine, received *hook.Receiver, server *mcpserver.Server) map[string]http.Handler {
+func (e *eventLog) routes(version string, from *engine.Engine, received *hook.Receiver, whole *view) map[string]http.Handler {
 	t, streams := from.Tracker(), func() int { return 0 }
-	if e.service != nil {
-		streams = e.service.Streams
+	if whole.service != nil {
+		streams = whole.service.Streams
 	}
 	page := dashboard.New(dashboard.Options{Version: version, Snapshot: t.Snapshot, Servers: from.Servers, Cluster: from.Cluster, Calls: e.calls.Read,
 		Hooks:    func(*http.Request) []hook.Status { return received.Status() },
 		Webhooks: e.endpoints, Deliveries: e.deliveries, Storing: e.log.Err, Clients: streams}).Routes()
 	routes := map[string]http.Handler{hook.Path: cli.HookRoute(received), "GET /api/calls": e.unrestricted(e.unlessSeveral(page["GET /api/calls"]))}
-	if e.reader == nil {
+	if whole.reader == nil {
 		return routes
 	}
 	e.counts = metrics.New(metrics.Options{
 		Version: version, Snapshot: t.Snapshot, Journal: e.log.Stats, Reloads: from.Reloads, LockChanges: from.LockChanges, Cluster: from.Cluster, Hooks: received.Status,
-		Webhooks: e.delivered, Deliveries: e.deliveries, Streams: streams, StrayAnswers: server.StrayAnswers,
+		Webhooks: e.delivered, Deliveries: e.deliveries, Streams: streams, StrayAnswers: whole.gw.Server().StrayAnswers,
 	})
 	routes["GET /metrics"] = e.counts.Handler()
 	for _, pattern := range []string{"GET /api/status", "GET /api/servers"} {
@@ -367,22 +263,8 @@ func (e *eventLog) endpoints(r *http.Request) (all []webhook.EndpointStatus) {
 	return all
 }
 
-// local adds the tools of --change-tools to the gateway's own tools, and returns instructions for
-// clients.
-func (e *eventLog) local(l gateway.Local) (_ gateway.Local, instructions string) {
-	if e.tools == nil {
-		return l, ""
-	}
-	l.Tools = append(l.Tools, gateway.LocalTool{Descriptor: changetools.SinceTool(), Call: e.tools.Since},
-		gateway.LocalTool{Descriptor: changetools.WaitTool(), Call: e.tools.Wait})
-	return l, changetools.Instructions
-}
-
-// readers returns the engine parts that read the log.
+// readers returns the engine parts that deliver events to webhooks.
 func (e *eventLog) readers() (parts []engine.Part) {
-	if e.reader != nil {
-		parts = append(parts, engine.Reader(e.reader.Run))
-	}
 	if e.subscribed != nil {
 		parts = append(parts, engine.Reader(e.subscribed.Run))
 	}

@@ -16,9 +16,6 @@ import (
 
 	"github.com/mcptrack/mcptrack/commands/internal/cli"
 	"github.com/mcptrack/mcptrack/core/config"
-	"github.com/mcptrack/mcptrack/core/engine"
-	"github.com/mcptrack/mcptrack/core/gateway"
-	"github.com/mcptrack/mcptrack/core/hook"
 	"github.com/mcptrack/mcptrack/core/mcp"
 	"github.com/mcptrack/mcptrack/core/mcpserver"
 	"github.com/mcptrack/mcptrack/output/web"
@@ -50,13 +47,18 @@ func TestGatewayStatusShowsOwnWebhooks(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			flags := eventsFlags{on: true, webhooks: true, JournalFlags: cli.JournalFlags{Dir: t.TempDir()}, unverified: all}
-			var e *eventLog
-			e, err = flags.open(t.Context(), &cli.Env{}, slog.New(slog.DiscardHandler), nil, false, tokens, func() *gateway.Gateway { return nil }, func(string) *eventLog { return e })
-			if err != nil {
+			w := &service{options: options{events: eventsFlags{on: true, JournalFlags: cli.JournalFlags{Dir: t.TempDir()}, unverified: all},
+				set: func(string) bool { return false }, TrackFlags: cli.TrackFlags{NoFollow: true}},
+				env: &cli.Env{LookupEnv: func(string) (string, bool) { return "", false }}, g: &cli.Globals{}, cfg: &config.Config{}, log: slog.New(slog.DiscardHandler), clients: &clients{tokens: tokens}}
+			if w.record, err = w.events.open(t.Context(), w.env, w.log, false, tokens); err != nil {
 				t.Fatal(err)
 			}
+			e := w.record
 			defer e.close()
+			if err := w.create(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			defer w.clients.end()
 			ctx, cancel := context.WithCancel(t.Context())
 			var running sync.WaitGroup
 			defer running.Wait()
@@ -79,11 +81,7 @@ func TestGatewayStatusShowsOwnWebhooks(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			from, err := engine.New(t.Context(), engine.Desired{}, e.log, engine.Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			routes := e.routes("test", from, hook.NewReceiver(hook.Options{}), mcpserver.New(mcpserver.Options{}))
+			routes := e.routes("test", w.engine, w.received, w.whole)
 			for token, want := range tt.sees {
 				r := httptest.NewRequest(http.MethodGet, "/", nil)
 				if token != "" {

@@ -1,6 +1,10 @@
 // Package gateway implements the gateway command, which serves all tracked servers through one MCP
-// endpoint. It contains the flags (gateway.go, index.go, lock.go), the log and the delivery of MCP
-// Events (events.go), and the help pages. The gateway itself is core/gateway.
+// endpoint. The gateway itself is core/gateway.
+//
+//	gateway.go  the flags, and the service that they describe
+//	view.go     a gateway for some of its clients: of the config, or everybody else
+//	clients.go  the views of the clients of the config
+//	events.go   what is stored: events, calls, and the webhooks that deliver events
 package gateway
 
 import (
@@ -22,7 +26,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/mcptrack/mcptrack/commands/internal/cli"
-	"github.com/mcptrack/mcptrack/core/calls"
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/engine"
@@ -31,6 +34,8 @@ import (
 	"github.com/mcptrack/mcptrack/core/gateway/capindex"
 	"github.com/mcptrack/mcptrack/core/gateway/upstream"
 	"github.com/mcptrack/mcptrack/core/hook"
+	"github.com/mcptrack/mcptrack/core/lock"
+	"github.com/mcptrack/mcptrack/core/lock/guard"
 	"github.com/mcptrack/mcptrack/core/mcpserver"
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/secretfile"
@@ -45,21 +50,21 @@ var Manual embed.FS
 
 type options struct {
 	cli.ConnectFlags
-	indexFlags
 	cli.MCPFlags
-	lockFlags
-	events          eventsFlags
-	onDown          string
-	allow, deny     []string
-	catalogURL      string
-	catalogInterval time.Duration
-	callTimeout     time.Duration
-	wait            time.Duration
-	instead         bool // of the daemon, for a client of attach
+	cli.LockFlags
 	cli.TrackFlags
-	cli.Filter // only its servers
+	cli.Filter  // only its servers
+	events      eventsFlags
+	enforce     string // what is done about differences from the lock
+	index       bool
+	onDown      string
+	allow, deny []string
+	catalogURL  string
+	callTimeout time.Duration
+	wait        time.Duration
+	instead     bool // of the daemon, for a client of attach
 
-	set func(flag string) bool // reports whether a flag was set by argument or environment
+	set func(flag string) bool // reports whether a flag was set
 }
 
 // Command returns the gateway command.
@@ -70,12 +75,11 @@ func Command(env *cli.Env, g *cli.Globals) *cobra.Command {
 		Short:       "Serve all tracked servers through one MCP endpoint",
 		Annotations: cli.ManualPage("gateway"),
 		Example: `  mcptrack gateway --demo
-  mcptrack gateway --config mcp-servers.json --deny '*delete*' --on-down drop
-  mcptrack gateway --catalog-url https://api.example --index
-  mcptrack gateway --all --events
-  mcptrack gateway --all --change-tools --stdio
-  mcptrack gateway --all --server github --stdio
-  mcptrack gateway --addr :8723 --token-file token
+  mcptrack gateway --all --stdio
+  mcptrack gateway --addr :8723 --token-file token --deny '*delete*'
+  mcptrack gateway --all --server github --change-tools --stdio
+  mcptrack gateway --all --events --index
+  mcptrack gateway --catalog-url https://api.example
 
   # Serve nothing that differs from the lock
   mcptrack gateway --lock mcptrack.lock --enforce block`,
@@ -84,7 +88,7 @@ func Command(env *cli.Env, g *cli.Globals) *cobra.Command {
 			if err := opts.MCPFlags.Check(cmd); err != nil {
 				return err
 			}
-			if err := opts.parse(env, cmd.Flags()); err != nil {
+			if err := opts.parse(cmd.Flags()); err != nil {
 				return err
 			}
 			if err := opts.events.parse(cmd); err != nil {
@@ -97,14 +101,14 @@ func Command(env *cli.Env, g *cli.Globals) *cobra.Command {
 	f := cmd.Flags()
 	cli.AddChoice(cmd, &opts.onDown, "on-down", "keep", "`ACTION` for the items of a server that is down: keep or drop", "keep", "drop")
 	f.StringArrayVar(&opts.allow, "allow", nil, "serve only names and URIs that match this `GLOB` (repeatable)")
-	f.StringArrayVar(&opts.deny, "deny", nil, "do not serve names and URIs that match this `GLOB`; tools can still read a denied URI (repeatable)")
+	f.StringArrayVar(&opts.deny, "deny", nil, "do not serve names and URIs that match this `GLOB` (repeatable)")
 	f.BoolVar(&opts.AllServers, "all", false, "serve all enabled servers, not only tracked ones")
 	opts.AddServers(cmd)
 	_ = cmd.RegisterFlagCompletionFunc("server", cli.CompleteServers(env, g))
-	opts.lockFlags.add(cmd)
+	opts.LockFlags.Add(cmd)
+	cli.AddChoice(cmd, &opts.enforce, "enforce", string(lock.Hold), "`ACTION` for what differs from the lock: audit only reports it, hold serves what is approved, block serves nothing of the server", enforcements()...)
 	f.StringVar(&opts.catalogURL, "catalog-url", "", "`URL` of an HTTP API that describes its tools")
-	f.DurationVar(&opts.catalogInterval, "catalog-interval", config.DefaultCatalogInterval, "`DURATION` between checks for changes at the --catalog-url")
-	opts.indexFlags.add(f)
+	f.BoolVar(&opts.index, "index", false, "also serve an index of all capabilities")
 	opts.events.add(cmd)
 	f.DurationVar(&opts.callTimeout, "call-timeout", 10*time.Minute, "`DURATION` without progress after which a call fails")
 	f.DurationVar(&opts.wait, "wait", 10*time.Second, "`DURATION` to wait for servers before serving the first client")
@@ -115,32 +119,30 @@ func Command(env *cli.Env, g *cli.Globals) *cobra.Command {
 	_ = cmd.Flags().MarkHidden("approved") // only mcptrack-attach uses it, without a daemon
 	opts.AddReload(cmd)
 	opts.AddServing(cmd)
+	cli.MainFlags(cmd, "stdio", "addr", "token-file", "all", "deny")
 	return cmd
 }
 
-func (o *options) parse(env *cli.Env, flags *pflag.FlagSet) error {
-	if err := cmp.Or(o.ConnectFlags.Parse(), o.Filter.Parse()); err != nil {
+func enforcements() []string {
+	return []string{string(lock.Audit), string(lock.Hold), string(lock.Block)}
+}
+
+func (o *options) parse(flags *pflag.FlagSet) error {
+	o.set = flags.Changed
+	err := cmp.Or(o.ConnectFlags.Parse(), o.Filter.Parse(), cli.OneOf("enforce", o.enforce, enforcements()...),
+		cli.OneOf("on-down", o.onDown, string(gateway.Keep), string(gateway.Drop)), cli.Globs("--allow", o.allow), cli.Globs("--deny", o.deny))
+	if err != nil {
 		return err
 	}
-	if err := o.lockFlags.parse(); err != nil {
-		return err
-	}
-	if err := cli.OneOf("on-down", o.onDown, string(gateway.Keep), string(gateway.Drop)); err != nil {
-		return err
-	}
-	if err := cmp.Or(cli.Globs("--allow", o.allow), cli.Globs("--deny", o.deny)); err != nil {
-		return err
-	}
-	if o.callTimeout <= 0 || o.wait < 0 || o.catalogInterval <= 0 {
-		return cli.Usage("--call-timeout and --catalog-interval must be positive, and --wait not negative")
+	if o.callTimeout <= 0 || o.wait < 0 {
+		return cli.Usage("--call-timeout must be positive, and --wait not negative")
 	}
 	if o.catalogURL != "" {
 		if _, err := upstream.New(upstream.FromConfig(o.catalog())); err != nil {
 			return cli.Usage("--catalog-url: %w", err)
 		}
 	}
-	o.set = flags.Changed
-	return o.indexFlags.parse(env, flags)
+	return nil
 }
 
 // catalogID is the server id for the catalog that --catalog-url adds.
@@ -148,7 +150,7 @@ const catalogID = "catalog"
 
 func (o *options) catalog() config.Server {
 	return config.Server{ID: catalogID, Enabled: true, Transport: config.TransportCatalog, URL: config.NewSecret(o.catalogURL),
-		CatalogInterval: o.catalogInterval}
+		CatalogInterval: config.DefaultCatalogInterval}
 }
 
 func (o *options) selection() cli.Selection {
@@ -189,72 +191,38 @@ func (o *options) leftOut(cfg, exported *config.Config) (ids []string) {
 // clients wait for updates and coalesce them themselves.
 const window = 200 * time.Millisecond
 
-// service is a gateway while it runs: one tracker and one log, and a view for each client of the config and for
-// everything else. run sets all fields before anything runs that calls its methods.
+// service is a gateway: one tracker and one log, and a view for each client of the config and for everything else.
 type service struct {
 	options
 	env *cli.Env
 	g   *cli.Globals
 	log *slog.Logger
 	cfg *config.Config // the initial one
+	key []byte         // for task ids; nil if it cannot be stored
 
-	clients  *clients
+	record   *eventLog
 	whole    *view // of everything
-	events   *eventLog
+	clients  *clients
 	engine   *engine.Engine
 	received *hook.Receiver
-	common   gateway.Options // of all views
 }
 
-func run(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) (err error) {
-	s := &service{options: opts, env: env, g: g, log: g.Logger(env)}
-	if s.cfg, err = s.config(ctx, env, g, s.log); err != nil {
-		return err
-	}
+func run(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) error {
 	defer cli.Ballast()()
-	s.fromConfig(s.cfg.Index, s.set)
-	s.whole = &view{}
-	s.clients = &clients{logger: s.log, byName: map[string]*view{}, create: s.view, whole: s.whole}
-	if s.whole.guard, err = s.guard(g, s.cfg, s.log, s.set); err != nil {
+	s := &service{options: opts, env: env, g: g, log: g.Logger(env)}
+	if err := s.read(ctx); err != nil {
 		return err
 	}
-	if s.catalogURL != "" && s.whole.guard.Lacks(catalogID) {
-		return cli.UsageHint(`write it into the config: "`+catalogID+`": {"type": "catalog", "url": "URL"}; then run mcptrack lock `+catalogID+` and leave out --catalog-url`,
-			"the lock does not have the API of --catalog-url, so nothing of it would be served")
-	}
-	if !s.Stdio {
-		if s.clients.tokens, err = s.Access.ClientTokens(s.log, s.Reloads(env, g)); err != nil {
-			return err
-		}
-		s.clients.tokens.SetClients(tokensOf(s.cfg))
-	}
-	s.events, err = s.options.events.open(ctx, env, s.log, g.Tracer(), g.Demo(), s.clients.tokens, func() *gateway.Gateway { return s.whole.gw }, s.clients.events)
-	if err != nil {
+	var err error
+	if s.record, err = s.events.open(ctx, env, s.log, g.Demo(), s.clients.tokens); err != nil {
 		return err
 	}
-	defer s.events.close()
-	s.whole.events = s.events
-	s.received = hook.NewReceiver(hook.Options{Deliver: func(d hook.Delivery) { s.engine.Receive(d) }, Logger: s.log})
-	names := &gateway.Names{}
-	if err := s.newEngine(ctx, names); err != nil {
-		return err
-	}
-	s.common = gateway.Options{
-		Tracker: s.engine.Tracker(), Dial: env.Dial, Session: s.SessionOptions(env, g), OnDown: gateway.OnDown(s.onDown), Transparent: s.instead && len(s.Servers) == 1, CallTimeout: s.callTimeout, Allow: s.allow, Deny: s.deny, Launch: env.Launch,
-		Serve: mcpserver.Options{Name: "mcptrack-gateway", Title: "mcptrack gateway", Version: env.Version, Principal: s.clients.tokens.Principal, Tracer: g.Tracer(), Logger: s.log},
-		Key:   s.key(env, g, s.log),
-	}
-	of := s.common
-	of.Names, of.Verdicts, of.Called, of.Logger, of.Serve.SessionDir = names, s.engine.Verdicts("").Set, s.events.called, s.log, s.SessionDir(s.dataDir(env, g))
-	if err := s.build(s.whole, of); err != nil {
+	defer s.record.close()
+	if err := s.create(ctx); err != nil {
 		return err
 	}
 	defer s.clients.end()
-	s.clients.tokens.OnChange(func() {
-		s.whole.gw.Server().EndSessions(s.clients.tokens.HoldsUnrestricted)
-		s.events.recheck()
-	})
-	s.warn(s.log, s.cfg, s.events)
+	s.warn()
 	serving := func(ctx context.Context) error { return serveOneClient(ctx, env, s.whole.gw.Server()) }
 	if !s.Stdio {
 		if serving, err = s.overHTTP(ctx); err != nil {
@@ -262,11 +230,69 @@ func run(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) (err e
 		}
 	}
 	ready := make(chan struct{}) // closed by settle
-	parts := append(s.events.readers(), engine.Source(s.whole.run), engine.Source(s.clients.run), engine.Source(func(ctx context.Context) error {
+	parts := append(s.record.readers(), engine.Source(s.whole.run), engine.Source(s.clients.run), engine.Source(func(ctx context.Context) error {
 		defer close(ready)
 		return s.settle(ctx)
 	}))
+	if s.whole.reader != nil {
+		parts = append(parts, engine.Reader(s.whole.reader.Run))
+	}
 	return cli.WhileRunning(ctx, func(ctx context.Context) error { return s.engine.Run(ctx, parts...) }, ready, serving)
+}
+
+// read reads the files of the gateway: the config, the tokens and the key for task ids.
+func (s *service) read(ctx context.Context) (err error) {
+	if s.cfg, err = s.config(ctx, s.env, s.g, s.log); err != nil {
+		return err
+	}
+	if s.set("index") {
+		s.cfg.Index.Enabled = s.index
+	}
+	s.clients = &clients{logger: s.log, byName: map[string]*view{}, create: s.clientView}
+	if !s.Stdio {
+		if s.clients.tokens, err = s.Access.ClientTokens(s.log, s.Reloads(s.env, s.g)); err != nil {
+			return err
+		}
+		s.clients.tokens.SetClients(tokensOf(s.cfg))
+	}
+	s.key = s.taskKey(s.env, s.g, s.log)
+	return nil
+}
+
+// create creates what runs: the view of everything needs the engine's tracker, and the engine needs to know whether
+// the view stores events. The views of clients follow when the engine applies the config.
+func (s *service) create(ctx context.Context) (err error) {
+	if s.whole, err = s.newView("", s.log); err != nil {
+		return err
+	}
+	s.clients.whole = s.whole
+	if s.catalogURL != "" && s.whole.guard.Lacks(catalogID) {
+		return cli.UsageHint(`write it into the config: "`+catalogID+`": {"type": "catalog", "url": "URL"}; then run mcptrack lock `+catalogID+` and leave out --catalog-url`,
+			"the lock does not have the API of --catalog-url, so nothing of it would be served")
+	}
+	if s.events.on {
+		if err := s.events.openWebhooks(ctx, s.record, s.g.Tracer(), s.whole, s.clients.of); err != nil {
+			return err
+		}
+	}
+	names := &gateway.Names{}
+	if err := s.newEngine(ctx, names); err != nil {
+		return err
+	}
+	s.received = hook.NewReceiver(hook.Options{Deliver: s.engine.Receive, Logger: s.log})
+	if err := s.build(s.whole, gateway.Options{Names: names, Verdicts: s.engine.Verdicts("").Set, Called: s.record.called, Logger: s.log}); err != nil {
+		return err
+	}
+	s.clients.tokens.OnChange(func() {
+		s.whole.gw.Server().EndSessions(s.clients.tokens.HoldsUnrestricted)
+		s.record.recheck()
+	})
+	return nil
+}
+
+// newGuard opens the lock. It must exist if one of the flags was set.
+func (s *service) newGuard(log *slog.Logger) (*guard.Guard, error) {
+	return s.Guard(s.g, s.cfg, guard.Options{Required: s.set("enforce"), Enforce: lock.Action(s.enforce), Logger: log})
 }
 
 // newEngine creates the engine, which sets the names of items that the view of everything exports.
@@ -276,43 +302,26 @@ func (s *service) newEngine(ctx context.Context, names *gateway.Names) error {
 		return err
 	}
 	opts := engine.Options{
-		Tracker: tracker.Options{Dial: s.env.Dial, Session: s.SessionOptions(s.env, s.g), Logger: s.log, AllLists: true, Window: window, Texts: s.options.events.tools},
+		Tracker: tracker.Options{Dial: s.env.Dial, Session: s.SessionOptions(s.env, s.g), Logger: s.log, AllLists: true, Window: window, Texts: s.events.tools},
 		Logger:  s.log, Listed: names.Listed, Applied: s.apply,
 	}
-	if s.options.events.NATS != "" {
+	if s.events.NATS != "" {
 		opts.Role = engine.Serves
 	}
-	if s.events.reader != nil {
+	if s.whole.reader != nil {
 		opts.Exported, opts.Tracker.Card = names.Exported, servercard.Fetch
 	}
-	s.engine, err = engine.New(ctx, desired, s.events.log, opts)
+	s.engine, err = engine.New(ctx, desired, s.record.log, opts)
 	return err
 }
 
 // apply applies a new config to everything that the engine does not follow.
 func (s *service) apply(cfg *config.Config) {
-	s.events.apply(cfg)
+	s.record.apply(cfg)
 	s.received.Apply(cfg.Hooks)
 	exported := s.exported(cfg)
 	s.whole.gw.Apply(exported)
 	s.clients.apply(cfg, exported)
-}
-
-// view creates the view of a client. It logs nothing that the view of everything says, too.
-func (s *service) view(client string) (v *view, err error) {
-	quiet := slog.New(slog.DiscardHandler)
-	v = &view{}
-	if v.guard, err = s.guard(s.g, s.cfg, quiet, s.set); err != nil {
-		return nil, err
-	}
-	of := s.common
-	of.Logger, of.Serve.SessionDir = quiet, s.sessionDir(s.dataDir(s.env, s.g), client)
-	of.Called = func(c calls.Call) {
-		c.Client = client
-		s.events.called(c)
-	}
-	v.events = s.options.events.forClient(s.events, func() *gateway.Gateway { return v.gw })
-	return v, s.build(v, of)
 }
 
 // overHTTP returns the function that serves all clients over HTTP.
@@ -320,7 +329,7 @@ func (s *service) overHTTP(ctx context.Context) (func(context.Context) error, er
 	return s.OverHTTP(ctx, s.env, s.log, cli.MCPEndpoint{
 		Handler: s.clients, Tokens: s.clients.tokens, Closing: s.clients.close, Ready: s.engine.Log().Err,
 		Card:   servercard.Own{Name: "mcptrack-gateway", Title: "mcptrack gateway", Description: "Several MCP servers at one endpoint, and their changes."},
-		Routes: s.events.routes(s.env.Version, s.engine, s.received, s.whole.gw.Server()),
+		Routes: s.record.routes(s.env.Version, s.engine, s.received, s.whole),
 		Listening: func(url string) {
 			s.g.Tell(s.env, "%s", served(s.whole.gw.Capabilities(), len(s.exported(s.cfg).Servers)))
 			s.g.Tell(s.env, "add it to Claude Code: %s", s.ClaudeCode("mcptrack", url))
@@ -344,22 +353,22 @@ func (s *service) settle(ctx context.Context) error {
 }
 
 // warn logs warnings about parts of the config that are not served.
-func (o *options) warn(log *slog.Logger, cfg *config.Config, stored *eventLog) {
-	exported := o.exported(cfg)
+func (s *service) warn() {
+	cfg, exported := s.cfg, s.exported(s.cfg)
 	if len(exported.Servers) == 0 {
-		log.Warn("there is no server to serve yet", "file", cfg.Path, "hint", o.selection().Hint(cfg))
+		s.log.Warn("there is no server to serve yet", "file", cfg.Path, "hint", s.selection().Hint(cfg))
 	}
-	if len(cfg.Webhooks) > 0 && stored.fixed == nil {
-		log.Warn("the webhooks in the config are ignored without --events")
+	if len(cfg.Webhooks) > 0 && s.record.fixed == nil {
+		s.log.Warn("the webhooks in the config are ignored without --events")
 	}
-	if len(cfg.Clients) > 0 && o.Stdio {
-		log.Warn("the clients in the config have no effect with --stdio, whose client sees everything")
+	if len(cfg.Clients) > 0 && s.Stdio {
+		s.log.Warn("the clients in the config have no effect with --stdio, whose client sees everything")
 	}
-	if len(cfg.Hooks) > 0 && o.Stdio {
-		log.Warn("the hooks in the config receive nothing with --stdio")
+	if len(cfg.Hooks) > 0 && s.Stdio {
+		s.log.Warn("the hooks in the config receive nothing with --stdio")
 	}
-	if left := o.leftOut(cfg, exported); len(exported.Servers) > 0 && len(left) > 0 {
-		log.Warn("untracked servers are not served", "servers", strings.Join(left, ", "), "hint", "set \"trackResources\": true on them, or use --all")
+	if left := s.leftOut(cfg, exported); len(exported.Servers) > 0 && len(left) > 0 {
+		s.log.Warn("untracked servers are not served", "servers", strings.Join(left, ", "), "hint", "set \"trackResources\": true on them, or use --all")
 	}
 }
 
@@ -386,19 +395,6 @@ func served(view capindex.Capabilities, servers int) string {
 	}
 	return fmt.Sprintf("%s, %s, %s of %s", cli.Plural(n[catalog.Tools], "tool"), cli.Plural(n[catalog.Prompts], "prompt"),
 		cli.Plural(n[catalog.Resources], "resource"), of)
-}
-
-// build creates the gateway and the index of a view.
-func (o *options) build(v *view, of gateway.Options) (err error) {
-	if v.index, err = o.indexFlags.start(func() capindex.Capabilities { return v.gw.Capabilities() }); err != nil {
-		return err
-	}
-	of.Guard, of.Changed, of.Serve.Events = v.guard, v.index.Changed, v.events.handlers()
-	of.Local, of.Serve.Instructions = v.events.local(v.index.Local())
-	if v.gw, err = gateway.New(of); err != nil {
-		v.index.Close()
-	}
-	return err
 }
 
 // warnUnmatched logs globs of the flags, or of a client, that match nothing, because a typo may expose or hide the
@@ -430,9 +426,9 @@ func (o *options) dataDir(env *cli.Env, g *cli.Globals) string {
 	return cmp.Or(o.events.Dir, env.GatewayDir())
 }
 
-// key returns the key for task ids. It is stored in the data directory, so that clients find their
-// tasks after a restart. If no key can be stored, key returns nil, and this run uses its own key.
-func (o *options) key(env *cli.Env, g *cli.Globals, log *slog.Logger) []byte {
+// taskKey returns the key for task ids. It is stored in the data directory, so that clients find their
+// tasks after a restart. If no key can be stored, it returns nil, and this run uses its own key.
+func (o *options) taskKey(env *cli.Env, g *cli.Globals, log *slog.Logger) []byte {
 	dir := o.dataDir(env, g)
 	if dir == "" {
 		return nil

@@ -21,7 +21,7 @@ func TestGatewayKey(t *testing.T) {
 	env := &cli.Env{LookupEnv: func(name string) (string, bool) { return state, name == "XDG_STATE_HOME" }}
 	var g cli.Globals
 	key := func(env *cli.Env, o options) string {
-		return string(o.key(env, &g, slog.New(slog.DiscardHandler)))
+		return string(o.taskKey(env, &g, slog.New(slog.DiscardHandler)))
 	}
 	first := key(env, options{})
 	if first == "" || key(env, options{}) != first {

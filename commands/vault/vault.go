@@ -52,6 +52,7 @@ func Command(env *cli.Env, g *cli.Globals) *cobra.Command {
 	}
 	opts.MCPFlags.Add(cmd, "127.0.0.1:8724")
 	cmd.Flags().StringArrayVar(&opts.ignore, "ignore", nil, "`GLOB` of paths to exclude (repeatable)")
+	cli.MainFlags(cmd, "stdio", "addr", "token-file", "ignore")
 	return cmd
 }
 

@@ -61,15 +61,15 @@ func (c *Config) ClientFor(name string, folders ...string) *Client {
 func clientKeys() table[Client] {
 	return table[Client]{
 		{name: "token", field: func(c *Client) any { return &c.Token }, read: (*entry).clientToken, schema: "clientToken", example: `"${CI_TOKEN}"`,
-			doc: "The token that the client presents to `gateway`: 16 to 1,024 visible ASCII characters."},
+			doc: "The token that the client sends to `gateway`: 16 to 1,024 visible ASCII characters."},
 		{name: "folder", field: func(c *Client) any { return &c.Folder }, read: (*entry).clientFolder, schema: "text", example: `"/home/me/work/**"`,
-			doc: "A glob of the absolute paths of the working directories in which the daemon applies the entry, to every client. Default: it applies to the client that calls itself by the name of the entry."},
+			doc: "For the daemon: a glob of absolute paths. The entry applies to every client in such a folder. Default: to the client that calls itself NAME."},
 		{name: "servers", field: func(c *Client) any { return &c.Servers }, globs: "server ids",
-			doc: "Globs of the ids of the servers that the client sees. Default: all."},
+			doc: "Globs of the servers that the client sees. Default: all."},
 		{name: "allow", field: func(c *Client) any { return &c.Allow }, globs: "names and URIs",
-			doc: "Globs of the names and URIs that the client sees, as `--allow` of `gateway`. Default: all."},
+			doc: "Globs of the names and URIs that it sees, as `--allow` of `gateway`. Default: all."},
 		{name: "deny", field: func(c *Client) any { return &c.Deny }, globs: "names and URIs",
-			doc: "Globs of the names and URIs that the client does not see, as `--deny` of `gateway`."},
+			doc: "Globs of the names and URIs that it does not see, as `--deny`."},
 	}.made()
 }
 

@@ -36,19 +36,3 @@ func (c *Command) Holds() string {
 	}
 	return ""
 }
-
-// ToolHolds is like [Command.Holds] for the name of a server's tool.
-func ToolHolds(tool string) string {
-	prefix, _, ok := strings.Cut(tool, "_")
-	switch {
-	case !ok:
-		return ""
-	case prefix == "browser", prefix == "page":
-		return "a browser"
-	case prefix == "terminal":
-		return "a terminal"
-	case prefix == "session":
-		return "a session"
-	}
-	return ""
-}

@@ -135,6 +135,9 @@ func Open(text []byte, format tree.Format) (*File, error) {
 // Text returns the text with all edits.
 func (f *File) Text() []byte { return f.doc.apply(nil) }
 
+// Value returns the value at a path, or nil if there is none.
+func (f *File) Value(path []string) *tree.Node { return f.doc.at(path) }
+
 // Object gives the object at a path new members: those in set, followed by those of its own members
 // that keep accepts, as they are written. It returns what undoes the edit. If there is an error, the
 // text is unchanged.

@@ -10,90 +10,39 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/spf13/cobra"
-
 	"github.com/mcptrack/mcptrack/commands/internal/cli"
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/config/edit"
-	"github.com/mcptrack/mcptrack/core/config/hosts"
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// DisconnectCommand returns the command disconnect.
-func DisconnectCommand(env *cli.Env, g *cli.Globals) *cobra.Command {
-	var opts options
-	cmd := &cobra.Command{
-		Use:   "disconnect [HOST…]",
-		Short: "Undo connect: restore the entries of editors and agents",
-		Long: `Restores the entries that mcptrack connect changed in the configs of hosts, byte for
-byte, also if other entries were edited meanwhile. Without HOST, all of your own
-files and those of this folder are restored. Servers that no other entry uses
-leave mcptrack's config again. An entry that was edited after connect is left
-alone. disconnect asks before it changes a file without permission to write, and
-leaves it alone if there is no terminal.`,
-		Example: `  mcptrack disconnect
-  mcptrack disconnect cursor --dry-run`,
-		Args:              cli.Args(0, -1),
-		ValidArgsFunction: cobra.FixedCompletions(hosts.Names(), cobra.ShellCompDirectiveNoFileComp),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			opts.hosts = args
-			if err := check("disconnect", args, cmd.Flags().Changed); err != nil {
-				return err
-			}
-			return runDisconnect(cmd.Context(), env, g, opts)
-		},
-	}
-	cmd.Flags().BoolVar(&opts.dryRun, "dry-run", false, "show the changes; write nothing")
-	return cmd
-}
-
-func runDisconnect(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) error {
+// undoAll restores the entries of the hosts that the options name.
+func undoAll(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) error {
 	s, err := openStore(env)
 	if err != nil {
 		return err
 	}
-	read := g.ConfigOptions(env)
-	read.Format, read.Keyring = "", nil
-	if read.Workspace, err = filepath.Abs(read.Workspace); err != nil {
-		return err
-	}
-	if !opts.dryRun {
-		if err := s.tidy(ctx, read); err != nil {
-			return err
-		}
-	}
-	chosen := func(r *record) bool { return len(opts.hosts) == 0 || slices.Contains(opts.hosts, r.Host) }
-	records, err := s.all()
+	read, err := hostOptions(env, g)
 	if err != nil {
 		return err
 	}
-	allowed := map[string]bool{} // read-only files that the user wants to change
-	if len(records) > 0 && !opts.dryRun {
-		for i := range records {
-			u := undo{record: &records[i], opts: read}
-			if chosen(u.record) && here(u.record, read) && readOnly(u.File) && u.plan().Changed {
-				err := env.Ask(ctx, "", printable.Line(u.File, 200)+" is read-only. Restore it?")
-				if err != nil && !errors.Is(err, cli.ErrNoTerminal) && !errors.Is(err, cli.ErrDeclined) {
-					return err
-				}
-				allowed[u.File] = err == nil
-			}
-		}
+	if !opts.dryRun {
 		unlock, err := s.lock(ctx)
 		if err != nil {
 			return err
 		}
 		defer unlock()
-		if records, err = s.all(); err != nil {
-			return err
-		}
+	}
+	records, err := s.all()
+	if err != nil {
+		return err
 	}
 	r := report{Written: !opts.dryRun, Files: []fileReport{}, Restart: []string{}}
-	var left, elsewhere []string
+	var elsewhere []string
 	for i := range records {
 		rec := &records[i]
 		switch {
-		case !chosen(rec):
+		case len(opts.hosts) > 0 && !slices.Contains(opts.hosts, rec.Host):
 			continue
 		case !here(rec, read):
 			elsewhere = append(elsewhere, printable.Shell(filepath.Dir(rec.File)))
@@ -101,64 +50,52 @@ func runDisconnect(ctx context.Context, env *cli.Env, g *cli.Globals, opts optio
 		}
 		u := undo{record: rec, opts: read}
 		f := u.plan()
-		if f.Changed && !opts.dryRun && readOnly(rec.File) && !allowed[rec.File] {
-			f = fileReport{Host: rec.Host, File: rec.File, Servers: []server{}, Problem: "it is read-only; run chmod u+w " + printable.Shell(rec.File)}
+		if f.Problem == "" && !opts.dryRun {
+			if err := u.write(s, records); err != nil {
+				return err
+			}
 		}
 		if f.Changed && opts.dryRun {
-			f.Diff = diff(rec.File, u.before, u.after, rec.Format)
+			f.Diff = diff(rec.File, u.before, u.after, rec.Format, u.paths)
 			for i := range f.Servers {
 				if s := &f.Servers[i]; s.Reason == restored {
 					s.Reason = "would be restored"
 				}
 			}
-		} else if !opts.dryRun && f.Problem == "" {
-			err := u.write(s, records)
-			for attempt := 1; isChanged(err) && attempt < attempts; attempt++ { // its program wrote it at the same time
-				u = undo{record: rec, opts: read}
-				if f = u.plan(); f.Problem != "" {
-					break
-				}
-				err = u.write(s, records)
-			}
-			if err != nil {
-				return err
-			}
 		}
-		r.Files = append(r.Files, f)
-		for _, sv := range f.Servers {
-			if !sv.Changed {
-				left = append(left, sv.Name)
-			}
-		}
-		if f.Problem != "" {
-			left = append(left, rec.File)
-		}
-		if h, ok := hosts.Find(rec.Host); ok && f.Changed && !slices.Contains(r.Restart, h.Title) {
-			r.Restart = append(r.Restart, h.Title)
-		}
+		r.add(f)
 	}
 	for _, f := range unrecorded(read, opts.hosts, records) {
-		r.Files = append(r.Files, f)
-		for _, sv := range f.Servers {
-			left = append(left, sv.Name)
-		}
+		r.add(f)
 	}
-	switch {
-	case len(r.Files) > 0:
-		err = r.print(env, g)
-	case g.Format.Table():
+	if len(r.Files) == 0 && g.Format.Table() {
 		_, err = fmt.Fprintln(env.Out, "nothing is connected here")
-	default:
+	} else {
 		err = r.print(env, g)
 	}
 	if len(elsewhere) > 0 && !g.Quiet {
-		fmt.Fprintf(env.Err, "hint: configs in other folders are connected too; run mcptrack disconnect in: %s\n", cli.Join(elsewhere, 5))
+		fmt.Fprintf(env.Err, "hint: configs in other folders are connected too; run mcptrack connect --undo in: %s\n", cli.Join(elsewhere, 5))
 	}
-	if err == nil && len(left) > 0 {
+	if left := r.left(); err == nil && len(left) > 0 {
 		return &cli.Failure{Exit: cli.ExitFailed, Code: "left_alone", Err: fmt.Errorf("left alone: %s", printable.Line(cli.Join(left, 5), 400)),
 			Hint: "FILE" + backupSuffix + " has the original of each file"}
 	}
 	return err
+}
+
+// left returns the names of what is not restored: entries, and files with a problem.
+func (r *report) left() (names []string) {
+	for _, f := range r.Files {
+		for _, s := range f.Servers {
+			if !s.Changed {
+				names = append(names, s.Name)
+			}
+		}
+		if f.Problem != "" {
+			names = append(names, f.File)
+		}
+	}
+	return names
 }
 
 // unrecorded returns the files of hosts that connect has changed, of which no record exists, such as
@@ -199,6 +136,7 @@ type undo struct {
 	*record
 	opts          config.Options
 	before, after []byte
+	paths         [][]string // of the entries that change
 	restored      []recorded // entries that leave the record
 	unused        []recorded // those of them whose servers may leave mcptrack's config
 	undone        []recorded // entries that have their original content already
@@ -226,6 +164,7 @@ func (u *undo) plan() fileReport {
 		switch {
 		case err == nil:
 			u.restored, u.unused = append(u.restored, e), append(u.unused, e)
+			u.paths = append(u.paths, u.path(e))
 			f.Changed, s.Reason = true, restored
 		case len(text) > 0 && !errors.Is(err, edit.ErrChanged) && !errors.Is(err, edit.ErrMissing):
 			f.Problem = printable.Reason(err, 300)
@@ -244,6 +183,9 @@ func (u *undo) plan() fileReport {
 	}
 	if edits != nil {
 		u.after = edits.Text()
+	}
+	if f.Changed && readOnly(u.File) {
+		return fileReport{Host: u.Host, File: u.File, Servers: []server{}, Problem: problemOf(errReadOnly(u.File))}
 	}
 	slices.Reverse(f.Servers)
 	return f
