@@ -87,11 +87,11 @@ type ServerState struct {
 	RetryIn         Milliseconds `json:"retryInMs,omitempty"`
 	ProtocolVersion string       `json:"protocolVersion,omitempty"`
 	Era             string       `json:"era,omitempty"`
-	ConnectedIn     Milliseconds `json:"connectedInMs,omitempty" about:"Ready: the duration of the attempt to connect"`
-	StillConnected  bool         `json:"stillConnected,omitempty" about:"Unapproved: still connected using the previously approved entry"`
+	ConnectedIn     Milliseconds `json:"connectedInMs,omitempty" about:"how long connecting took"`
+	StillConnected  bool         `json:"stillConnected,omitempty" about:"still connected as approved before"`
 	// InstructionsDigest is the digest of Instructions, in every event that reports a connection; zero
 	// if the server has no instructions.
-	InstructionsDigest catalog.Digest `json:"instructionsDigest,omitzero" about:"of the server's instructions, once it is connected; absent if it has none"`
+	InstructionsDigest catalog.Digest `json:"instructionsDigest,omitzero" about:"of the server's instructions"`
 	// Instructions are the server's instructions, encoded as JSON. Only a tracker's recorder receives
 	// them; otherwise it is empty, and also if the server has none.
 	Instructions string `json:"-"`
@@ -108,12 +108,12 @@ func (s ServerState) TellsInstructions() bool {
 // in another way. Changes to the lists of tools and prompts are published as [ListChanged] alone.
 type SubscriptionActive struct {
 	Resources int        `json:"resources"` // number of followed resources
-	URIs      []string   `json:"uris,omitempty" about:"the followed URIs, sorted; absent if there are more than 100"`
-	Tools     int        `json:"tools,omitempty" about:"number of tools, if they are followed"`
-	Prompts   int        `json:"prompts,omitempty" about:"number of prompts, if they are followed"`
-	Skills    int        `json:"skills,omitempty" about:"number of skills, if they are followed"`
-	Mode      UpdateMode `json:"mode,omitempty" about:"how changes of the resources are detected: push or poll; absent if they are not"`
-	Missing   []string   `json:"missing,omitempty" about:"URIs for which the server does not push updates"`
+	URIs      []string   `json:"uris,omitempty" about:"at most 100"`
+	Tools     int        `json:"tools,omitempty" about:"a number"`
+	Prompts   int        `json:"prompts,omitempty" about:"a number"`
+	Skills    int        `json:"skills,omitempty" about:"a number"`
+	Mode      UpdateMode `json:"mode,omitempty" about:"push or poll"`
+	Missing   []string   `json:"missing,omitempty" about:"URIs without push"`
 }
 
 // MaxActiveURIs limits the URIs in one subscription.active event.
@@ -124,7 +124,7 @@ const MaxActiveURIs = 100
 type ResourceUpdated struct {
 	// Changed reports whether the content differs from the last published content. It is nil if that
 	// is unknown, because the content was not read or had never been read before.
-	Changed        *bool          `json:"changed,omitempty" about:"false if the change was announced but the content is unchanged"`
+	Changed        *bool          `json:"changed,omitempty" about:"false if the content is the same"`
 	Name           string         `json:"name,omitempty"`
 	MimeType       string         `json:"mimeType,omitempty"`
 	Size           *int64         `json:"size,omitempty"` // content size in bytes
@@ -182,12 +182,12 @@ type ListChanged struct {
 	Changed []string     `json:"changed"`
 	// Details describes how the descriptors of the first items in Changed differ; see
 	// [catalog.ItemChanges].
-	Details []catalog.ItemChange `json:"details,omitempty" about:"how the changed items differ: key, fields, changes"`
+	Details []catalog.ItemChange `json:"details,omitempty" about:"how the changed items differ"`
 	// Versions identifies the definitions of the items that were added, removed or changed before and
 	// after the change; see [catalog.ItemVersions].
-	Versions []catalog.ItemVersion `json:"versions,omitempty" about:"digests of the definitions of these items: key, digest, previousDigest"`
+	Versions []catalog.ItemVersion `json:"versions,omitempty" about:"digests of at most 1,000 definitions"`
 	// Error explains why the list could not be loaded; the previous list stays in use.
-	Error string `json:"error,omitempty" about:"why the list could not be loaded; the previous list stays in use"`
+	Error string `json:"error,omitempty" about:"why it could not be loaded"`
 	// Items is the complete list after the change; nil if it is unknown. Only a tracker's recorder
 	// receives it: subscribers get nil and read the list from a snapshot.
 	Items *catalog.List `json:"-"`
@@ -201,12 +201,12 @@ type ListChanged struct {
 
 // Skill describes a skill in events. The event's resourceUri is the URI of its SKILL.md.
 type Skill struct {
-	Name string `json:"name" about:"from the frontmatter; several skills may have it"`
+	Name string `json:"name" about:"from the frontmatter"`
 	// Dynamic means that the server generates the files, so that nothing is known about them.
-	Dynamic bool           `json:"dynamic,omitempty" about:"true if the server lists no files, because it generates them"`
-	Files   int            `json:"files,omitempty" about:"number of files"`
+	Dynamic bool           `json:"dynamic,omitempty" about:"the server generates the files"`
+	Files   int            `json:"files,omitempty" about:"a number"`
 	Size    int64          `json:"size,omitempty" about:"bytes of all files"`
-	Digest  catalog.Digest `json:"digest,omitzero" about:"of the frontmatter and of the list of files with their digests"`
+	Digest  catalog.Digest `json:"digest,omitzero" about:"of the frontmatter and the list of files"`
 }
 
 // SkillAdded is published when a followed server offers a new skill.
@@ -223,11 +223,11 @@ type SkillChanged struct {
 	// Frontmatter reports whether the frontmatter differs. The lists of files are absent if the
 	// previous files are unknown, because an earlier process listed them or because they were or are
 	// generated.
-	Frontmatter bool        `json:"frontmatter,omitempty" about:"true if the frontmatter differs"`
-	Added       []SkillFile `json:"added,omitempty" about:"new files: uri, digest, size"`
-	Removed     []SkillFile `json:"removed,omitempty" about:"files that are gone: uri, digest, size"`
-	Changed     []SkillFile `json:"changed,omitempty" about:"files with other content: uri, digest, size, previousDigest, previousSize"`
-	More        int         `json:"more,omitempty" about:"number of files left out of these lists"`
+	Frontmatter bool        `json:"frontmatter,omitempty" about:"it differs"`
+	Added       []SkillFile `json:"added,omitempty" about:"new files"`
+	Removed     []SkillFile `json:"removed,omitempty" about:"files that are gone"`
+	Changed     []SkillFile `json:"changed,omitempty" about:"files with other content"`
+	More        int         `json:"more,omitempty" about:"number of files left out"`
 }
 
 // SkillFile is a file of a changed skill.
@@ -245,8 +245,8 @@ const MaxSkillFiles = 100
 // SkillMismatch is published when a client reads a file of a skill and the content is not what the
 // skill's entry says. The event's resourceUri is the URI of the file.
 type SkillMismatch struct {
-	Skill  string `json:"skill" about:"URI of the skill's SKILL.md"`
-	Reason string `json:"reason" about:"what differs: the size, the digest or the frontmatter, or that the file is not listed"`
+	Skill  string `json:"skill" about:"URI of its SKILL.md"`
+	Reason string `json:"reason" about:"what differs"`
 }
 
 // ServerEvent is published for an event from the server (MCP Events) that does not concern a
@@ -255,7 +255,7 @@ type SkillMismatch struct {
 type ServerEvent struct {
 	Name    string `json:"name" about:"type of the event"`
 	EventID string `json:"eventId"`
-	Size    int    `json:"size" about:"size of the event's data in bytes"`
+	Size    int    `json:"size" about:"of its data, in bytes"`
 }
 
 // CardChanged is published when the server card of a server (SEP-2127) differs from the card that the
@@ -263,15 +263,15 @@ type ServerEvent struct {
 // on the server. The publisher ensures that all texts are single printable lines.
 type CardChanged struct {
 	URL             string         `json:"url" about:"of the card"`
-	Fields          []string       `json:"fields,omitempty" about:"names of the members that differ; absent if the card is new or gone, or changed while nothing followed the server"`
+	Fields          []string       `json:"fields,omitempty" about:"members that differ"`
 	Version         string         `json:"version,omitempty"`
 	PreviousVersion string         `json:"previousVersion,omitempty"`
 	Title           string         `json:"title,omitempty"`
 	PreviousTitle   string         `json:"previousTitle,omitempty"`
-	Remotes         []string       `json:"remotes,omitempty" about:"URLs of the endpoints in the card"`
+	Remotes         []string       `json:"remotes,omitempty" about:"URLs in the card"`
 	PreviousRemotes []string       `json:"previousRemotes,omitempty"`
-	Digest          catalog.Digest `json:"digest,omitzero" about:"of the card; absent if it is gone"`
-	PreviousDigest  catalog.Digest `json:"previousDigest,omitzero" about:"absent if the card is new"`
+	Digest          catalog.Digest `json:"digest,omitzero" about:"of the card"`
+	PreviousDigest  catalog.Digest `json:"previousDigest,omitzero" about:"of the card before"`
 }
 
 // DriftState is the state of a difference from the lock file.
@@ -288,15 +288,15 @@ const (
 // differs in another way than before, and when it no longer differs. The last event about an item
 // tells whether it differs. The event contains nothing of the item's definition.
 type LockDrift struct {
-	Change  DriftState `json:"state" about:"changed; approved by the user; or resolved: taken back, or allowed now"`
-	Section string     `json:"section,omitempty" about:"such as tools; absent if the event concerns the whole server"`
+	Change  DriftState `json:"state" about:"changed, approved or resolved"`
+	Section string     `json:"section,omitempty" about:"such as tools; absent for the server itself"`
 	Item    string     `json:"item,omitempty" about:"such as tool/search"`
 	// Classes has the classes of a change; empty if it is over or concerns the whole server.
-	Classes  []DriftClass `json:"classes,omitempty" about:"classes of the change: id, name"`
-	Severity string       `json:"severity,omitempty" about:"of the most severe class: note, warning or error"`
-	Action   string       `json:"action,omitempty" about:"what a gateway does: audit, hold or block"`
-	OldHash  string       `json:"oldHash,omitempty" about:"of the approved definition; absent if there is none"`
-	NewHash  string       `json:"newHash,omitempty" about:"of the changed definition; absent if there is none"`
+	Classes  []DriftClass `json:"classes,omitempty" about:"of the change"`
+	Severity string       `json:"severity,omitempty" about:"note, warning or error"`
+	Action   string       `json:"action,omitempty" about:"audit, hold or block"`
+	OldHash  string       `json:"oldHash,omitempty" about:"approved"`
+	NewHash  string       `json:"newHash,omitempty" about:"changed"`
 	Reason   string       `json:"reason,omitempty" about:"why the whole server differs"`
 	Lock     string       `json:"lock,omitempty" about:"the lock file, in events of the daemon"`
 }
@@ -318,10 +318,10 @@ type DriftClass struct {
 // event; it is stored beside the log under its digest if it is JSON (see journal.Contents).
 type HookReceived struct {
 	HookID      string         `json:"hookId"`
-	DeliveryID  string         `json:"deliveryId,omitempty" about:"the sender's id of the message, if it has one"`
+	DeliveryID  string         `json:"deliveryId,omitempty" about:"the sender's"`
 	ContentType string         `json:"contentType,omitempty"`
-	Size        int            `json:"size" about:"of the body in bytes"`
-	Digest      catalog.Digest `json:"digest" about:"SHA-256 of the body, with which its text is read"`
+	Size        int            `json:"size" about:"in bytes"`
+	Digest      catalog.Digest `json:"digest" about:"SHA-256"`
 }
 
 // ConfigReloaded is published when a new config is applied. It contains the ids of the servers
@@ -437,7 +437,7 @@ type ToolResult struct {
 // SubscriptionsChanged is published when the set of resources that clients subscribe to changes.
 // These resources are followed in addition to those selected by the config.
 type SubscriptionsChanged struct {
-	URIs []string `json:"uris" about:"all subscribed URIs, sorted"`
+	URIs []string `json:"uris" about:"all that are subscribed"`
 }
 
 func (ServerState) Type() Type          { return TypeServerState }

@@ -108,21 +108,18 @@ func (f *File) now() (all map[string]Record, last uint64, moved chan struct{}) {
 }
 
 func (f *File) Put(ctx context.Context, rec Record) (uint64, error) {
-	return f.write(ctx, rec, func(now Record, _ uint64) bool { return now.Revision == rec.Revision })
-}
-
-func (f *File) PutAfter(ctx context.Context, rec Record, last uint64) (uint64, error) {
-	return f.write(ctx, rec, func(_ Record, written uint64) bool { return written == last })
+	rec.Value = bytes.Clone(rec.Value)
+	return f.write(ctx, rec)
 }
 
 func (f *File) Remove(ctx context.Context, rec Record) error {
-	_, err := f.write(ctx, Record{Key: rec.Key}, func(now Record, _ uint64) bool { return now.Revision == rec.Revision })
+	rec.Value = nil
+	_, err := f.write(ctx, rec)
 	return err
 }
 
-// write stores rec, or removes it if it has no value, if allowed returns true for the stored record
-// and the number of the last write. Otherwise it returns [ErrChanged].
-func (f *File) write(ctx context.Context, rec Record, allowed func(now Record, last uint64) bool) (uint64, error) {
+// write stores rec, or removes it if it has no value.
+func (f *File) write(ctx context.Context, rec Record) (uint64, error) {
 	select {
 	case f.writing <- struct{}{}:
 	case <-ctx.Done():
@@ -130,11 +127,11 @@ func (f *File) write(ctx context.Context, rec Record, allowed func(now Record, l
 	}
 	defer func() { <-f.writing }()
 	all, last, moved := f.now()
-	if !allowed(all[rec.Key], last) {
+	if all[rec.Key].Revision != rec.Revision {
 		return 0, ErrChanged
 	}
 	all = maps.Clone(all)
-	rec.Revision, rec.Value = last+1, bytes.Clone(rec.Value)
+	rec.Revision = last + 1
 	if all[rec.Key] = rec; rec.Value == nil {
 		delete(all, rec.Key)
 	}

@@ -18,9 +18,6 @@ type Store interface {
 	// Revision of 0 means that the record must not exist yet. If the revisions differ, it returns
 	// [ErrChanged]. After any other error, the value may or may not have been stored.
 	Put(ctx context.Context, rec Record) (revision uint64, err error)
-	// PutAfter stores rec if no record has been written since write number last, which Follow
-	// reported. Otherwise it returns [ErrChanged].
-	PutAfter(ctx context.Context, rec Record, last uint64) (revision uint64, err error)
 	// Remove deletes the record if its stored revision equals rec.Revision. Otherwise it returns
 	// [ErrChanged].
 	Remove(ctx context.Context, rec Record) error
@@ -41,7 +38,7 @@ type Changes struct {
 	Records []Record
 	// All is set if Records contains all existing records, not only changed ones.
 	All  bool
-	Last uint64 // number of the last write, to be passed to PutAfter
+	Last uint64 // number of the last write, which is the revision of its record unless it was a removal
 }
 
 // ErrChanged is returned by a write that is not based on the latest value.

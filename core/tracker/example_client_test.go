@@ -152,7 +152,7 @@ func ExampleClient_Cache() {
 	// cached after clearing: false
 }
 
-// Print the changes of all servers' resources as diffs: the program in mcptrack help embedding.
+// Print the changes of all servers' resources as diffs: as in mcptrack help embedding.
 func Example_diffs() {
 	server := newNotes()
 	cfg := server.config() // or config.Load("config/mcp-servers.json", config.Options{})

@@ -42,38 +42,30 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// Only the process that loaded a checkpoint last can save it, so a process without the lease moves
-// no watermark back. The holder can save even if the response to its load was lost.
-func TestRealCheckpointIsSavedByItsHolder(t *testing.T) {
+// A process saves no positions after another process has saved, so it moves no watermark back without
+// having read the newer one.
+func TestRealPositionsOfAnotherProcessAreKept(t *testing.T) {
 	t.Parallel()
-	url, ctx := journaltest.Store(t), t.Context()
-	pages := []*checkpoint{}
+	url := journaltest.Store(t)
+	var all []*Webhooks
 	for range 2 {
-		pages = append(pages, testCheckpoint(openLog(t, url), configCheckpoint))
+		shared := openLog(t, url)
+		h := NewWebhooks(WebhookOptions{Log: shared, Records: recordsOf(shared)})
+		h.Apply([]config.Webhook{standard(hook)})
+		all = append(all, h)
 	}
-	at := func(cursor string) func() positions {
-		return func() positions { return positions{Webhooks: []webhookProgress{{Key: "k", Cursor: cursor}}} }
+	save := func(h *Webhooks, cursor string) error {
+		h.locked(func() { h.endpoints[0].Cursor, h.changed = cursor, true })
+		return h.save(t.Context())
 	}
-	for i, p := range pages {
-		s, _, err := p.load(ctx)
-		if err != nil || i == 0 && s.Webhooks != nil || i > 0 && s.Webhooks[0].Cursor != "a-2" {
-			t.Fatalf("%+v, %v", s, err)
-		}
-		if i == 0 {
-			if err := errors.Join(p.save(ctx, at("a-1")), p.save(ctx, at("a-2"))); err != nil {
-				t.Fatal(err)
-			}
-		}
+	if err := errors.Join(save(all[0], "a-1"), save(all[0], "a-2")); err != nil {
+		t.Fatal(err)
 	}
-	if err := pages[0].save(ctx, at("a-1")); !errors.Is(err, errSuperseded) {
+	if err := save(all[1], "a-1"); !errors.Is(err, errSuperseded) {
 		t.Errorf("a late save: %v", err)
 	}
-	pages[1].revision-- // as if the response to the load was lost
-	if err := pages[1].save(ctx, at("a-3")); err != nil {
-		t.Error(err)
-	}
-	if s, _, err := pages[0].read(ctx); err != nil || len(s.Webhooks) != 1 || s.Webhooks[0].Cursor != "a-3" {
-		t.Errorf("%+v, %v", s, err)
+	if p := positions(t, recordsOf(openLog(t, url)), FromConfig); len(p) != 1 || p[0].Cursor != "a-2" {
+		t.Errorf("%+v", p)
 	}
 }
 
@@ -117,10 +109,10 @@ func TestRealHooksOnACluster(t *testing.T) {
 	at := func(h *Webhooks) string {
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		if len(h.active) == 0 {
+		if h.ctx == nil {
 			return ""
 		}
-		return h.active[0].Cursor
+		return h.endpoints[0].Cursor
 	}
 	eventually(t, "it begins", func() bool { return at(all[first]) != "" })
 	var want []string
@@ -132,17 +124,15 @@ func TestRealHooksOnACluster(t *testing.T) {
 		d := all[1-first].Deliverers()[0]
 		return !d.Own && d.Process != "" && d.Source == FromConfig && len(all[1-first].Endpoints()) == 0
 	})
-	// Another process loads the checkpoint, as if the first one was stopped for longer than its
+	// Another process saves the checkpoint, as if the first one was stopped for longer than its
 	// lease. The first one ends, and one of the two begins again.
-	intruder := testCheckpoint(openLog(t, url), configCheckpoint)
-	if _, _, err := intruder.load(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	store := recordsOf(openLog(t, url))
+	replace(t, store, checkpointKey(FromConfig), must(encodeCheckpoint(FromConfig, positions(t, store, FromConfig))))
 	want = append(want, log.add("file:///a"))
 	eventually(t, "one more", func() bool { return slices.Contains(to.ids(), want[20]) })
 	eventually(t, "one delivers again, and has stored its position", func() bool {
-		s, _, err := intruder.read(t.Context())
-		return holder() >= 0 && err == nil && s.Holder != intruder.holder && len(s.Webhooks) == 1 && s.Webhooks[0].Cursor == want[20]
+		p := positions(t, store, FromConfig)
+		return holder() >= 0 && len(p) == 1 && p[0].Cursor == want[20]
 	})
 	first = holder()
 	ends[first]()
@@ -176,12 +166,11 @@ func TestRealTakeOverAfterTheConfigChanged(t *testing.T) {
 		return func() bool {
 			first.mu.Lock()
 			defer first.mu.Unlock()
-			return len(first.active) == n && !slices.ContainsFunc(first.active, func(k *configWebhook) bool { return k.Cursor == "" })
+			return len(first.endpoints) == n && !slices.ContainsFunc(first.endpoints, func(e *endpoint) bool { return e.Cursor == "" })
 		}
 	}
 	eventually(t, "it begins", begun(1))
 	second, _ := webhooksOn(t, openLog(t, url), log, to, one)
-	eventually(t, "the other one waits for the lease", func() bool { return len(second.wanted) == 0 })
 	first.Apply([]config.Webhook{one, two})
 	second.Apply([]config.Webhook{one, two})
 	eventually(t, "the new one begins", begun(2))
@@ -197,22 +186,26 @@ func TestRealTakeOverAfterTheConfigChanged(t *testing.T) {
 // A process whose webhooks were removed while it waited for the lease keeps the stored watermarks.
 func TestRealLeaseWithoutWebhooksKeepsWatermarks(t *testing.T) {
 	t.Parallel()
-	shared := openLog(t, journaltest.Store(t))
-	p := testCheckpoint(shared, configCheckpoint)
-	if _, _, err := p.load(t.Context()); err != nil {
+	url := journaltest.Store(t)
+	shared := openLog(t, url)
+	store := recordsOf(shared)
+	replace(t, store, checkpointKey(FromConfig), must(encodeCheckpoint(FromConfig, []progress{{Key: "k", Cursor: "a-7"}})))
+	h := NewWebhooks(WebhookOptions{Log: shared, Records: store, Reader: mcpevents.NewReader(newTestLog(), mcpevents.Scope{}), Sender: NewSender(nil)})
+	h.Apply([]config.Webhook{standard(hook)})
+	other := openLog(t, url)
+	lease, err := other.Lease(t.Context(), h.leaseName(), natslog.LeaseOptions{})
+	if err != nil {
 		t.Fatal(err)
 	}
-	if err := p.save(t.Context(), func() positions { return positions{Webhooks: []webhookProgress{{Key: "k", Cursor: "a-7"}}} }); err != nil {
-		t.Fatal(err)
-	}
-	h := NewWebhooks(WebhookOptions{Log: shared, Records: recordsOf(shared), Reader: mcpevents.NewReader(newTestLog(), mcpevents.Scope{}), Sender: NewSender(nil)})
-	h.latest = []config.Webhook{standard(hook)}
+	led := make(chan error, 1)
+	go func() { led <- h.lead(t.Context()) }()
 	h.Apply(nil)
-	if err := h.lead(t.Context(), nil, func() {}); err != nil {
-		t.Fatal(err)
+	lease.Release()
+	if err := <-led; err != errIdle {
+		t.Error(err)
 	}
-	if s, _, err := p.read(t.Context()); err != nil || len(s.Webhooks) != 1 || s.Webhooks[0].Cursor != "a-7" {
-		t.Errorf("%+v, %v", s, err)
+	if p := positions(t, store, FromConfig); len(p) != 1 || p[0].Cursor != "a-7" {
+		t.Errorf("%+v", p)
 	}
 }
 
@@ -247,11 +240,11 @@ func node(t *testing.T, url string, log *testLog, to *receiver, opts Options) *w
 }
 
 // with calls f with the subscription that has this ID; false if the process knows none.
-func (w *world) with(id string, f func(*subscription) bool) bool {
+func (w *world) with(id string, f func(*endpoint) bool) bool {
 	w.Subscriptions.mu.Lock()
 	defer w.Subscriptions.mu.Unlock()
-	sub := w.byID[id]
-	return sub != nil && f(sub)
+	e := w.byID[id]
+	return e != nil && f(e)
 }
 
 func (w *world) delivers() bool {
@@ -264,7 +257,7 @@ func (w *world) delivers() bool {
 // ID. The error for a missing key says what to do; an old key still decrypts.
 func TestKeys(t *testing.T) {
 	t.Parallel()
-	r := record{ID: "sub_1", Principal: "chat", URL: hook, Name: "resource.updated", Arguments: json.RawMessage(`{}`), Secret: oneSecret, progress: progress{Cursor: "a-1", Missed: 3}}
+	r := record{ID: "sub_1", Principal: "chat", URL: hook, Name: "resource.updated", Arguments: json.RawMessage(`{}`), Secret: oneSecret, Cursor: "a-1"}
 	data, err := keys(t, 1).seal(r)
 	if err != nil {
 		t.Fatal(err)
@@ -276,7 +269,7 @@ func TestKeys(t *testing.T) {
 	}
 	for _, k := range []*Keys{keys(t, 1), keys(t, 2, 1)} {
 		got, err := k.open("sub_1", data)
-		if err != nil || got.Secret != oneSecret || got.Cursor != "a-1" || got.Missed != 0 {
+		if err != nil || got.Secret != oneSecret || got.Cursor != "a-1" {
 			t.Errorf("%+v, %v", got, err)
 		}
 	}
@@ -341,14 +334,14 @@ func TestRealSubscriptionsOnACluster(t *testing.T) {
 		return !d.Own && d.Process != "" && d.Waiting == "" && d.Source == FromSubscription
 	})
 	eventually(t, "the other process knows the position", func() bool {
-		return other.with(sub.ID, func(sub *subscription) bool { return sub.Cursor == want[19] && !sub.Status.LastDelivery.IsZero() })
+		return other.with(sub.ID, func(sub *endpoint) bool { return sub.Cursor == want[19] && !sub.Status.LastDelivery.IsZero() })
 	})
 	again := other.subscribe(params(hook, newSecret))
 	if again.ID != sub.ID || again.Cursor != want[19] || again.DeliveryStatus == nil || !again.DeliveryStatus.Active {
 		t.Errorf("the refresh says %+v", again)
 	}
 	eventually(t, "the refresh arrived", func() bool {
-		return holder.with(sub.ID, func(sub *subscription) bool { return sub.Refreshes == 1 })
+		return holder.with(sub.ID, func(sub *endpoint) bool { return sub.sub.Refreshes == 1 })
 	})
 	deliver(1)
 	if all := to.all("event"); all[len(all)-1].signatures != 2 {
@@ -373,7 +366,7 @@ func TestRealSubscriptionsOnACluster(t *testing.T) {
 	}
 	third := node(t, url, log, to, opts)
 	eventually(t, "a new process knows it", func() bool {
-		return third.with(sub.ID, func(sub *subscription) bool { return sub.answered && sub.Cursor == want[40] })
+		return third.with(sub.ID, func(sub *endpoint) bool { return sub.Cursor == want[40] })
 	})
 	if _, err := third.ask(mcp.MethodUnsubscribeEvents, "chat", params(hook, newSecret)); err != nil {
 		t.Error(err)
@@ -381,7 +374,7 @@ func TestRealSubscriptionsOnACluster(t *testing.T) {
 	if _, err := third.ask(mcp.MethodUnsubscribeEvents, "chat", params(hook, newSecret)); err == nil {
 		t.Error("it is removed twice")
 	}
-	eventually(t, "it ends", func() bool { return !other.with(sub.ID, func(*subscription) bool { return true }) })
+	eventually(t, "it ends", func() bool { return !other.with(sub.ID, func(*endpoint) bool { return true }) })
 	if _, err := New(t.Context(), Options{Log: openLog(t, url), Records: recordsOf(openLog(t, url)), Keys: keys(t, 2)}); err != nil {
 		t.Errorf("with another key, and nothing stored: %v", err)
 	}
@@ -391,37 +384,7 @@ func TestRealSubscriptionsOnACluster(t *testing.T) {
 	}
 }
 
-// Limits hold for all processes together, even for concurrent requests.
-func TestRealLimitsOnACluster(t *testing.T) {
-	t.Parallel()
-	url, log, to := journaltest.Store(t), newTestLog(), newReceiver(t)
-	opts := Options{Allow: urls(t, "https://hooks.example/**"), MaxEach: 5, MaxTotal: 100}
-	nodes := []*world{node(t, url, log, to, opts), node(t, url, log, to, opts)}
-	var asking sync.WaitGroup
-	var mu sync.Mutex
-	made, refused := 0, 0
-	for i := range 16 {
-		asking.Go(func() {
-			_, err := nodes[i%2].ask(mcp.MethodSubscribeEvents, "chat", params(fmt.Sprint(hook, i), oneSecret))
-			mu.Lock()
-			defer mu.Unlock()
-			switch {
-			case err == nil:
-				made++
-			case strings.Contains(err.Error(), string(mcpevents.ResourceExhausted)):
-				refused++
-			default:
-				t.Error(err)
-			}
-		})
-	}
-	asking.Wait()
-	if made != 5 || refused != 11 {
-		t.Errorf("%d were created and %d refused", made, refused)
-	}
-}
-
-// A process whose checkpoint another one loaded resumes from the stored position. A process that
+// A process whose checkpoint another one saved resumes from the stored position. A process that
 // cannot read a subscription leaves the deliveries to others, and reports why.
 func TestRealOnlyAProcessThatCanReadAllDelivers(t *testing.T) {
 	t.Parallel()
@@ -430,61 +393,32 @@ func TestRealOnlyAProcessThatCanReadAllDelivers(t *testing.T) {
 	sub := w.subscribe(params(hook, oneSecret))
 	first := log.add("file:///a")
 	eventually(t, "it is delivered", func() bool {
-		return w.with(sub.ID, func(sub *subscription) bool { return sub.Cursor == first })
+		return w.with(sub.ID, func(sub *endpoint) bool { return sub.Cursor == first })
 	})
-	next := testCheckpoint(openLog(t, url), subscriptionsCheckpoint)
-	if _, _, err := next.load(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	store := recordsOf(openLog(t, url))
+	replace(t, store, checkpointKey(FromSubscription), must(encodeCheckpoint(FromSubscription, positions(t, store, FromSubscription))))
 	// It ends and takes over again, as no other process wants the lease.
 	second := log.add("file:///b")
 	eventually(t, "it resumes", func() bool {
-		s, _, err := next.read(t.Context())
-		return err == nil && len(s.Subscriptions) == 1 && s.Subscriptions[0].Cursor == second
+		p := positions(t, store, FromSubscription)
+		return len(p) == 1 && p[0].Cursor == second
 	})
 	// A subscription that only another key opens.
 	data, err := keys(t, 2).seal(record{ID: "sub_2"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := next.records.Put(t.Context(), records.Record{Key: subscriptionPrefix + "sub_2", Value: data}); err != nil {
+	if _, err := store.Put(t.Context(), records.Record{Key: subscriptionPrefix + "sub_2", Value: data}); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "it leaves the deliveries to others", func() bool {
 		return !w.delivers() && strings.Contains(w.Deliverers()[0].Waiting, "--events-key-file")
 	})
-	rec, err := next.records.Get(t.Context(), subscriptionPrefix+"sub_2")
-	if err != nil || next.records.Remove(t.Context(), rec) != nil {
+	rec, err := store.Get(t.Context(), subscriptionPrefix+"sub_2")
+	if err != nil || store.Remove(t.Context(), rec) != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "it delivers again", func() bool { return w.delivers() && w.Deliverers()[0].Waiting == "" })
-}
-
-// A process that lags behind creates no subscription, as it cannot check the limits.
-func TestRealLaggingProcessCreatesNoSubscription(t *testing.T) {
-	t.Parallel()
-	shared := openLog(t, journaltest.Store(t))
-	late, err := New(t.Context(), Options{Log: shared, Records: recordsOf(shared), Keys: keys(t, 1), MaxEach: 1})
-	if err != nil {
-		t.Fatal(err)
-	} // it does not run, so it does not follow the records
-	made := record{ID: "sub_1", Principal: "chat", URL: hook, Name: "resource.updated", Arguments: json.RawMessage(`{}`), Secret: oneSecret}
-	if _, _, err := late.create(t.Context(), made); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := late.records.Put(t.Context(), records.Record{Key: subscriptionPrefix + "sub_2", Value: []byte("{}")}); err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-	defer cancel()
-	late.opts.MaxEach = 100
-	made.ID = "sub_3"
-	if _, _, err := late.create(ctx, made); err == nil {
-		t.Error("it was created")
-	}
-	if rec, err := late.records.Get(t.Context(), subscriptionPrefix+"sub_3"); err != nil || rec.Value != nil {
-		t.Errorf("%s, %v", rec.Value, err)
-	}
 }
 
 // A process that gets the lease but can no longer read all subscriptions keeps the stored
@@ -496,32 +430,23 @@ func TestRealLeaseWithoutTheKeyKeepsWatermarks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	other := testCheckpoint(openLog(t, url), subscriptionsCheckpoint)
+	store := recordsOf(openLog(t, url))
 	data, err := keys(t, 2).seal(record{ID: "sub_2", Life: "a"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := other.records.Put(t.Context(), records.Record{Key: subscriptionPrefix + "sub_2", Value: data}); err != nil {
-		t.Fatal(err)
-	}
-	if _, _, err := other.load(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	far := subscriptionProgress{ID: "sub_2", Life: "a", progress: progress{Cursor: "a-7"}}
-	if err := other.save(t.Context(), func() positions { return positions{Subscriptions: []subscriptionProgress{far}} }); err != nil {
-		t.Fatal(err)
-	}
+	replace(t, store, subscriptionPrefix+"sub_2", data)
+	replace(t, store, checkpointKey(FromSubscription), must(encodeCheckpoint(FromSubscription, []progress{{ID: "sub_2", Life: "a", Cursor: "a-7"}})))
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	var following sync.WaitGroup
 	defer following.Wait()
 	defer cancel()
 	following.Go(func() { s.records.Follow(ctx, s.applyChanges) })
-	if err := s.lead(ctx, nil); err != nil {
-		t.Fatal(err)
+	if _, ok := errors.AsType[*otherKeyError](s.lead(ctx)); !ok {
+		t.Error("it delivers")
 	}
-	now, _, err := other.read(t.Context())
-	if err != nil || len(now.Subscriptions) != 1 || now.Subscriptions[0].Cursor != far.Cursor {
-		t.Errorf("%+v, %v", now, err)
+	if p := positions(t, store, FromSubscription); len(p) != 1 || p[0].Cursor != "a-7" {
+		t.Errorf("%+v", p)
 	}
 }

@@ -2,6 +2,8 @@ package webhook
 
 import (
 	"cmp"
+	"context"
+	"maps"
 	"slices"
 	"time"
 
@@ -22,8 +24,13 @@ type stateDebouncer struct {
 	changed bool // sent or held differs from its stored form
 }
 
-func newStateDebouncer(after time.Duration) *stateDebouncer {
-	return &stateDebouncer{after: after, sent: map[string]string{}, held: map[string]*heldState{}}
+func newStateDebouncer(after time.Duration, sent map[string]string) *stateDebouncer {
+	s := &stateDebouncer{after: after}
+	if after > 0 { // otherwise it holds nothing
+		s.sent, s.held = map[string]string{}, map[string]*heldState{}
+		maps.Copy(s.sent, sent)
+	}
+	return s
 }
 
 // heldState is a server state that has not lasted long enough yet.
@@ -112,4 +119,50 @@ func (s *stateDebouncer) ids() (ids []string) {
 	}
 	slices.Sort(ids)
 	return ids
+}
+
+// findWait limits how long a new reader may take to open its log.
+const findWait = 10 * time.Second
+
+// restoreStates makes a debouncer with the stored states. lost reports whether some of the held events
+// are no longer in the log.
+func (w *worker) restoreStates(ctx context.Context, p progress) (lost bool, err error) {
+	w.states = newStateDebouncer(w.settle, p.Sent)
+	for _, id := range p.Held {
+		epoch, seq, err := event.ParseID(id)
+		if err != nil || seq == 0 {
+			continue
+		}
+		b, err := w.find(ctx, mcpevents.Position{Epoch: epoch, Seq: seq - 1})
+		if err != nil {
+			return false, err
+		}
+		lost = lost || b.Truncated
+		for _, o := range b.Occurrences {
+			if !w.states.hold(o) {
+				lost = true // debouncing is now disabled, and the watermark is past this event
+			}
+		}
+	}
+	return lost, nil
+}
+
+// find returns the event directly after a position. The batch is Truncated if the event is no
+// longer in the log, or if the log does not open within findWait.
+func (w *worker) find(ctx context.Context, at mcpevents.Position) (mcpevents.Batch, error) {
+	over := time.NewTimer(findWait)
+	defer over.Stop()
+	for {
+		b, moved, err := w.reader.Look(ctx, at, func(*mcpevents.Occurrence) bool { return true }, 1)
+		if err != nil || b.At != at || b.Truncated {
+			return b, err
+		}
+		select {
+		case <-moved:
+		case <-over.C:
+			return mcpevents.Batch{At: at, Truncated: true}, nil
+		case <-ctx.Done():
+			return b, context.Cause(ctx)
+		}
+	}
 }

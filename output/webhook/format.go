@@ -15,8 +15,9 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// format encodes messages for webhooks in the config.
+// format encodes messages. Subscriptions use Standard Webhooks.
 type format struct {
+	name        config.WebhookFormat
 	contentType string
 	ordered     bool // delivers one event at a time, to keep the order and respect Slack's rate limit
 	event       func(o *mcpevents.Occurrence, cursor string) ([]byte, error)
@@ -28,16 +29,16 @@ type format struct {
 func formatOf(name config.WebhookFormat, dashboard string) format {
 	switch name {
 	case config.WebhookCloudEvents:
-		return format{"application/cloudevents+json", false, cloudMessage, cloudGap}
+		return format{config.WebhookCloudEvents, "application/cloudevents+json", false, cloudMessage, cloudGap}
 	case config.WebhookSlack:
-		return format{"application/json", true, func(o *mcpevents.Occurrence, _ string) ([]byte, error) {
+		return format{config.WebhookSlack, "application/json", true, func(o *mcpevents.Occurrence, _ string) ([]byte, error) {
 			text, link := slackText(o, dashboard)
 			return slackMessage(text, link)
 		}, func(string, string) ([]byte, error) {
 			return slackMessage("Some changes are missing here: they could not be delivered in time, or are no longer stored.", "")
 		}}
 	}
-	return format{"application/json", false, func(o *mcpevents.Occurrence, cursor string) ([]byte, error) { return o.Body(cursor), nil }, func(_, cursor string) ([]byte, error) {
+	return format{config.WebhookStandard, "application/json", false, func(o *mcpevents.Occurrence, cursor string) ([]byte, error) { return o.Body(cursor), nil }, func(_, cursor string) ([]byte, error) {
 		return json.Marshal(map[string]string{"type": "gap", "cursor": cursor})
 	}}
 }

@@ -191,7 +191,7 @@ func TestSlots(t *testing.T) {
 		for _, f := range release {
 			f()
 		}
-		if len(s.hosts) != 0 || s.all.isPrompt+s.all.isLate+len(s.all.usages) != 0 {
+		if len(s.hosts) != 0 || s.all.isPrompt+s.all.isLate+len(s.all.held) != 0 {
 			t.Errorf("left: %v", s.hosts)
 		}
 	})

@@ -83,7 +83,7 @@ func TestHooks(t *testing.T) {
 		}
 		w.end()
 		c := log.add("file:///c")
-		if data := string(log.record(t, configCheckpoint)); !strings.Contains(data, b) || strings.Contains(data, "hooks.example") || strings.Contains(data, "whsec") {
+		if data := string(log.record(t, checkpointKey(FromConfig))); !strings.Contains(data, b) || strings.Contains(data, "hooks.example") || strings.Contains(data, "whsec") {
 			t.Error(data)
 		}
 		conf.URIs = []string{"file:///*"}
@@ -265,7 +265,7 @@ func TestHookGap(t *testing.T) {
 		if logs := w.logs.String(); strings.Count(logs, "could not be delivered") != 1 || !strings.Contains(logs, "hooks.example") || strings.Contains(logs, "/h/7") {
 			t.Error(logs)
 		}
-		if data := string(log.record(t, configCheckpoint)); !strings.Contains(data, "gapDue") {
+		if data := string(log.record(t, checkpointKey(FromConfig))); !strings.Contains(data, "gapDue") {
 			t.Error(data)
 		}
 		tried := len(to.all("gap"))
@@ -288,7 +288,7 @@ func TestHookGap(t *testing.T) {
 			t.Fatalf("%v", all)
 		}
 		w.end()
-		if data := string(log.record(t, configCheckpoint)); strings.Contains(data, "gapDue") {
+		if data := string(log.record(t, checkpointKey(FromConfig))); strings.Contains(data, "gapDue") {
 			t.Error(data)
 		}
 	})

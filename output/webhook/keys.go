@@ -90,14 +90,11 @@ func (e *otherKeyError) Error() string {
 		"use the key file of the other processes, or add the line with that key to this file (the first key encrypts, and all keys decrypt)", printable.Line(e.key, 16))
 }
 
-func (e *otherKeyError) line() string { return printable.Line(e.Error(), 300) }
-
 var errDamaged = errors.New("the record is damaged or from a newer version")
 
 // seal returns the stored form of a record, encrypted unless k is nil. An encrypted record can be
 // decrypted only under its own ID.
 func (k *Keys) seal(r record) ([]byte, error) {
-	r.progress = progress{Cursor: r.Cursor} // only the initial cursor; the checkpoint stores the current progress
 	if k == nil {
 		return json.Marshal(sealed{Version: storedVersion, Plain: &r})
 	}

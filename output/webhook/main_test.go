@@ -75,9 +75,14 @@ func (l *testLog) add(uri string) string {
 	return l.store(event.Event{ServerID: "docs", ResourceURI: uri, Timestamp: time.Now(), Payload: event.ResourceUpdated{}})
 }
 
-// testCheckpoint returns another checkpoint on the same records, as another process has one.
-func testCheckpoint(log journal.Log, key string) *checkpoint {
-	return newCheckpoint(recordsOf(log), key, slog.New(slog.DiscardHandler))
+// positions returns the stored positions of a source.
+func positions(t testing.TB, store records.Store, source Source) []progress {
+	t.Helper()
+	rec, err := store.Get(t.Context(), checkpointKey(source))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return must(parseCheckpoint(rec))
 }
 
 // record returns the value of a record of this package; nil if there is none.
@@ -91,14 +96,16 @@ func (l *testLog) record(t testing.TB, key string) []byte {
 }
 
 // put replaces a record of this package; nil removes it.
-func (l *testLog) put(t testing.TB, key string, value []byte) {
+func (l *testLog) put(t testing.TB, key string, value []byte) { replace(t, l.records, key, value) }
+
+func replace(t testing.TB, store records.Store, key string, value []byte) {
 	t.Helper()
 	for {
-		rec, err := l.records.Get(t.Context(), key)
+		rec, err := store.Get(t.Context(), key)
 		if rec.Value = value; err == nil && value == nil {
-			err = l.records.Remove(t.Context(), rec)
+			err = store.Remove(t.Context(), rec)
 		} else if err == nil {
-			_, err = l.records.Put(t.Context(), rec)
+			_, err = store.Put(t.Context(), rec)
 		}
 		if err == nil {
 			return

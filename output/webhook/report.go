@@ -2,7 +2,6 @@ package webhook
 
 import (
 	"net/url"
-	"sync/atomic"
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/config"
@@ -48,22 +47,26 @@ type EndpointStatus struct {
 	Abandoned    uint64               `json:"givenUp"`
 }
 
-func newEndpointStatus(source Source, raw string, c *counts, st status, oldest time.Time) EndpointStatus {
-	e := EndpointStatus{
-		Host: hostOf(raw), Source: source, Format: config.WebhookStandard, State: Active,
-		LastDelivery: stamp(st.LastDelivery), LastError: st.LastError, FailedSince: stamp(st.FailedSince),
-		Delivered: c.taken.Load(), Dropped: c.dropped.Load(), Failed: c.failed.Load(), Abandoned: c.abandoned.Load(),
+// report returns the status of an endpoint.
+func (e *endpoint) report() EndpointStatus {
+	out := EndpointStatus{
+		Host: hostOf(e.url), Source: FromConfig, Format: e.format.name, State: Active,
+		LastDelivery: stamp(e.Status.LastDelivery), LastError: e.Status.LastError, FailedSince: stamp(e.Status.FailedSince),
+		Delivered: e.count.Taken, Dropped: e.count.Dropped, Failed: e.count.Failed, Abandoned: e.count.Abandoned,
+	}
+	if e.sub != nil {
+		out.Source, out.Subscription, out.Event = FromSubscription, e.sub.ID, e.sub.Name
 	}
 	switch {
-	case st.Suspended:
-		e.State = Suspended
-	case !st.FailedSince.IsZero():
-		e.State = Failing
+	case e.Status.Suspended:
+		out.State = Suspended
+	case !e.Status.FailedSince.IsZero():
+		out.State = Failing
 	}
-	if !oldest.IsZero() {
-		e.LagMs = max(time.Since(oldest).Milliseconds(), 0)
+	if !e.oldest.IsZero() {
+		out.LagMs = max(time.Since(e.oldest).Milliseconds(), 0)
 	}
-	return e
+	return out
 }
 
 // stamp formats a time. It returns "" for the zero time.
@@ -90,41 +93,29 @@ type status struct {
 	LastDelivery time.Time `json:"lastDelivery,omitzero"`
 	LastError    Error     `json:"lastError,omitempty"`
 	FailedSince  time.Time `json:"failedSince,omitzero"`
+
+	failures int  // attempts since the last one that did not fail
+	warned   bool // failures were logged since the last delivery
 }
 
 func (s *status) note(now time.Time, r result) {
 	switch {
 	case r.drop: // the endpoint works, but rejects this event
-		s.FailedSince = time.Time{}
+		s.FailedSince, s.failures = time.Time{}, 0
 	case r.err == "":
 		*s = status{LastDelivery: now.UTC()}
 	default:
 		s.LastError = r.err
+		s.failures++
 		if s.FailedSince.IsZero() {
 			s.FailedSince = now.UTC()
 		}
 	}
 }
 
-// counts contains totals since New.
-type counts struct {
-	taken, dropped, failed, abandoned, gaps, terminated atomic.Uint64
-}
-
-func (c *counts) note(r result) {
-	switch {
-	case r.err != "":
-		c.failed.Add(1)
-	case r.drop:
-		c.dropped.Add(1)
-	default:
-		c.taken.Add(1)
-	}
-}
-
-// Stats contains the current state and the counts of webhooks.
+// Stats contains the current state and the counts of webhooks since the start.
 type Stats struct {
-	Active, Suspended int // number of subscriptions
+	Active, Suspended int // number of webhooks
 	// Delivery attempts by outcome: accepted (Taken), rejected permanently with status 410 or 413
 	// (Dropped), or failed.
 	Taken, Dropped, Failed uint64
@@ -134,47 +125,13 @@ type Stats struct {
 	Lag time.Duration
 }
 
-func (c *counts) stats() Stats {
-	return Stats{Taken: c.taken.Load(), Dropped: c.dropped.Load(), Failed: c.failed.Load(), Abandoned: c.abandoned.Load(), Gaps: c.gaps.Load(), Terminated: c.terminated.Load()}
-}
-
-// addLag raises Lag to the age of an endpoint's oldest undelivered event. A zero time means that
-// there is none.
-func (s *Stats) addLag(oldest time.Time) {
-	if !oldest.IsZero() {
-		s.Lag = max(s.Lag, time.Since(oldest))
+func (s *Stats) note(r result) {
+	switch {
+	case r.err != "":
+		s.Failed++
+	case r.drop:
+		s.Dropped++
+	default:
+		s.Taken++
 	}
-}
-
-// rates counts the attempts in the last hour, in six ten-minute intervals.
-type rates struct {
-	parts [6]struct {
-		since       time.Time
-		all, failed int
-	}
-}
-
-const ratePart = 10 * time.Minute
-
-func (r *rates) note(now time.Time, failed bool) {
-	since := now.Truncate(ratePart)
-	p := &r.parts[int(since.Unix()/int64(ratePart/time.Second))%len(r.parts)]
-	if !p.since.Equal(since) {
-		p.since, p.all, p.failed = since, 0, 0
-	}
-	p.all++
-	if failed {
-		p.failed++
-	}
-}
-
-// hopeless reports whether more than 95 % of at least 100 recent attempts failed.
-func (r *rates) hopeless(now time.Time) bool {
-	all, failed := 0, 0
-	for _, p := range r.parts {
-		if now.Sub(p.since) < time.Hour {
-			all, failed = all+p.all, failed+p.failed
-		}
-	}
-	return all >= 100 && failed*100 > all*95
 }

@@ -43,12 +43,13 @@ const (
 
 // message is the content of one POST request.
 type message struct {
-	url     string
-	id      string // value of the webhook-id header
-	body    []byte
-	header  http.Header               // additional headers
-	secrets []standardwebhooks.Secret // signing secrets; nil if the message is not signed
-	private bool                      // an operator's URL: non-public addresses are allowed
+	url          string
+	id           string // value of the webhook-id header
+	body         []byte
+	contentType  string
+	subscription string                    // ID of the subscription; empty if there is none
+	secrets      []standardwebhooks.Secret // signing secrets; nil if the message is not signed
+	private      bool                      // an operator's URL: non-public addresses are allowed
 }
 
 // result is the outcome of one attempt.
@@ -175,9 +176,9 @@ func (s *Sender) post(ctx context.Context, who *responder, m *message, before fu
 	if err != nil {
 		return result{err: ConnectionRefused}, nil
 	}
-	q.Header.Set("Content-Type", "application/json")
-	for name, values := range m.header {
-		q.Header[http.CanonicalHeaderKey(name)] = values
+	q.Header.Set("Content-Type", m.contentType)
+	if m.subscription != "" {
+		q.Header.Set(standardwebhooks.SubscriptionHeader, m.subscription)
 	}
 	q.Header.Set("User-Agent", "mcptrack")
 	now := time.Now()

@@ -1,7 +1,6 @@
 package webhook
 
 import (
-	"container/list"
 	"context"
 	"slices"
 	"sync"
@@ -29,12 +28,12 @@ type slots struct {
 	mu       sync.Mutex
 	isPrompt int // prompt attempts in progress
 	isLate   int // late attempts in progress
-	usages   map[*responder]*usage
-	waiting  list.List // elements are *usage, longest wait first
+	held     map[*responder]int
+	waiting  []*slot // longest wait first
 }
 
 func newSlots(prompt, late, most int) *slots {
-	return &slots{prompt: prompt, late: late, most: most, usages: map[*responder]*usage{}}
+	return &slots{prompt: prompt, late: late, most: most, held: map[*responder]int{}}
 }
 
 // responder is an endpoint whose attempts the slots limit.
@@ -43,37 +42,21 @@ type responder struct {
 	proven atomic.Bool // at least one attempt had a prompt response
 }
 
-// usage counts the slots that one responder holds, and queues the ones it waits for.
-type usage struct {
-	responder *responder
-	held      int
-	queue     []*slot       // waiting slots, in order
-	at        *list.Element // its element in slots.waiting; nil if queue is empty
-}
-
 // slot is permission to make one attempt, granted when ready is closed. The mutex of slots guards
 // the fields after ready.
 type slot struct {
 	of    *slots
-	usage *usage
+	who   *responder
 	ready chan struct{} // closed by admit
-	held  bool
 	late  bool
+	over  bool // released
 }
 
 // take waits for a slot. The returned error is the cause of ctx.
 func (p *slots) take(ctx context.Context, who *responder) (*slot, error) {
+	one := &slot{of: p, who: who, ready: make(chan struct{})}
 	p.mu.Lock()
-	u := p.usages[who]
-	if u == nil {
-		u = &usage{responder: who}
-		p.usages[who] = u
-	}
-	one := &slot{of: p, usage: u, ready: make(chan struct{})}
-	u.queue = append(u.queue, one)
-	if u.at == nil {
-		u.at = p.waiting.PushBack(u)
-	}
+	p.waiting = append(p.waiting, one)
 	p.admit()
 	p.mu.Unlock()
 	select {
@@ -88,38 +71,39 @@ func (p *slots) take(ctx context.Context, who *responder) (*slot, error) {
 // admit grants as many waiting slots as the limits allow. p.mu must be held.
 func (p *slots) admit() {
 	for p.isPrompt+p.isLate < p.most {
-		var next *usage
-		for e := p.waiting.Front(); e != nil && (next == nil || next.held > 0); e = e.Next() {
-			if u := e.Value.(*usage); p.room(u) && (next == nil || u.held < next.held) {
-				next = u
+		at := -1
+		for i, one := range p.waiting {
+			if p.room(one.who) && (at < 0 || p.held[one.who] < p.held[p.waiting[at].who]) {
+				at = i
 			}
 		}
-		if next == nil {
+		if at < 0 {
 			return
 		}
-		one := next.queue[0]
-		one.held, one.late = true, next.responder.late.Load()
+		one := p.waiting[at]
+		p.waiting = slices.Delete(p.waiting, at, at+1)
+		one.late = one.who.late.Load()
 		p.count(one, 1)
-		p.waiting.MoveToBack(next.at)
-		next.leave(one)
 		close(one.ready)
 	}
 }
 
-// room reports whether the first waiting attempt of a responder may start. p.mu must be held.
-func (p *slots) room(u *usage) bool {
+// room reports whether an attempt of a responder may start. p.mu must be held.
+func (p *slots) room(who *responder) bool {
 	switch {
-	case u.responder.late.Load():
+	case who.late.Load():
 		return p.isLate < p.late
-	case u.held == 0:
+	case p.held[who] == 0:
 		return p.isPrompt < p.prompt
 	default:
-		return u.responder.proven.Load() && p.isPrompt < p.prompt-1
+		return who.proven.Load() && p.isPrompt < p.prompt-1
 	}
 }
 
 func (p *slots) count(one *slot, n int) {
-	one.usage.held += n
+	if p.held[one.who] += n; p.held[one.who] == 0 {
+		delete(p.held, one.who)
+	}
 	if one.late {
 		p.isLate += n
 	} else {
@@ -127,21 +111,12 @@ func (p *slots) count(one *slot, n int) {
 	}
 }
 
-// leave removes a slot from the responder's queue.
-func (u *usage) leave(one *slot) {
-	i := slices.Index(u.queue, one)
-	if u.queue = slices.Delete(u.queue, i, i+1); len(u.queue) == 0 {
-		one.of.waiting.Remove(u.at)
-		u.at = nil
-	}
-}
-
-// setLate records that the attempt has become late.
+// setLate records that the attempt has become late. The slot must have been granted.
 func (one *slot) setLate() {
 	p := one.of
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if one.held && !one.late {
+	if !one.late && !one.over {
 		p.count(one, -1)
 		one.late = true
 		p.count(one, 1)
@@ -151,17 +126,14 @@ func (one *slot) setLate() {
 
 // release frees the slot, or removes it from the queue if it was not granted.
 func (one *slot) release() {
-	p, u := one.of, one.usage
+	p := one.of
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if one.held {
-		p.count(one, -1)
-		one.held = false
+	if i := slices.Index(p.waiting, one); i >= 0 {
+		p.waiting = slices.Delete(p.waiting, i, i+1)
 	} else {
-		u.leave(one)
+		p.count(one, -1)
 	}
-	if u.held == 0 && len(u.queue) == 0 {
-		delete(p.usages, u.responder)
-	}
+	one.over = true
 	p.admit()
 }

@@ -136,8 +136,8 @@ func TestRespondersTakeTurns(t *testing.T) {
 		for _, name := range []string{"a2", "a4"} {
 			give[name]()
 		}
-		if p.isPrompt+p.isLate+len(p.usages)+p.waiting.Len() != 0 {
-			t.Errorf("left: %d prompt, %d late, %d usages, %d waiting", p.isPrompt, p.isLate, len(p.usages), p.waiting.Len())
+		if p.isPrompt+p.isLate+len(p.held)+len(p.waiting) != 0 {
+			t.Errorf("left: %d prompt, %d late, %d held, %d waiting", p.isPrompt, p.isLate, len(p.held), len(p.waiting))
 		}
 	})
 }

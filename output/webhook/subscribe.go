@@ -7,9 +7,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -102,7 +104,7 @@ func (s *Subscriptions) subscribe(ctx context.Context, r *mcpserver.Request, q m
 	if d.Mode != nil && *d.Mode != string(mcpevents.Webhook) {
 		return nil, mcpevents.Fail(r, mcpevents.Unsupported, map[string]any{"feature": "deliveryMode", "value": printable.Line(*d.Mode, 100)})
 	}
-	if err := s.opts.Sender.guard.checkURL(*d.URL); err != nil {
+	if err := s.sender.guard.checkURL(*d.URL); err != nil {
 		return nil, mcpevents.Invalid(err.Error())
 	}
 	if d.Secret == nil {
@@ -140,58 +142,47 @@ func (s *Subscriptions) subscribe(ctx context.Context, r *mcpserver.Request, q m
 	return s.put(ctx, r, next, truncated)
 }
 
-// reservation counts a subscription against the limits while it is being created.
-type reservation struct {
-	principal string
-	requests  int // concurrent requests that create the subscription
+// limitError reports that a client has reached a limit.
+func limitError(r *mcpserver.Request, limit string, max int, reason string) error {
+	return mcpevents.Fail(r, mcpevents.ResourceExhausted, map[string]any{"limit": limit, "max": max, "reason": reason})
 }
 
 // reserve checks the limits, and returns when the URL was last verified for the client, or zero if
-// not recently. The caller must call release once the subscription has been created or creating it
-// has failed.
+// not recently. Until the caller calls release, the subscription counts as if it existed. Processes that share
+// the log check the limits for themselves, so they may exceed them a little together.
 func (s *Subscriptions) reserve(r *mcpserver.Request, next *record) (verified time.Time, release func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	own, all := 0, 0
-	for id, by := range s.reserved {
-		if sub := s.byID[id]; id == next.ID || sub != nil && !sub.expired() {
+	owners := map[string]string{} // of the subscriptions, by ID
+	for _, e := range s.endpoints {
+		if e.sub.expired() {
 			continue
 		}
-		all++
-		if by.principal == next.Principal {
-			own++
+		owners[e.ID] = e.sub.Principal
+		if e.sub.Principal == next.Principal && e.sub.URL == next.URL && time.Since(e.sub.Verified) < verifiedFor && e.sub.Verified.After(verified) {
+			verified = e.sub.Verified
 		}
 	}
-	for _, sub := range s.byID {
-		if sub.expired() {
-			continue
+	for _, other := range s.creating {
+		owners[other.ID] = other.Principal
+	}
+	if _, exists := owners[next.ID]; !exists {
+		own := 0
+		for _, owner := range owners {
+			if owner == next.Principal {
+				own++
+			}
 		}
-		all++
-		if sub.Principal != next.Principal {
-			continue
-		}
-		own++
-		if sub.URL == next.URL && time.Since(sub.Verified) < verifiedFor && sub.Verified.After(verified) {
-			verified = sub.Verified
+		switch {
+		case own >= s.opts.MaxEach:
+			return verified, nil, limitError(r, "webhook subscriptions of a client", s.opts.MaxEach, fmt.Sprintf("a client may have at most %d webhook subscriptions", s.opts.MaxEach))
+		case len(owners) >= s.opts.MaxTotal:
+			return verified, nil, limitError(r, "webhook subscriptions", s.opts.MaxTotal, fmt.Sprintf("there may be at most %d webhook subscriptions in total", s.opts.MaxTotal))
 		}
 	}
-	if s.byID[next.ID] == nil {
-		if err := s.opts.limit(own, all); err != nil {
-			return verified, nil, err.answer(r)
-		}
-	}
-	by := s.reserved[next.ID]
-	if by == nil {
-		by = &reservation{principal: next.Principal}
-		s.reserved[next.ID] = by
-	}
-	by.requests++
+	s.creating = append(s.creating, next)
 	return verified, func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if by.requests--; by.requests == 0 {
-			delete(s.reserved, next.ID)
-		}
+		s.locked(func() { s.creating = slices.DeleteFunc(s.creating, func(r *record) bool { return r == next }) })
 	}, nil
 }
 
@@ -200,15 +191,15 @@ func (s *Subscriptions) prove(ctx context.Context, r *mcpserver.Request, next *r
 	if s.opts.Allow.match(next.URL) {
 		return time.Now().UTC(), nil
 	}
-	if full := s.challenges.admit(next.Principal, next.URL); full != nil {
-		return time.Time{}, full.answer(r)
+	if reason, limit := s.challenges.admit(next.Principal, next.URL); reason != "" {
+		return time.Time{}, limitError(r, "verifications", limit, reason)
 	}
 	failed, err := s.verify(ctx, next, secret)
 	if err != nil {
 		return time.Time{}, err
 	}
 	if failed != "" {
-		s.opts.Logger.Info("a webhook was not verified", "host", hostOf(next.URL), "reason", string(failed))
+		s.logger.Info("a webhook was not verified", "host", hostOf(next.URL), "reason", string(failed))
 		return time.Time{}, mcpevents.Fail(r, mcpevents.CallbackEndpointError, map[string]any{"reason": failed})
 	}
 	return time.Now().UTC(), nil
@@ -217,12 +208,9 @@ func (s *Subscriptions) prove(ctx context.Context, r *mcpserver.Request, next *r
 // put creates a subscription, or refreshes the existing one with the same ID, and returns the
 // response.
 func (s *Subscriptions) put(ctx context.Context, r *mcpserver.Request, next record, truncated bool) (json.RawMessage, error) {
-	before, after, err := s.create(ctx, next)
-	if full, ok := errors.AsType[*limitError](err); ok {
-		return nil, full.answer(r)
-	}
+	before, after, was, err := s.create(ctx, next)
 	if err != nil {
-		s.opts.Logger.Error("cannot store a webhook subscription", "err", err)
+		s.logger.Error("cannot store a webhook subscription", "err", err)
 		return nil, errors.New("the subscription cannot be stored")
 	}
 	answer := struct {
@@ -233,12 +221,11 @@ func (s *Subscriptions) put(ctx context.Context, r *mcpserver.Request, next reco
 		Status        *deliveryStatus `json:"deliveryStatus,omitempty"`
 	}{ID: after.ID, Cursor: after.Cursor, Truncated: truncated}
 	if before != nil {
-		answer.Truncated, answer.Status = before.truncated(), before.deliveryStatus()
+		answer.Cursor, answer.Truncated, answer.Status = was.Cursor, was.Missed > before.Told, was.Status.forClient()
+	} else {
+		r.After(func() { s.answered(after.ID, after.Life) })
 	}
 	answer.RefreshBefore = optional(stamp(after.Expires))
-	if after.Unanswered {
-		r.After(func() { s.answered(after) })
-	}
 	return json.Marshal(answer)
 }
 
@@ -250,10 +237,10 @@ type deliveryStatus struct {
 	FailedSince  *string `json:"failedSince,omitempty"`
 }
 
-func (r *record) deliveryStatus() *deliveryStatus {
+func (s *status) forClient() *deliveryStatus {
 	return &deliveryStatus{
-		Active: !r.suspended(), LastError: optional(r.Status.LastError),
-		LastDelivery: optional(stamp(r.Status.LastDelivery)), FailedSince: optional(stamp(r.Status.FailedSince)),
+		Active: !s.Suspended, LastError: optional(s.LastError),
+		LastDelivery: optional(stamp(s.LastDelivery)), FailedSince: optional(stamp(s.FailedSince)),
 	}
 }
 
@@ -269,58 +256,41 @@ const (
 	verifiedFor   = 24 * time.Hour
 	challengeWait = 10 * time.Second // minimum interval for one client and URL
 	hostPerMinute = 30               // maximum challenges to one host
-	maxRemembered = 10_000           // maximum entries in each map
+	maxRemembered = 20_000           // maximum entries of challenges
 )
 
 // challenges limits how often endpoints are asked to prove that they want events, because clients
 // choose the URLs. It counts the challenges in the last minute; a token bucket would allow a host
 // almost twice as many in its first minute.
 type challenges struct {
-	mu    sync.Mutex
-	last  map[string]time.Time   // last challenge, by principal and URL
-	hosts map[string][]time.Time // challenges in the last minute, by host name
-	swept time.Time              // when outdated entries were last removed
+	mu     sync.Mutex
+	recent map[string][]time.Time // challenges in the last minute, by host name, and by principal and URL
+	swept  time.Time              // when outdated entries were last removed
 }
 
-// admit returns an error if a principal may not have the endpoint at rawURL challenged now.
-// Otherwise it counts the challenge and returns nil.
-func (c *challenges) admit(principal, rawURL string) *limitError {
-	host := hostName(rawURL)
-	key := principal + "\x00" + rawURL
+// admit returns the reason why a principal may not have the endpoint at rawURL challenged now, and the
+// limit. If it may, admit counts the challenge and returns "".
+func (c *challenges) admit(principal, rawURL string) (reason string, limit int) {
+	host, key := hostName(rawURL), principal+"\x00"+rawURL
 	now := time.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if at, ok := c.last[key]; ok && now.Sub(at) < challengeWait {
-		return &limitError{"verifications of an endpoint", 1, fmt.Sprintf("an endpoint is verified for a client at most once every %d s", challengeWait/time.Second)}
-	}
-	var recent []time.Time
-	for _, at := range c.hosts[host] {
-		if now.Sub(at) < time.Minute {
-			recent = append(recent, at)
-		}
-	}
-	if len(recent) >= hostPerMinute {
-		c.hosts[host] = recent
-		return &limitError{"verifications of endpoints at a host", hostPerMinute, fmt.Sprintf("endpoints at a host are verified at most %d times a minute", hostPerMinute)}
-	}
-	if (len(c.last) >= maxRemembered || len(c.hosts) >= maxRemembered) && now.Sub(c.swept) >= time.Second {
+	if len(c.recent) >= maxRemembered-1 && now.Sub(c.swept) >= time.Second {
 		c.swept = now
-		for key, at := range c.last {
-			if now.Sub(at) >= challengeWait {
-				delete(c.last, key)
-			}
-		}
-		for host, all := range c.hosts {
-			if now.Sub(all[len(all)-1]) >= time.Minute {
-				delete(c.hosts, host)
-			}
-		}
+		maps.DeleteFunc(c.recent, func(_ string, all []time.Time) bool { return now.Sub(all[len(all)-1]) >= time.Minute })
 	}
-	if _, known := c.hosts[host]; len(c.last) >= maxRemembered || len(c.hosts) >= maxRemembered && !known {
-		return &limitError{"verifications", maxRemembered, fmt.Sprintf("at most %d verifications of endpoints are remembered", maxRemembered)}
+	last := c.recent[key]
+	all := slices.DeleteFunc(slices.Clone(c.recent[host]), func(at time.Time) bool { return now.Sub(at) >= time.Minute })
+	switch {
+	case len(last) > 0 && now.Sub(last[0]) < challengeWait:
+		return fmt.Sprintf("an endpoint is verified for a client at most once every %d s", challengeWait/time.Second), 1
+	case len(all) >= hostPerMinute:
+		return fmt.Sprintf("endpoints at a host are verified at most %d times a minute", hostPerMinute), hostPerMinute
+	case len(c.recent) >= maxRemembered-1:
+		return "too many endpoints are being verified", maxRemembered
 	}
-	c.last[key], c.hosts[host] = now, append(recent, now)
-	return nil
+	c.recent[key], c.recent[host] = []time.Time{now}, append(all, now)
+	return "", 0
 }
 
 // hostName returns the normalized host name of a URL, without the port, so that alternative
@@ -341,7 +311,7 @@ func (s *Subscriptions) verify(ctx context.Context, r *record, secret standardwe
 	m := r.control("verification", map[string]any{"challenge": nonce})
 	m.secrets = []standardwebhooks.Secret{secret}
 	at := new(responder)
-	got, err := s.opts.Sender.post(ctx, at, m, nil)
+	got, err := s.sender.post(ctx, at, m, nil)
 	if err != nil {
 		return "", err
 	}
@@ -357,7 +327,7 @@ func (s *Subscriptions) verify(ctx context.Context, r *record, secret standardwe
 	if got.drop {
 		got.err = HTTP4xx
 	}
-	if got.err != ConnectionRefused && s.opts.Sender.listed(ctx, at, r.URL) {
+	if got.err != ConnectionRefused && s.sender.listed(ctx, at, r.URL) {
 		return "", nil
 	}
 	return got.err, nil

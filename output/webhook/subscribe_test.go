@@ -81,23 +81,24 @@ func TestLifecycle(t *testing.T) {
 // E6: no event is sent before the answer is written.
 func TestNoEventBeforeAnswer(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, Options{})
-	next := record{ID: "sub_x", Principal: "chat", URL: hook, Name: "resource.updated", Arguments: []byte("{}"), Secret: oneSecret, Expires: time.Now().Add(time.Hour), progress: progress{Cursor: w.log.id(0)}}
-	_, made, err := w.create(t.Context(), next)
-	if err != nil {
-		t.Fatal(err)
-	}
-	id := w.log.add("file:///a")
-	w.subscribe(params(hook+"?q", oneSecret, `,"cursor":"`+w.log.id(0)+`"`))
-	w.awaits(w.log.add("file:///b"))
-	for _, r := range w.to.all("event") {
-		if r.subscription == "sub_x" {
-			t.Errorf("%s was sent before the answer", r.id)
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Options{})
+		defer w.end()
+		next := record{ID: "sub_x", Principal: "chat", URL: hook, Name: "resource.updated", Arguments: []byte("{}"), Secret: oneSecret, Expires: time.Now().Add(time.Hour), Cursor: w.log.id(0)}
+		_, made, _, err := w.create(t.Context(), next)
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
-	w.answered(made)
-	w.until("the event after the answer", func() bool {
-		return slices.ContainsFunc(w.to.all("event"), func(r received) bool { return r.subscription == "sub_x" && r.id == id })
+		id := w.log.add("file:///a")
+		time.Sleep(answerWait - time.Second)
+		if got := w.to.ids(); len(got) > 0 {
+			t.Errorf("%v was sent before the answer", got)
+		}
+		w.answered(made.ID, made.Life)
+		synctest.Wait()
+		if got := w.to.ids(); !slices.Equal(got, []string{id}) {
+			t.Errorf("after the answer %v", got)
+		}
 	})
 }
 
@@ -107,20 +108,11 @@ type countingRecords struct {
 	writes atomic.Int64
 }
 
-func (r *countingRecords) count(key string) {
-	if strings.HasPrefix(key, subscriptionPrefix) {
+func (r *countingRecords) Put(ctx context.Context, rec records.Record) (uint64, error) {
+	if strings.HasPrefix(rec.Key, subscriptionPrefix) {
 		r.writes.Add(1)
 	}
-}
-
-func (r *countingRecords) Put(ctx context.Context, rec records.Record) (uint64, error) {
-	r.count(rec.Key)
 	return r.Store.Put(ctx, rec)
-}
-
-func (r *countingRecords) PutAfter(ctx context.Context, rec records.Record, last uint64) (uint64, error) {
-	r.count(rec.Key)
-	return r.Store.PutAfter(ctx, rec, last)
 }
 
 // A log of one process gets one write per events/subscribe.
@@ -157,7 +149,8 @@ func TestLimitsWhileSubscribing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := w.create(t.Context(), made); err != nil {
+	made.Expires = time.Now().Add(time.Hour)
+	if _, _, _, err := w.create(t.Context(), made); err != nil {
 		t.Fatal(err)
 	}
 	_, second, err := reserve("a", 2)
@@ -185,8 +178,8 @@ func TestLimitsWhileSubscribing(t *testing.T) {
 	for _, f := range []func(){release, second, third} {
 		f()
 	}
-	if len(w.reserved) != 0 {
-		t.Errorf("left: %v", w.reserved)
+	if len(w.creating) != 0 {
+		t.Errorf("left: %v", w.creating)
 	}
 	if _, release, err = reserve("a", 3); err != nil {
 		t.Error(err)
@@ -439,14 +432,14 @@ func TestScopeOfAListBeforeEachAttempt(t *testing.T) {
 func TestChallengesOfAHost(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c := challenges{last: map[string]time.Time{}, hosts: map[string][]time.Time{}}
+		c := challenges{recent: map[string][]time.Time{}}
 		admitted := 0
 		for i := range 3 * hostPerMinute {
 			host := []string{"hooks.example", "HOOKS.example", "hooks.example."}[i%3]
-			if full := c.admit("chat", fmt.Sprintf("https://%s:%d/", host, 1024+i)); full == nil {
+			if reason, limit := c.admit("chat", fmt.Sprintf("https://%s:%d/", host, 1024+i)); reason == "" {
 				admitted++
-			} else if want := "endpoints at a host are verified at most 30 times a minute"; full.reason != want {
-				t.Errorf("the reason is %s", full.reason)
+			} else if reason != "endpoints at a host are verified at most 30 times a minute" || limit != 30 {
+				t.Errorf("the reason is %s", reason)
 			}
 		}
 		if admitted != hostPerMinute {
@@ -458,12 +451,12 @@ func TestChallengesOfAHost(t *testing.T) {
 				c.admit("chat", fmt.Sprintf("https://%d-%d.example/", i, time.Now().Unix()))
 			}
 		}
-		if len(c.last) > maxRemembered || len(c.hosts) > maxRemembered {
-			t.Errorf("%d URLs and %d hosts are remembered", len(c.last), len(c.hosts))
+		if len(c.recent) > maxRemembered {
+			t.Errorf("%d URLs and hosts are remembered", len(c.recent))
 		}
 		time.Sleep(time.Minute)
-		if full := c.admit("chat", "https://new.example/"); full != nil {
-			t.Errorf("a new host is refused: %s", full.reason)
+		if reason, _ := c.admit("chat", "https://new.example/"); reason != "" {
+			t.Errorf("a new host is refused: %s", reason)
 		}
 	})
 }

@@ -6,16 +6,27 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
-	"github.com/mcptrack/mcptrack/core/backoff"
 	"github.com/mcptrack/mcptrack/core/journal"
-	"github.com/mcptrack/mcptrack/core/journal/natslog"
 	"github.com/mcptrack/mcptrack/core/mcpevents"
+	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/records"
 	"github.com/mcptrack/mcptrack/core/standardwebhooks"
+)
+
+const (
+	// subscriptionPrefix is the key prefix of subscription records.
+	subscriptionPrefix = "s."
+	// storeWait limits how long storing a client's request may take.
+	storeWait = 15 * time.Second
+	// answerWait limits how long events wait until the client has the response that creates their
+	// subscription. Another process may be writing it, or may have crashed.
+	answerWait = 5 * time.Second
 )
 
 // Options configures Subscriptions. Log, Records, Reader and Sender are required.
@@ -48,49 +59,32 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// Subscriptions manages the webhooks that clients have subscribed. Handle serves their requests,
-// and Run delivers events. Each subscription is a record, which any process that shares the log can
-// create, refresh and remove. Every process follows the records, and therefore has all
-// subscriptions. The delivering process saves all delivery positions in one checkpoint.
+// Subscriptions manages the webhooks that clients have subscribed. Handle serves their requests while Run
+// delivers events. Each subscription is a record, which any process that shares the log can create, refresh
+// and remove. Every process follows the records, and knows its own writes, too, only from there.
 type Subscriptions struct {
+	*deliverer
 	opts       Options
-	records    records.Store
-	checkpoint *checkpoint
-	election   *leaderElection
 	challenges challenges
-	counts     counts
+	over       chan struct{} // closed when Run ends
 
-	mu         sync.Mutex // guards all fields below, and all fields of subscriptions
-	byID       map[string]*subscription
-	reserved   map[string]*reservation         // subscriptions being created, by ID
-	last       uint64                          // number of the last known write
-	moved      chan struct{}                   // closed and replaced after each write
-	progress   map[string]subscriptionProgress // stored progress by ID, including subscriptions whose record is not known yet
-	removed    map[string]uint64               // revisions of records that this process removed, until the removal is observed
-	ignored    map[string]uint64               // revisions of unusable records
-	unreadable map[string]string               // encryption keys of records that cannot be decrypted, by ID
-	run        context.Context                 // context of Run; nil while Run is not running
-	ctx        context.Context                 // context of deliveries; nil while this process does not deliver
-	lease      *natslog.Lease                  // held while delivering; nil if not needed
-	delivering sync.WaitGroup
-	confirming sync.WaitGroup // the goroutines started by answered
+	// The mutex of deliverer guards all fields below.
+	byID     map[string]*endpoint // of all records, also of those that cannot be used
+	creating []*record            // requests that create or refresh subscriptions
+	last     uint64               // number of the last known write
+	moved    chan struct{}        // closed and replaced after each write
 }
 
 // New loads the stored subscriptions. It waits up to 30 s if the cluster has no leader, and fails
 // if a subscription is encrypted with a key that is not in Keys. It starts no goroutine.
 func New(ctx context.Context, opts Options) (*Subscriptions, error) {
 	opts.MaxEach, opts.MaxTotal = cmp.Or(opts.MaxEach, 100), cmp.Or(opts.MaxTotal, 1000)
-	if opts.Logger == nil {
-		opts.Logger = slog.New(slog.DiscardHandler)
-	}
 	s := &Subscriptions{
-		opts: opts, records: opts.Records, checkpoint: newCheckpoint(opts.Records, subscriptionsCheckpoint, opts.Logger),
-		election:   newLeaderElection(opts.Log, FromSubscription, opts.Logger),
-		challenges: challenges{last: map[string]time.Time{}, hosts: map[string][]time.Time{}},
-		byID:       map[string]*subscription{}, reserved: map[string]*reservation{}, moved: make(chan struct{}),
-		progress: map[string]subscriptionProgress{}, removed: map[string]uint64{}, ignored: map[string]uint64{}, unreadable: map[string]string{},
+		opts: opts, challenges: challenges{recent: map[string][]time.Time{}}, over: make(chan struct{}),
+		byID: map[string]*endpoint{}, moved: make(chan struct{}),
 	}
-	if s.election.shared() && opts.Keys == nil {
+	s.deliverer = newDeliverer(s, FromSubscription, opts.Log, opts.Records, opts.Sender, opts.Logger)
+	if s.log != nil && opts.Keys == nil {
 		return nil, errors.New("webhook subscriptions on a NATS cluster require a key")
 	}
 	ctx, cancel := context.WithTimeout(ctx, 2*storeWait)
@@ -104,237 +98,66 @@ func New(ctx context.Context, opts Options) (*Subscriptions, error) {
 	if !read {
 		return nil, fmt.Errorf("read webhook subscriptions: %w", cmp.Or(context.Cause(ctx), journal.ErrClosed))
 	}
-	for _, key := range s.unreadable {
-		return nil, &otherKeyError{key}
-	}
-	if !s.election.shared() { // the process that was writing the response has exited
-		for _, sub := range s.byID {
-			sub.presumeAnsweredLocked()
-		}
-	}
-	return s, nil
+	return s, s.ready()
 }
 
 // Run delivers until ctx ends. When it returns, no delivery is in progress and the watermarks are
 // stored. It logs and retries storage errors. It must be called at most once.
 func (s *Subscriptions) Run(ctx context.Context) error {
-	s.mu.Lock()
-	s.run = ctx
-	s.mu.Unlock()
+	defer close(s.over)
 	var following sync.WaitGroup
 	following.Go(func() { s.records.Follow(ctx, s.applyChanges) })
-	for ctx.Err() == nil {
-		if s.canReadAll() {
-			s.election.run(ctx, s.lead)
-		} else {
-			backoff.Sleep(ctx, time.Second)
-		}
-	}
-	s.mu.Lock()
-	s.run = nil
-	s.mu.Unlock()
-	s.confirming.Wait()
+	s.run(ctx)
 	following.Wait()
-	s.opts.Sender.Close()
+	s.sender.Close()
 	return nil
 }
 
-// lead loads the checkpoint and delivers until ctx ends or another process has taken over.
-func (s *Subscriptions) lead(ctx context.Context, lease *natslog.Lease) error {
-	kept, loaded, err := s.checkpoint.load(ctx)
-	if err != nil {
-		return err
-	}
-	// Wait until all records older than the checkpoint are known, because saving drops the
-	// watermarks of unknown subscriptions.
-	for s.lastWrite() < loaded {
-		if !s.awaitWrite(ctx, loaded-1) {
-			return context.Cause(ctx)
-		}
-	}
-	if !s.canReadAll() { // saving would drop the watermarks of unreadable subscriptions
-		return nil
-	}
-	s.locked(func() { s.applyProgressLocked(kept.Subscriptions) })
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	var watching sync.WaitGroup
-	defer watching.Wait()
-	defer cancel()
-	watching.Go(func() { // stop when an unreadable record appears
-		for s.canReadAll() {
-			if !s.awaitWrite(ctx, s.lastWrite()) {
-				return
-			}
-		}
-		cancel()
-	})
-	s.deliverAll(ctx, lease)
-	if now, _, err := s.checkpoint.read(context.WithoutCancel(ctx)); err == nil { // not followed while delivering
-		s.locked(func() { s.applyProgressLocked(now.Subscriptions) })
-	}
-	return nil
-}
-
-// deliverAll delivers until ctx ends or another process has taken over. When it returns, no
-// delivery is in progress, and it has tried to store the watermarks.
-func (s *Subscriptions) deliverAll(ctx context.Context, lease *natslog.Lease) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	s.locked(func() {
-		s.ctx, s.lease = ctx, lease
-		for _, sub := range s.byID {
-			s.startLocked(sub)
-		}
-	})
-	tick := time.NewTicker(time.Second)
-	defer tick.Stop()
-	for superseded := false; ctx.Err() == nil && !superseded; {
-		select {
-		case <-tick.C:
-			select {
-			case <-s.checkpoint.dirty:
-				superseded = errors.Is(s.save(ctx), errSuperseded)
-			default:
-			}
-		case <-ctx.Done():
-		}
-	}
-	s.locked(func() { s.ctx = nil }) // start no more deliveries
-	cancel()
-	s.delivering.Wait()
-	_ = s.save(ctx) // save logs errors; the next process resumes from the stored positions
-}
-
-func (s *Subscriptions) startLocked(sub *subscription) {
-	if ctx := s.ctx; ctx != nil && ctx.Err() == nil {
-		s.delivering.Go(func() { s.serve(ctx, sub) })
-	}
-}
-
-// save stores the delivery positions, even if ctx has ended.
-func (s *Subscriptions) save(ctx context.Context) error {
-	return s.checkpoint.save(ctx, func() positions {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		var out []subscriptionProgress
-		for _, sub := range s.byID {
-			out = append(out, subscriptionProgress{sub.ID, sub.Life, sub.progress})
-		}
-		slices.SortFunc(out, func(a, b subscriptionProgress) int { return cmp.Compare(a.ID, b.ID) })
-		return positions{Subscriptions: out}
-	})
-}
-
-func (s *Subscriptions) locked(f func()) {
+// ready fails if this process cannot decrypt all subscriptions. It then leaves deliveries to other
+// processes, because saving would drop the watermarks of the others.
+func (s *Subscriptions) ready() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	f()
+	for _, e := range s.byID {
+		if other, ok := errors.AsType[*otherKeyError](e.problem); ok {
+			return other
+		}
+	}
+	return nil
 }
 
-// setExpiryLocked schedules the expiry of a subscription.
-func (s *Subscriptions) setExpiryLocked(sub *subscription) {
-	if sub.expiry != nil {
-		sub.expiry.Stop()
-		sub.expiry = nil
-	}
-	if !sub.removed {
-		sub.expiry = time.AfterFunc(time.Until(sub.Expires), func() { s.locked(sub.wakeLocked) })
-	}
+func (s *Subscriptions) caughtUp(ctx context.Context, revision uint64) error {
+	return s.await(ctx, func() bool { return s.last >= revision })
 }
 
-// dropLocked removes a subscription from memory.
-func (s *Subscriptions) dropLocked(sub *subscription) {
-	sub.removed = true
-	if s.byID[sub.ID] == sub {
-		delete(s.byID, sub.ID)
-	}
-	if sub.expiry != nil {
-		sub.expiry.Stop()
-	}
-	sub.wakeLocked()
-	s.checkpoint.changed()
-}
-
-const oldSecretFor = 5 * time.Minute
-
-// phase determines the next action of a subscription's goroutine.
-type phase int
-
-const (
-	waiting phase = iota // wait until something changes
-	delivering
-	revoked // the client's token was removed
-	over
-)
-
-func (s *Subscriptions) phaseLocked(sub *subscription) phase {
-	switch {
-	case sub.removed, sub.expired():
-		return over
-	case s.opts.Holds != nil && !s.opts.Holds(sub.Principal):
-		return revoked
-	case !sub.answered, sub.suspended():
-		return waiting
-	}
-	return delivering
-}
-
-// serve delivers to one subscription until the subscription or ctx ends.
-func (s *Subscriptions) serve(ctx context.Context, sub *subscription) {
-	s.locked(func() {
-		s.setExpiryLocked(sub)
-		sub.responder.late.Store(sub.Status.LastError == Timeout && !sub.Status.FailedSince.IsZero())
+func (s *Subscriptions) adoptLocked([]*endpoint) {
+	before := len(s.kept)
+	s.kept = slices.DeleteFunc(s.kept, func(p progress) bool {
+		e := s.byID[p.ID]
+		if e != nil && e.sub != nil && e.sub.Life == p.Life {
+			e.progress = p
+			e.normalizeLocked()
+		}
+		return e != nil && e.sub != nil || s.ctx != nil // while it delivers, it knows all records
 	})
-	defer s.locked(func() {
-		if sub.expiry != nil {
-			sub.expiry.Stop()
-		}
-	})
-	retry := backoff.New(100*time.Millisecond, 5*time.Second)
-	for ctx.Err() == nil {
-		s.mu.Lock()
-		now := s.phaseLocked(sub)
-		work, stop := context.WithCancelCause(ctx)
-		if now == delivering {
-			sub.stop = stop
-		}
-		r := sub.record
-		s.mu.Unlock()
-		var err error
-		switch now {
-		case waiting:
-			select {
-			case <-sub.changed:
-			case <-ctx.Done():
-			}
-		case delivering:
-			err = s.deliver(work, sub, r.Cursor)
-		case revoked:
-			s.terminate(ctx, sub, r.terminated(mcpevents.Forbidden, "the token was revoked"))
-		}
-		s.mu.Lock()
-		sub.stop = nil
-		ended := sub.removed
-		s.mu.Unlock()
-		stop(nil)
-		if now >= revoked && !ended {
-			if err = s.removeEnded(ctx, sub); err == nil {
-				return
-			}
-		}
-		if ended {
-			return
-		}
-		if err != nil && !errors.Is(err, errChanged) && ctx.Err() == nil {
-			backoff.Sleep(ctx, retry.Next())
-		} else {
-			retry.Reset()
-		}
+	s.changed = s.changed || len(s.kept) < before
+}
+
+// normalizeLocked makes the progress of a subscription consistent with its record, which another process may
+// have written: a refresh ends a suspension, and what was reported to the client was missed.
+func (e *endpoint) normalizeLocked() {
+	e.Missed = max(e.Missed, e.sub.Told)
+	if e.Status.Suspended && e.Status.SuspendedAt != e.sub.Refreshes {
+		e.Status = status{LastDelivery: e.Status.LastDelivery}
+		e.wakeLocked()
 	}
 }
 
-// of returns what a client may see; see Options.Of.
+// view returns what the client of a subscription may see; see Options.Of.
+func (s *Subscriptions) view(e *endpoint) (*mcpevents.Reader, mcpevents.Scope) {
+	return s.of(e.sub.Principal)
+}
+
 func (s *Subscriptions) of(identity string) (*mcpevents.Reader, mcpevents.Scope) {
 	if s.opts.Of == nil {
 		return s.opts.Reader, s.opts.Scope
@@ -342,125 +165,37 @@ func (s *Subscriptions) of(identity string) (*mcpevents.Reader, mcpevents.Scope)
 	return s.opts.Of(identity)
 }
 
-var errNotYet = errors.New("it is not known what the client may see")
-
-// deliver runs a worker that starts at the cursor.
-func (s *Subscriptions) deliver(ctx context.Context, sub *subscription, cursor string) error {
-	reader, _ := s.of(sub.Principal)
-	if reader == nil {
-		return errNotYet
-	}
-	s.locked(func() { sub.reader = reader })
-	at, truncated, err := reader.Start(ctx, &cursor, 0, maxReplay)
-	if err != nil {
-		return err
-	}
-	gap := false
-	s.locked(func() {
-		if truncated {
-			s.missedLocked(sub)
-			sub.Cursor = at.Cursor()
-		}
-		gap = sub.GapDue
-	})
-	w := &worker{sender: s.opts.Sender, reader: reader, endpoint: s.endpoint(sub)}
-	return w.run(ctx, at, gap)
+func (s *Subscriptions) revoked(e *endpoint) bool {
+	return s.opts.Holds != nil && !s.opts.Holds(e.sub.Principal)
 }
 
-// missedLocked records that events were lost. A gap message and the response to the next refresh
-// report the loss.
-func (s *Subscriptions) missedLocked(sub *subscription) {
-	sub.GapDue = true
-	// Missed is less than Told if a process reported a loss and crashed before it saved Missed.
-	sub.Missed = max(sub.Missed, sub.Told) + 1
-	s.checkpoint.changed()
-}
-
-func (s *Subscriptions) endpoint(sub *subscription) endpoint {
-	return endpoint{
-		responder: &sub.responder,
-		match:     sub.filter.Matches,
-		shows: func(o *mcpevents.Occurrence) bool {
-			reader, scope := s.of(sub.Principal)
-			return reader != nil && scope.Shows(o)
-		},
-		message: func(o *mcpevents.Occurrence, cursor string) *message {
-			return sub.message(o.ID, o.Body(cursor)) // reads only fields that never change, so no lock is needed
-		},
-		gap: func(cursor string) *message {
-			s.counts.gaps.Add(1)
-			return sub.control("gap", map[string]any{"cursor": cursor})
-		},
-		missed: func() { s.locked(func() { s.missedLocked(sub) }) },
-		gapTried: func(bool) (again bool) { // no retry: the next refresh also reports the gap
-			s.locked(func() { sub.GapDue = false })
-			s.checkpoint.changed()
-			return false
-		},
-		secrets: s.secrets(sub),
-		allowed: func() (err error) {
-			s.locked(func() {
-				switch {
-				case s.phaseLocked(sub) != delivering, s.outdatedLocked(sub):
-					err = errChanged
-				case s.lease != nil && !s.lease.Held():
-					err = errSuperseded
-				}
-			})
-			return err
-		},
-		attempted: func(r result) { s.attempted(sub, r) },
-		abandoned: func() {
-			s.counts.abandoned.Add(1)
-			sub.counts.abandoned.Add(1)
-		},
-		passed: func(at mcpevents.Position, oldest time.Time) {
-			cursor := at.Cursor()
-			s.locked(func() {
-				sub.oldest = oldest
-				if sub.Cursor != cursor {
-					sub.Cursor = cursor
-					s.checkpoint.changed()
-				}
-			})
-		},
+func (s *Subscriptions) phaseLocked(e *endpoint) (phase, time.Time) {
+	switch {
+	case e.sub.expired(), s.revoked(e):
+		return ended, time.Time{}
+	case time.Now().Before(e.notBefore):
+		return waiting, e.notBefore
+	case e.Status.Suspended:
+		return waiting, e.sub.Expires
 	}
+	return delivering, e.sub.Expires
 }
 
-// secrets returns a function that returns a subscription's current signing secrets.
-func (s *Subscriptions) secrets(sub *subscription) func() []standardwebhooks.Secret {
-	return func() (all []standardwebhooks.Secret) {
-		s.locked(func() {
-			all = append(all, sub.secret)
-			if sub.OldSecret != "" && time.Now().Before(sub.OldUntil) {
-				all = append(all, sub.old)
-			}
-		})
-		return all
-	}
-}
-
-// attempted counts an attempt, and suspends the subscription if nearly all recent attempts failed.
-func (s *Subscriptions) attempted(sub *subscription, r result) {
-	s.counts.note(r)
-	sub.counts.note(r)
+// end removes a subscription that has expired, or whose client's token was removed. It tells the endpoint
+// of the latter.
+func (s *Subscriptions) end(ctx context.Context, e *endpoint) error {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	now := time.Now()
-	sub.rates.note(now, r.err != "")
-	sub.Status.note(now, r)
-	if r.err != "" && sub.rates.hopeless(now) {
-		sub.Status.Suspended, sub.Status.SuspendedAt = true, sub.Refreshes
-		s.checkpoint.changed()
-		s.opts.Logger.Warn("deliveries to a webhook are suspended because nearly all of them fail", "id", sub.ID, "host", hostOf(sub.URL), "error", string(r.err))
-		sub.wakeLocked()
+	r, revision := e.sub, e.revision
+	s.mu.Unlock()
+	if !r.expired() {
+		w := &worker{deliverer: s.deliverer, e: e}
+		_, _ = w.control(ctx, r.control("terminated", map[string]any{"error": map[string]any{
+			"code": r.Numbering.Code(mcpevents.Forbidden), "message": mcpevents.Forbidden, "data": map[string]any{"reason": "the token was revoked"},
+		}}), nil) // the subscription ends even if this fails
+		s.locked(func() { s.total.Terminated++ })
 	}
-}
-
-// outdatedLocked reports whether the client of a subscription may see other events than its worker.
-func (s *Subscriptions) outdatedLocked(sub *subscription) bool {
-	reader, _ := s.of(sub.Principal)
-	return reader != sub.reader
+	// This fails if the subscription was refreshed in the meantime.
+	return s.removeRecord(ctx, records.Record{Key: subscriptionPrefix + r.ID, Revision: revision})
 }
 
 // Recheck ends the subscriptions of clients for which Options.Holds returns false, and delivers what Options.Of
@@ -468,34 +203,11 @@ func (s *Subscriptions) outdatedLocked(sub *subscription) bool {
 func (s *Subscriptions) Recheck() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, sub := range s.byID {
-		if s.phaseLocked(sub) == revoked || sub.stop != nil && s.outdatedLocked(sub) {
-			sub.wakeLocked()
+	for _, e := range s.endpoints {
+		if reader, _ := s.view(e); s.revoked(e) || reader != e.reader {
+			e.wakeLocked()
 		}
 	}
-}
-
-// terminate sends, in at most two attempts, a message that the subscription has ended.
-func (s *Subscriptions) terminate(ctx context.Context, sub *subscription, m *message) {
-	w := &worker{sender: s.opts.Sender, endpoint: endpoint{responder: &sub.responder, secrets: s.secrets(sub)}}
-	_, _ = w.control(ctx, m) // the subscription ends even if this fails
-	s.counts.terminated.Add(1)
-}
-
-// Stats returns the current state.
-func (s *Subscriptions) Stats() Stats {
-	out := s.counts.stats()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, sub := range s.byID {
-		if sub.suspended() {
-			out.Suspended++
-			continue
-		}
-		out.Active++
-		out.addLag(sub.oldest)
-	}
-	return out
 }
 
 // Endpoints returns the subscriptions of all clients whose identity satisfies of, sorted by host
@@ -503,15 +215,10 @@ func (s *Subscriptions) Stats() Stats {
 func (s *Subscriptions) Endpoints(of func(identity string) bool) (all []EndpointStatus) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, sub := range s.byID {
-		if !of(sub.Principal) {
-			continue
+	for _, e := range s.endpoints {
+		if of(e.sub.Principal) {
+			all = append(all, e.report())
 		}
-		st := sub.Status
-		st.Suspended = sub.suspended()
-		e := newEndpointStatus(FromSubscription, sub.URL, &sub.counts, st, sub.oldest)
-		e.Subscription, e.Event = sub.ID, sub.Name
-		all = append(all, e)
 	}
 	slices.SortFunc(all, func(a, b EndpointStatus) int {
 		return cmp.Or(cmp.Compare(a.Host, b.Host), cmp.Compare(a.Subscription, b.Subscription))
@@ -519,16 +226,194 @@ func (s *Subscriptions) Endpoints(of func(identity string) bool) (all []Endpoint
 	return all
 }
 
-// Deliverers returns the process that delivers to subscriptions, or nothing if the log is not on a
-// cluster.
-func (s *Subscriptions) Deliverers() []Deliverer {
-	all := s.election.deliverers()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for i := range all {
-		for _, key := range s.unreadable {
-			all[i].Waiting = (&otherKeyError{key}).line()
+// create stores a new subscription, or refreshes the existing one with the same ID. It returns the
+// previous record with its progress, or nil if there was none, and the stored record. If another process
+// has changed the record concurrently, create applies the request to the new version.
+func (s *Subscriptions) create(ctx context.Context, next record) (before *record, after record, was progress, err error) {
+	ctx, cancel := context.WithTimeout(ctx, storeWait)
+	defer cancel()
+	rec := records.Record{Key: subscriptionPrefix + next.ID}
+	for {
+		var last uint64
+		s.locked(func() {
+			last, rec.Revision, before, was = s.last, 0, nil, progress{}
+			if e := s.byID[next.ID]; e != nil {
+				rec.Revision = e.revision
+				_, other := errors.AsType[*otherKeyError](e.problem)
+				switch {
+				case other:
+					err = e.problem
+				case e.sub != nil && e.problem == nil && !e.sub.expired():
+					before, was = e.sub, e.progress
+				}
+			}
+		})
+		if err != nil {
+			return nil, after, was, err
+		}
+		after = next.after(before, was.Missed)
+		if rec.Value, err = s.opts.Keys.seal(after); err != nil {
+			return nil, after, was, err
+		}
+		revision, err := s.records.Put(ctx, rec)
+		if err == nil {
+			return before, after, was, s.await(ctx, func() bool { return s.last >= revision })
+		}
+		if !errors.Is(err, records.ErrChanged) {
+			return nil, after, was, err
+		}
+		if err := s.await(ctx, func() bool { return s.last > last }); err != nil {
+			return nil, after, was, err
 		}
 	}
-	return all
+}
+
+// answered allows deliveries to start, after the response to the request that created the
+// subscription was written.
+func (s *Subscriptions) answered(id, life string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e := s.byID[id]; e != nil && e.sub != nil && e.sub.Life == life {
+		e.notBefore = time.Time{}
+		e.wakeLocked()
+	}
+}
+
+// remove removes a subscription at the request of its client.
+func (s *Subscriptions) remove(ctx context.Context, id string) (found bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, storeWait)
+	defer cancel()
+	for {
+		rec, err := s.records.Get(ctx, subscriptionPrefix+id)
+		if err != nil || rec.Value == nil {
+			return false, err
+		}
+		if err = s.removeRecord(ctx, rec); !errors.Is(err, records.ErrChanged) {
+			return err == nil, err
+		}
+		if err := s.await(ctx, func() bool { return s.byID[id] == nil || s.byID[id].revision > rec.Revision }); err != nil {
+			return false, err
+		}
+	}
+}
+
+// removeRecord removes a record with a revision, and waits until this process knows that.
+func (s *Subscriptions) removeRecord(ctx context.Context, rec records.Record) error {
+	if err := s.records.Remove(ctx, rec); err != nil {
+		return err
+	}
+	id := strings.TrimPrefix(rec.Key, subscriptionPrefix)
+	return s.await(ctx, func() bool { return s.byID[id] == nil || s.byID[id].revision > rec.Revision })
+}
+
+// await waits until a condition holds, which the lock guards and a write may change. It fails if Run ends.
+func (s *Subscriptions) await(ctx context.Context, holds func() bool) error {
+	for {
+		s.mu.Lock()
+		done, moved := holds(), s.moved
+		s.mu.Unlock()
+		if done {
+			return nil
+		}
+		select {
+		case <-moved:
+		case <-s.over:
+			return journal.ErrClosed
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// applyChanges applies record changes made by any process. Calls must not be concurrent.
+func (s *Subscriptions) applyChanges(ch records.Changes) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	absent := maps.Clone(s.byID)
+	for _, rec := range ch.Records {
+		id, isSubscription := strings.CutPrefix(rec.Key, subscriptionPrefix)
+		switch {
+		case rec.Key == checkpointKey(FromSubscription) && s.ctx == nil: // another process delivers and saves positions
+			if kept, err := parseCheckpoint(rec); err == nil { // the delivering process reports the error
+				s.kept = kept
+			}
+		case !isSubscription:
+		case rec.Value == nil:
+			s.dropLocked(id)
+		default:
+			delete(absent, id)
+			s.applyLocked(id, rec)
+		}
+	}
+	if ch.All {
+		for id := range absent {
+			s.dropLocked(id)
+		}
+	}
+	s.adoptLocked(nil)
+	s.last = ch.Last
+	close(s.moved)
+	s.moved = make(chan struct{})
+	s.wake()
+}
+
+// dropLocked drops a subscription whose record was removed.
+func (s *Subscriptions) dropLocked(id string) {
+	if e := s.byID[id]; e != nil {
+		delete(s.byID, id)
+		s.removeLocked(e)
+	}
+}
+
+// applyLocked creates or updates a subscription to match its record. A record that cannot be used is
+// reported once; its subscription stays as it was.
+func (s *Subscriptions) applyLocked(id string, rec records.Record) {
+	e := s.byID[id]
+	if e != nil && e.revision == rec.Revision {
+		return
+	}
+	r, err := s.opts.Keys.open(id, rec.Value)
+	var secret, old *standardwebhooks.Secret
+	var filter mcpevents.Filter
+	if err == nil {
+		secret, old, err = r.secrets()
+	}
+	if err == nil {
+		filter, _, err = mcpevents.ParseFilter(r.Name, r.Arguments)
+	}
+	if e != nil && err == nil && e.sub != nil && e.sub.Life != r.Life {
+		s.dropLocked(id)
+		e = nil
+	}
+	if e == nil {
+		e = &endpoint{}
+		s.byID[id] = e
+	}
+	e.revision, e.problem = rec.Revision, err
+	if err != nil {
+		if _, other := errors.AsType[*otherKeyError](err); !other { // the deliverer reports it
+			s.logger.Warn("a stored webhook subscription is ignored; its client can subscribe again", "id", printable.Line(id, 40), "reason", err.Error())
+		}
+		return
+	}
+	isNew := e.sub == nil
+	e.sub, e.secret, e.old, e.oldUntil = &r, secret, old, r.OldUntil
+	if !isNew {
+		e.normalizeLocked()
+		return
+	}
+	e.progress = progress{ID: id, Life: r.Life, Cursor: r.Cursor, Missed: r.Told}
+	e.destination = r.destination(filter.Matches)
+	e.notBefore = time.Now().Add(min(answerWait, time.Until(r.Created.Add(answerWait))))
+	s.addLocked(e)
+}
+
+// secrets returns the secrets of a subscription; old is nil if there is none.
+func (r *record) secrets() (secret, old *standardwebhooks.Secret, err error) {
+	now, err := standardwebhooks.ParseSecret(r.Secret)
+	if err != nil || r.OldSecret == "" {
+		return &now, nil, err
+	}
+	before, err := standardwebhooks.ParseSecret(r.OldSecret)
+	return &now, &before, err
 }

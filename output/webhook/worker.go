@@ -1,16 +1,15 @@
 package webhook
 
 import (
-	"cmp"
 	"context"
-	"errors"
+	"crypto/rand"
+	"maps"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/backoff"
 	"github.com/mcptrack/mcptrack/core/mcpevents"
-	"github.com/mcptrack/mcptrack/core/standardwebhooks"
 	"github.com/mcptrack/mcptrack/core/tracing"
 )
 
@@ -19,7 +18,6 @@ const (
 	lookAhead      = 128
 	controlTries   = 2
 	controlWait    = 2 * time.Second
-	maxReplay      = 1000 // limit on the events that a subscription catches up on
 	readRetryAfter = 250 * time.Millisecond
 )
 
@@ -28,51 +26,13 @@ func schedule() []time.Duration {
 	return []time.Duration{0, 2 * time.Second, 15 * time.Second, 90 * time.Second, 10 * time.Minute}
 }
 
-// endpoint describes where and how a worker delivers. Its functions must be safe for concurrent
-// use.
-type endpoint struct {
-	responder *responder
-	match     func(*mcpevents.Occurrence) bool
-	shows     func(*mcpevents.Occurrence) bool
-	// message returns the message for an event, or nil if the event cannot be encoded and is
-	// abandoned. It is called once per event; attempts differ only in their secrets.
-	message func(o *mcpevents.Occurrence, cursor string) *message
-	// gap returns a message that reports lost events. It is nil if the endpoint has no gap
-	// messages.
-	gap func(cursor string) *message
-	// missed is called when events were abandoned or are no longer in the log, and before passed is
-	// called for a later position. It makes the next run start with a gap message.
-	missed func()
-	// gapTried is called after the last attempt to send a gap message, unless the attempts were
-	// interrupted. It returns whether to send it again after the next delivery.
-	gapTried func(taken bool) (again bool)
-	// secrets returns the secrets that sign an attempt.
-	secrets func() []standardwebhooks.Secret
-	// allowed returns an error if nothing more may be sent. It is called immediately before each
-	// attempt; if nil, sending is always allowed.
-	allowed func() error
-	// attempted is called after each attempt to send an event; abandoned is called after the last
-	// attempt if it failed.
-	attempted func(r result)
-	abandoned func()
-	// passed is called when all events up to at were accepted or abandoned. oldest is the time of
-	// the first remaining event, or zero if none remains.
-	passed func(at mcpevents.Position, oldest time.Time)
-
-	// concurrent limits the deliveries in progress; 0 means maxConcurrent.
-	concurrent int
-	// states debounces server states. If nil, they are delivered immediately.
-	states *stateDebouncer
-}
-
-// errHidden reports that an event is no longer visible and must not be sent.
-var errHidden = errors.New("the event is no longer shown")
-
-// worker delivers events to one endpoint.
+// worker delivers events to one endpoint, as long as its destination and reader stay the same.
 type worker struct {
-	endpoint
-	sender *Sender
+	*deliverer
+	e *endpoint
+	*destination
 	reader *mcpevents.Reader
+	states *stateDebouncer
 
 	at       mcpevents.Position // all events up to this position were examined
 	queue    []*delivery        // deliveries to start
@@ -90,15 +50,18 @@ type delivery struct {
 	err  error // why the attempts were interrupted; set before d is sent to ended
 }
 
-// run delivers the events after a position until ctx ends or endpoint.allowed fails, and returns
-// that error. When it returns, no delivery is in progress.
+// run delivers the events after a position until ctx ends or nothing more may be sent, and returns
+// the reason. When it returns, no delivery is in progress.
 func (w *worker) run(ctx context.Context, from mcpevents.Position, gap bool) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	var running sync.WaitGroup
 	defer running.Wait()
 	defer cancel(nil)
 	w.at, w.gapDue = from, gap
-	most := cmp.Or(w.concurrent, maxConcurrent)
+	most := maxConcurrent
+	if w.format.ordered {
+		most = 1
+	}
 	ended := make(chan *delivery, most) // capacity for all deliveries in progress, so sends never block; never closed
 	for {
 		if w.gapDue {
@@ -112,7 +75,7 @@ func (w *worker) run(ctx context.Context, from mcpevents.Position, gap bool) err
 			cursor := w.cursor(d)
 			w.started = append(w.started, d)
 			running.Go(func() {
-				d.err = w.deliver(ctx, d, w.message(d.occ, cursor))
+				d.err = w.send(ctx, d, cursor)
 				ended <- d
 			})
 		}
@@ -175,15 +138,12 @@ func (w *worker) run(ctx context.Context, from mcpevents.Position, gap bool) err
 
 // wants reports whether an event must be delivered now.
 func (w *worker) wants(o *mcpevents.Occurrence) bool {
-	return w.match(o) && (w.states == nil || !w.states.hold(o))
+	return w.match(o) && !w.states.hold(o)
 }
 
 // settled queues the states that have lasted long enough. It reports whether there were any, and
 // otherwise when to check again.
 func (w *worker) settled() (wait <-chan time.Time, found bool) {
-	if w.states == nil {
-		return nil, false
-	}
 	ready, next := w.states.due(time.Now())
 	for _, o := range ready {
 		w.queue = append(w.queue, &delivery{occ: o, late: true})
@@ -220,64 +180,87 @@ func (w *worker) watermark() (at mcpevents.Position, oldest time.Time) {
 	return at, oldest
 }
 
-func (w *worker) pass() { w.passed(w.watermark()) }
+// pass records the watermark.
+func (w *worker) pass() {
+	at, oldest := w.watermark()
+	cursor := at.Cursor()
+	w.locked(func() {
+		w.e.oldest = oldest
+		if w.e.Cursor != cursor {
+			w.e.Cursor, w.deliverer.changed = cursor, true
+		}
+		if w.states.changed {
+			w.states.changed, w.deliverer.changed = false, true
+			w.e.Sent, w.e.Held = maps.Clone(w.states.sent), w.states.ids()
+		}
+	})
+}
 
-// deliver attempts to send one event until it is accepted or abandoned. The returned error is the
-// reason why nothing more may be sent, or the cause of ctx.
-func (w *worker) deliver(ctx context.Context, d *delivery, m *message) error {
-	if m == nil {
-		d.lost = true
-		w.abandoned()
+// missed records that events were lost. It is called before the watermark passes them.
+func (w *worker) missed() { w.locked(func() { w.missedLocked(w.e) }) }
+
+// send attempts to send one event until it is accepted or abandoned. The body stays the same; attempts differ
+// only in their signatures. The returned error is the reason why nothing more may be sent, or the cause of ctx.
+func (w *worker) send(ctx context.Context, d *delivery, cursor string) error {
+	body, err := w.format.event(d.occ, cursor)
+	if err != nil { // the format cannot represent the event's URI or name
+		w.logger.Warn("an event cannot be encoded for a webhook", "id", d.occ.ID, "host", hostOf(w.url), "err", err)
+		w.abandon(d)
 		return nil
 	}
+	m := w.message(d.occ.ID, body)
 	var after time.Duration
-	for i, wait := range schedule() {
+	for i, wait := range w.schedule {
 		if i > 0 && !backoff.Sleep(ctx, max(backoff.Spread(wait), after)) {
 			return context.Cause(ctx)
 		}
-		m.secrets = w.secrets()
-		r, err := w.attempt(ctx, d.occ, m, func() error {
-			if !w.shows(d.occ) {
-				return errHidden
-			}
-			if w.allowed == nil {
-				return nil
-			}
-			return w.allowed()
-		})
+		r, err := w.attempt(ctx, d.occ, m)
 		switch {
 		case err == errHidden:
 			d.lost = d.occ.Name == mcpevents.ListChanged // hidden, but other items in the event may still be visible
 			return nil
 		case err != nil:
 			return err
-		}
-		if ctx.Err() != nil {
+		case ctx.Err() != nil:
 			return context.Cause(ctx)
 		}
-		w.attempted(r)
+		w.attempted(w.e, r)
 		if r.err == "" {
 			return nil
 		}
 		after = r.retryAfter
 	}
-	d.lost = true
-	w.abandoned()
+	w.abandon(d)
 	return nil
 }
 
-// attempt makes one attempt to send an event, and records it if the sender has a tracer.
-func (w *worker) attempt(ctx context.Context, o *mcpevents.Occurrence, m *message, before func() error) (result, error) {
-	if w.sender.Tracer == nil {
-		return w.sender.post(ctx, w.responder, m, before)
+// abandon records that the last attempt to send an event has failed.
+func (w *worker) abandon(d *delivery) {
+	d.lost = true
+	w.mu.Lock()
+	w.total.Abandoned++
+	w.e.count.Abandoned++
+	st := &w.e.Status
+	warn := w.e.sub == nil && !st.warned
+	st.warned = true
+	last := st.LastError
+	w.mu.Unlock()
+	if warn {
+		w.logger.Warn("events could not be delivered to a webhook in the config", "host", hostOf(w.url), "error", string(last))
 	}
+}
+
+// attempt makes one attempt to send an event, and records it if the sender has a tracer.
+func (w *worker) attempt(ctx context.Context, o *mcpevents.Occurrence, m *message) (result, error) {
 	var span tracing.Span
-	r, err := w.sender.post(ctx, w.responder, m, func() error {
-		err := before()
-		if err == nil { // otherwise nothing is sent
+	r, err := w.post(ctx, m, func() error {
+		if err := w.allowed(w.e, o); err != nil {
+			return err
+		}
+		if w.sender.Tracer != nil {
 			_, span = w.sender.Tracer.Delivery(ctx, "webhook", time.Time{}, tracing.Event{Type: o.Name, Server: o.Server, URI: o.URI(), Trace: o.Trace})
 		}
-		return err
+		return nil
 	})
 	if err != nil {
 		span.FailWith(err)
@@ -288,33 +271,43 @@ func (w *worker) attempt(ctx context.Context, o *mcpevents.Occurrence, m *messag
 	return r, err
 }
 
+// post makes one attempt to send a message, signed with the current secrets.
+func (w *worker) post(ctx context.Context, m *message, before func() error) (result, error) {
+	w.locked(func() { m.secrets = w.e.secrets() })
+	return w.sender.post(ctx, &w.e.responder, m, before)
+}
+
 // sendGap sends a message that reports lost events. Endpoints need not understand it, so a failure
-// is not counted.
+// is not counted. To a subscription it is not sent again, because the next refresh reports the gap too.
 func (w *worker) sendGap(ctx context.Context) error {
 	w.gapDue = false
-	if w.gap == nil {
-		return nil
-	}
 	at, _ := w.watermark()
-	m := w.gap(at.Cursor())
-	if m == nil {
+	id := "msg_gap_" + rand.Text()
+	body, err := w.format.gap(id, at.Cursor())
+	if err != nil {
 		return nil
 	}
-	taken, err := w.control(ctx, m)
-	if err == nil {
-		w.gapAgain = w.gapTried(taken)
+	w.locked(func() {
+		w.total.Gaps++
+		w.e.count.Gaps++
+	})
+	taken, err := w.control(ctx, w.message(id, body), func() error { return w.allowed(w.e, nil) })
+	if err != nil {
+		return err
 	}
-	return err
+	if w.gapAgain = !taken && w.e.sub == nil; !w.gapAgain {
+		w.locked(func() { w.e.GapDue, w.deliverer.changed = false, true })
+	}
+	return nil
 }
 
 // control sends a control message, in at most two attempts.
-func (w *worker) control(ctx context.Context, m *message) (taken bool, err error) {
+func (w *worker) control(ctx context.Context, m *message, before func() error) (taken bool, err error) {
 	for i := range controlTries {
 		if i > 0 && !backoff.Sleep(ctx, controlWait) {
 			return false, context.Cause(ctx)
 		}
-		m.secrets = w.secrets()
-		r, err := w.sender.post(ctx, w.responder, m, w.allowed)
+		r, err := w.post(ctx, m, before)
 		if err != nil || r.err == "" {
 			return err == nil, err
 		}

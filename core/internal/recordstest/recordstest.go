@@ -75,13 +75,11 @@ func writes(t *testing.T, s records.Store) {
 		_, err := s.Put(ctx, records.Record{Key: key, Value: []byte("0"), Revision: revision})
 		return err
 	}
-	_, after := s.PutAfter(ctx, records.Record{Key: "b", Value: []byte("0")}, first)
 	for what, err := range map[string]error{
 		"Put as new":                   late("a", 0),
 		"Put with the first revision":  late("a", first),
 		"Put with a future revision":   late("a", second+1),
 		"Put of what does not exist":   late("b", second),
-		"PutAfter the first write":     after,
 		"Remove of the first revision": s.Remove(ctx, records.Record{Key: "a", Revision: first}),
 	} {
 		if !errors.Is(err, records.ErrChanged) {
@@ -168,21 +166,13 @@ func followers(t *testing.T, s records.Store) {
 	if now.last == 0 {
 		t.Error("the last write has number 0")
 	}
-	b, err := s.PutAfter(ctx, records.Record{Key: "b", Value: []byte("2")}, now.last)
-	if err != nil {
-		t.Fatalf("PutAfter the last write: %v", err)
-	}
-	if _, err := s.PutAfter(ctx, records.Record{Key: "c", Value: []byte("0")}, now.last); !errors.Is(err, records.ErrChanged) {
-		t.Errorf("PutAfter the write before the last: %v, want ErrChanged", err)
-	}
+	b := put(t, s, "b", "2", 0)
 	await(ctx, t, changes, map[string]string{"a": "1", "b": "2"})
 	put(t, s, "a", "3", first)
 	await(ctx, t, changes, map[string]string{"a": "3", "b": "2"})
 	must(t, s.Remove(ctx, records.Record{Key: "b", Revision: b}))
-	now = await(ctx, t, changes, map[string]string{"a": "3"})
-	if _, err := s.PutAfter(ctx, records.Record{Key: "b", Value: []byte("4")}, now.last); err != nil {
-		t.Errorf("PutAfter a removal: %v", err)
-	}
+	await(ctx, t, changes, map[string]string{"a": "3"})
+	put(t, s, "b", "4", get(t, s, "b").Revision)
 	await(ctx, t, changes, map[string]string{"a": "3", "b": "4"})
 	await(ctx, t, empty, map[string]string{"a": "3", "b": "4"}) // the first follower receives all later changes
 }
@@ -225,9 +215,9 @@ func afterReopen(t *testing.T, s records.Store, reopen func() records.Store) {
 	}
 	must(t, s.Remove(ctx, get(t, s, "gone")))
 	s = reopen()
-	now := await(ctx, t, watch(ctx, t, s), map[string]string{"a": `"a"`, "b.c_D-1": `"b.c_D-1"`})
+	await(ctx, t, watch(ctx, t, s), map[string]string{"a": `"a"`, "b.c_D-1": `"b.c_D-1"`})
 	a := get(t, s, "a")
-	revision, err := s.PutAfter(ctx, records.Record{Key: "a", Value: []byte("2"), Revision: a.Revision}, now.last)
+	revision, err := s.Put(ctx, records.Record{Key: "a", Value: []byte("2"), Revision: a.Revision})
 	if err != nil || revision <= a.Revision {
 		t.Errorf("the next write has revision %d after %d, %v", revision, a.Revision, err)
 	}

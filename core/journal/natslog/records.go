@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/mcptrack/mcptrack/core/backoff"
@@ -79,17 +78,6 @@ func (r *bucketRecords) Put(ctx context.Context, rec records.Record) (revision u
 			revision, err = kv.Create(ctx, rec.Key, rec.Value)
 		} else {
 			revision, err = kv.Update(ctx, rec.Key, rec.Value, rec.Revision)
-		}
-		return err
-	})
-	return revision, err
-}
-
-func (r *bucketRecords) PutAfter(ctx context.Context, rec records.Record, last uint64) (revision uint64, err error) {
-	err = r.call(ctx, "store", func(ctx context.Context, _ jetstream.KeyValue) error {
-		ack, err := r.log.store.js.PublishMsg(ctx, &nats.Msg{Subject: "$KV." + r.config.Bucket + "." + rec.Key, Data: rec.Value}, jetstream.WithExpectLastSequence(last))
-		if err == nil {
-			revision = ack.Sequence
 		}
 		return err
 	})
