@@ -335,35 +335,15 @@ func (s *serving) newest() map[string]string {
 	return nil
 }
 
-// A session that inject creates has the tools of the servers in the config, with their headers.
-func TestInjectMCP(t *testing.T) {
-	t.Parallel()
-	behind := startGateway(t, "--config", demoFile(t))
-	file := filepath.Join(t.TempDir(), "mcp-servers.json")
-	save(t, file, config(`"docs": {"url": "`+behind+`", "headers": {"X-Key": "${UNTOLD_KEY}"}, "trackResources": true}`))
-	updates := make(chan string, 8)
-	far := &realtimetest.Endpoint{Message: func(c *realtimetest.Conn, _ websocket.MessageType, b []byte) {
-		updates <- string(b)
-		c.Say(map[string]any{"type": "mcp_list_tools.completed"})
-	}}
-	x := injectBeside(t, []string{"UNTOLD_KEY=" + testKey}, "--config", file, "--url", endpoint(t, far), "--model", "m", "--mcp", "docs", "--count", "1")
-	x.receipts(1)
-	x.exits(0)
-	want := `"session":{"tools":[{"type":"mcp","server_label":"docs","server_url":"` + behind + `","headers":{"X-Key":"` + testKey + `"},"require_approval":"never"}],"type":"realtime"},"type":"session.update"}`
-	if got := <-updates; !strings.HasSuffix(got, want) {
-		t.Errorf("got %s\nwant …%s", got, want)
-	}
-}
-
 // An ElevenLabs agent gets contextual updates; the key is in the header of that API.
 func TestInjectElevenLabs(t *testing.T) {
 	t.Parallel()
 	far := &realtimetest.Endpoint{}
-	x := injectBeside(t, []string{"ELEVENLABS_API_KEY=" + testKey}, "--url", endpoint(t, far), "--dialect", "elevenlabs", "--agent-id", "agent_1",
+	x := injectBeside(t, []string{"ELEVENLABS_API_KEY=" + testKey}, "--url", endpoint(t, far), "--dialect", "elevenlabs", "--session-id", "conv_1",
 		"--config", demoFile(t), "--count", "2")
 	x.receipts(2)
 	x.exits(0)
-	if q := far.Requests()[0]; q.URL.String() != "/v1/convai/conversation?agent_id=agent_1" || q.Header.Get("Xi-Api-Key") != testKey || q.Header.Get("Authorization") != "" {
+	if q := far.Requests()[0]; q.URL.String() != "/v1/convai/conversations/conv_1/monitor" || q.Header.Get("Xi-Api-Key") != testKey || q.Header.Get("Authorization") != "" {
 		t.Errorf("handshake %v %v", q.URL, q.Header)
 	}
 }

@@ -17,7 +17,6 @@ import (
 	"github.com/mcptrack/mcptrack/commands/internal/cli"
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/event"
-	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/output/realtime"
 )
 
@@ -39,15 +38,9 @@ type options struct {
 	maxPerMinute int
 	count        int
 	dryRun       bool
-	allServers   bool
 	refreshTools bool
-	mcp          []string // ids of servers whose tools the session may use
 
 	config atomic.Pointer[config.Config] // current config, if servers are tracked
-}
-
-func (o *options) selection() cli.Selection {
-	return cli.Selection{Servers: o.Servers, All: o.allServers}
 }
 
 // Command returns the inject command.
@@ -56,56 +49,31 @@ func Command(env *cli.Env, g *cli.Globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "inject",
 		Short: "Add every update as a message to a live Realtime conversation",
-		Long: `Sends "Resource URI updated for MCP server ID at TIME" into a Realtime session for every
-update, so that the model is aware of it on its next turn. The session is one of:
+		Long: `Adds a message to a live conversation for every update of a resource. The model knows of the
+update on its next turn. Prints a receipt for each message that the endpoint acknowledged.
 
-  --call-id ID    the running WebRTC or SIP call with that id, as a sideband
-  --session-id ID the running GPT-Live session with that id, as a sideband
-  --model NAME    a new session; with --mcp it can use the tools of servers of
-                  the config, which are imported again when they change
-  --listen ADDR --upstream URL
-                  every session of the applications that connect to ADDR instead
-                  of URL: everything is forwarded unchanged, including audio
-  --url URL       another endpoint with the same API, with --header, --query and
-                  --auth-header (the header with the key, without "Bearer")
-  --dialect elevenlabs
-                  agents of ElevenLabs: --agent-id ID for a new conversation,
-                  --session-id ID for a running one, or --listen
+The conversation is one of:
 
-The key comes from OPENAI_API_KEY (ELEVENLABS_API_KEY) or --api-key-file. With --listen
-the applications send their own; with --token-file they send the token instead, and inject
-adds the key.
+  --call-id ID     a running WebRTC or SIP call
+  --session-id ID  a running GPT-Live session; with --dialect elevenlabs, a
+                   running conversation with an agent
+  --model NAME     a new session
+  --listen ADDRESS --upstream URL
+                   each session of the applications that connect to ADDRESS
+                   instead of URL
 
-Updates come from the tracked servers in the config, as with watch; with --from from a
-running serve-sse (its token in MCPTRACK_TOKEN), where a restart resumes; with --stdin as
-NDJSON from watch. For each resource only the newest update waits, and all waiting updates
-are sent as one item.
-
-Prints a receipt for every message that the endpoint acknowledged and, on a terminal, from
-where and into what it injects.`,
-		Example: `  # Print what would be sent, without a key or a config
+The updates come from the servers of the config, from a running serve-sse (--from), or
+from the output of watch (--stdin). The key comes from OPENAI_API_KEY or
+ELEVENLABS_API_KEY. mcptrack help realtime tells more.`,
+		Example: `  # Show what would be sent; no key is needed
   mcptrack inject --demo --dry-run --count 3
 
-  # Into a running call; the second asks the model to respond
-  mcptrack inject --call-id rtc_abc123
   mcptrack inject --call-id rtc_abc123 --respond
-
-  # Between an application, which connects to ws://127.0.0.1:8787, and OpenAI
   mcptrack inject --listen 127.0.0.1:8787 --upstream wss://api.openai.com
-
-  # A session with the tools of a server, and an agent of ElevenLabs
-  mcptrack inject --model gpt-realtime --mcp docs
-  mcptrack inject --listen 127.0.0.1:8787 --dialect elevenlabs \
-    --upstream wss://api.elevenlabs.io
 
   # From a serve-sse elsewhere, or from a pipe
   mcptrack inject --model gpt-realtime --from https://mcp.example:8722
-  mcptrack watch --json --changed-only | mcptrack inject --call-id rtc_1 --stdin
-
-  # Azure, LocalAI
-  mcptrack inject --url wss://NAME.openai.azure.com/openai/v1 \
-      --auth-header api-key --model my-deployment
-  mcptrack inject --url ws://127.0.0.1:8080/v1 --model my-pipeline`,
+  mcptrack watch --json --changed-only | mcptrack inject --call-id rtc_1 --stdin`,
 		Args: cli.Args(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := opts.parse(env, g); err != nil {
@@ -120,20 +88,18 @@ where and into what it injects.`,
 	opts.targetFlags.add(cmd)
 	opts.sourceFlags.add(cmd, g)
 	f := cmd.Flags()
-	cli.AddAllFlag(cmd, &opts.allServers)
 	opts.AddServers(cmd)
-	f.BoolVar(&opts.ChangedOnly, "changed-only", false, "omit updates that did not change the content")
+	opts.AddChangedOnly(cmd)
 	cli.AddChoice(cmd, &opts.role, "role", "user", "`ROLE` of the messages: user or system", "user", "system")
-	f.BoolVar(&opts.respond, "respond", false, "ask the model to respond (default: it learns of the updates on its next turn)")
-	f.BoolVar(&opts.content, "content", false, "add the new content of text resources to the message, up to 2 KiB")
-	f.DurationVar(&opts.coalesce, "coalesce", 2*time.Second, "`DURATION` within which updates of a resource are merged into one message; 0 merges only updates that are waiting to be sent")
-	f.IntVar(&opts.maxPerMinute, "max-per-minute", 30, "maximum `NUMBER` of items per minute, after a burst of 5; 0 means no limit")
+	f.BoolVar(&opts.respond, "respond", false, "ask the model to respond")
+	f.BoolVar(&opts.content, "content", false, "add up to 2 KiB of the new text to the message")
+	f.DurationVar(&opts.coalesce, "coalesce", 2*time.Second, "`DURATION` within which updates of a resource become one message")
+	f.IntVar(&opts.maxPerMinute, "max-per-minute", 30, "maximum `NUMBER` of items per minute; 0 means no limit")
 	cli.AddCount(cmd, &opts.count, "messages")
-	f.BoolVar(&opts.refreshTools, "refresh-tools", false, "with --listen, have sessions import the tools of MCP servers again when they change")
-	f.StringSliceVar(&opts.mcp, "mcp", nil, "let a new session use the tools of these servers in the config, specified by their `IDS`, without approval")
-	f.BoolVar(&opts.dryRun, "dry-run", false, "print what would be sent as NDJSON, immediately and without connecting to an endpoint")
+	f.BoolVar(&opts.refreshTools, "refresh-tools", false, "with --listen, make sessions import tools again that have changed")
+	f.BoolVar(&opts.dryRun, "dry-run", false, "print what would be sent, as NDJSON, without a connection")
 	_ = cmd.RegisterFlagCompletionFunc("server", cli.CompleteServers(env, g))
-	_ = cmd.RegisterFlagCompletionFunc("mcp", cli.CompleteServers(env, g))
+	cli.MainFlags(cmd, "call-id", "model", "listen", "upstream", "dry-run")
 	return cmd
 }
 
@@ -148,14 +114,10 @@ func (o *options) parse(env *cli.Env, g *cli.Globals) error {
 		return cli.Usage("--respond is not available with --dialect %s: the model itself decides when to speak", o.api())
 	case o.content && o.api() == realtime.GPTLive:
 		return cli.Usage("--content is not available with --dialect gpt-live, which accepts only short texts")
-	case len(o.mcp) > 0 && (o.model == "" && o.url == "" || o.callID != "" || o.dialect != "" && o.api() != realtime.OpenAI):
-		return cli.Usage("--mcp applies only to a new session of --dialect openai: use it with --model or --url, without --call-id")
-	case len(o.mcp) > 0 && (o.from != "" || o.stdin || g.Demo() || o.dryRun):
-		return cli.Usage("--mcp uses the servers in the config; omit --from, --stdin, --demo and --dry-run")
 	case o.content && o.from != "":
 		return cli.UsageHint("read the config here, or pipe watch --content into --stdin", "--content is not available with --from: a feed does not include contents")
 	case o.refreshTools && o.listen == "":
-		return cli.Usage("--refresh-tools requires --listen; with --mcp the tools are always refreshed")
+		return cli.Usage("--refresh-tools requires --listen")
 	case o.dryRun:
 		return o.targetFlags.checkUnused()
 	}
@@ -164,10 +126,7 @@ func (o *options) parse(env *cli.Env, g *cli.Globals) error {
 
 // message returns the options for converting updates to messages.
 func (o *options) message() realtime.MessageOptions {
-	return realtime.MessageOptions{
-		Role: realtime.Role(o.role), Content: o.content, Scope: o.callID + o.sessionID,
-		ByContent: o.from == "" && !o.stdin, // event ids of tracked servers are valid for one run only
-	}
+	return realtime.MessageOptions{Role: realtime.Role(o.role), Content: o.content, Scope: o.callID + o.sessionID}
 }
 
 // delivery returns the delivery options, without the callbacks.
@@ -182,60 +141,57 @@ func (o *options) delivery(g *cli.Globals) realtime.DeliveryOptions {
 	return d
 }
 
-// messageSink is the destination of events: one session, the sessions of a proxy, or stdout.
-type messageSink struct {
-	offer func(*event.Event) error // accepts an event; an error ends the command
-	pass  func(id string)          // records that events up to an id need no delivery
-	// finish is called when no more events will be offered.
-	finish func()
-	// run delivers messages until ctx ends or nothing is left to deliver. If nil, offer itself
-	// delivers.
-	run func(ctx context.Context) error
-	// resume returns the event id after which to resume. It is nil if the sink cannot resume.
-	resume func() string
-	// reached reports whether the endpoint has ever been reached.
-	reached func() bool
-}
-
 func runInject(ctx context.Context, env *cli.Env, g *cli.Globals, opts *options) error {
+	log := g.Logger(env)
 	r := &receipts{limit: opts.count, format: g.Format, out: env.Out, tty: env.OutTTY && !g.JSON && g.Format.Table()}
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	r.end = end
-	source, err := opts.source(ctx, env, g)
+	from, err := opts.source(ctx, env, g, log)
 	if err != nil {
 		return err
 	}
-	s, err := opts.sink(ctx, env, g, r)
+	to, err := opts.sink(ctx, env, g, log, r, from.address)
 	if err != nil {
 		return err
+	}
+	if opts.dryRun {
+		g.Tell(env, "printing what would be sent for updates of %s", from.name)
+	} else { // after the line with the address
+		g.Tell(env, "injecting updates of %s into %s", from.name, to.name)
+	}
+	deliver := func(e *event.Event) error {
+		if (e.Type() == event.TypeResourceUpdated || opts.refreshTools && e.Type() == event.TypeToolsListChanged) && opts.Keep(e) {
+			return to.offer(e)
+		}
+		to.passed(e.ID)
+		return nil
 	}
 	running, delivering := errgroup.WithContext(ctx)
 	feeding, stop := context.WithCancel(delivering)
 	defer stop()
 	running.Go(func() error {
-		err := source.run(feeding, s)
-		if err != nil && opts.listen != "" && source.reached != nil && source.reached() {
-			// The feed was reached before, so the applications' sessions continue without it.
-			g.Logger(env).Warn("the source of updates failed", "err", err)
+		err := from.run(feeding, reader{to.after, to.passed, deliver})
+		if err != nil && opts.listen != "" && opts.from != "" && from.reached.Load() {
+			log.Warn("the source of updates failed", "err", err) // the applications' sessions continue without it
 			err = nil
 		}
 		if err == nil && feeding.Err() == nil {
-			s.finish()
+			to.finish()
 		}
 		return err
 	})
-	if s.run != nil {
+	if to.run != nil {
 		running.Go(func() error {
 			defer stop()
-			return s.run(delivering)
+			return to.run(delivering)
 		})
 	}
 	err = running.Wait()
 	switch {
-	case !s.reached():
+	case !to.reached():
 		return r.outcome(ctx, err, "the endpoint")
-	case source.reached != nil && !source.reached():
+	case !from.reached.Load():
 		return r.outcome(ctx, err, "the feed")
 	}
 	return r.outcome(ctx, err, "")
@@ -249,47 +205,4 @@ func (o *options) serverURL(id string) string {
 		}
 	}
 	return ""
-}
-
-// checkMCP checks that the endpoint can connect to the servers in --mcp, and that their tools are
-// tracked.
-func (o *options) checkMCP(cfg *config.Config) error {
-	selected := o.selection().Of(cfg)
-	for _, id := range o.mcp {
-		name := printable.Line(id, 128)
-		srv, ok := cfg.Server(id)
-		if !ok {
-			return cli.Usage("--mcp: there is no server %q in %s", name, printable.Line(cfg.Path, 200))
-		}
-		if tracked, ok := selected.Server(id); !ok || !tracked.TrackTools {
-			return cli.UsageHint("set \"trackTools\": true in the server's config entry, or use --all", "--mcp: the tools of server %q are not tracked", name)
-		}
-		if srv.Transport != config.TransportHTTP && srv.Transport != config.TransportSSE {
-			return cli.Usage("--mcp: server %q is a program on this machine, to which the endpoint cannot connect; specify servers with a URL", name)
-		}
-	}
-	return nil
-}
-
-// mcpServers returns a function that returns the current servers in --mcp, or nil without --mcp.
-func (o *options) mcpServers() func() []realtime.MCPServer {
-	if len(o.mcp) == 0 {
-		return nil
-	}
-	return func() []realtime.MCPServer {
-		var servers []realtime.MCPServer
-		cfg := o.config.Load()
-		for _, id := range o.mcp {
-			srv, ok := cfg.Server(id)
-			if !ok || srv.Unusable() != nil || srv.URL.IsZero() {
-				continue // removed from the config
-			}
-			m := realtime.MCPServer{ID: id, URL: srv.URL.Reveal(), Header: map[string]string{}}
-			for name, value := range srv.Headers {
-				m.Header[name] = value.Reveal()
-			}
-			servers = append(servers, m)
-		}
-		return servers
-	}
 }

@@ -3,11 +3,13 @@ package inject
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
-	"net/url"
+	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
@@ -20,96 +22,54 @@ import (
 	"github.com/mcptrack/mcptrack/output/realtime"
 )
 
-// sink returns the sink that the flags select.
-func (o *options) sink(ctx context.Context, env *cli.Env, g *cli.Globals, r *receipts) (*messageSink, error) {
-	log := g.Logger(env)
+// sink is where messages go: one session, the sessions of a proxy, or stdout.
+type sink struct {
+	name   string                   // for people
+	offer  func(*event.Event) error // accepts an event; an error ends the command
+	passed func(id string)          // records that events up to an id need no delivery
+	finish func()                   // called when no more events will be offered
+	// run delivers messages until ctx ends or nothing is left to deliver. If nil, offer itself
+	// delivers.
+	run     func(ctx context.Context) error
+	after   string      // id of the event after which to resume; empty if there is none
+	reached func() bool // reports whether the endpoint has ever been reached
+}
+
+// sink returns the sink that the flags select. feed is the address of the feed that the events come from, if any.
+func (o *options) sink(ctx context.Context, env *cli.Env, g *cli.Globals, log *slog.Logger, r *receipts, feed string) (*sink, error) {
+	s := &sink{passed: func(string) {}, finish: func() {}, reached: func() bool { return true }}
 	switch {
 	case o.dryRun:
-		g.Tell(env, "printing what would be sent for updates of %s", o.origin(g))
-		return o.dry(env, r), nil
+		s.offer = o.dry(env, r)
+		return s, nil
 	case o.listen != "":
-		s, err := o.proxy(ctx, env, g, log, r)
-		if err == nil { // after the line with the address
-			g.Tell(env, "injecting updates of %s into every session that connects", o.origin(g))
-		}
-		return s, err
+		return s, o.proxy(ctx, s, env, g, log, r)
 	}
-	s, err := o.session(env, g, log, r)
-	if err == nil {
-		g.Tell(env, "injecting updates of %s into %s", o.origin(g), o.destination())
-	}
-	return s, err
+	return s, o.session(s, env, g, log, r, feed)
 }
 
-// origin describes where the updates come from. URLs are reduced to their host, because they may
-// contain secrets.
-func (o *options) origin(g *cli.Globals) string {
-	switch {
-	case o.stdin:
-		return "standard input"
-	case o.from != "":
-		return host(o.from)
-	case g.Demo():
-		return "the demo server"
-	}
-	var ids []string
-	for _, srv := range o.config.Load().Servers {
-		ids = append(ids, printable.Line(srv.ID, 64))
-	}
-	if len(ids) == 0 {
-		return "no server yet"
-	}
-	return cli.Join(ids, 5)
-}
-
-// destination describes the session that messages are sent to.
-func (o *options) destination() string {
-	switch {
-	case o.callID != "":
-		return "call " + printable.Line(o.callID, 100)
-	case o.sessionID != "":
-		return "session " + printable.Line(o.sessionID, 100)
-	case o.model != "":
-		return "a new session with " + printable.Line(o.model, 100)
-	case o.agentID != "":
-		return "a new conversation with agent " + printable.Line(o.agentID, 100)
-	}
-	return "a session at " + host(o.url)
-}
-
-func host(address string) string {
-	u, err := url.Parse(address)
-	if err != nil || u.Host == "" {
-		return "the URL"
-	}
-	return printable.Line(u.Host, 200)
-}
-
-// dry returns a sink that prints the client events instead of sending them.
-func (o *options) dry(env *cli.Env, r *receipts) *messageSink {
+// dry returns a function that prints the client events instead of sending them.
+func (o *options) dry(env *cli.Env, r *receipts) func(*event.Event) error {
 	d := &realtime.DryRun{W: env.Out, Message: o.message(), Respond: o.respond, Dialect: o.api(), Session: o.sessionID}
-	return &messageSink{
-		offer: func(e *event.Event) error {
-			r.mu.Lock()
-			defer r.mu.Unlock()
-			if r.full() {
-				return nil
-			}
-			written, err := d.Write(e)
-			if written {
-				r.count()
-			}
-			return err
-		},
-		pass: func(string) {}, finish: func() {}, reached: func() bool { return true },
+	return func(e *event.Event) error {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if r.full() {
+			return nil
+		}
+		written, err := d.Write(e)
+		if written {
+			r.count()
+		}
+		return err
 	}
 }
 
-// session returns a sink that joins a running session as a sideband, or starts a new session.
-func (o *options) session(env *cli.Env, g *cli.Globals, log *slog.Logger, r *receipts) (*messageSink, error) {
-	stored, err := o.progressFile(env)
+// session joins a running session as a sideband, or starts a new session.
+func (o *options) session(to *sink, env *cli.Env, g *cli.Globals, log *slog.Logger, r *receipts, feed string) error {
+	stored, err := o.progressFile(env, feed)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	var s *realtime.Session
 	save := func(every time.Duration) {
@@ -126,33 +86,59 @@ func (o *options) session(env *cli.Env, g *cli.Globals, log *slog.Logger, r *rec
 		save(0)
 		warnFailed(log, x)
 	}
-	s, err = realtime.NewSession(realtime.SessionOptions{
-		Endpoint: o.endpoint, Delivery: d, Call: o.callID != "", Resume: stored.Begin(), Logger: log, MCP: o.mcpServers(),
-	})
+	s, err = realtime.NewSession(realtime.SessionOptions{Endpoint: o.endpoint, Delivery: d, Call: o.callID != "", Resume: stored.Begin, Logger: log})
 	if err != nil {
-		return nil, o.targetFailure(err)
+		return o.targetFailure(err)
 	}
-	return &messageSink{
-		offer:  func(e *event.Event) error { s.Offer(e); return nil },
-		pass:   func(id string) { s.Pass(id); save(idleSave) },
-		finish: s.Finish,
-		resume: func() string { return stored.Begin().Cursor },
-		run: func(ctx context.Context) error {
-			err := s.Run(ctx)
-			save(0)
-			st := s.Stats()
-			log.Info("injection ended", "injected", st.Injected, "failed", st.Failed, "merged", st.Merged, "dropped", st.Dropped, "waiting", st.Waiting)
-			if err == realtime.ErrEnded { //nolint:errorlint // Run returns it bare
-				fmt.Fprintln(env.Err, "the session has ended")
-			}
-			return err
-		},
-		reached: func() bool { return s.Stats().Connections > 0 },
-	}, nil
+	to.name, to.after, to.finish = o.destination(), stored.Begin.Cursor, s.Finish
+	to.offer = func(e *event.Event) error { s.Offer(e); return nil }
+	to.passed = func(id string) { s.Pass(id); save(idleSave) }
+	to.reached = func() bool { return s.Stats().Connections > 0 }
+	to.run = func(ctx context.Context) error {
+		err := s.Run(ctx)
+		save(0)
+		st := s.Stats()
+		log.Info("injection ended", "injected", st.Injected, "failed", st.Failed, "merged", st.Merged, "dropped", st.Dropped, "waiting", st.Waiting)
+		if err == realtime.ErrEnded { //nolint:errorlint // Run returns it bare
+			fmt.Fprintln(env.Err, "the session has ended")
+		}
+		return err
+	}
+	return nil
 }
 
-// proxy returns a sink that accepts applications and forwards their sessions.
-func (o *options) proxy(ctx context.Context, env *cli.Env, g *cli.Globals, log *slog.Logger, r *receipts) (*messageSink, error) {
+// idleSave is the interval at which progress is saved while nothing is delivered.
+const idleSave = 5 * time.Second
+
+// progressFile opens the file that records how far a feed was delivered to a target; each
+// combination of feed and target has its own file. Without a feed, delivery cannot resume, because
+// the event ids of tracked servers are valid for one run only.
+func (o *options) progressFile(env *cli.Env, feed string) (*realtime.ProgressFile, error) {
+	dir := env.StateDir()
+	if feed == "" || dir == "" {
+		return &realtime.ProgressFile{}, nil
+	}
+	// Include only the query members that identify the conversation; others may vary or be secret.
+	name := strings.Join([]string{feed, o.endpoint.Address(), o.endpoint.Query.Get("call_id"), o.endpoint.Query.Get("model")}, "\x00")
+	sum := sha256.Sum256([]byte(name))
+	return realtime.OpenProgress(filepath.Join(dir, "inject", hex.EncodeToString(sum[:12])+".json"))
+}
+
+// destination describes the session that messages are sent to.
+func (o *options) destination() string {
+	switch {
+	case o.callID != "":
+		return "call " + printable.Line(o.callID, 100)
+	case o.sessionID != "":
+		return "session " + printable.Line(o.sessionID, 100)
+	case o.model != "":
+		return "a new session with " + printable.Line(o.model, 100)
+	}
+	return "a session at " + o.endpoint.Address()
+}
+
+// proxy accepts applications and forwards their sessions.
+func (o *options) proxy(ctx context.Context, to *sink, env *cli.Env, g *cli.Globals, log *slog.Logger, r *receipts) error {
 	d := o.delivery(g)
 	d.Injected = r.print
 	d.Failed = func(x realtime.Failure) { warnFailed(log, x) }
@@ -160,7 +146,7 @@ func (o *options) proxy(ctx context.Context, env *cli.Env, g *cli.Globals, log *
 		Upstream: o.endpoint, Delivery: d, Logger: log, RefreshTools: o.refreshTools, ServerURL: o.serverURL,
 	})
 	if err != nil {
-		return nil, o.targetFailure(err)
+		return o.targetFailure(err)
 	}
 	var reread <-chan struct{} // nil with --from and --stdin: nothing is reloaded
 	if o.from == "" && !o.stdin {
@@ -168,27 +154,25 @@ func (o *options) proxy(ctx context.Context, env *cli.Env, g *cli.Globals, log *
 	}
 	tokens, err := o.access.Tokens(log, reread)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	server, ln, err := o.access.Listen(ctx, log, tokens, o.listen, nil)
 	if err != nil {
-		return nil, listenFailure(err)
+		return listenFailure(err)
 	}
 	server.Handle("/", p)
 	server.OnShutdown(p.Shutdown)
 	fmt.Fprintf(env.Err, "listening on ws%s\n", strings.TrimPrefix(server.URL(), "http"))
-	return &messageSink{
-		offer: func(e *event.Event) error { p.Offer(e); return nil },
-		pass:  func(string) {},
-		finish: func() {
-			log.Warn("the source of updates has ended; sessions are still forwarded, without updates")
-		},
-		run: func(ctx context.Context) error {
-			defer func() { _ = ln.Close() }()
-			return server.Serve(ctx, ln)
-		},
-		reached: func() bool { return true },
-	}, nil
+	to.name = "every session that connects"
+	to.offer = func(e *event.Event) error { p.Offer(e); return nil }
+	to.finish = func() {
+		log.Warn("the source of updates has ended; sessions are still forwarded, without updates")
+	}
+	to.run = func(ctx context.Context) error {
+		defer func() { _ = ln.Close() }()
+		return server.Serve(ctx, ln)
+	}
+	return nil
 }
 
 // listenFailure replaces --addr by --listen in a listening error.
@@ -202,10 +186,6 @@ func listenFailure(err error) error {
 }
 
 func warnFailed(log *slog.Logger, x realtime.Failure) {
-	if x.ResourceURI == "" {
-		log.Warn("the endpoint could not import the tools of a server", "server", printable.Line(x.ServerID, 128), "err", x.Reason)
-		return
-	}
 	log.Warn("an update was not injected", "server", printable.Line(x.ServerID, 128), "uri", printable.Line(x.ResourceURI, 300), "err", x.Reason)
 }
 

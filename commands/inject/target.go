@@ -21,11 +21,9 @@ type targetFlags struct {
 	dialect    string
 	callID     string
 	sessionID  string
-	agentID    string
 	model      string
 	url        string
 	headers    []string
-	queries    []string
 	authHeader string
 	keyFile    string
 	insecure   bool
@@ -39,19 +37,17 @@ type targetFlags struct {
 
 func (t *targetFlags) add(cmd *cobra.Command) {
 	f := cmd.Flags()
-	cli.AddChoice(cmd, &t.dialect, "dialect", "", "`NAME` of the endpoint's API: openai, gpt-live or elevenlabs (default openai, with --session-id gpt-live)", dialects()...)
-	f.StringVar(&t.callID, "call-id", "", "`ID` of a running WebRTC or SIP call (rtc_…)")
-	f.StringVar(&t.sessionID, "session-id", "", "`ID` of a running GPT-Live session (sess_…), or ElevenLabs conversation (conv_…)")
-	f.StringVar(&t.agentID, "agent-id", "", "start a new conversation with the ElevenLabs agent with this `ID`")
-	f.StringVar(&t.model, "model", "", "start a new session with the model with this `NAME`")
+	cli.AddChoice(cmd, &t.dialect, "dialect", "", "`NAME` of the endpoint's API: openai, gpt-live or elevenlabs", dialects()...)
+	f.StringVar(&t.callID, "call-id", "", "`ID` of a running WebRTC or SIP call")
+	f.StringVar(&t.sessionID, "session-id", "", "`ID` of a running GPT-Live session or ElevenLabs conversation")
+	f.StringVar(&t.model, "model", "", "`NAME` of the model of a new session")
 	f.StringVar(&t.url, "url", "", "`URL` of the endpoint (default "+realtime.DefaultURL+")")
-	f.StringArrayVar(&t.headers, "header", nil, "`NAME=VALUE` of a header for the endpoint, not a secret (repeatable)")
-	f.StringArrayVar(&t.queries, "query", nil, "`NAME=VALUE` for the query of the URL, not a secret (repeatable)")
-	f.StringVar(&t.authHeader, "auth-header", "", "`NAME` of the header with the key, such as api-key (default Authorization, with ElevenLabs xi-api-key)")
-	f.StringVar(&t.keyFile, "api-key-file", "", "`FILE` (mode 0600) with the key, instead of OPENAI_API_KEY or ELEVENLABS_API_KEY")
+	f.StringArrayVar(&t.headers, "header", nil, "`NAME=VALUE` of a header for the endpoint (repeatable)")
+	f.StringVar(&t.authHeader, "auth-header", "", "`NAME` of the header with the key, such as api-key")
+	f.StringVar(&t.keyFile, "api-key-file", "", "`FILE` (mode 0600) with the key")
 	f.BoolVar(&t.insecure, "insecure", false, "allow a remote endpoint or feed without TLS")
-	f.StringVar(&t.listen, "listen", "", "`ADDRESS` or port to which applications connect, such as 127.0.0.1:8787; port 0 selects a free port")
-	f.StringVar(&t.upstream, "upstream", "", "`URL` of the endpoint to which --listen forwards sessions")
+	f.StringVar(&t.listen, "listen", "", "`ADDRESS` or port to which applications connect")
+	f.StringVar(&t.upstream, "upstream", "", "`URL` of the endpoint behind --listen")
 	t.access.Add(cmd, "applications", "connect to --listen")
 	_ = cmd.MarkFlagFilename("api-key-file")
 }
@@ -77,15 +73,12 @@ func (t *targetFlags) checkDialect() error {
 		return err
 	}
 	api := t.api()
+	other := api != "" && api != realtime.OpenAI
 	switch {
-	case t.agentID != "" && api != realtime.ElevenLabs:
-		return cli.Usage("--agent-id requires --dialect elevenlabs")
-	case api == realtime.OpenAI && t.sessionID != "":
+	case !other && t.sessionID != "":
 		return cli.Usage("--session-id requires --dialect gpt-live or elevenlabs; use --call-id for a running call of the Realtime API")
-	case api == realtime.ElevenLabs && (t.callID != "" || t.model != ""):
-		return cli.Usage("--call-id and --model are not available with --dialect elevenlabs; use --agent-id or --session-id")
-	case api == realtime.GPTLive && (t.callID != "" || t.model != ""):
-		return cli.Usage("--call-id and --model are not available with --dialect gpt-live; use --session-id")
+	case other && (t.callID != "" || t.model != ""):
+		return cli.Usage("--call-id and --model are not available with --dialect %s; use --session-id", api)
 	}
 	return nil
 }
@@ -102,14 +95,15 @@ func (t *targetFlags) parse(env *cli.Env) error {
 	if err := t.checkDialect(); err != nil {
 		return err
 	}
+	sessions := slices.DeleteFunc([]string{t.callID, t.sessionID, t.model}, func(id string) bool { return id == "" })
 	switch {
 	case (t.listen == "") != (t.upstream == ""):
 		return cli.Usage("--listen and --upstream must be used together")
-	case t.listen != "" && len(nonEmpty(t.callID, t.sessionID, t.model, t.agentID, t.url)) > 0:
-		return cli.Usage("with --listen, the applications choose the session; omit --call-id, --session-id, --model, --agent-id and --url")
-	case len(nonEmpty(t.callID, t.sessionID, t.model, t.agentID)) > 1:
-		return cli.Usage("specify only one of --call-id, --session-id, --model and --agent-id")
-	case t.listen == "" && len(nonEmpty(t.callID, t.sessionID, t.model, t.agentID, t.url)) == 0:
+	case t.listen != "" && len(sessions)+len(t.url) > 0:
+		return cli.Usage("with --listen, the applications choose the session; omit --call-id, --session-id, --model and --url")
+	case len(sessions) > 1:
+		return cli.Usage("specify only one of --call-id, --session-id and --model")
+	case t.listen == "" && len(sessions)+len(t.url) == 0:
 		return cli.UsageHint("to try it, use --dry-run; to join all sessions of an application, use --listen and --upstream", "no session given; use --call-id, --session-id, --model or --listen")
 	case t.listen == "" && t.access.Set():
 		return cli.Usage("--token-file, --allow-origin, --tls-cert, --tls-key and --trust-proxy require --listen")
@@ -127,28 +121,13 @@ func (t *targetFlags) parse(env *cli.Env) error {
 	return t.authorize(env)
 }
 
-// nonEmpty returns the non-empty values.
-func nonEmpty(values ...string) []string {
-	return slices.DeleteFunc(values, func(v string) bool { return v == "" })
-}
-
-// members parses the values of --query and --header.
+// members sets the query that selects the session, and the values of --header.
 func (t *targetFlags) members() error {
-	query, err := cli.Pairs("query", t.queries)
-	if err != nil {
-		return err
-	}
-	for name, value := range query {
-		t.endpoint.Query.Set(name, value)
-	}
 	if t.callID != "" {
 		t.endpoint.Query.Set("call_id", t.callID)
 	}
 	if t.model != "" {
 		t.endpoint.Query.Set("model", t.model)
-	}
-	if t.agentID != "" {
-		t.endpoint.Query.Set("agent_id", t.agentID)
 	}
 	variable, _ := t.endpoint.Dialect.Key()
 	headers, err := cli.Pairs("header", t.headers)
@@ -189,8 +168,7 @@ func (t *targetFlags) authorize(env *cli.Env) error {
 		t.endpoint.Header["Authorization"], t.endpoint.Header["Cookie"] = nil, nil
 	}
 	if key == "" {
-		// Public ElevenLabs agents need no key.
-		if (t.endpoint.URL == "" || strings.HasPrefix(t.endpoint.Address(), "wss://api.openai.com/")) && t.agentID == "" {
+		if t.endpoint.URL == "" || strings.HasPrefix(t.endpoint.Address(), "wss://api.openai.com/") {
 			return cli.UsageHint("set "+variable+", or use --api-key-file", "no key for %s", t.endpoint.Address())
 		}
 		return nil

@@ -2,8 +2,6 @@ package feed
 
 import (
 	"cmp"
-	"encoding/json"
-	"errors"
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/event"
@@ -97,29 +95,4 @@ func failure(p event.Payload) (reason, text string) {
 		}
 	}
 	return "", ""
-}
-
-// ParseVibeChat decodes a message of the feed and returns the announced update, or nil if the
-// message announces none. id is the ID of the SSE event; an ID that is not of the form
-// <epoch>-<seq> is omitted from the result.
-func ParseVibeChat(id string, data []byte) (*event.Event, error) {
-	// Decode only updates: in a checkpoint of /events the timestamp is a string, not a number.
-	var head struct {
-		Type string `json:"type"`
-	}
-	if err := json.Unmarshal(data, &head); err != nil || head.Type != vibeUpdate {
-		return nil, err
-	}
-	var m vibeChat
-	if err := json.Unmarshal(data, &m); err != nil {
-		return nil, err
-	}
-	if m.ServerID == "" || m.ResourceURI == "" || m.Timestamp <= 0 {
-		return nil, errors.New("the update is missing a server, resource or time")
-	}
-	e := &event.Event{ServerID: m.ServerID, ResourceURI: m.ResourceURI, Timestamp: time.UnixMilli(m.Timestamp).UTC(), Payload: event.ResourceUpdated{}}
-	if _, seq, err := event.ParseID(id); err == nil {
-		e.ID, e.Seq = id, seq
-	}
-	return e, nil
 }

@@ -3,7 +3,6 @@ package realtime
 import (
 	"context"
 	"errors"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -19,19 +18,17 @@ import (
 type conversation struct {
 	name      string
 	opts      DeliveryOptions
+	dialect   *dialect
 	resumable bool // whether handled messages are recorded in progress
 	// wake tells run that a field below has changed. It has capacity 1 and is never closed.
 	wake chan struct{}
 
 	mu       sync.Mutex // guards the fields below; never held during I/O or a hook
 	queue    *queue
-	dialect  dialect
-	muted    bool    // the dialect is still unknown: send nothing
+	muted    bool    // the conversation is not open yet: send nothing
 	flight   *flight // item in flight; nil if none
-	answer   []byte  // client event to send before anything else; nil if none
 	replies  replies
 	imports  toolImports
-	foreign  recent         // items that other injectors have added
 	fatal    string         // last permanent error that is unrelated to our events; empty if none
 	finish   bool           // no more events will be offered: end once everything is delivered
 	ended    chan struct{}  // closed when finish is set
@@ -51,11 +48,11 @@ type connection struct {
 // errFinished is returned by run when nothing is left to do.
 var errFinished = errors.New("everything is delivered")
 
-func newConversation(name string, d dialect, o DeliveryOptions) *conversation {
+func newConversation(name string, d *dialect, o DeliveryOptions) *conversation {
 	o = o.withDefaults()
+	o.Respond = o.Respond && d.responds
 	return &conversation{
-		name: name, opts: o, dialect: d, foreign: recent{},
-		wake: make(chan struct{}, 1), ended: make(chan struct{}), queue: newQueue(o.Queue),
+		name: name, opts: o, dialect: d, wake: make(chan struct{}, 1), ended: make(chan struct{}), queue: newQueue(o.Queue),
 	}
 }
 
@@ -68,24 +65,22 @@ func (c *conversation) signal() {
 
 // offer accepts an event. For types other than resource.updated it only records the ID.
 func (c *conversation) offer(e *event.Event) {
-	m, err := newMessage(e, c.opts.Message)
-	if err != nil {
+	if m, ok := newMessage(e, c.opts.Message); ok {
+		c.add(m)
+	} else {
 		c.pass(e.ID)
-		return
 	}
-	c.add(m)
 }
 
 func (c *conversation) add(m Message) {
 	c.mu.Lock()
-	accepted := !c.progress.covers(&m) && c.queue.offer(m, time.Now())
-	if !accepted {
+	if c.progress.covers(&m) {
 		c.queue.last = m.EventID
+	} else {
+		c.queue.offer(m, time.Now())
 	}
 	c.mu.Unlock()
-	if accepted {
-		c.signal()
-	}
+	c.signal()
 }
 
 // pass records that events up to this ID will not be offered.
@@ -103,9 +98,8 @@ func (c *conversation) pass(id string) {
 func (c *conversation) toolsChanged(e *event.Event, url string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.imports.changed(e, url) {
-		c.signal()
-	}
+	c.imports.changed(e, url)
+	c.signal()
 }
 
 func (c *conversation) end() {
@@ -133,14 +127,19 @@ func (c *conversation) begin() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.stats.Connections++
-	c.fatal, c.answer = "", nil
-	c.muted = c.muted || c.dialect.api().opens
+	c.fatal, c.muted = "", c.dialect.opening != ""
 	c.replies.reset()
 	if f := c.flight; f != nil {
-		f.until, f.after, f.sends = time.Time{}, time.Time{}, 0
-		if c.queue.supersede(f.batch) {
-			c.flight = nil
-		}
+		f.sends, f.after = 0, time.Time{}
+		c.again(f)
+	}
+}
+
+// again makes run send an item again, unless newer updates of all its resources are pending.
+func (c *conversation) again(f *flight) {
+	f.until = time.Time{}
+	if c.queue.supersede(f.batch) {
+		c.flight = nil
 	}
 }
 
@@ -191,58 +190,44 @@ func (c *conversation) run(ctx context.Context, l connection) error {
 func (c *conversation) step(now time.Time) (frame []byte, late bool, wait time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if frame, c.answer = c.answer, nil; frame != nil {
-		return frame, false, 0
-	}
-	if f := c.flight; f != nil && f.until.IsZero() {
-		if left := f.after.Sub(now); left > 0 {
-			return nil, false, left
-		}
-		return c.launch(f, now), false, 0
-	} else if f != nil {
-		if left := f.until.Sub(now); left > 0 {
-			return nil, false, left
-		}
-		return nil, true, 0
-	}
 	if c.muted {
 		return nil, false, 0
 	}
+	if f := c.flight; f != nil {
+		switch {
+		case now.Before(f.after):
+			return nil, false, f.after.Sub(now)
+		case f.until.IsZero():
+			return c.launch(f, now), false, 0
+		case now.Before(f.until):
+			return nil, false, f.until.Sub(now)
+		}
+		return nil, true, 0
+	}
+	earliest := func(due time.Duration) {
+		if due > 0 && (wait == 0 || due < wait) {
+			wait = due
+		}
+	}
 	if c.opts.Respond {
-		if frame, wait = c.replies.step(now, c.dialect, c.opts.AckTimeout); frame != nil {
+		if frame, wait = c.replies.step(now, c.opts.AckTimeout); frame != nil {
 			return frame, false, 0
 		}
 	}
 	frame, patience, failed := c.imports.step(now, len(c.replies.active) == 0 && c.replies.blocked(now) == 0)
-	for label, e := range failed {
-		if e != nil {
-			c.queue.offer(newToolsMessage(e, c.opts.Message.Scope), now)
-		} else {
-			c.fail(Message{ServerID: label}, c.imports.reason())
-		}
+	for _, e := range failed {
+		c.queue.offer(newToolsMessage(e, c.opts.Message.Scope), now)
 	}
 	if frame != nil {
 		return frame, false, 0
 	}
-	if len(failed) > 0 {
-		return nil, false, time.Nanosecond // makes run call the hooks
-	}
-	if patience > 0 && (wait == 0 || patience < wait) {
-		wait = patience
-	}
-	batch, due := c.queue.take(now, c.dialect.api().limits)
+	earliest(patience)
+	batch, due := c.queue.take(now, c.dialect.limits)
 	if len(batch) > 0 {
-		f := newFlight(batch, c.dialect, c.opts.Message.Role)
-		if c.foreign.has(f.id, now) { // another injector has already added the item
-			c.delivered(f, now)
-			return nil, false, time.Nanosecond
-		}
-		c.flight = f
-		return c.launch(f, now), false, 0
+		c.flight = newFlight(batch, c.dialect, c.opts.Message.Role)
+		return c.launch(c.flight, now), false, 0
 	}
-	if due > 0 && (wait == 0 || due < wait) {
-		wait = due
-	}
+	earliest(due)
 	if c.finish && len(c.queue.waiting) == 0 && wait == 0 && !c.replies.busy() {
 		return nil, false, -1
 	}
@@ -254,7 +239,6 @@ func (c *conversation) step(now time.Time) (frame []byte, late bool, wait time.D
 func (c *conversation) launch(f *flight, now time.Time) []byte {
 	f.sends++
 	f.until = now.Add(time.Hour)
-	c.stats.Sent++
 	return f.frame
 }
 
@@ -264,7 +248,7 @@ func (c *conversation) sent(now time.Time) {
 	defer c.mu.Unlock()
 	if c.flight != nil && !c.flight.until.IsZero() {
 		c.flight.until = now
-		if !c.dialect.api().unconfirmed {
+		if !c.dialect.unconfirmed {
 			c.flight.until = now.Add(c.opts.AckTimeout)
 		}
 	}
@@ -278,39 +262,24 @@ func (c *conversation) ackOverdue(ready bool, now time.Time) {
 	f := c.flight
 	switch {
 	case f == nil: // the acknowledgement has arrived in the meantime
-	case ready && c.dialect.api().unconfirmed:
+	case ready && c.dialect.unconfirmed:
 		c.delivered(f, now)
 	case !ready:
 		f.until = now.Add(c.opts.AckTimeout)
-	case f.sends >= c.opts.Attempts && len(f.batch) > 1:
-		c.flight = nil
-		c.queue.restore(f.batch) // one of the messages may be the cause
 	case f.sends >= c.opts.Attempts:
-		c.giveUp(f, "the endpoint never acknowledged the message")
+		c.rejected(f, "the endpoint never acknowledged the message")
 	default:
-		f.until = time.Time{}
-		if c.queue.supersede(f.batch) {
-			c.flight = nil
-		}
+		c.again(f)
 	}
 }
 
-// retry schedules another attempt after a temporary error, or gives up after too many attempts.
-func (c *conversation) retry(f *flight, why string, now time.Time) {
-	if f.sends >= c.opts.Attempts {
-		c.giveUp(f, why)
-		return
-	}
-	f.until, f.after = time.Time{}, now.Add(f.retry.Next())
-}
-
-// giveUp abandons an item. The cursor stays before its messages, so the next run of the program
-// retries each message whose resource has had no newer message delivered.
-func (c *conversation) giveUp(f *flight, why string) {
+// abandon reports the messages of an item as not delivered.
+func (c *conversation) abandon(f *flight, why string) {
 	c.flight = nil
 	for _, p := range f.batch {
-		c.queue.giveUp(p)
-		c.fail(p.Message, why)
+		c.stats.Failed++
+		c.handled(p)
+		c.calls = append(c.calls, func() { c.opts.Failed(Failure{Message: p.Message, Session: c.name, Reason: why}) })
 	}
 }
 
@@ -318,15 +287,12 @@ func (c *conversation) giveUp(f *flight, why string) {
 // messages, each is sent again in a separate item, so that one invalid message does not affect the
 // others.
 func (c *conversation) rejected(f *flight, why string) {
-	c.flight = nil
-	if len(f.batch) > 1 {
-		c.queue.restore(f.batch)
+	if len(f.batch) == 1 {
+		c.abandon(f, why)
 		return
 	}
-	for _, p := range f.batch {
-		c.handled(p)
-		c.fail(p.Message, why)
-	}
+	c.flight = nil
+	c.queue.restore(f.batch)
 }
 
 // delivered records that an item's messages are in the conversation.
@@ -337,7 +303,6 @@ func (c *conversation) delivered(f *flight, now time.Time) {
 	for i, p := range f.batch {
 		c.stats.Injected++
 		c.handled(p)
-		c.setLatestItem(p.key(), f.id)
 		receipts[i] = Receipt{Message: p.Message, Session: c.name, At: now, Merged: p.merged, Latency: max(0, now.Sub(p.since))}
 		receipts[i].ItemID = f.id
 		_, span := c.opts.Tracer.Delivery(context.Background(), "inject", p.happened(), tracing.Event{
@@ -347,25 +312,9 @@ func (c *conversation) delivered(f *flight, now time.Time) {
 	c.calls = append(c.calls, func() { c.opts.Injected(receipts) })
 }
 
-// setLatestItem records which item contains the latest message for a resource. It forgets the
-// previous item, so that earlier content that returns is sent again even if an item with its ID was
-// added recently.
-func (c *conversation) setLatestItem(k key, item string) {
-	seen, ok := c.queue.known[k]
-	if !ok {
-		return
-	}
-	if seen.item != item {
-		delete(c.foreign, seen.item)
-	}
-	seen.item = item
-	c.queue.known[k] = seen
-}
-
 // handled records that a message, and all older messages for its resource, need no further
 // delivery.
 func (c *conversation) handled(p *pending) {
-	delete(c.queue.given, p.key())
 	if !c.resumable {
 		return
 	}
@@ -373,11 +322,6 @@ func (c *conversation) handled(p *pending) {
 	if len(c.progress.newest) > maxNewest {
 		c.progress.upTo(c.cursor())
 	}
-}
-
-func (c *conversation) fail(m Message, why string) {
-	c.stats.Failed++
-	c.calls = append(c.calls, func() { c.opts.Failed(Failure{Message: m, Session: c.name, Reason: why}) })
 }
 
 // callHooks makes the pending hook calls. c.mu must not be held.
@@ -403,21 +347,11 @@ func (c *conversation) snapshot() Stats {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := c.stats
-	s.Merged, s.Stale, s.Dropped = c.queue.merged, c.queue.stale, c.queue.dropped
-	s.Waiting = len(c.queue.waiting)
+	s.Merged, s.Dropped, s.Waiting = c.queue.merged, c.queue.dropped, len(c.queue.waiting)
 	if c.flight != nil {
 		s.Waiting += len(c.flight.batch)
 	}
 	return s
-}
-
-// decode parses a server event in the session's dialect. If whole is false, b is only the beginning
-// of the event. decode returns false for irrelevant events.
-func (c *conversation) decode(b []byte, whole bool) (serverEvent, bool) {
-	c.mu.Lock()
-	d := c.dialect
-	c.mu.Unlock()
-	return d.decode(b, whole)
 }
 
 // observe processes a server event. It reports whether the event answers one of our client events,
@@ -427,19 +361,23 @@ func (c *conversation) observe(e serverEvent) (ours bool) {
 	defer c.mu.Unlock()
 	defer c.signal()
 	now := time.Now()
+	f := c.flight
+	is := func(id string) bool { return f != nil && id == eventIDOf(f.id) }
 	c.imports.observe(e)
-	if e.opens != nil {
-		c.switchDialect(e.opens)
-	}
-	if f := c.flight; e.confirms != "" {
-		if f != nil && e.confirms == eventIDOf(f.id) {
+	switch e.Type {
+	case c.dialect.opening:
+		c.muted = false
+	case "session.thinking.appended":
+		if is(e.ClientEventID) {
 			c.delivered(f, now)
 		}
-		return strings.HasPrefix(e.confirms, itemEventPrefix)
-	}
-	switch e.Type {
+		return strings.HasPrefix(e.ClientEventID, itemEventPrefix)
 	case "conversation.item.added", "conversation.item.done", "conversation.item.created":
-		c.itemAdded(e, now)
+		c.replies.item(e, now)
+		// LocalAI repeats the ID of our event instead of assigning its own event IDs.
+		if is(e.EventID) || is(eventIDOf(e.Item.ID)) {
+			c.delivered(f, now)
+		}
 	case "response.output_item.done":
 		c.replies.item(e, now)
 	case "response.created":
@@ -451,65 +389,30 @@ func (c *conversation) observe(e serverEvent) (ours bool) {
 	case "input_audio_buffer.speech_stopped", "input_audio_buffer.committed", "input_audio_buffer.cleared":
 		c.replies.speech(false, now)
 	case "error":
-		return c.errorEvent(e, now)
+		c.errorEvent(e, is(e.Error.EventID), now)
+		id := e.Error.EventID
+		return strings.HasPrefix(id, itemEventPrefix) || strings.HasPrefix(id, replyEventPrefix) || strings.HasPrefix(id, updateEventPrefix)
 	}
 	return false
 }
 
-// switchDialect switches to the dialect that the session was found to use. An item in flight is
-// encoded again.
-func (c *conversation) switchDialect(d dialect) {
-	c.muted = false
-	if c.dialect == d {
-		return
-	}
-	c.dialect = d
-	if f := c.flight; f != nil {
-		c.flight = nil
-		c.queue.restore(f.batch)
-		for _, p := range f.batch {
-			p.alone = false
-		}
-	}
-}
-
-func (c *conversation) itemAdded(e serverEvent, now time.Time) {
-	c.replies.item(e, now)
-	f := c.flight
+// errorEvent handles an error. about means that it is about the item in flight; it then affects only that item.
+func (c *conversation) errorEvent(e serverEvent, about bool, now time.Time) {
+	f, id := c.flight, e.Error.EventID
 	switch {
-	// LocalAI repeats the ID of our event instead of assigning its own event IDs.
-	case f != nil && (e.Item.ID == f.id || e.EventID == eventIDOf(f.id)):
+	case about && e.duplicate(): // an earlier attempt succeeded
 		c.delivered(f, now)
-	case strings.HasPrefix(e.Item.ID, itemPrefix):
-		c.foreign.add(e.Item.ID, now)
-	}
-}
-
-// errorEvent handles an error. An error that contains the ID of the item in flight affects only
-// that item.
-func (c *conversation) errorEvent(e serverEvent, now time.Time) (ours bool) {
-	id := e.Error.EventID
-	f := c.flight
-	switch {
-	case f != nil && id == eventIDOf(f.id) && e.duplicate():
-		// If the item ID is derived from events, a duplicate means that an earlier attempt
-		// succeeded. If it is derived from content, it may belong to an older item, even after an
-		// unanswered attempt; repeating a message is better than losing it.
-		if !f.byContent() || c.foreign.has(f.id, now) {
-			c.delivered(f, now)
-		} else {
-			f.rekey(c.dialect, c.opts.Message)
-		}
-	case f != nil && id == eventIDOf(f.id) && e.temporary():
-		c.retry(f, e.reason(), now)
-	case f != nil && id == eventIDOf(f.id):
+	case about && !temporary(e.kind()):
 		c.rejected(f, e.reason())
+	case about && f.sends >= c.opts.Attempts:
+		c.abandon(f, e.reason())
+	case about:
+		f.until, f.after = time.Time{}, now.Add(f.retry.Next())
 	case id != "" && id == c.replies.asked:
 		c.replies.refused(e.Error.Code == "conversation_already_has_active_response", now)
-	case id == "" && permanent(e.Error.Type+"."+e.Error.Code):
+	case id == "" && permanent(e.kind()):
 		c.fatal = e.reason() // reported as the reason if the connection ends now
 	}
-	return strings.HasPrefix(id, itemEventPrefix) || strings.HasPrefix(id, replyEventPrefix) || strings.HasPrefix(id, updateEventPrefix)
 }
 
 // flight is an item whose delivery is in progress.
@@ -523,59 +426,15 @@ type flight struct {
 	retry *backoff.Backoff
 }
 
-func newFlight(batch []*pending, d dialect, role Role) *flight {
-	f := &flight{batch: batch, retry: backoff.New(time.Second, 30*time.Second)}
-	f.encode(d, role)
-	return f
-}
-
-func (f *flight) encode(d dialect, role Role) {
-	f.id = f.batch[0].ItemID
-	if len(f.batch) > 1 {
-		ids := make([]string, len(f.batch))
-		for i, p := range f.batch {
+func newFlight(batch []*pending, d *dialect, role Role) *flight {
+	f := &flight{batch: batch, id: batch[0].ItemID, retry: backoff.New(time.Second, 30*time.Second)}
+	if len(batch) > 1 {
+		ids := make([]string, len(batch))
+		for i, p := range batch {
 			ids[i] = p.ItemID
 		}
 		f.id = hashID(ids...)
 	}
-	f.frame, _ = d.create(f.id, role, f.batch) // encoding strings cannot fail
-}
-
-// byContent reports whether the item's ID is derived only from content.
-func (f *flight) byContent() bool {
-	return !slices.ContainsFunc(f.batch, func(p *pending) bool { return !p.byContent })
-}
-
-// rekey assigns the item a new ID, derived from its events, because an older item in the
-// conversation has its current ID.
-func (f *flight) rekey(d dialect, o MessageOptions) {
-	for _, p := range f.batch {
-		p.byContent = false
-		p.ItemID = eventItemID(o.Scope, &p.Message)
-	}
-	f.until = time.Time{}
-	f.encode(d, o.Role)
-}
-
-// recent maps the IDs of items that other injectors added to the times they were added.
-type recent map[string]time.Time
-
-// Limits on entries in recent.
-const (
-	maxRecent = 256
-	recently  = 10 * time.Second
-)
-
-func (r recent) add(id string, now time.Time) {
-	for k, at := range r {
-		if now.Sub(at) > recently || len(r) >= maxRecent {
-			delete(r, k)
-		}
-	}
-	r[id] = now
-}
-
-func (r recent) has(id string, now time.Time) bool {
-	at, ok := r[id]
-	return ok && now.Sub(at) <= recently
+	f.frame, _ = encode(d.create(f.id, role, batch)) // encoding strings cannot fail
+	return f
 }

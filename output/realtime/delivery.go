@@ -52,35 +52,19 @@ type Receipt struct {
 	Latency time.Duration
 }
 
-// Failure describes a message that was not added to a conversation. If Message has no ResourceURI,
-// the endpoint could not import a server's tools.
+// Failure describes a message that was not added to a conversation.
 type Failure struct {
 	Message
 	Session string // see Receipt.Session
 	Reason  string // one printable line
 }
 
-// Stats contains counts for one session, or for all sessions of a proxy.
+// Stats contains the counts of a session.
 type Stats struct {
 	Connections uint64 // connections established
-	Sent        uint64 // items sent, including resends
 	Injected    uint64 // messages acknowledged
 	Failed      uint64 // messages rejected or abandoned
 	Merged      uint64 // updates replaced by a later update of the same resource
-	Stale       uint64 // updates ignored because they were not newer than the last one
 	Dropped     uint64 // messages dropped because too many were waiting
 	Waiting     int    // messages pending or in flight
-	Open        int    // connected conversations
-}
-
-func (s *Stats) add(o Stats) {
-	s.Connections += o.Connections
-	s.Sent += o.Sent
-	s.Injected += o.Injected
-	s.Failed += o.Failed
-	s.Merged += o.Merged
-	s.Stale += o.Stale
-	s.Dropped += o.Dropped
-	s.Waiting += o.Waiting
-	s.Open += o.Open
 }

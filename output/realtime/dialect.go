@@ -1,10 +1,8 @@
 package realtime
 
 import (
-	"bytes"
-	"encoding/json"
+	"cmp"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/coder/websocket"
@@ -27,56 +25,30 @@ func Dialects() []Dialect { return []Dialect{OpenAI, GPTLive, ElevenLabs} }
 
 // Key returns the environment variable and the handshake header for the API key.
 func (d Dialect) Key() (variable, header string) {
-	lang, ok := d.of("")
-	if !ok {
+	lang, _ := d.of("x")
+	if lang == nil {
 		return "", ""
 	}
-	return lang.api().keyVariable, lang.api().keyHeader
+	return lang.keyVariable, lang.keyHeader
 }
 
-// of returns the implementation of a dialect, for the running session with the given ID or, if
-// session is empty, for a new session. It returns false if the dialect is unknown, or if session is
-// set and the dialect cannot attach to a running session. A new dialect needs its own file, and one
-// line here and above.
-func (d Dialect) of(session string) (dialect, bool) {
-	switch d {
-	case "", OpenAI:
-		return openAI{}, session == ""
-	case GPTLive:
-		return gptLive{session: session}, true
-	case ElevenLabs:
-		return elevenLabs{session: session}, true
-	}
-	return nil, false
-}
-
-// dialect implements how one API adds text to a conversation and acknowledges it. Dialects are
-// comparable and stateless.
-type dialect interface {
-	api() api
-	// create returns the client event that adds the messages as one item with the given ID. If the
-	// API has event IDs, the event's ID is eventIDOf(id).
-	create(id string, role Role, batch []*pending) ([]byte, error)
-	// respond returns the client event that asks the model to respond, and the event's ID, which
-	// contains id. The frame is nil if the API has no such event.
-	respond(id string) (frame []byte, eventID string)
-	// decode parses a server event or, if whole is false, the beginning of one. It returns false
-	// for irrelevant events.
-	decode(b []byte, whole bool) (serverEvent, bool)
-}
-
-// api contains the constants of an API.
-type api struct {
+// dialect is one way to add text to the conversations of an API. All ways have the same server events; see
+// [decode].
+type dialect struct {
 	home string // base URL of the API, including the version
 	path string // path of the WebSocket relative to home
 	// keyVariable and keyHeader are the environment variable and the request header for the API
 	// key.
 	keyVariable, keyHeader string
 	limits                 limits // limits for one item
-	// hello is the first client event in a session that this program opens; nil if there is none.
-	hello []byte
-	// opens means that nothing may be sent until a server event has opened the conversation.
-	opens bool
+	// create returns the client event that adds the messages as one item with the given ID. If the
+	// API has event IDs, the event's ID is eventIDOf(id).
+	create func(id string, role Role, batch []*pending) any
+	// responds means that the API has an event that asks the model to respond. In the other APIs the model
+	// decides.
+	responds bool
+	// opening is the type of the server event before which nothing may be sent; empty if there is none.
+	opening string
 	// unconfirmed means that the API does not acknowledge items. An item counts as delivered when
 	// the endpoint has answered a ping that was sent after it.
 	unconfirmed bool
@@ -85,12 +57,51 @@ type api struct {
 	refusal websocket.StatusCode
 }
 
+// of returns the way to add text to the running session with the given ID or, if session is empty, to a session
+// that the WebSocket itself is. It returns nil if the dialect is unknown, and false if it cannot attach to a
+// session by its ID.
+func (d Dialect) of(session string) (lang *dialect, ok bool) {
+	switch d {
+	case "", OpenAI:
+		// See https://platform.openai.com/docs/guides/realtime (GA; the beta header is never sent).
+		return &dialect{
+			home: "wss://api.openai.com/v1", path: "realtime", keyVariable: "OPENAI_API_KEY", keyHeader: "Authorization",
+			limits: limits{messages: 512, bytes: 64 << 10}, // well below the size that a session accepts in one event
+			create: createItem, responds: true,
+		}, session == ""
+	case GPTLive:
+		lang = &dialect{
+			home: "wss://api.openai.com/v1", path: "live", keyVariable: "OPENAI_API_KEY", keyHeader: "Authorization",
+			limits: limits{messages: 16, bytes: maxAppend}, create: appendThinking, opening: "session.started",
+		}
+		if session != "" {
+			lang.path, lang.opening = "live/sessions/"+session+"/attach", ""
+		}
+		return lang, true
+	case ElevenLabs:
+		// See https://elevenlabs.io/docs/eleven-agents/api-reference/eleven-agents/websocket and
+		// https://elevenlabs.io/docs/eleven-agents/guides/realtime-monitoring. The size limit of an update is
+		// undocumented; ours is well below the size that agents accept as a prompt.
+		lang = &dialect{
+			home: "wss://api.elevenlabs.io/v1", path: "convai/conversation", keyVariable: "ELEVENLABS_API_KEY", keyHeader: "xi-api-key",
+			limits: limits{messages: 64, bytes: 16 << 10}, create: updateContext, opening: "conversation_initiation_metadata",
+			unconfirmed: true, refusal: websocket.StatusPolicyViolation,
+		}
+		if session != "" {
+			lang.path, lang.opening, lang.create = "convai/conversations/"+session+"/monitor", "", commandMonitor
+		}
+		return lang, true
+	}
+	return nil, false
+}
+
 // Prefixes for the IDs of our items and client events. An error that contains such an ID is caused
 // by our event.
 const (
-	itemPrefix       = "mt_"
-	itemEventPrefix  = "evt_" + itemPrefix
-	replyEventPrefix = "evr_mt_"
+	itemPrefix        = "mt_"
+	itemEventPrefix   = "evt_" + itemPrefix
+	replyEventPrefix  = "evr_mt_"
+	updateEventPrefix = "evu_mt_"
 )
 
 // eventIDOf returns the ID of the client event that creates an item.
@@ -104,97 +115,105 @@ func encode(v any) ([]byte, error) {
 	return b, nil
 }
 
-// serverEvent contains the relevant parts of a server event.
-type serverEvent struct {
+// itemCreate is OpenAI's client event that adds an item to the conversation.
+type itemCreate struct {
 	Type    string `json:"type"`
 	EventID string `json:"event_id"`
-	ItemID  string `json:"item_id"`
 	Item    struct {
-		ID          string `json:"id"`
-		Type        string `json:"type"`
-		CallID      string `json:"call_id"`
-		ServerLabel string `json:"server_label"`
-	} `json:"item"`
-	Response struct {
-		ID string `json:"id"`
-	} `json:"response"`
-	Error struct {
+		ID      string `json:"id"`
 		Type    string `json:"type"`
-		Code    string `json:"code"`
-		Message string `json:"message"`
-		EventID string `json:"event_id"`
-	} `json:"error"`
-
-	// The fields below are set by the dialect.
-	confirms string  // ID of the client event that this event acknowledges; empty if none
-	opens    dialect // dialect of the conversation that this event opens; nil if none
-	closed   bool    // whether this is the last event of the session
-	answer   []byte  // client event that a Session must send in response; nil if none
+		Role    Role   `json:"role"`
+		Content []Part `json:"content"`
+	} `json:"item"`
 }
 
-// duplicate reports whether an error means that an item with this ID already exists.
-func (e *serverEvent) duplicate() bool {
-	text := strings.ToLower(e.Error.Code + " " + e.Error.Message)
-	return strings.Contains(text, "already exist") || strings.Contains(text, "already_exist") || strings.Contains(text, "duplicate")
+// Part is one content part of an item.
+type Part struct {
+	Type string `json:"type"`
+	Text string `json:"text"`
 }
 
-// temporary reports whether a retry may succeed after this error.
-func (e *serverEvent) temporary() bool {
-	return slices.ContainsFunc([]string{"rate_limit", "server_error", "overloaded", "service_unavailable"}, func(s string) bool {
-		return strings.Contains(e.Error.Type, s) || strings.Contains(e.Error.Code, s)
-	})
+func createItem(id string, role Role, batch []*pending) any {
+	e := itemCreate{Type: "conversation.item.create", EventID: eventIDOf(id)}
+	e.Item.ID, e.Item.Type, e.Item.Role = id, "message", cmp.Or(role, RoleUser)
+	for _, p := range batch {
+		e.Item.Content = append(e.Item.Content, p.Parts...)
+	}
+	return e
 }
 
-// permanent reports whether another attempt would fail again. s is the type and code of an error,
-// or the reason in a close frame.
-func permanent(s string) bool {
-	return slices.ContainsFunc([]string{"invalid_request_error", "model_not_found", "authentication_error", "permission", "invalid_api_key"},
-		func(part string) bool { return strings.Contains(s, part) })
+// responseCreate is OpenAI's client event that asks the model to respond.
+type responseCreate struct {
+	Type    string `json:"type"`
+	EventID string `json:"event_id"`
 }
 
-// reason describes an error on one line.
-func (e *serverEvent) reason() string {
-	parts := []string{}
-	for _, s := range []string{e.Error.Type, e.Error.Code, e.Error.Message} {
-		if s != "" {
-			parts = append(parts, printable.Line(s, 300))
+// newResponseCreate returns the client event that asks the model to respond, and the event's ID, which contains
+// id.
+func newResponseCreate(id string) ([]byte, string) {
+	e := responseCreate{Type: "response.create", EventID: replyEventPrefix + id}
+	frame, _ := encode(e) // encoding strings cannot fail
+	return frame, e.EventID
+}
+
+// maxAppend limits one append to a GPT-Live session in bytes. The API accepts 500 tokens, and every token has at
+// least one byte.
+const maxAppend = 500
+
+// thinkingAppend is GPT-Live's client event that appends silent context for the whole session.
+type thinkingAppend struct {
+	Type         string  `json:"type"`
+	EventID      string  `json:"event_id"`
+	DelegationID *string `json:"delegation_id"` // null: applies to the session, not to a single task
+	Content      string  `json:"content"`
+}
+
+// appendThinking omits the contents of resources, because they would exceed the size limit.
+func appendThinking(id string, _ Role, batch []*pending) any {
+	lines := make([]string, len(batch))
+	for i, p := range batch {
+		lines[i] = p.Parts[0].Text
+	}
+	if len(lines) == 1 && len(lines[0]) > maxAppend {
+		p := batch[0]
+		room := maxAppend - len(Text("", p.ServerID, p.Timestamp))
+		lines[0] = Text(shorten(safe(encodeSpace(p.ResourceURI, maxURI), maxURI), max(room, 16), true), safe(p.ServerID, 64), p.Timestamp)
+	}
+	return thinkingAppend{Type: "session.thinking.append", EventID: eventIDOf(id), Content: strings.Join(lines, "\n")}
+}
+
+// contextualUpdate is the client event that adds text to a conversation with an ElevenLabs agent. It does not
+// interrupt the agent.
+type contextualUpdate struct {
+	Type string `json:"type"`
+	Text string `json:"text"`
+}
+
+// monitorCommand is the client event that does so over a connection that monitors the conversation.
+type monitorCommand struct {
+	CommandType string `json:"command_type"`
+	Parameters  struct {
+		ContextualUpdate string `json:"contextual_update"`
+	} `json:"parameters"`
+}
+
+func updateContext(_ string, _ Role, batch []*pending) any {
+	return contextualUpdate{Type: "contextual_update", Text: joined(batch)}
+}
+
+func commandMonitor(_ string, _ Role, batch []*pending) any {
+	c := monitorCommand{CommandType: "contextual_update"}
+	c.Parameters.ContextualUpdate = joined(batch)
+	return c
+}
+
+// joined returns the messages as the lines of one text.
+func joined(batch []*pending) string {
+	var lines []string
+	for _, p := range batch {
+		for _, part := range p.Parts {
+			lines = append(lines, part.Text)
 		}
 	}
-	return strings.Join(parts, ": ")
-}
-
-// peekSize is the number of bytes of a server event that are inspected. Events related to our items
-// are much smaller; of larger events only the type is relevant.
-const peekSize = 64 << 10
-
-// eventType returns the member "type" of the outermost object. It identifies most irrelevant
-// events, such as audio, from their first bytes.
-func eventType(b []byte) string {
-	const first = `{"type":"`
-	if bytes.HasPrefix(b, []byte(first)) {
-		rest := b[len(first):]
-		if end := bytes.IndexByte(rest[:min(len(rest), 128)], '"'); end >= 0 {
-			return string(rest[:end])
-		}
-		return ""
-	}
-	dec := json.NewDecoder(bytes.NewReader(b))
-	if t, err := dec.Token(); err != nil || t != json.Delim('{') {
-		return ""
-	}
-	for {
-		name, err := dec.Token()
-		if err != nil {
-			return ""
-		}
-		if name == "type" {
-			t, _ := dec.Token()
-			s, _ := t.(string)
-			return s
-		}
-		var skipped json.RawMessage
-		if dec.Decode(&skipped) != nil {
-			return ""
-		}
-	}
+	return strings.Join(lines, "\n")
 }

@@ -25,8 +25,8 @@ type DryRun struct {
 // there were any. There are none if the event is not an update, or is not newer than the last
 // update of its resource.
 func (d *DryRun) Write(e *event.Event) (bool, error) {
-	m, err := newMessage(e, d.Message)
-	if err != nil {
+	m, ok := newMessage(e, d.Message)
+	if !ok {
 		return false, nil
 	}
 	if d.queue == nil {
@@ -42,15 +42,14 @@ func (d *DryRun) Write(e *event.Event) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	out, err := lang.create(m.ItemID, d.Message.Role, batch)
+	out, err := encode(lang.create(m.ItemID, d.Message.Role, batch))
 	if err != nil {
 		return false, err
 	}
 	out = append(out, '\n')
-	if d.Respond {
-		if r, _ := lang.respond(strings.TrimPrefix(m.ItemID, itemPrefix)); r != nil {
-			out = append(append(out, r...), '\n')
-		}
+	if d.Respond && lang.responds {
+		r, _ := newResponseCreate(strings.TrimPrefix(m.ItemID, itemPrefix))
+		out = append(append(out, r...), '\n')
 	}
 	if _, err := d.W.Write(out); err != nil {
 		return false, fmt.Errorf("write client event: %w", err)

@@ -1,6 +1,7 @@
 package realtime
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"net/http"
 	"net/textproto"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -23,9 +25,9 @@ import (
 // DefaultURL is the URL of OpenAI's endpoint.
 const DefaultURL = "wss://api.openai.com/v1/realtime"
 
-// DefaultMaxMessage is the default size limit for a message in bytes: slightly more than the
-// largest audio event that the API accepts.
-const DefaultMaxMessage = 16 << 20
+// maxMessage limits the size of a message in bytes: slightly more than the largest audio event that the API
+// accepts. A larger message ends its connection.
+const maxMessage = 16 << 20
 
 // Endpoint specifies an API endpoint that hosts conversations. It contains secrets, which String
 // omits.
@@ -47,9 +49,6 @@ type Endpoint struct {
 	// Client performs the handshakes. If nil, a client is used that follows no redirects and uses
 	// the proxy from the environment.
 	Client *http.Client
-	// MaxMessage limits the size of a message in bytes; 0 means DefaultMaxMessage. A larger message
-	// ends its connection.
-	MaxMessage int64
 }
 
 // OptionError reports an invalid option.
@@ -83,7 +82,7 @@ func (e *RefusedError) Error() string {
 
 // Address returns the URL without its query and user information, which may be secret.
 func (e *Endpoint) Address() string {
-	u, err := e.parse()
+	u, _, err := e.parse()
 	if err != nil {
 		return ""
 	}
@@ -98,60 +97,53 @@ func (e Endpoint) GoString() string { return e.Address() }
 
 // Check validates the endpoint. It returns nil or an *[OptionError].
 func (e *Endpoint) Check() error {
-	u, err := e.parse()
-	if err != nil {
-		return err
-	}
-	if u.Scheme == "ws" && !e.Insecure && !ipscope.Loopback(u.Hostname()) {
-		return &OptionError{"url", fmt.Sprintf("%s is not encrypted: others could read the conversation and the key; use wss", e.Address())}
-	}
-	for name, values := range e.Header {
-		switch {
-		case !headerName(name):
-			return &OptionError{"header", fmt.Sprintf("invalid header name %q", printable.Line(name, 64))}
-		case hopByHop(name):
-			return &OptionError{"header", printable.Line(name, 64) + " is a connection header and cannot be set"}
-		case strings.EqualFold(name, "OpenAI-Beta"):
-			return &OptionError{"header", "OpenAI-Beta selects a protocol that no longer exists: the endpoint would close the connection"}
-		}
-		for _, v := range values {
-			if !headerValue(v) {
-				return &OptionError{"header", "the value of " + printable.Line(name, 64) + " contains characters that are invalid in headers"}
-			}
-		}
-	}
-	return nil
+	_, _, err := e.resolve(MessageOptions{})
+	return err
 }
 
 // resolve validates the endpoint and the options, and returns the URL and the dialect for sessions.
 // Its error is an *[OptionError].
-func (e *Endpoint) resolve(o MessageOptions) (*url.URL, dialect, error) {
-	if err := e.Check(); err != nil {
+func (e *Endpoint) resolve(o MessageOptions) (*url.URL, *dialect, error) {
+	u, lang, err := e.parse()
+	switch {
+	case err != nil:
 		return nil, nil, err
-	}
-	if o.Role != "" && o.Role != RoleUser && o.Role != RoleSystem {
+	case u.Scheme == "ws" && !e.Insecure && !ipscope.Loopback(u.Hostname()):
+		return nil, nil, &OptionError{"url", e.Address() + " is not encrypted: others could read the conversation and the key; use wss"}
+	case o.Role != "" && o.Role != RoleUser && o.Role != RoleSystem:
 		return nil, nil, &OptionError{"role", fmt.Sprintf("unknown role %q; choose user or system", printable.Line(string(o.Role), 32))}
 	}
-	u, err := e.parse()
+	for name, values := range e.Header {
+		why := ""
+		switch {
+		case !headerName(name):
+			why = "is no valid name"
+		case hopByHop(name):
+			why = "is a connection header and cannot be set"
+		case strings.EqualFold(name, "OpenAI-Beta"):
+			why = "selects a protocol that no longer exists: the endpoint would close the connection"
+		case slices.ContainsFunc(values, func(v string) bool { return strings.ContainsFunc(v, controls) }):
+			why = "has a value with characters that are invalid in headers"
+		default:
+			continue
+		}
+		return nil, nil, &OptionError{"header", fmt.Sprintf("%q %s", printable.Line(name, 64), why)}
+	}
+	return u, lang, nil
+}
+
+func (e *Endpoint) parse() (*url.URL, *dialect, error) {
+	lang, err := e.dialect()
 	if err != nil {
 		return nil, nil, err
 	}
-	lang, err := e.dialect()
-	return u, lang, err
-}
-
-func (e *Endpoint) parse() (*url.URL, error) {
-	lang, err := e.dialect()
-	if err != nil {
-		return nil, err
+	bad := func(format string, text string) (*url.URL, *dialect, error) {
+		return nil, nil, &OptionError{"url", fmt.Sprintf(format, printable.Line(text, 200))}
 	}
-	text := e.URL
-	if text == "" {
-		text = lang.api().home
-	}
+	text := cmp.Or(e.URL, lang.home)
 	u, err := url.Parse(text)
 	if err != nil || u.Hostname() == "" {
-		return nil, &OptionError{"url", fmt.Sprintf("invalid URL %q; expected one such as %s", printable.Line(text, 200), DefaultURL)}
+		return bad("invalid URL %q; expected one such as "+DefaultURL, text)
 	}
 	switch strings.ToLower(u.Scheme) {
 	case "wss", "https":
@@ -159,10 +151,10 @@ func (e *Endpoint) parse() (*url.URL, error) {
 	case "ws", "http":
 		u.Scheme = "ws"
 	default:
-		return nil, &OptionError{"url", fmt.Sprintf("unsupported scheme %q; use wss or ws", printable.Line(u.Scheme, 32))}
+		return bad("unsupported scheme %q; use wss or ws", u.Scheme)
 	}
 	if u.User != nil {
-		return nil, &OptionError{"url", "a URL with a password ends up in logs; use a header"}
+		return bad("the URL of %s has a password, which would end up in logs; use a header", u.Host)
 	}
 	u.Fragment = ""
 	path := strings.TrimSuffix(u.Path, "/")
@@ -170,14 +162,14 @@ func (e *Endpoint) parse() (*url.URL, error) {
 		path = "/v1"
 	}
 	if strings.HasSuffix(path, "/v1") {
-		u.Path = path + "/" + lang.api().path
+		u.Path = path + "/" + lang.path
 	}
 	u.RawQuery = replaced(u.Query(), e.Query, u.RawQuery)
-	return u, nil
+	return u, lang, nil
 }
 
 // dialect returns the dialect for the endpoint's sessions.
-func (e *Endpoint) dialect() (dialect, error) {
+func (e *Endpoint) dialect() (*dialect, error) {
 	if e.Session != "" && !sessionID(e.Session) {
 		return nil, &OptionError{"session-id", fmt.Sprintf("invalid session id %q", printable.Line(e.Session, 64))}
 	}
@@ -217,8 +209,9 @@ func (e *Endpoint) dial(ctx context.Context, u *url.URL, header http.Header, sub
 	if client == nil {
 		client = defaultClient()
 	}
+	spy := &spyTransport{base: client.Transport}
 	spied := *client
-	spied.Transport = &spyTransport{base: client.Transport}
+	spied.Transport = spy
 	spied.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	ctx, cancel := context.WithTimeout(ctx, handshakeTimeout)
 	defer cancel()
@@ -231,15 +224,8 @@ func (e *Endpoint) dial(ctx context.Context, u *url.URL, header http.Header, sub
 		}
 		return nil, res, fmt.Errorf("connect to %s: %w", printable.Line(u.Host, 200), printable.Unnamed(err))
 	}
-	conn.SetReadLimit(e.maxMessage())
-	return &peer{Conn: conn, ended: spied.Transport.(*spyTransport).ended}, res, nil
-}
-
-func (e *Endpoint) maxMessage() int64 {
-	if e.MaxMessage <= 0 {
-		return DefaultMaxMessage
-	}
-	return e.MaxMessage
+	conn.SetReadLimit(maxMessage)
+	return &peer{Conn: conn, ended: &spy.ended}, res, nil
 }
 
 func defaultClient() *http.Client {
@@ -294,15 +280,8 @@ func headerName(s string) bool {
 	return s != ""
 }
 
-// headerValue reports whether s is a valid header value, without control characters.
-func headerValue(s string) bool {
-	for i := range len(s) {
-		if c := s[i]; c < ' ' && c != '\t' || c == 0x7f {
-			return false
-		}
-	}
-	return true
-}
+// controls reports whether a character is invalid in the value of a header.
+func controls(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }
 
 // hopByHop reports whether a header must not be forwarded, because it applies to one connection or
 // is part of the WebSocket handshake.

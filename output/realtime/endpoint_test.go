@@ -22,7 +22,7 @@ func TestEndpointURL(t *testing.T) {
 		{"ws://localhost", "ws://localhost/v1/realtime?call_id=rtc_1"},
 	} {
 		e := Endpoint{URL: c.in, Query: url.Values{"call_id": {"rtc_1"}}}
-		u, err := e.parse()
+		u, _, err := e.parse()
 		if err == nil {
 			err = e.Check()
 		}
@@ -68,8 +68,7 @@ func TestEndpointKeepsSecrets(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	lost := false
-	if _, err := s.connect(t.Context(), &lost); err == nil || strings.Contains(err.Error(), "secret") {
+	if _, err := s.connect(t.Context()); err == nil || strings.Contains(err.Error(), "secret") {
 		t.Errorf("error %v", err)
 	}
 }

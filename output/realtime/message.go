@@ -3,7 +3,6 @@ package realtime
 import (
 	"crypto/sha256"
 	"encoding/base32"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -39,10 +38,6 @@ type MessageOptions struct {
 	Content bool
 	// Scope, such as a call ID, makes item IDs unique to one conversation.
 	Scope string
-	// ByContent derives item IDs from the server, URI and content instead of the event's ID, if the
-	// event has a digest. Two injectors that track the same servers then add one item instead of
-	// two.
-	ByContent bool
 }
 
 // Message informs the model of one event: an update of a resource or, without a ResourceURI, a
@@ -56,8 +51,6 @@ type Message struct {
 	Trace       string    // see [event.Event.Trace]
 	ItemID      string    // ID for an item with only this message; in a [Receipt], ID of the item that contains it
 	Parts       []Part    // the text, followed by the content if requested
-
-	byContent bool // whether ItemID is derived from the content
 }
 
 // happened returns when the server's notification arrived or, if that is unknown, the time of the
@@ -77,26 +70,18 @@ func (m *Message) size() (n int) {
 	return n
 }
 
-// errNoUpdate reports that an event is not a resource.updated event.
-var errNoUpdate = errors.New("not an update of a resource")
-
-// newMessage returns the message for an update. It depends only on the event and the options. The
-// only possible error is errNoUpdate.
-func newMessage(e *event.Event, o MessageOptions) (Message, error) {
+// newMessage returns the message for an update, which depends only on the event and the options. It returns false
+// if the event is not a resource.updated event.
+func newMessage(e *event.Event, o MessageOptions) (Message, bool) {
 	u, ok := e.Payload.(event.ResourceUpdated)
 	if !ok {
-		return Message{}, errNoUpdate
+		return Message{}, false
 	}
 	m := Message{
 		EventID: e.ID, ServerID: e.ServerID, ResourceURI: e.ResourceURI,
 		Timestamp: e.Timestamp.UTC(), Received: e.Received, Trace: e.Trace,
-		byContent: o.ByContent && !u.Digest.IsZero(),
 	}
-	if m.byContent {
-		m.ItemID = hashID(o.Scope, e.ServerID, e.ResourceURI, u.Digest.String())
-	} else {
-		m.ItemID = eventItemID(o.Scope, &m)
-	}
+	m.ItemID = itemIDOf(o.Scope, &m)
 	m.Parts = []Part{{Type: "input_text", Text: Text(e.ResourceURI, e.ServerID, e.Timestamp)}}
 	content := u.Content
 	if content == nil {
@@ -105,7 +90,7 @@ func newMessage(e *event.Event, o MessageOptions) (Message, error) {
 	if o.Content && content != nil {
 		m.Parts = append(m.Parts, Part{Type: "input_text", Text: fence(*content)})
 	}
-	return m, nil
+	return m, true
 }
 
 // Text returns a message's text: one line of at most MaxText bytes. Whitespace in the URI is
@@ -141,8 +126,8 @@ func encodeSpace(uri string, limit int) string {
 	return b.String()
 }
 
-// eventItemID derives an item ID from an event.
-func eventItemID(scope string, m *Message) string {
+// itemIDOf derives an item ID from an event.
+func itemIDOf(scope string, m *Message) string {
 	if m.EventID != "" {
 		return hashID(scope, m.EventID)
 	}

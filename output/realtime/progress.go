@@ -1,6 +1,7 @@
 package realtime
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
@@ -19,8 +20,8 @@ import (
 )
 
 // Progress describes which part of a log a session has handled, so that the next run of the program
-// can resume: all events up to Cursor, and the later updates in Newest. A rejected message counts
-// as handled.
+// can resume: all events up to Cursor, and the later updates in Newest. A message that was rejected or
+// abandoned counts as handled.
 type Progress struct {
 	Cursor string `json:"cursor"`
 	// Newest maps each resource with handled updates after the cursor to the number of its newest
@@ -96,51 +97,42 @@ const maxProgress = 1 << 20
 // ProgressFile stores the [Progress] of a session for the next run of the program. The zero value
 // stores nothing. Save is safe for concurrent use.
 type ProgressFile struct {
-	path  string
-	begin Progress
+	Begin Progress // of the last run; the zero value if there was none
 
+	path  string
 	mu    sync.Mutex // guards the fields below, and serializes writes
-	saved string     // current content of the file
+	saved []byte     // current content of the file
 	last  time.Time  // when the file was last known to be up to date
 }
 
 // OpenProgress reads the progress file of the last run, if it exists.
 func OpenProgress(path string) (*ProgressFile, error) {
 	f := &ProgressFile{path: path}
-	data, err := readProgress(path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return f, nil
-	case err != nil:
-		return nil, fmt.Errorf("read the progress of the last run: %w", err)
-	}
-	if err := json.Unmarshal(data, &f.begin); err != nil {
-		return nil, fmt.Errorf("%s is damaged; remove the file to start with new updates", path)
-	}
-	f.saved = string(data)
-	return f, nil
-}
-
-func readProgress(path string) ([]byte, error) {
 	info, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return f, nil
+	}
 	if err == nil && (!info.Mode().IsRegular() || info.Size() > maxProgress) {
 		return nil, fmt.Errorf("%s is not a progress file", path)
 	}
-	return os.ReadFile(path)
+	if err == nil {
+		f.saved, err = os.ReadFile(path)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the progress of the last run: %w", err)
+	}
+	if err := json.Unmarshal(f.saved, &f.Begin); err != nil {
+		return nil, fmt.Errorf("%s is damaged; remove the file to start with new updates", path)
+	}
+	return f, nil
 }
-
-// Begin returns the progress of the last run, or the zero value if there was none.
-func (f *ProgressFile) Begin() Progress { return f.begin }
 
 // Save writes the progress to the file, with mode 0600. It does nothing if less than every has
 // passed since the last write, or if nothing was handled yet.
 func (f *ProgressFile) Save(progress func() Progress, every time.Duration) error {
-	if f.path == "" {
-		return nil
-	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if time.Since(f.last) < every {
+	if f.path == "" || time.Since(f.last) < every {
 		return nil
 	}
 	p := progress()
@@ -153,7 +145,7 @@ func (f *ProgressFile) Save(progress func() Progress, every time.Duration) error
 	}
 	data = append(data, '\n')
 	f.last = time.Now()
-	if string(data) == f.saved {
+	if bytes.Equal(data, f.saved) {
 		return nil
 	}
 	if err := os.MkdirAll(filepath.Dir(f.path), 0o700); err != nil {
@@ -162,6 +154,6 @@ func (f *ProgressFile) Save(progress func() Progress, every time.Duration) error
 	if err := atomicfile.Write(f.path, 0o600, data); err != nil {
 		return err
 	}
-	f.saved = string(data)
+	f.saved = data
 	return nil
 }

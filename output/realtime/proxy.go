@@ -54,17 +54,17 @@ type ProxyOptions struct {
 type Proxy struct {
 	opts    ProxyOptions
 	url     *url.URL
-	lang    dialect
+	lang    *dialect
 	anyPath bool // use the path of the client's request, because Upstream's URL has none
 	log     *slog.Logger
-	buffers sync.Pool // holds *[peekSize]byte buffers for messages in transit
-	count   atomic.Uint64
+	buffers sync.Pool     // holds *[peekSize]byte buffers for messages in transit
+	left    chan struct{} // closed by Shutdown
 
 	mu       sync.Mutex // guards the fields below
 	sessions map[*proxySession]struct{}
+	count    int // of all sessions so far
 	closing  bool
 	handlers sync.WaitGroup // incremented only while not closing
-	past     Stats          // total counts of all ended sessions
 }
 
 // NewProxy validates the options and returns a proxy. Its errors have type *[OptionError].
@@ -74,13 +74,12 @@ func NewProxy(o ProxyOptions) (*Proxy, error) {
 		return nil, err
 	}
 	o.MaxSessions = cmp.Or(o.MaxSessions, 1024)
-	o.Delivery.Queue.Remember = cmp.Or(o.Delivery.Queue.Remember, 2048) // default for each session
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	given, err := url.Parse(o.Upstream.URL)
 	p := &Proxy{
-		opts: o, url: u, lang: lang, log: o.Logger, sessions: map[*proxySession]struct{}{},
+		opts: o, url: u, lang: lang, log: o.Logger, sessions: map[*proxySession]struct{}{}, left: make(chan struct{}),
 		anyPath: err == nil && o.Upstream.URL != "" && strings.Trim(given.Path, "/") == "",
 	}
 	p.buffers.New = func() any { return new([peekSize]byte) }
@@ -89,51 +88,31 @@ func NewProxy(o ProxyOptions) (*Proxy, error) {
 
 // Offer accepts an event for all open sessions, and returns immediately.
 func (p *Proxy) Offer(e *event.Event) {
-	m, err := newMessage(e, p.opts.Delivery.Message)
+	m, ok := newMessage(e, p.opts.Delivery.Message)
 	tools := p.opts.RefreshTools && e.Type() == event.TypeToolsListChanged
-	if err != nil && !tools {
-		return
+	url := ""
+	if tools && p.opts.ServerURL != nil {
+		url = p.opts.ServerURL(e.ServerID)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for s := range p.sessions {
-		if tools {
-			s.toolsChanged(e)
-		} else {
+		switch {
+		case tools:
+			s.conv.toolsChanged(e, url)
+		case ok:
 			s.conv.add(m)
 		}
 	}
-}
-
-// toolsChanged makes the session reimport the tools of e's server if the session uses them.
-func (s *proxySession) toolsChanged(e *event.Event) {
-	url := ""
-	if s.proxy.opts.ServerURL != nil {
-		url = s.proxy.opts.ServerURL(e.ServerID)
-	}
-	s.conv.toolsChanged(e, url)
-}
-
-// Stats returns the total counts of all sessions.
-func (p *Proxy) Stats() Stats {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	all := p.past
-	for s := range p.sessions {
-		st := s.conv.snapshot()
-		st.Open = 1
-		all.add(st)
-	}
-	return all
 }
 
 // Shutdown ends all sessions with close code 1001 and refuses new ones. It returns when the last
 // session has ended, or with the cause of ctx.
 func (p *Proxy) Shutdown(ctx context.Context) error {
 	p.mu.Lock()
-	p.closing = true
-	for s := range p.sessions {
-		s.leave()
+	if !p.closing {
+		p.closing = true
+		close(p.left)
 	}
 	p.mu.Unlock()
 	over := make(chan struct{})
@@ -149,27 +128,40 @@ func (p *Proxy) Shutdown(ctx context.Context) error {
 	}
 }
 
-// admit registers a new session. It returns nil if the limit is reached.
-func (p *Proxy) admit() *proxySession {
+// admit registers a new session for a request with this path. It returns nil if the limit is reached.
+func (p *Proxy) admit(path string) *proxySession {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closing || len(p.sessions) >= p.opts.MaxSessions {
 		return nil
 	}
-	s := &proxySession{proxy: p, left: make(chan struct{}), name: fmt.Sprint(p.count.Add(1))}
-	s.conv = newConversation(s.name, p.lang, p.opts.Delivery)
+	p.count++
+	s := &proxySession{proxy: p, name: fmt.Sprint(p.count)}
+	s.conv = newConversation(s.name, p.dialect(path), p.opts.Delivery)
 	p.sessions[s] = struct{}{}
 	p.handlers.Add(1)
 	return s
+}
+
+// dialect returns the dialect of the sessions with this path.
+func (p *Proxy) dialect(path string) *dialect {
+	lang := p.lang
+	for part := range strings.SplitSeq(path, "/") {
+		switch {
+		case p.opts.Upstream.Dialect != "":
+		case part == "convai":
+			lang, _ = ElevenLabs.of("")
+		case part == "live":
+			lang, _ = GPTLive.of("")
+		}
+	}
+	return lang
 }
 
 func (p *Proxy) forget(s *proxySession) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.sessions, s)
-	st := s.conv.snapshot()
-	st.Waiting = 0
-	p.past.add(st)
 	p.handlers.Done()
 }
 
@@ -181,18 +173,13 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "this proxy only accepts WebSocket connections", http.StatusUpgradeRequired)
 		return
 	}
-	s := p.admit()
+	s := p.admit(p.target(r).Path)
 	if s == nil {
 		w.Header().Set("Retry-After", "5")
 		http.Error(w, "the proxy has too many sessions or is shutting down", http.StatusServiceUnavailable)
 		return
 	}
 	defer p.forget(s)
-	path := p.target(r).Path
-	if strings.Contains(path, "/convai/") && p.opts.Upstream.Dialect == "" {
-		s.conv.dialect = elevenLabs{}
-	}
-	s.conv.muted = strings.Contains(path, "/live/") // nothing may be sent until an event opens the session
 	upstream, res, err := p.dial(r)
 	if err != nil {
 		p.log.Warn("the endpoint refused a session", "session", s.name, "endpoint", p.opts.Upstream.Address(), "err", oneLine(err))
@@ -211,20 +198,12 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.log.Info("session ended", "session", s.name, "err", oneLine(err), "injected", st.Injected, "failed", st.Failed)
 }
 
-// errLeft reports that a session ended because its proxy is shutting down.
-var errLeft = errors.New("the proxy is shutting down")
-
 // proxySession is one session of a proxy.
 type proxySession struct {
 	proxy *Proxy
 	name  string
 	conv  *conversation
-
-	once sync.Once
-	left chan struct{} // closed by leave when the proxy shuts down
 }
-
-func (s *proxySession) leave() { s.once.Do(func() { close(s.left) }) }
 
 // pump forwards messages in one direction.
 type pump struct {
@@ -256,10 +235,12 @@ type ending struct {
 }
 
 // run forwards messages in both directions, and delivers the conversation's messages, until one
-// side ends. It returns the reason.
+// side ends. It closes the other side with the same close code, or drops it if there was none. When the proxy
+// shuts down, it closes both. It returns the reason.
 func (s *proxySession) run(ctx context.Context, client, upstream *peer) error {
 	s.conv.begin()
 	life, cut := context.WithCancel(ctx)
+	defer cut()
 	down := &pump{from: upstream, to: client, buffers: &s.proxy.buffers, inspect: s.inspect}
 	up := &pump{from: client, to: upstream, buffers: &s.proxy.buffers}
 	if s.proxy.opts.RefreshTools {
@@ -271,48 +252,26 @@ func (s *proxySession) run(ctx context.Context, client, upstream *peer) error {
 		wg.Go(func() { ends <- p.run(life) })
 	}
 	talking, stop := context.WithCancel(life)
+	defer stop()
 	wg.Go(func() {
 		// Errors are ignored, because the pumps report a failed connection too.
 		_ = s.conv.run(talking, connection{
 			send: func(_ context.Context, frame []byte) error { return upstream.Write(life, websocket.MessageText, frame) },
 			ready: func(context.Context) (bool, error) {
-				if s.unconfirmed() {
+				if s.conv.dialect.unconfirmed {
 					return true, upstream.Ping(life) // wait for the pong without a deadline
 				}
 				return down.idle(), nil
 			},
 		})
 	})
-	err := s.close(ctx, ends, client, upstream, stop, cut)
-	cut()
-	_ = client.CloseNow()
-	_ = upstream.CloseNow()
-	wg.Wait()
-	return err
-}
-
-// unconfirmed reports whether the endpoint's API does not acknowledge items.
-func (s *proxySession) unconfirmed() bool {
-	s.conv.mu.Lock()
-	defer s.conv.mu.Unlock()
-	return s.conv.dialect.api().unconfirmed
-}
-
-// close waits until one side ends, calls stop to end the delivery of messages, and closes the other
-// side with the same close code, if there was one. After a lost connection the caller must drop the
-// other one. When the proxy shuts down, close closes both sides.
-func (s *proxySession) close(ctx context.Context, ends <-chan ending, client, upstream *peer, stop, cut func()) error {
-	defer stop()
 	var first ending
 	select {
 	case first = <-ends:
-	case <-s.left:
-		s.closeAll(websocket.StatusGoingAway, errLeft.Error(), cut, client, upstream)
-		return errLeft
-	case <-ctx.Done():
-		return context.Cause(ctx)
+	case <-s.proxy.left:
+		first.err = errors.New("the proxy is shutting down")
 	}
-	if !first.read {
+	if first.p != nil && !first.read {
 		// The target has closed its connection. The other pump, which reads from it, may have its
 		// close code.
 		select {
@@ -324,52 +283,30 @@ func (s *proxySession) close(ctx context.Context, ends <-chan ending, client, up
 		}
 	}
 	stop()
-	other := first.p.to
-	if !first.read {
-		return first.err
-	}
-	if ce, ok := errors.AsType[websocket.CloseError](first.err); ok {
-		s.closeAll(ce.Code, ce.Reason, cut, other)
-	} else if errors.Is(first.err, websocket.ErrMessageTooBig) {
-		s.closeAll(websocket.StatusMessageTooBig, "", cut, other)
-	}
-	return first.err
-}
-
-// lingerTimeout limits how long closing a connection may take: sending the last messages and the
-// close code, and receiving the close response.
-const lingerTimeout = 10 * time.Second
-
-// closeAll closes connections with a close code after all forwarded messages were sent. It waits
-// for lingerTimeout and then closeTimeout, and calls cut if the connections are still open. When
-// the proxy shuts down, it does not wait for lingerTimeout.
-func (s *proxySession) closeAll(code websocket.StatusCode, reason string, cut func(), peers ...*peer) {
-	over := make(chan struct{}) // closed when all peers are closed
-	go func() {
-		defer close(over)
-		var wg sync.WaitGroup
-		for _, p := range peers {
-			wg.Go(func() { _ = p.Close(code, reason) })
+	ce, closed := errors.AsType[websocket.CloseError](first.err)
+	switch {
+	case first.p == nil:
+		defer time.AfterFunc(closeTimeout, cut).Stop()
+		var closing sync.WaitGroup
+		for _, p := range []*peer{client, upstream} {
+			closing.Go(func() { _ = p.Close(websocket.StatusGoingAway, first.err.Error()) })
 		}
-		wg.Wait()
-	}()
-	select {
-	case <-over:
-		return
-	case <-s.left:
-	case <-time.After(lingerTimeout):
+		closing.Wait()
+	case first.read && closed:
+		_ = first.p.to.Close(ce.Code, ce.Reason) // after all forwarded messages; takes at most 10 s
+	case first.read && errors.Is(first.err, websocket.ErrMessageTooBig):
+		_ = first.p.to.Close(websocket.StatusMessageTooBig, "")
 	}
-	select {
-	case <-over:
-	case <-time.After(closeTimeout):
-		cut()
-		<-over
-	}
+	cut()
+	_ = client.CloseNow()
+	_ = upstream.CloseNow()
+	wg.Wait()
+	return first.err
 }
 
 // inspect processes an event from the endpoint, and reports whether to hide it from the client.
 func (s *proxySession) inspect(b []byte, whole bool) (hide bool) {
-	e, ok := s.conv.decode(b, whole)
+	e, ok := decode(b, whole)
 	return ok && s.conv.observe(e)
 }
 
@@ -389,50 +326,42 @@ func (p *pump) run(ctx context.Context) ending {
 			return ending{p, true, err}
 		}
 		p.waiting.Store(0)
-		if end := p.forward(ctx, typ, r); end.err != nil {
-			return end
+		if read, err := p.forward(ctx, typ, r); err != nil {
+			return ending{p, read, err}
 		}
 	}
 }
 
 // forward forwards one message: in one frame if it fits into the buffer, and otherwise in pieces.
-// The last piece is sent once the message is known to be complete.
-func (p *pump) forward(ctx context.Context, typ websocket.MessageType, r io.Reader) ending {
+// The last piece is sent once the message is known to be complete. read means that reading failed.
+func (p *pump) forward(ctx context.Context, typ websocket.MessageType, r io.Reader) (read bool, err error) {
 	buffer := p.buffers.Get().(*[peekSize]byte)
 	defer p.buffers.Put(buffer)
 	buf := buffer[:]
 	n, whole, err := p.from.fill(r, buf)
-	if err != nil {
-		return ending{p, true, err}
-	}
-	if typ == websocket.MessageText && p.inspect != nil && p.inspect(buf[:n], whole) {
-		return ending{}
-	}
-	if whole {
-		if err := p.to.Write(ctx, typ, buf[:n]); err != nil {
-			return ending{p, false, err}
-		}
-		return ending{}
+	switch {
+	case err != nil:
+		return true, err
+	case typ == websocket.MessageText && p.inspect != nil && p.inspect(buf[:n], whole):
+		return false, nil
+	case whole:
+		return false, p.to.Write(ctx, typ, buf[:n])
 	}
 	w, err := p.to.Writer(ctx, typ)
 	if err != nil {
-		return ending{p, false, err}
+		return false, err
 	}
 	for {
 		if _, err := w.Write(buf[:n]); err != nil {
-			return ending{p, false, err}
+			return false, err
 		}
 		if whole {
-			break
+			return false, w.Close()
 		}
 		if n, whole, err = p.from.fill(r, buf); err != nil {
-			return ending{p, true, err}
+			return true, err
 		}
 	}
-	if err := w.Close(); err != nil {
-		return ending{p, false, err}
-	}
-	return ending{}
 }
 
 // target returns the endpoint's URL for a client's request.
@@ -477,7 +406,7 @@ func (p *Proxy) accept(w http.ResponseWriter, r *http.Request, upstream *peer, r
 	if name := upstream.Subprotocol(); name != "" {
 		chosen = []string{name}
 	}
-	spy := &spyWriter{w, new(atomic.Bool)}
+	spy := &spyWriter{ResponseWriter: w}
 	conn, err := websocket.Accept(spy, r, &websocket.AcceptOptions{
 		Subprotocols:       chosen,
 		InsecureSkipVerify: true, // the server has already checked Origin
@@ -485,8 +414,8 @@ func (p *Proxy) accept(w http.ResponseWriter, r *http.Request, upstream *peer, r
 	if err != nil {
 		return nil, err
 	}
-	conn.SetReadLimit(p.opts.Upstream.maxMessage())
-	return &peer{Conn: conn, ended: spy.ended}, nil
+	conn.SetReadLimit(maxMessage)
+	return &peer{Conn: conn, ended: &spy.ended}, nil
 }
 
 // refuse forwards the endpoint's refusal to the client, or reports that the endpoint sent no

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"hash/fnv"
 	"io"
+	"maps"
 	"math"
 	"slices"
 	"time"
@@ -16,8 +17,9 @@ import (
 // QueueOptions limits how many messages are sent, because every message stays in the conversation
 // and is billed again with every later response. Zero fields have their defaults.
 type QueueOptions struct {
-	// MaxPending limits how many resources may have pending messages. The default is about 1,024.
-	// Beyond it, the oldest pending message is dropped.
+	// MaxPending limits how many resources may have pending messages. The default is 1,024. Beyond it,
+	// the oldest pending message is dropped. The newest update is remembered for four times as many
+	// resources.
 	MaxPending int
 	// Window is the period after a message during which further updates of the same resource are
 	// merged into one message, which is sent at its end. The default is 2 s. If negative, only
@@ -28,12 +30,10 @@ type QueueOptions struct {
 	// default. A negative Every means no limit.
 	Every time.Duration
 	Burst int
-	// Remember is the number of resources whose newest update is remembered. The default is 16,384.
-	Remember int
 }
 
 func (o QueueOptions) withDefaults() QueueOptions {
-	o.MaxPending, o.Burst, o.Remember = cmp.Or(o.MaxPending, 1024), cmp.Or(o.Burst, 5), cmp.Or(o.Remember, 16384)
+	o.MaxPending, o.Burst = cmp.Or(o.MaxPending, 1024), cmp.Or(o.Burst, 5)
 	o.Window, o.Every = cmp.Or(o.Window, 2*time.Second), cmp.Or(o.Every, 2*time.Second)
 	return o
 }
@@ -89,8 +89,6 @@ func later(a, b time.Time) time.Time {
 type known struct {
 	position position  // position of the newest update
 	sent     time.Time // when a message for the resource was last sent; zero if never
-	at       uint64    // queue number of the update that set position
-	item     string    // ID of the item with the last delivered message; empty if none
 }
 
 // before reports whether a message is newer than the newest known update: its position is later,
@@ -136,13 +134,12 @@ type queue struct {
 	opts    QueueOptions
 	waiting map[key]*pending
 	known   map[key]known
-	given   map[key]*pending // abandoned messages, which the cursor must not pass
 	number  uint64
 	last    string // ID of the last offered update
 	limit   *rate.Limiter
 	hasten  bool // the source has ended, so messages are due immediately
 
-	merged, stale, dropped uint64
+	merged, dropped uint64 // updates that a newer one replaced; messages dropped because too many waited
 }
 
 func newQueue(o QueueOptions) *queue {
@@ -151,7 +148,7 @@ func newQueue(o QueueOptions) *queue {
 	if o.Every > 0 {
 		every = rate.Every(o.Every)
 	}
-	return &queue{opts: o, waiting: map[key]*pending{}, known: map[key]known{}, given: map[key]*pending{}, limit: rate.NewLimiter(every, o.Burst)}
+	return &queue{opts: o, waiting: map[key]*pending{}, known: map[key]known{}, limit: rate.NewLimiter(every, o.Burst)}
 }
 
 // offer accepts an update unless it is not newer than the last update of its resource, and reports
@@ -162,14 +159,18 @@ func (q *queue) offer(m Message, now time.Time) bool {
 	q.last = m.EventID
 	seen, ok := q.known[k]
 	if ok && !seen.before(&m) {
-		q.stale++
 		return false
 	}
 	q.number++
-	seen.position, seen.at = m.position(), q.number
+	seen.position = m.position()
 	q.known[k] = seen
-	if len(q.known) > q.opts.Remember {
-		q.forget(k)
+	for old := range q.known { // any resource, because finding the oldest one is expensive
+		if len(q.known) <= 4*q.opts.MaxPending {
+			break
+		}
+		if old != k && q.waiting[old] == nil {
+			delete(q.known, old)
+		}
 	}
 	p := &pending{Message: m, number: q.number, before: before, arrived: now, since: m.happened(), due: now}
 	if old := q.waiting[k]; old != nil {
@@ -190,30 +191,6 @@ func (q *queue) offer(m Message, now time.Time) bool {
 	}
 	q.waiting[k] = p
 	return true
-}
-
-// forget removes an eighth of the known resources, but never keep. It prefers resources with old
-// updates, but does not sort them, because that would be too expensive.
-func (q *queue) forget(keep key) {
-	n := len(q.known) / 8
-	limit := q.number - min(q.number, uint64(q.opts.Remember)/2)
-	for k, v := range q.known {
-		if n <= 0 {
-			return
-		}
-		if k != keep && v.at <= limit && q.waiting[k] == nil {
-			delete(q.known, k)
-			n--
-		}
-	}
-	for k := range q.known {
-		if len(q.known) <= q.opts.Remember {
-			return
-		}
-		if k != keep {
-			delete(q.known, k)
-		}
-	}
 }
 
 // limits contains the limits for one item.
@@ -287,32 +264,15 @@ func (q *queue) restore(batch []*pending) {
 }
 
 // cursor returns the ID up to which every update was handled: sent, merged into a later update that
-// was handled, stale, or dropped. inFlight contains the messages that are being sent.
+// was handled, rejected, stale, or dropped. inFlight contains the messages that are being sent.
 func (q *queue) cursor(inFlight []*pending) string {
 	first, cursor := uint64(math.MaxUint64), q.last
-	consider := func(p *pending) {
+	for _, p := range slices.AppendSeq(slices.Clone(inFlight), maps.Values(q.waiting)) {
 		if p.number < first {
 			first, cursor = p.number, p.before
 		}
 	}
-	for _, p := range inFlight {
-		consider(p)
-	}
-	for _, p := range q.waiting {
-		consider(p)
-	}
-	for _, p := range q.given {
-		consider(p)
-	}
 	return cursor
-}
-
-// giveUp remembers an undelivered message, so that the cursor stays before it until a newer message
-// for its resource is handled.
-func (q *queue) giveUp(p *pending) {
-	if len(q.given) < q.opts.MaxPending {
-		q.given[p.key()] = p
-	}
 }
 
 // supersede merges a batch into pending messages, and reports whether it did. It does nothing
@@ -329,13 +289,7 @@ func (q *queue) supersede(batch []*pending) bool {
 }
 
 func (q *queue) dropOldest() {
-	var oldest key
-	first := uint64(math.MaxUint64)
-	for k, p := range q.waiting {
-		if p.number < first {
-			oldest, first = k, p.number
-		}
-	}
-	delete(q.waiting, oldest)
+	oldest := slices.MinFunc(slices.Collect(maps.Values(q.waiting)), func(a, b *pending) int { return cmp.Compare(a.number, b.number) })
+	delete(q.waiting, oldest.key())
 	q.dropped++
 }

@@ -33,7 +33,7 @@ const (
 
 // step returns the frame that requests a response if one is due, and otherwise how long to wait; 0
 // means until something changes. timeout limits the wait for the answer to the request.
-func (r *replies) step(now time.Time, d dialect, timeout time.Duration) (frame []byte, wait time.Duration) {
+func (r *replies) step(now time.Time, timeout time.Duration) (frame []byte, wait time.Duration) {
 	if r.asked != "" {
 		if now.Before(r.until) {
 			return nil, r.until.Sub(now)
@@ -50,12 +50,8 @@ func (r *replies) step(now time.Time, d dialect, timeout time.Duration) (frame [
 		return nil, r.hold.Sub(now)
 	}
 	r.count++
-	frame, id := d.respond(fmt.Sprintf("%d_%d", now.UnixMilli(), r.count))
-	r.wanted = false
-	if frame == nil {
-		return nil, 0
-	}
-	r.asked, r.until = id, now.Add(timeout)
+	frame, r.asked = newResponseCreate(fmt.Sprintf("%d_%d", now.UnixMilli(), r.count))
+	r.wanted, r.until = false, now.Add(timeout)
 	return frame, 0
 }
 

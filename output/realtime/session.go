@@ -10,7 +10,6 @@ import (
 	"net/url"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/coder/websocket"
@@ -27,10 +26,6 @@ type SessionOptions struct {
 	// Call means that another program owns the session, as is always the case if Endpoint.Session
 	// is set. Run then returns when the session ends, instead of opening another one.
 	Call bool
-	// MCP returns the servers whose tools are imported into a session that Run opens, and
-	// reimported after each tools.list_changed event for one of them. If nil, no tools are
-	// imported. Run and Offer call it.
-	MCP func() []MCPServer
 	// Resume is the progress of the previous run, or the zero value if there was none.
 	Resume Progress
 	// Ping is the interval between pings. The default is 20 s.
@@ -43,11 +38,11 @@ type SessionOptions struct {
 // Session is a connection from this program to a conversation, reopened after outages. All methods
 // except Run are safe for concurrent use, before, during and after Run.
 type Session struct {
-	opts      SessionOptions
-	url       *url.URL
-	log       *slog.Logger
-	conv      *conversation
-	connected atomic.Bool
+	opts SessionOptions
+	url  *url.URL
+	log  *slog.Logger
+	conv *conversation
+	lost bool // an outage was logged, and is not over; only Run may use it
 }
 
 // Durations that control connections.
@@ -70,6 +65,9 @@ func NewSession(o SessionOptions) (*Session, error) {
 	if err != nil {
 		return nil, err
 	}
+	if lang.opening != "" {
+		return nil, &OptionError{"session-id", "required: in this dialect only an application can begin a session"}
+	}
 	o.Call = o.Call || o.Endpoint.Session != ""
 	o.Ping = cmp.Or(o.Ping, 20*time.Second)
 	if o.Logger == nil {
@@ -83,13 +81,7 @@ func NewSession(o SessionOptions) (*Session, error) {
 }
 
 // Offer accepts an event of any type, and returns immediately.
-func (s *Session) Offer(e *event.Event) {
-	if e.Type() == event.TypeToolsListChanged && s.opts.MCP != nil {
-		s.useTools(false)
-		s.conv.toolsChanged(e, "")
-	}
-	s.conv.offer(e)
-}
+func (s *Session) Offer(e *event.Event) { s.conv.offer(e) }
 
 // Pass records that events up to this ID need not be offered.
 func (s *Session) Pass(id string) { s.conv.pass(id) }
@@ -106,23 +98,17 @@ func (s *Session) Progress() Progress {
 }
 
 // Stats returns the current counts.
-func (s *Session) Stats() Stats {
-	st := s.conv.snapshot()
-	if s.connected.Load() {
-		st.Open = 1
-	}
-	return st
-}
+func (s *Session) Stats() Stats { return s.conv.snapshot() }
 
 // Run connects, delivers messages, and reconnects when the connection is lost. It returns nil when
 // ctx ends, or once everything is delivered after Finish. After Finish it connects only if messages
 // are pending. It returns [ErrEnded] when a call has ended, or a *[RefusedError]. It must be called
 // exactly once.
 func (s *Session) Run(ctx context.Context) error {
-	began, retry, lost := time.Now(), backoff.New(firstWait, lastWait), false
+	began, retry := time.Now(), backoff.New(firstWait, lastWait)
 	for !s.conv.done() {
 		started := time.Now()
-		reached, err := s.connect(ctx, &lost)
+		reached, err := s.connect(ctx)
 		if ctx.Err() != nil || errors.Is(err, errFinished) {
 			return nil
 		}
@@ -133,15 +119,12 @@ func (s *Session) Run(ctx context.Context) error {
 		if end != nil {
 			return end
 		}
-		pause := retry.Next()
-		if next > 0 {
-			pause = next
-		}
+		pause := cmp.Or(next, retry.Next())
 		level := slog.LevelInfo
 		// An endpoint uses this close code when a session reaches its maximum duration, which is
 		// not an outage.
-		if atLimit := websocket.CloseStatus(err) == websocket.StatusGoingAway; !lost && !atLimit {
-			lost, level = true, slog.LevelWarn
+		if atLimit := websocket.CloseStatus(err) == websocket.StatusGoingAway; !s.lost && !atLimit {
+			s.lost, level = true, slog.LevelWarn
 		}
 		s.log.Log(ctx, level, "realtime session lost", "endpoint", s.opts.Endpoint.Address(), "err", oneLine(err), "next", pause.Round(time.Millisecond))
 		s.rest(ctx, pause)
@@ -173,25 +156,18 @@ func (s *Session) rest(ctx context.Context, d time.Duration) {
 func oneLine(err error) string { return printable.Reason(err, 300) }
 
 // connect opens a connection and runs it until it ends. reached reports whether the connection was
-// established. *lost means that an outage was logged; connect resets it when the outage is over.
-func (s *Session) connect(ctx context.Context, lost *bool) (reached bool, err error) {
-	header := s.opts.Endpoint.Header.Clone()
-	if header == nil {
-		header = http.Header{}
-	}
-	conn, _, err := s.opts.Endpoint.dial(ctx, s.url, header, nil)
+// established.
+func (s *Session) connect(ctx context.Context) (reached bool, err error) {
+	conn, _, err := s.opts.Endpoint.dial(ctx, s.url, s.opts.Endpoint.Header.Clone(), nil)
 	if err != nil {
 		return false, err
 	}
 	level := slog.LevelInfo
-	if *lost {
-		*lost, level = false, slog.LevelWarn
+	if s.lost {
+		s.lost, level = false, slog.LevelWarn
 	}
 	s.log.Log(ctx, level, "realtime session connected", "endpoint", s.opts.Endpoint.Address())
-	s.connected.Store(true)
-	defer s.connected.Store(false)
 	s.conv.begin()
-	s.useTools(true)
 	// The connection outlives ctx long enough to be closed properly; cut ends it immediately.
 	life, cut := context.WithCancel(context.WithoutCancel(ctx))
 	running, fail := context.WithCancelCause(ctx)
@@ -207,20 +183,13 @@ func (s *Session) connect(ctx context.Context, lost *bool) (reached bool, err er
 			fail(err)
 		}
 	})
-	if hello := s.conv.dialect.api().hello; hello != nil { // a Session never switches dialects
-		if err := conn.send(running, hello); err != nil {
-			fail(err)
-		}
-	}
 	err = s.conv.run(running, connection{
 		send:  conn.send,
 		ready: func(ctx context.Context) (bool, error) { return true, conn.probe(ctx) },
 	})
 	over := ctx.Err() != nil || errors.Is(err, errFinished)
 	if !over {
-		if cause := context.Cause(running); cause != nil {
-			err = cause // report the cause, not its consequence
-		}
+		err = cmp.Or(context.Cause(running), err) // the cause, not its consequence
 	}
 	fail(err)
 	stop := time.AfterFunc(closeTimeout, cut)
@@ -240,7 +209,7 @@ func (s *Session) connect(ctx context.Context, lost *bool) (reached bool, err er
 // of each event.
 func (s *Session) read(ctx context.Context, conn *peer) error {
 	buf := make([]byte, peekSize)
-	var logged time.Time // when an endpoint error was last logged
+	var logged time.Time // when an error of the endpoint was last logged; at most one a second is
 	for {
 		typ, r, err := conn.Reader(ctx)
 		if err != nil {
@@ -258,25 +227,17 @@ func (s *Session) read(ctx context.Context, conn *peer) error {
 		if typ != websocket.MessageText {
 			continue
 		}
-		if e, ok := s.conv.decode(buf[:n], whole); ok {
-			s.handle(e, &logged)
-			if e.closed {
-				return errClosed
-			}
+		e, ok := decode(buf[:n], whole)
+		if !ok {
+			continue
 		}
-	}
-}
-
-// handle processes a server event. It logs at most one error per second.
-func (s *Session) handle(e serverEvent, logged *time.Time) {
-	if e.answer != nil {
-		s.conv.mu.Lock()
-		s.conv.answer = e.answer // observe, called next, wakes run
-		s.conv.mu.Unlock()
-	}
-	if ours := s.conv.observe(e); e.Type == "error" && !ours && time.Since(*logged) >= time.Second {
-		*logged = time.Now()
-		s.log.Warn("the realtime endpoint reports an error", "error", e.reason())
+		if ours := s.conv.observe(e); e.Type == "error" && !ours && time.Since(logged) >= time.Second {
+			logged = time.Now()
+			s.log.Warn("the realtime endpoint reports an error", "error", e.reason())
+		}
+		if e.Type == "session.closed" {
+			return errClosed
+		}
 	}
 }
 
@@ -323,10 +284,8 @@ func (s *Session) afterError(err error, age time.Duration) (next time.Duration, 
 	}
 	ce, _ := errors.AsType[websocket.CloseError](err)
 	s.conv.mu.Lock()
-	why, refusal := cmp.Or(s.conv.fatal, printable.Line(ce.Reason, 200)), s.conv.dialect.api().refusal
+	why := cmp.Or(s.conv.fatal, printable.Line(ce.Reason, 200))
 	s.conv.mu.Unlock()
-	var closing serverEvent // the close frame's reason, in the form of an error event
-	closing.Error.Code = strings.ToLower(why)
 	switch {
 	case ce.Code == websocket.StatusNormalClosure, ce.Code == websocket.StatusGoingAway:
 		if s.opts.Call {
@@ -334,20 +293,8 @@ func (s *Session) afterError(err error, age time.Duration) (next time.Duration, 
 		}
 	case ce.Code == 3000, ce.Code == 3003: // unauthorized, forbidden: registered close codes of RFC 6455, §11.7
 		return 0, &RefusedError{Status: int(ce.Code), Message: why}
-	case ce.Code >= 4000 && ce.Code < 5000 && !closing.temporary(), permanent(why), refusal != 0 && ce.Code == refusal:
+	case ce.Code >= 4000 && ce.Code < 5000 && !temporary(strings.ToLower(why)), permanent(why), ce.Code != 0 && ce.Code == s.conv.dialect.refusal:
 		return 0, &RefusedError{Status: max(int(ce.Code), 0), Message: why}
 	}
 	return 0, nil
-}
-
-// useTools passes the servers that SessionOptions.MCP returns to the conversation. If begins is
-// set, the session is new and imports their tools.
-func (s *Session) useTools(begins bool) {
-	if s.opts.MCP == nil {
-		return
-	}
-	servers := s.opts.MCP()
-	s.conv.mu.Lock()
-	defer s.conv.mu.Unlock()
-	s.conv.imports.use(servers, begins)
 }

@@ -1,7 +1,6 @@
 package realtime
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"time"
@@ -13,26 +12,22 @@ import (
 // once, when an entry of type "mcp" is added to the session's tools; its behaviour for an existing
 // entry is undocumented. Therefore the application's tools are first sent again unchanged. If no
 // import follows, they are sent without the entries of the changed servers, and then with them. If
-// that fails too, the model receives a message. In a session that this program opens, the tools are
-// sent first.
+// that fails too, the model receives a message.
 //
 // The zero value is ready to use. The owner's lock must be held.
 type toolImports struct {
-	kind  json.RawMessage         // session type that the application sent
-	tools []toolEntry             // tools that the application last sent; nil if unknown
-	due   map[string]*event.Event // servers for the next update, in the same form as asked
-	stage importStage
-	// asked contains, by label, the servers whose tools the current update imports, with the events
-	// that announced the changes. The event is nil at the start of a session.
-	asked  map[string]*event.Event
-	first  bool                    // the current update is the first in a session that this program opened
-	failed map[string]*event.Event // servers whose failed import was not reported yet, in the same form as asked
-	why    string                  // text of the last error
-	labels map[string]string       // server labels of imports, by item ID
-	id     string                  // ID of our last session.update
-	until  time.Time               // deadline for the import that id requested
-	count  int
+	kind  json.RawMessage // session type that the application sent
+	tools []toolEntry     // tools that the application last sent; nil if unknown
+	due   changes         // for the next update
+	asked changes         // that the current update imports; nil if there is no update
+	stage importStage     // of the current update
+	id    string          // ID of our last session.update; empty if it is answered
+	until time.Time       // deadline for the import that id requested
+	count int
 }
+
+// changes contains, by the label of a server, the event that announced the change of its tools.
+type changes map[string]*event.Event
 
 // toolEntry is one entry of a session's tools.
 type toolEntry struct {
@@ -43,16 +38,12 @@ type toolEntry struct {
 type importStage int
 
 const (
-	idle    importStage = iota
-	same                // the tools were sent again unchanged
-	removed             // the tools were sent without the entries of the changed servers
-	added               // the tools were sent with those entries again
+	same    importStage = iota // the tools are sent again unchanged
+	removed                    // the tools are sent without the entries of the changed servers
+	added                      // the tools are sent with those entries again
 )
 
 const importTimeout = 15 * time.Second
-
-// updateEventPrefix is the prefix for the IDs of our session.update events.
-const updateEventPrefix = "evu_mt_"
 
 // sent records the tools in a session.update from the application. If the update is too large to
 // inspect, the tools become unknown.
@@ -91,65 +82,41 @@ func (t *toolImports) sent(b []byte, whole bool) {
 	}
 }
 
-// changed records that a server's tools have changed, and reports whether the session uses the
-// server. url may be empty.
-func (t *toolImports) changed(e *event.Event, url string) (used bool) {
+// changed records that a server's tools have changed, if the session uses the server. url may be empty.
+func (t *toolImports) changed(e *event.Event, url string) {
 	for _, entry := range t.tools {
 		if entry.serverLabel != "" && (entry.serverLabel == e.ServerID || url != "" && entry.serverURL == url) {
 			if t.due == nil {
-				t.due = map[string]*event.Event{}
+				t.due = changes{}
 			}
 			t.due[entry.serverLabel] = e
-			used = true
 		}
 	}
-	return used
 }
 
 // step returns the session.update to send, or otherwise how long to wait; 0 means until something
-// changes. free means that no response is active. failed contains, by label, the servers whose
-// tools could not be imported, with the events that announced the changes.
-func (t *toolImports) step(now time.Time, free bool) (frame []byte, wait time.Duration, failed map[string]*event.Event) {
-	if t.stage != idle && t.id != "" {
+// changes. free means that no response is active. failed contains the changes that could not be imported.
+func (t *toolImports) step(now time.Time, free bool) (frame []byte, wait time.Duration, failed changes) {
+	if t.id != "" {
 		if wait = t.until.Sub(now); wait > 0 {
 			return nil, wait, nil
 		}
 		t.next()
 	}
-	defer func() { failed, t.failed = t.failed, nil }()
-	if t.stage == idle && len(t.asked) > 0 {
-		t.failed, t.asked, t.first = t.asked, nil, false
+	if t.stage > added {
+		failed, t.asked, t.stage = t.asked, nil, same
 	}
-	if !free || t.stage == idle && len(t.due) == 0 {
-		return nil, 0, nil
+	if t.asked == nil {
+		t.asked, t.due = t.due, nil
 	}
-	if t.stage == idle {
-		t.stage, t.asked, t.due, t.why = same, t.due, nil, ""
+	if t.asked == nil || !free {
+		return nil, 0, failed
 	}
-	return t.update(now), 0, nil
+	return t.update(now), 0, failed
 }
 
-// next advances to the next stage, whose update step will send. After the last stage it gives up.
-func (t *toolImports) next() {
-	t.id = ""
-	if t.stage++; t.stage > added || t.first {
-		t.stage = idle
-	}
-}
-
-// imported records that the tools of the server with this label were imported. An empty label means
-// that the server is unknown; the tools of all servers then count as imported.
-func (t *toolImports) imported(label string) {
-	if t.stage == removed {
-		return
-	}
-	if delete(t.asked, label); label == "" || len(t.asked) == 0 {
-		t.stage, t.id, t.asked, t.first = idle, "", nil, false
-	}
-}
-
-// maxLabels limits how many labels of imports are remembered.
-const maxLabels = 64
+// next advances to the next stage, whose update step will send.
+func (t *toolImports) next() { t.id, t.stage = "", t.stage+1 }
 
 func (t *toolImports) update(now time.Time) []byte {
 	tools := []json.RawMessage{}
@@ -170,30 +137,15 @@ func (t *toolImports) update(now time.Time) []byte {
 	return frame
 }
 
-// observe processes a server event that may concern our update.
+// observe processes a server event that may concern our update. Any import counts as the one that we asked for.
 func (t *toolImports) observe(e serverEvent) {
-	if e.Item.Type == "mcp_list_tools" && e.Item.ServerLabel != "" {
-		if t.labels == nil || len(t.labels) >= maxLabels {
-			t.labels = map[string]string{}
-		}
-		t.labels[e.Item.ID] = e.Item.ServerLabel
-	}
-	if t.id == "" {
-		return
-	}
-	label := t.labels[e.ItemID]
-	_, asked := t.asked[label]
 	switch {
-	case e.Type == "mcp_list_tools.completed":
-		t.imported(label)
-	case e.Type == "mcp_list_tools.failed" && t.first && asked && len(t.asked) > 1:
-		t.failed = map[string]*event.Event{label: nil}
-		delete(t.asked, label)
+	case t.id == "":
+	case e.Type == "mcp_list_tools.completed" && t.stage != removed:
+		t.id, t.asked, t.stage = "", nil, same
 	case e.Type == "session.updated" && t.stage == removed,
-		e.Type == "mcp_list_tools.failed" && t.stage != removed && (asked || label == ""):
-		t.next()
-	case e.Type == "error" && e.Error.EventID == t.id:
-		t.why = e.reason()
+		e.Type == "mcp_list_tools.failed" && t.stage != removed,
+		e.Type == "error" && e.Error.EventID == t.id:
 		t.next()
 	}
 }
@@ -202,52 +154,8 @@ func (t *toolImports) observe(e serverEvent) {
 // could not be reimported.
 func newToolsMessage(e *event.Event, scope string) Message {
 	m := Message{EventID: e.ID, ServerID: e.ServerID, Timestamp: e.Timestamp.UTC(), Received: e.Received}
-	m.ItemID = eventItemID(scope, &m)
+	m.ItemID = itemIDOf(scope, &m)
 	m.Parts = []Part{{Type: "input_text", Text: "The tools of MCP server " + safe(e.ServerID, 256) + " changed at " +
 		e.Timestamp.UTC().Format(event.TimeFormat) + "; the tools of this session may be out of date"}}
 	return m
-}
-
-// MCPServer specifies an MCP server whose tools are imported into a session that this program
-// opens.
-type MCPServer struct {
-	ID     string            // label of the server in the session
-	URL    string            // URL at which the endpoint connects to the server
-	Header map[string]string // headers that the endpoint sends with every request, such as Authorization
-}
-
-// mcpTool is an entry of type "mcp" in the tools of a session that this program opens. Tool calls
-// need no approval, because there is no user to approve them.
-type mcpTool struct {
-	Type            string            `json:"type"`
-	ServerLabel     string            `json:"server_label"`
-	ServerURL       string            `json:"server_url"`
-	Headers         map[string]string `json:"headers,omitempty"`
-	RequireApproval string            `json:"require_approval"`
-}
-
-// use replaces the session's tools with the tools of servers. If begins is set, it schedules their
-// import, with a single attempt.
-func (t *toolImports) use(servers []MCPServer, begins bool) {
-	t.tools = nil
-	for _, s := range servers {
-		raw, err := encode(mcpTool{"mcp", s.ID, s.URL, s.Header, "never"})
-		if err == nil { // encoding strings cannot fail
-			t.tools = append(t.tools, toolEntry{raw: raw, serverLabel: s.ID, serverURL: s.URL})
-		}
-	}
-	if !begins {
-		return
-	}
-	t.stage, t.id, t.asked, t.first = idle, "", nil, true
-	t.due = map[string]*event.Event{}
-	for _, e := range t.tools {
-		t.due[e.serverLabel] = nil
-	}
-	clear(t.labels)
-}
-
-// reason returns why an import failed.
-func (t *toolImports) reason() string {
-	return cmp.Or(t.why, "the endpoint could not import the tools")
 }

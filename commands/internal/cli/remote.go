@@ -55,17 +55,23 @@ func (r *RemoteFlags) Named() bool { return r.URL != "" || r.tokenFile != "" || 
 
 // Client returns a client for the serve-sse at the URL, which may be the URL of its feed.
 func (r *RemoteFlags) Client(env *Env) (remote.Client, error) {
-	base, err := ParseServeURL("URL", r.URL)
+	return ServeClient(env, "URL", r.URL, "token-file", r.tokenFile, r.insecure)
+}
+
+// ServeClient returns a client for the serve-sse at an address, which may be the URL of its feed. what describes
+// the address in errors. flag names the file with the token.
+func ServeClient(env *Env, what, address, flag, file string, insecure bool) (remote.Client, error) {
+	base, err := parseServeURL(what, address)
 	if err != nil {
 		return remote.Client{}, err
 	}
 	base.Path, base.RawPath = strings.TrimSuffix(strings.TrimSuffix(base.Path, "/"), "/events"), ""
-	token, err := ServeToken(env, base, "token-file", r.tokenFile, r.insecure)
+	token, err := serveToken(env, base, flag, file, insecure)
 	return remote.Client{Base: base, Token: token}, err
 }
 
-// ParseServeURL parses the address of a serve-sse. what describes the address in errors.
-func ParseServeURL(what, text string) (*url.URL, error) {
+// parseServeURL parses the address of a serve-sse. what describes the address in errors.
+func parseServeURL(what, text string) (*url.URL, error) {
 	u, err := url.Parse(httpURL(text))
 	switch {
 	case err != nil || u.Hostname() == "" || u.Scheme != "http" && u.Scheme != "https":
@@ -77,10 +83,10 @@ func ParseServeURL(what, text string) (*url.URL, error) {
 	return u, nil
 }
 
-// ServeToken returns the token for the serve-sse at an address, from the file that a flag specifies
+// serveToken returns the token for the serve-sse at an address, from the file that a flag specifies
 // or from MCPTRACK_TOKEN, or "" if there is none. Unless insecure is set, it returns an error
 // instead of a token that would be sent unencrypted to another machine.
-func ServeToken(env *Env, to *url.URL, flag, file string, insecure bool) (string, error) {
+func serveToken(env *Env, to *url.URL, flag, file string, insecure bool) (string, error) {
 	token := strings.TrimSpace(env.Getenv("MCPTRACK_TOKEN"))
 	if file != "" {
 		var err error
@@ -92,15 +98,6 @@ func ServeToken(env *Env, to *url.URL, flag, file string, insecure bool) (string
 		return "", UsageHint("use https, or add --insecure", "the connection to %s is not encrypted: others could read the token", printable.Line(to.Host, 200))
 	}
 	return token, nil
-}
-
-// Bearer returns the request header for a token. Without a token the header is empty.
-func Bearer(token string) http.Header {
-	h := http.Header{}
-	if token != "" {
-		h.Set("Authorization", "Bearer "+token)
-	}
-	return h
 }
 
 // RemoteFailure adds an exit code and a hint to an error from a serve-sse. flag is the flag for its token file.

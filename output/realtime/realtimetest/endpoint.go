@@ -104,11 +104,10 @@ func (e *Endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer func() { _ = ws.CloseNow() }()
 	if strings.Contains(r.URL.Path, "/convai/") {
 		c.agent = &agent{monitor: strings.HasSuffix(r.URL.Path, "/monitor")}
-		c.serve()
-		return
+	} else {
+		c.Say(map[string]any{"type": "session.created", "event_id": "event_1", "session": map[string]any{"id": fmt.Sprintf("sess_%d", n)}})
 	}
-	c.Say(map[string]any{"type": "session.created", "event_id": "event_1", "session": map[string]any{"id": fmt.Sprintf("sess_%d", n)}})
-	if e.Greet != nil {
+	if e.Greet != nil && (c.agent == nil || c.agent.monitor) { // an agent's conversation begins later
 		e.Greet(c)
 	}
 	c.serve()
