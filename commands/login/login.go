@@ -273,11 +273,6 @@ func (o *loginOptions) withBrowser(ctx context.Context, env *cli.Env, g *cli.Glo
 		fmt.Fprintf(env.Err, "the client %s must be registered with the redirect URI %s\n", printable.Line(target.OAuth.ClientID, 100), printable.Line(redirect, 200))
 	}
 	flow, err := logins.Begin(ctx, target, challenge, redirect, o.scopes)
-	if errors.Is(err, login.ErrNoClient) && env.ErrTTY && !o.noBrowser {
-		if target.OAuth.ClientID, err = askClient(env, redirect); err == nil {
-			flow, err = logins.Begin(ctx, target, challenge, redirect, o.scopes)
-		}
-	}
 	if err != nil {
 		return nil, err
 	}
@@ -343,16 +338,6 @@ func (o *loginOptions) open(env *cli.Env, flow *login.Flow) {
 		}
 	}
 	fmt.Fprintf(env.Err, "to log in to %s, go to\n%s\n", flow.Issuer(), printable.Line(flow.URL, 0))
-}
-
-// askClient asks the user for a client ID.
-func askClient(env *cli.Env, redirect string) (string, error) {
-	fmt.Fprintf(env.Err, "The authorization server does not support client registration. Register a client there, with the\nredirect URI %s, and enter its client ID: ", printable.Line(redirect, 200))
-	id, err := readLine(env.In)
-	if err != nil || id == "" {
-		return "", login.ErrNoClient
-	}
-	return id, nil
 }
 
 // paste prints the authorization URL, and completes the login with the redirected URL from stdin
