@@ -174,7 +174,7 @@ func (o *loginOptions) loginAll(ctx context.Context, env *cli.Env, g *cli.Global
 // report prints the successful logins to stdout, or to stderr if stdout is reserved for the URL.
 func (o *loginOptions) report(env *cli.Env, g *cli.Globals, rows []authRow) error {
 	if !g.Format.Table() && !o.noBrowser {
-		return writeRows(env, g, o.all, rows)
+		return writeRows(env, g, o.all, rows, func(r authRow) string { return r.ID })
 	}
 	for _, r := range rows {
 		line := fmt.Sprintf("logged in to %s at %s", printable.Line(r.ID, 128), printable.Line(r.Issuer, 200))
