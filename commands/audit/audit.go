@@ -32,6 +32,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/session"
 	"github.com/mcptrack/mcptrack/output/report"
+	"github.com/mcptrack/mcptrack/output/table"
 )
 
 // Manual contains the help page of this package, as Markdown.
@@ -133,7 +134,7 @@ func run(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) error 
 	rep := newReport(env, cfg, results, fails, skips)
 	written, err := g.WriteReport(env.Out, func() *report.Report { return rep })
 	if !written && err == nil {
-		err = g.Write(env.Out, names(rep), newDocument(rep, results), func() error { return writeTable(env, g, rep, results) })
+		err = g.Print(env, newOutput(rep, results, g.Format.Wide()))
 	}
 	if err != nil {
 		return err
@@ -259,10 +260,32 @@ type shown struct {
 	Message  string        `json:"message"`
 	Help     string        `json:"help"`
 	Fails    bool          `json:"fails"`
+	items    []string      // of all findings that a row of the table shows
 }
 
-func newDocument(rep *report.Report, results []*result) document {
+// newOutput returns what the command prints: a table with a row for each finding or, unless it is wide, for
+// several that differ only in their items, and a line for each server and for all.
+func newOutput(rep *report.Report, results []*result, wide bool) table.Output {
 	doc := document{Passed: true, Servers: []audited{}, Findings: []shown{}, Unreachable: []string{}}
+	out := table.Output{Names: []string{}}
+	var rows []shown
+	for _, f := range rep.Findings {
+		rule, _ := find(f.Rule)
+		s := shown{f.Server, f.Item, f.Rule, rule.Name, f.Severity, f.Message, f.Help, !f.Accepted, nil}
+		doc.Findings = append(doc.Findings, s)
+		doc.Passed = doc.Passed && f.Accepted
+		out.Names = append(out.Names, strings.TrimSpace(f.Server+" "+f.Rule+" "+f.Item))
+		if last := len(rows) - 1; last < 0 || wide || !rows[last].alike(s) {
+			rows = append(rows, s)
+		}
+		last := &rows[len(rows)-1]
+		last.items = append(last.items, f.Item)
+	}
+	if len(rows) > 0 {
+		out.Parts = []table.Part{table.Records(rows, func(s shown) []string {
+			return []string{s.ServerID, string(s.Severity), s.ID, s.Rule, named(s.items), s.Message}
+		}, "Server", "Severity", "Id", "Rule", "Item", "Finding"), table.Text("")}
+	}
 	for _, r := range results {
 		if r.err != nil {
 			continue
@@ -270,64 +293,22 @@ func newDocument(rep *report.Report, results []*result) document {
 		doc.Servers = append(doc.Servers, audited{r.srv.ID, r.info.Era, r.info.Other, r.info.ProtocolVersion,
 			r.counts[catalog.Tools], r.counts[catalog.Prompts], r.counts[catalog.Templates], r.counts[catalog.Resources],
 			r.sizes[catalog.Tools], r.sizes[catalog.Tools] / bytesPerToken})
-	}
-	for _, f := range rep.Findings {
-		rule, _ := find(f.Rule)
-		doc.Findings = append(doc.Findings, shown{f.Server, f.Item, f.Rule, rule.Name, f.Severity, f.Message, f.Help, !f.Accepted})
-		doc.Passed = doc.Passed && f.Accepted
+		out.Parts = append(out.Parts, table.Text("%s: %s", printable.Line(r.srv.ID, 0), r.summary()))
 	}
 	for _, f := range rep.Failures {
 		doc.Unreachable = append(doc.Unreachable, f.Server)
 		doc.Passed = false
 	}
-	return doc
+	out.Document, out.Parts = doc, append(out.Parts, table.Text("%s", rep.Summary()))
+	return out
 }
 
-// names returns a line for each finding: its server, rule and item.
-func names(rep *report.Report) []string {
-	var lines []string
-	for _, f := range rep.Findings {
-		lines = append(lines, strings.TrimSpace(f.Server+" "+f.Rule+" "+f.Item))
-	}
-	return lines
+func (s shown) alike(other shown) bool {
+	return s.ServerID == other.ServerID && s.Rule == other.Rule && s.Message == other.Message
 }
 
 // maxNamed is how many items a row of a table names.
 const maxNamed = 2
-
-// writeTable writes a row for each finding, or for several that differ only in their items, and a line
-// for each server and for all.
-func writeTable(env *cli.Env, g *cli.Globals, rep *report.Report, results []*result) error {
-	var rows [][]string
-	for i := 0; i < len(rep.Findings); {
-		f := rep.Findings[i]
-		items := []string{f.Item}
-		for i++; i < len(rep.Findings) && !g.Format.Wide() && alike(f, rep.Findings[i]); i++ {
-			items = append(items, rep.Findings[i].Item)
-		}
-		rule, _ := find(f.Rule)
-		rows = append(rows, []string{f.Server, string(f.Severity), f.Rule, rule.Name, named(items), f.Message})
-	}
-	if len(rows) > 0 {
-		if err := g.Tables(env).Rows(env.Out, []string{"Server", "Severity", "Id", "Rule", "Item", "Finding"}, rows); err != nil {
-			return err
-		}
-		fmt.Fprintln(env.Out)
-	}
-	var b strings.Builder
-	for _, r := range results {
-		if r.err == nil {
-			b.WriteString(printable.Line(r.srv.ID, 0) + ": " + r.summary() + "\n")
-		}
-	}
-	b.WriteString(rep.Summary() + "\n")
-	_, err := env.Out.Write([]byte(b.String()))
-	return err
-}
-
-func alike(a, b report.Finding) bool {
-	return a.Server == b.Server && a.Rule == b.Rule && a.Message == b.Message
-}
 
 func named(items []string) string {
 	text := strings.Join(items[:min(len(items), maxNamed)], ", ")

@@ -239,23 +239,19 @@ func compare(first, second map[catalog.Kind]*list, was, is session.Info) (r find
 			continue
 		}
 		before, after := hashes(a.items), hashes(b.items)
+		compared := map[string]bool{}
 		same := len(a.items) == len(b.items)
-		for _, it := range a.items {
-			hash, still := after[it.key]
-			switch {
-			case !still:
-				r.add("unstable", it.name, "is only in some sessions")
-			case hash != it.hash && before[it.key] == it.hash: // not a duplicate, which is reported
-				r.add("unstable", it.name, "has another definition from session to session")
-			default:
+		for _, it := range slices.Concat(a.items, b.items) {
+			was, first := before[it.key]
+			is, second := after[it.key]
+			if compared[it.key] || first && second && was == is {
 				continue
 			}
-			same = false
-		}
-		for _, it := range b.items {
-			if _, known := before[it.key]; !known {
+			compared[it.key], same = true, false
+			if first && second {
+				r.add("unstable", it.name, "has another definition from session to session")
+			} else {
 				r.add("unstable", it.name, "is only in some sessions")
-				same = false
 			}
 		}
 		if same && !slices.EqualFunc(a.items, b.items, func(x, y item) bool { return x.key == y.key }) {

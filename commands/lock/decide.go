@@ -12,6 +12,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/lock"
 	"github.com/mcptrack/mcptrack/core/printable"
+	"github.com/mcptrack/mcptrack/output/table"
 )
 
 // A decision approves or rejects changes without a question.
@@ -150,16 +151,12 @@ func (d decision) write(w *work, done, left []lock.Change) error {
 		Items  []lock.Change `json:"items"`
 		Left   []lock.Change `json:"left"` // that could not be approved
 	}{result, append([]lock.Change{}, done...), append([]lock.Change{}, left...)}
-	return w.g.Write(w.env.Out, names(done), doc, func() error {
-		if len(done) == 0 {
-			_, err := fmt.Fprintln(w.env.Out, "no changes")
-			return err
-		}
-		var rows [][]string
-		for _, c := range done {
+	out := table.Output{Document: doc, Names: names(done), Parts: []table.Part{table.Text("no changes")}}
+	if len(done) > 0 {
+		out.Parts = []table.Part{table.Records(done, func(c lock.Change) []string {
 			c.Rejected = false // it was until now, or the result says it
-			rows = append(rows, []string{c.ServerID, c.Item, result, strings.Join(c.Classes, ", "), what(c)})
-		}
-		return w.g.Tables(w.env).Rows(w.env.Out, []string{"Server", "Item", "Result", "Class", "Change"}, rows)
-	})
+			return []string{c.ServerID, c.Item, result, strings.Join(c.Classes, ", "), what(c)}
+		}, "Server", "Item", "Result", "Class", "Change")}
+	}
+	return w.g.Print(w.env, out)
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/lock"
 	"github.com/mcptrack/mcptrack/core/lock/observe"
 	"github.com/mcptrack/mcptrack/core/printable"
+	"github.com/mcptrack/mcptrack/output/table"
 )
 
 type lockOptions struct {
@@ -190,10 +191,7 @@ func writeOutcomes(w *work, outcomes []outcome) error {
 		File    string    `json:"file"`
 		Servers []outcome `json:"servers"`
 	}{w.path, append([]outcome{}, outcomes...)}
-	var ids []string
-	var table [][]string
-	for _, o := range outcomes {
-		ids = append(ids, o.ID)
+	return w.g.Print(w.env, table.Output{Document: doc, Parts: []table.Part{table.Records(doc.Servers, func(o outcome) []string {
 		var parts []string
 		if len(o.Taken) > 0 {
 			parts = append(parts, "taken over: "+counted(o.Taken))
@@ -207,9 +205,6 @@ func writeOutcomes(w *work, outcomes []outcome) error {
 		if len(o.Unstable) > 0 {
 			parts = append(parts, "differs from session to session: "+printable.Line(cli.Join(o.Unstable, 5), 300))
 		}
-		table = append(table, []string{o.ID, o.Result, strconv.Itoa(o.Items), strings.Join(parts, "; "), o.Error})
-	}
-	return w.g.Write(w.env.Out, ids, doc, func() error {
-		return w.g.Tables(w.env).Rows(w.env.Out, []string{"Server", "Lock", "Items", "Changes", "Error"}, table)
-	})
+		return []string{o.ID, o.Result, strconv.Itoa(o.Items), strings.Join(parts, "; "), o.Error}
+	}, "Server", "Lock", "Items", "Changes", "Error")}})
 }

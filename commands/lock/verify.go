@@ -2,7 +2,6 @@ package lock
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"os"
 	"slices"
@@ -14,6 +13,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/lock"
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/output/report"
+	"github.com/mcptrack/mcptrack/output/table"
 )
 
 type verifyOptions struct {
@@ -193,20 +193,16 @@ func (o verifyOptions) write(env *cli.Env, g *cli.Globals, v verified) error {
 	if written, err := g.WriteReport(env.Out, func() *report.Report { return o.report(env, v) }); written || err != nil {
 		return err
 	}
-	return g.Write(env.Out, names(v.changes), doc, func() error {
-		if len(v.changes) == 0 {
-			if n := v.servers - len(v.failures); n > 0 {
-				_, err := fmt.Fprintf(env.Out, "%s: as in %s\n", cli.Plural(n, "server"), printable.Line(v.file, 0))
-				return err
-			}
-			return nil
-		}
-		var rows [][]string
-		for _, c := range v.changes {
-			rows = append(rows, []string{c.ServerID, c.Item, string(c.Severity), strings.Join(c.Classes, ", "), what(c)})
-		}
-		return g.Tables(env).Rows(env.Out, []string{"Server", "Item", "Severity", "Class", "Change"}, rows)
-	})
+	out := table.Output{Document: doc, Names: names(v.changes)}
+	switch n := v.servers - len(v.failures); {
+	case len(v.changes) > 0:
+		out.Parts = []table.Part{table.Records(v.changes, func(c lock.Change) []string {
+			return []string{c.ServerID, c.Item, string(c.Severity), strings.Join(c.Classes, ", "), what(c)}
+		}, "Server", "Item", "Severity", "Class", "Change")}
+	case n > 0:
+		out.Parts = []table.Part{table.Text("%s: as in %s", cli.Plural(n, "server"), printable.Line(v.file, 0))}
+	}
+	return g.Print(env, out)
 }
 
 // report returns the report for CI.

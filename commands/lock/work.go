@@ -169,14 +169,7 @@ func classNames() (names []string) {
 // addClasses adds a flag whose value is a list of classes.
 func addClasses(cmd *cobra.Command, value *[]string, flag, usage string) {
 	cmd.Flags().StringSliceVar(value, flag, nil, usage)
-	_ = cmd.RegisterFlagCompletionFunc(flag, func(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
-		before := typed[:strings.LastIndexByte(typed, ',')+1]
-		var out []string
-		for _, name := range classNames() {
-			out = append(out, before+name)
-		}
-		return out, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
-	})
+	_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(classNames(), cobra.ShellCompDirectiveNoFileComp))
 }
 
 // items returns how many items a server has in the lock.

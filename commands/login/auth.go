@@ -13,7 +13,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/login"
 	"github.com/mcptrack/mcptrack/core/printable"
-	"github.com/mcptrack/mcptrack/output/document"
+	"github.com/mcptrack/mcptrack/output/table"
 )
 
 // AuthCommand returns the command auth, the older name of login --list.
@@ -59,8 +59,6 @@ type authRow struct {
 	ExpiresAt  string     `json:"expiresAt,omitempty"`
 	Renewable  bool       `json:"renewable"`
 	Error      string     `json:"error,omitempty"`
-
-	expires time.Time
 }
 
 func newAuthRow(srv config.Server, logins *login.Store, l *login.Login, err error) authRow {
@@ -77,7 +75,7 @@ func newAuthRow(srv config.Server, logins *login.Store, l *login.Login, err erro
 	}
 	row.State = "loggedIn"
 	row.Issuer, row.ClientID, row.Grant, row.Scopes, row.Lacking = l.Issuer, l.Client.ID, string(l.Grant), l.Scopes, l.Lacking
-	row.Store, row.LoggedInAt, row.ExpiresAt, row.expires = l.Kind, cli.Stamp(l.Since), cli.Stamp(l.Expires), l.Expires
+	row.Store, row.LoggedInAt, row.ExpiresAt = l.Kind, cli.Stamp(l.Since), cli.Stamp(l.Expires)
 	row.Renewable = l.Renewable && l.Refused == ""
 	if l.Kind != login.KindMemory {
 		row.File = logins.Path(login.TargetOf(srv))
@@ -119,7 +117,10 @@ func showLogins(ctx context.Context, env *cli.Env, g *cli.Globals, renew bool, l
 		fmt.Fprintln(env.Err, "no server needs a login")
 		return nil
 	}
-	if err := writeAuth(env, g, rows); err != nil {
+	err := g.Print(env, table.Output{Parts: []table.Part{table.Records(rows, func(r authRow) []string {
+		return []string{r.ID, r.words(), r.Issuer, cli.Join(r.Scopes, 5), string(r.Store), env.TimeOf(r.ExpiresAt), r.renewal(), r.Error}
+	}, "Server", "Login", "Issuer", "Scopes", "Kept in", "Token expires", "Renewal", "Error")}})
+	if err != nil {
 		return err
 	}
 	if len(failed) > 0 {
@@ -143,20 +144,8 @@ func authServers(cfg *config.Config, ids []string) ([]config.Server, error) {
 	return out, nil
 }
 
-func writeAuth(env *cli.Env, g *cli.Globals, rows []authRow) error {
-	var names []string
-	var cells [][]string
-	for _, r := range rows {
-		names = append(names, r.ID)
-		cells = append(cells, []string{r.ID, r.words(), r.Issuer, cli.Join(r.Scopes, 5), string(r.Store), env.Time(r.expires), r.renewal(), r.Error})
-	}
-	return g.Write(env.Out, names, rows, func() error {
-		return g.Tables(env).Rows(env.Out, []string{"Server", "Login", "Issuer", "Scopes", "Kept in", "Token expires", "Renewal", "Error"}, cells)
-	})
-}
-
 // words returns the state in lower-case words for people.
-func (r *authRow) words() string {
+func (r authRow) words() string {
 	switch r.State {
 	case "loggedIn":
 		return "logged in"
@@ -166,7 +155,7 @@ func (r *authRow) words() string {
 	return r.State
 }
 
-func (r *authRow) renewal() string {
+func (r authRow) renewal() string {
 	switch {
 	case r.Issuer == "":
 		return ""
@@ -227,17 +216,18 @@ func logout(cmd *cobra.Command, env *cli.Env, g *cli.Globals, args []string, all
 				fmt.Fprintf(env.Err, "there was no login for %s\n", printable.Line(r.ID, 128))
 			}
 		}
-		return writeRows(env, g, all, rows)
+		return writeRows(env, g, all, rows, func(r logoutRow) string { return r.ID })
 	})
 }
 
 // writeRows writes a document: all rows, or the only one. There is nothing on stdout for people.
-func writeRows[T any](env *cli.Env, g *cli.Globals, all bool, rows []T) error {
-	switch {
-	case g.Format.Table():
-		return nil
-	case all:
-		return document.Write(env.Out, g.Format, rows)
+func writeRows[T any](env *cli.Env, g *cli.Globals, all bool, rows []T, id func(T) string) error {
+	out := table.Output{Document: rows, Names: []string{}}
+	for _, r := range rows {
+		out.Names = append(out.Names, id(r))
 	}
-	return document.Write(env.Out, g.Format, rows[0])
+	if !all {
+		out.Document = rows[0]
+	}
+	return g.Print(env, out)
 }

@@ -31,14 +31,12 @@ var Manual embed.FS
 
 type loginOptions struct {
 	cli.ConnectFlags
-	list, out   bool
-	renew       bool
-	all         bool
-	noBrowser   bool
-	port        int
-	tokenStore  string
-	scopes      []string
-	metadataURL string
+	list, out  bool
+	renew      bool
+	all        bool
+	noBrowser  bool
+	port       int
+	tokenStore string
 }
 
 // loginTime is the default time limit for a login. It allows for a user who has to type a password.
@@ -55,7 +53,7 @@ func Command(env *cli.Env, g *cli.Globals) *cobra.Command {
   mcptrack login --list
   mcptrack login --out notion
   mcptrack login notion --no-browser    # over SSH: open the URL elsewhere
-  mcptrack login notion --port 8123 --scope read --scope write`,
+  mcptrack login --all`,
 		ValidArgsFunction: completeLogins(env, g),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := opts.parse(args); err != nil {
@@ -81,18 +79,13 @@ func Command(env *cli.Env, g *cli.Globals) *cobra.Command {
 	g.AddDemo(cmd)
 	timeout := f.Lookup("timeout")
 	timeout.Usage, timeout.DefValue, opts.Timeout = "`DURATION` that the whole command may take", loginTime.String(), loginTime
-	f.BoolVar(&opts.list, "list", false, "show who is logged in, where the tokens are and when they expire")
+	f.BoolVar(&opts.list, "list", false, "show who is logged in, and when the tokens expire")
 	f.BoolVar(&opts.renew, "renew", false, "renew the tokens now")
 	f.BoolVar(&opts.out, "out", false, "delete the login, and revoke its tokens if possible")
-	f.BoolVar(&opts.all, "all", false, "log in to every server in the config that needs it; with --out, log out of all")
-	f.BoolVar(&opts.noBrowser, "no-browser", false, "print the URL to open as the only line on stdout, and read the redirected URL from stdin")
+	f.BoolVar(&opts.all, "all", false, "log in to every server that needs it; with --out, log out of all")
+	f.BoolVar(&opts.noBrowser, "no-browser", false, "print the URL to open, and read the redirected URL from stdin")
 	f.IntVar(&opts.port, "port", 0, "`PORT` on 127.0.0.1 to which the browser is redirected (default any)")
-	cli.AddChoice(cmd, &opts.tokenStore, "token-store", "", "`PLACE` where the token is stored: keyring, file or memory (default: the keyring if it is available, else a file)", cli.TokenStores()...)
-	f.StringArrayVar(&opts.scopes, "scope", nil, "`SCOPE` to request, instead of those that the server requires (repeatable)")
-	f.StringVar(&opts.metadataURL, "client-metadata-url", "", "`URL` of a client ID metadata document to log in as")
-	for _, name := range []string{"port", "scope", "client-metadata-url"} {
-		_ = cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions)
-	}
+	cli.AddChoice(cmd, &opts.tokenStore, "token-store", "", "`PLACE` of the token: keyring, file or memory (default: the keyring, else a file)", cli.TokenStores()...)
 	cli.MainFlags(cmd, "list", "out", "all", "no-browser", "json")
 	return cmd
 }
@@ -114,9 +107,6 @@ func (o *loginOptions) parse(args []string) error {
 		return cli.Usage("--all and --no-browser cannot be used together")
 	case o.port < 0 || o.port > 65535:
 		return cli.Usage("invalid --port %d; expected 1 to 65535", o.port)
-	}
-	if u, err := url.Parse(o.metadataURL); o.metadataURL != "" && (err != nil || u.Scheme != "https" || u.Host == "" || strings.Trim(u.Path, "/") == "") {
-		return cli.Usage("invalid --client-metadata-url; expected https://HOST/PATH")
 	}
 	return o.ConnectFlags.Parse()
 }
@@ -174,7 +164,7 @@ func (o *loginOptions) loginAll(ctx context.Context, env *cli.Env, g *cli.Global
 // report prints the successful logins to stdout, or to stderr if stdout is reserved for the URL.
 func (o *loginOptions) report(env *cli.Env, g *cli.Globals, rows []authRow) error {
 	if !g.Format.Table() && !o.noBrowser {
-		return writeRows(env, g, o.all, rows)
+		return writeRows(env, g, o.all, rows, func(r authRow) string { return r.ID })
 	}
 	for _, r := range rows {
 		line := fmt.Sprintf("logged in to %s at %s", printable.Line(r.ID, 128), printable.Line(r.Issuer, 200))
@@ -189,9 +179,6 @@ func (o *loginOptions) report(env *cli.Env, g *cli.Globals, rows []authRow) erro
 // login logs in to one server. The returned row is nil if the server needs no login.
 func (o *loginOptions) login(ctx context.Context, env *cli.Env, g *cli.Globals, logins *login.Store, srv config.Server) (*authRow, error) {
 	target := login.TargetOf(srv)
-	if o.metadataURL != "" {
-		target.OAuth.ClientMetadataURL = o.metadataURL
-	}
 	challenge, needed, err := o.challenge(ctx, env, g, srv)
 	if err != nil {
 		return nil, err
@@ -272,12 +259,7 @@ func (o *loginOptions) withBrowser(ctx context.Context, env *cli.Env, g *cli.Glo
 	if target.OAuth.ClientID != "" { // otherwise the browser may show an obscure error
 		fmt.Fprintf(env.Err, "the client %s must be registered with the redirect URI %s\n", printable.Line(target.OAuth.ClientID, 100), printable.Line(redirect, 200))
 	}
-	flow, err := logins.Begin(ctx, target, challenge, redirect, o.scopes)
-	if errors.Is(err, login.ErrNoClient) && env.ErrTTY && !o.noBrowser {
-		if target.OAuth.ClientID, err = askClient(env, redirect); err == nil {
-			flow, err = logins.Begin(ctx, target, challenge, redirect, o.scopes)
-		}
-	}
+	flow, err := logins.Begin(ctx, target, challenge, redirect)
 	if err != nil {
 		return nil, err
 	}
@@ -343,16 +325,6 @@ func (o *loginOptions) open(env *cli.Env, flow *login.Flow) {
 		}
 	}
 	fmt.Fprintf(env.Err, "to log in to %s, go to\n%s\n", flow.Issuer(), printable.Line(flow.URL, 0))
-}
-
-// askClient asks the user for a client ID.
-func askClient(env *cli.Env, redirect string) (string, error) {
-	fmt.Fprintf(env.Err, "The authorization server does not support client registration. Register a client there, with the\nredirect URI %s, and enter its client ID: ", printable.Line(redirect, 200))
-	id, err := readLine(env.In)
-	if err != nil || id == "" {
-		return "", login.ErrNoClient
-	}
-	return id, nil
 }
 
 // paste prints the authorization URL, and completes the login with the redirected URL from stdin

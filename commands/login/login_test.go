@@ -229,7 +229,7 @@ func TestWatchPicksUpTheLogin(t *testing.T) {
 func TestLoginUsage(t *testing.T) {
 	b := newLoginBench(t, "")
 	for _, args := range [][]string{{"login"}, {"login", "--all", "docs"}, {"login", "docs", "--port", "70000"}, {"login", "docs", "--token-store", "pocket"},
-		{"login", "docs", "--client-metadata-url", "http://x/y"}, {"login", "--out"}, {"logout", "--all", "docs"}, {"login", "docs", "mail"}, {"login", "--list", "--out"}, {"login", "docs", "--renew"}, {"login", "nobody"}} {
+		{"login", "--out"}, {"logout", "--all", "docs"}, {"login", "docs", "mail"}, {"login", "--list", "--out"}, {"login", "docs", "--renew"}, {"login", "nobody"}} {
 		b.run(cli.ExitUsage, args...)
 	}
 }

@@ -187,7 +187,7 @@ func TestServerThatNamesAnotherAuthorizationServer(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.PRM = func(m map[string]any) { m["authorization_servers"] = []string{other.URL} }
-		_, err := logins.Begin(t.Context(), to, challenge(t, s), redirect, nil)
+		_, err := logins.Begin(t.Context(), to, challenge(t, s), redirect)
 		if _, ok := errors.AsType[*login.UnnamedError](err); ok != (id != "") || !ok && err != nil {
 			t.Errorf("client %q: %v", id, err)
 		}
@@ -197,7 +197,7 @@ func TestServerThatNamesAnotherAuthorizationServer(t *testing.T) {
 		if _, err := logins.Delete(t.Context(), to); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := logins.Begin(t.Context(), to, challenge(t, s), redirect, nil); err != nil {
+		if _, err := logins.Begin(t.Context(), to, challenge(t, s), redirect); err != nil {
 			t.Errorf("after a logout: %v", err)
 		}
 	}
@@ -210,7 +210,7 @@ func TestRegisteredClientsStay(t *testing.T) {
 	logins, to := store(t), target(s)
 	l := mustLogIn(t, logins, s)
 	to.OAuth.AuthServerMetadataURL = elsewhere(t, s, wellKnown, s.URL) + wellKnown
-	f, err := logins.Begin(t.Context(), to, challenge(t, s), redirect, nil)
+	f, err := logins.Begin(t.Context(), to, challenge(t, s), redirect)
 	must(t, err)
 	if u, err := url.Parse(f.URL); err != nil || u.Query().Get("client_id") == l.Client.ID || u.Query().Get("client_id") == "" {
 		t.Errorf("%s, %v", f.URL, err)

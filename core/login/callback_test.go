@@ -87,7 +87,7 @@ func TestCallbackOfAHost(t *testing.T) {
 			}
 			t.Fatal(err)
 		}
-		f, err := logins.Begin(t.Context(), target(s), challenge(t, s), c.Redirect, nil)
+		f, err := logins.Begin(t.Context(), target(s), challenge(t, s), c.Redirect)
 		must(t, err)
 		answer := logintest.Browse(t, f.URL)
 		if !strings.HasPrefix(answer, c.Redirect+"?") || strings.Contains(answer, ":0/") {

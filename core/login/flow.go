@@ -37,11 +37,10 @@ type Flow struct {
 }
 
 // Begin starts a login to a target that refused a request with the challenge: it discovers the
-// authorization server and chooses the client. The browser will be redirected to redirect. If
-// scopes is not empty, it replaces the scopes from the config and the server. The error is
+// authorization server and chooses the client. The browser will be redirected to redirect. The error is
 // [ErrNoClient] if the user must first register a client, and an [*UnnamedError] if the config must
 // first specify the authorization server.
-func (s *Store) Begin(ctx context.Context, t Target, c Challenge, redirect string, scopes []string) (*Flow, error) {
+func (s *Store) Begin(ctx context.Context, t Target, c Challenge, redirect string) (*Flow, error) {
 	client := newClient(ctx, t.URL)
 	at, err := discover(ctx, client, t, c)
 	if err != nil {
@@ -52,7 +51,7 @@ func (s *Store) Begin(ctx context.Context, t Target, c Challenge, redirect strin
 	}
 	earlier := s.earlier(t)
 	f := &Flow{target: t, store: s, redirect: redirect, at: at, state: rand.Text(), verifier: oauth2.GenerateVerifier()}
-	f.scopes = chooseScopes(t, c, at, earlier, scopes)
+	f.scopes = chooseScopes(t, c, at, earlier)
 	if f.with, f.reused, err = f.chooseClient(ctx, client, at.server, earlier); err != nil {
 		return nil, err
 	}
@@ -175,7 +174,7 @@ func (s *Store) obtain(ctx context.Context, client *http.Client, t Target, c Cha
 	if err := at.entrust(t, with, s.earlier(t)); err != nil {
 		return nil, err
 	}
-	l := newLogin(t, at, with, chooseScopes(t, c, at, nil, nil))
+	l := newLogin(t, at, with, chooseScopes(t, c, at, nil))
 	return l, l.requestToken(ctx, client, t, "a token", l.clientGrant())
 }
 
@@ -326,7 +325,7 @@ func usableScopes(named []string) []string {
 // chooseScopes returns the scopes to request, in the order of the specification. It adds the scopes
 // that were missing in an earlier request, and the scope for refresh tokens if the server supports
 // it.
-func chooseScopes(t Target, c Challenge, at *discovery, earlier *Login, scopes []string) []string {
+func chooseScopes(t Target, c Challenge, at *discovery, earlier *Login) (scopes []string) {
 	for _, choice := range [][]string{t.OAuth.Scopes, c.Scopes, at.scopes} {
 		if len(scopes) == 0 {
 			scopes = choice

@@ -167,7 +167,7 @@ func TestURLsThatAreNotPrintable(t *testing.T) {
 					s.PRM = func(m map[string]any) { m["authorization_servers"] = []string{address} }
 				}
 				for _, to.OAuth.AuthServerMetadataURL = range []string{"", s.URL + wellKnown} {
-					f, err := store(t).Begin(t.Context(), to, challenge(t, s), redirect, nil)
+					f, err := store(t).Begin(t.Context(), to, challenge(t, s), redirect)
 					if err == nil || printable.Lines(err.Error()) != err.Error() || !strings.Contains(err.Error(), "must be encoded") && !strings.Contains(err.Error(), "not a URL") && !strings.Contains(err.Error(), "invalid character") {
 						t.Errorf("%s %q: %+v, %v", member, address, f, err)
 					}
@@ -245,7 +245,7 @@ func TestEndlessDiscovery(t *testing.T) {
 	s.PRM = func(m map[string]any) { m["authorization_servers"] = []string{drip.URL} }
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
-	if _, err := store(t).Begin(ctx, target(s), challenge(t, s), redirect, nil); err == nil {
+	if _, err := store(t).Begin(ctx, target(s), challenge(t, s), redirect); err == nil {
 		t.Error("it found something")
 	}
 	many := logintest.New(t)
@@ -262,7 +262,7 @@ func TestEndlessDiscovery(t *testing.T) {
 		}
 		m["authorization_servers"] = all
 	}
-	if _, err := store(t).Begin(t.Context(), target(many), challenge(t, many), redirect, nil); err == nil || !strings.Contains(err.Error(), "publishes no metadata") {
+	if _, err := store(t).Begin(t.Context(), target(many), challenge(t, many), redirect); err == nil || !strings.Contains(err.Error(), "publishes no metadata") {
 		t.Error(err)
 	}
 	if len(asked) > 9 {
@@ -276,7 +276,7 @@ func TestCallback(t *testing.T) {
 	logins := store(t)
 	callback, err := login.Listen(t.Context(), target(s).Redirect(0))
 	must(t, err)
-	f, err := logins.Begin(t.Context(), target(s), challenge(t, s), callback.Redirect, nil)
+	f, err := logins.Begin(t.Context(), target(s), challenge(t, s), callback.Redirect)
 	must(t, err)
 	answer := logintest.Browse(t, f.URL)
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
@@ -346,7 +346,10 @@ func TestCallback(t *testing.T) {
 func TestScopes(t *testing.T) {
 	s := logintest.New(t)
 	scope := func(logins *login.Store, to login.Target, given ...string) string {
-		f, err := logins.Begin(t.Context(), to, challenge(t, s), redirect, given)
+		if given != nil {
+			to.OAuth.Scopes = given
+		}
+		f, err := logins.Begin(t.Context(), to, challenge(t, s), redirect)
 		must(t, err)
 		u, err := url.Parse(f.URL)
 		must(t, err)
@@ -409,7 +412,7 @@ func TestEndlessScopes(t *testing.T) {
 			}
 			_, _ = src.Refused(t.Context(), header, http.StatusForbidden, login.ParseChallenge([]string{`Bearer error="insufficient_scope", scope="` + scope + `"`}))
 		}
-		f, err := logins.Begin(t.Context(), to, challenge(t, s), redirect, nil)
+		f, err := logins.Begin(t.Context(), to, challenge(t, s), redirect)
 		must(t, err)
 		if !strings.Contains(f.URL, fmt.Sprintf("%d-2-xxx", round)) {
 			t.Errorf("round %d: what was refused last is not asked for", round)
@@ -431,7 +434,7 @@ func TestLargeLogins(t *testing.T) {
 	s.Meta = func(m map[string]any) { m["token_endpoint"] = s.URL + "/token?" + strings.Repeat("x", 300<<10) }
 	logins, to := store(t), target(s)
 	for i := range 6 {
-		f, err := logins.Begin(t.Context(), to, challenge(t, s), fmt.Sprintf("http://127.0.0.1:%d/callback", i+1), nil)
+		f, err := logins.Begin(t.Context(), to, challenge(t, s), fmt.Sprintf("http://127.0.0.1:%d/callback", i+1))
 		must(t, err)
 		u, err := url.Parse(logintest.Browse(t, f.URL))
 		must(t, err)
@@ -450,7 +453,7 @@ func TestForgottenClient(t *testing.T) {
 	mustLogIn(t, logins, s)
 	begin := func() *login.Flow {
 		t.Helper()
-		f, err := logins.Begin(t.Context(), to, challenge(t, s), redirect, nil)
+		f, err := logins.Begin(t.Context(), to, challenge(t, s), redirect)
 		must(t, err)
 		return f
 	}

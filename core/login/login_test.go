@@ -53,7 +53,7 @@ func challenge(t *testing.T, s *logintest.Issuer) login.Challenge {
 // logIn logs in as a user would.
 func logIn(t *testing.T, logins *login.Store, s *logintest.Issuer, to login.Target) (*login.Login, error) {
 	t.Helper()
-	f, err := logins.Begin(t.Context(), to, challenge(t, s), redirect, nil)
+	f, err := logins.Begin(t.Context(), to, challenge(t, s), redirect)
 	if err != nil {
 		return nil, err
 	}
@@ -362,7 +362,7 @@ func TestLogoutWithoutTheKeyring(t *testing.T) {
 	}
 	mustLogIn(t, with(nil), s)
 	ssh := with(broken)
-	f, err := ssh.Begin(t.Context(), target(s), challenge(t, s), "http://127.0.0.1:2/callback", nil) // another client
+	f, err := ssh.Begin(t.Context(), target(s), challenge(t, s), "http://127.0.0.1:2/callback") // another client
 	must(t, err)
 	u, err := url.Parse(logintest.Browse(t, f.URL))
 	must(t, err)

@@ -24,8 +24,7 @@ import (
 type Options struct {
 	// Probe is passed to [session.Probe]. Its Kinds, Then and Progress are not used.
 	Probe session.ProbeOptions
-	// Hashing is called when a server has answered, concurrently; it may block, so that a lock can be
-	// read in the meantime. If nil, nothing is excluded from hashes.
+	// Hashing is called when a server has answered, concurrently. If nil, nothing is excluded from hashes.
 	Hashing func() lock.Hashing
 	// Pinned returns the URIs of the resources of a server whose contents the lock has: they are read
 	// too, in addition to those that the config pins. It is called like Hashing. If nil, there are none.

@@ -355,7 +355,7 @@ func (s *Issuer) revoke(w http.ResponseWriter, q *http.Request) {
 // LogIn logs in to the server, as a user would.
 func LogIn(t testing.TB, logins *login.Store, s *Issuer, to login.Target) {
 	t.Helper()
-	f, err := logins.Begin(t.Context(), to, login.Challenge{}, "http://127.0.0.1:1/callback", nil)
+	f, err := logins.Begin(t.Context(), to, login.Challenge{}, "http://127.0.0.1:1/callback")
 	if err != nil {
 		t.Fatal(err)
 	}
