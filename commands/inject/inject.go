@@ -52,19 +52,12 @@ func Command(env *cli.Env, g *cli.Globals) *cobra.Command {
 		Long: `Adds a message to a live conversation for every update of a resource. The model knows of the
 update on its next turn. Prints a receipt for each message that the endpoint acknowledged.
 
-The conversation is one of:
+The conversation is a running call (--call-id), a running GPT-Live session or ElevenLabs
+conversation (--session-id), a new session (--model), or each session of the applications
+that connect to --listen instead of --upstream. The updates come from the servers of the
+config, from a running serve-sse (--from), or from watch (--stdin).
 
-  --call-id ID     a running WebRTC or SIP call
-  --session-id ID  a running GPT-Live session; with --dialect elevenlabs, a
-                   running conversation with an agent
-  --model NAME     a new session
-  --listen ADDRESS --upstream URL
-                   each session of the applications that connect to ADDRESS
-                   instead of URL
-
-The updates come from the servers of the config, from a running serve-sse (--from), or
-from the output of watch (--stdin). The key comes from OPENAI_API_KEY or
-ELEVENLABS_API_KEY. mcptrack help realtime tells more.`,
+mcptrack help realtime tells about keys, endpoints and delivery.`,
 		Example: `  # Show what would be sent; no key is needed
   mcptrack inject --demo --dry-run --count 3
 
@@ -118,8 +111,10 @@ func (o *options) parse(env *cli.Env, g *cli.Globals) error {
 		return cli.UsageHint("read the config here, or pipe watch --content into --stdin", "--content is not available with --from: a feed does not include contents")
 	case o.refreshTools && o.listen == "":
 		return cli.Usage("--refresh-tools requires --listen")
+	case o.dryRun && o.listen != "":
+		return cli.Usage("--dry-run and --listen cannot be used together: a dry run makes no connections")
 	case o.dryRun:
-		return o.targetFlags.checkUnused()
+		return o.checkDialect()
 	}
 	return o.targetFlags.parse(env)
 }

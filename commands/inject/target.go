@@ -37,7 +37,7 @@ type targetFlags struct {
 
 func (t *targetFlags) add(cmd *cobra.Command) {
 	f := cmd.Flags()
-	cli.AddChoice(cmd, &t.dialect, "dialect", "", "`NAME` of the endpoint's API: openai, gpt-live or elevenlabs", dialects()...)
+	cli.AddChoice(cmd, &t.dialect, "dialect", "", "`NAME` of the endpoint's API: openai, gpt-live or elevenlabs", realtime.Dialects()...)
 	f.StringVar(&t.callID, "call-id", "", "`ID` of a running WebRTC or SIP call")
 	f.StringVar(&t.sessionID, "session-id", "", "`ID` of a running GPT-Live session or ElevenLabs conversation")
 	f.StringVar(&t.model, "model", "", "`NAME` of the model of a new session")
@@ -52,13 +52,6 @@ func (t *targetFlags) add(cmd *cobra.Command) {
 	_ = cmd.MarkFlagFilename("api-key-file")
 }
 
-func dialects() (names []string) {
-	for _, d := range realtime.Dialects() {
-		names = append(names, string(d))
-	}
-	return names
-}
-
 // api returns the dialect that the flags select.
 func (t *targetFlags) api() realtime.Dialect {
 	if t.dialect == "" && t.sessionID != "" {
@@ -69,7 +62,7 @@ func (t *targetFlags) api() realtime.Dialect {
 
 // checkDialect checks that the dialect supports the given flags.
 func (t *targetFlags) checkDialect() error {
-	if err := cli.OneOf("dialect", t.dialect, dialects()...); err != nil && t.dialect != "" {
+	if err := cli.OneOf("dialect", t.dialect, realtime.Dialects()...); err != nil && t.dialect != "" {
 		return err
 	}
 	api := t.api()
@@ -81,14 +74,6 @@ func (t *targetFlags) checkDialect() error {
 		return cli.Usage("--call-id and --model are not available with --dialect %s; use --session-id", api)
 	}
 	return nil
-}
-
-// checkUnused rejects flags that a dry run does not use.
-func (t *targetFlags) checkUnused() error {
-	if t.listen != "" {
-		return cli.Usage("--dry-run and --listen cannot be used together: a dry run makes no connections")
-	}
-	return t.checkDialect()
 }
 
 func (t *targetFlags) parse(env *cli.Env) error {

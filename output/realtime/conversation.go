@@ -20,7 +20,7 @@ type conversation struct {
 	opts      DeliveryOptions
 	dialect   *dialect
 	resumable bool // whether handled messages are recorded in progress
-	// wake tells run that a field below has changed. It has capacity 1 and is never closed.
+	// wake tells run, and Session.rest, that a field below has changed. It has capacity 1 and is never closed.
 	wake chan struct{}
 
 	mu       sync.Mutex // guards the fields below; never held during I/O or a hook
@@ -31,7 +31,6 @@ type conversation struct {
 	imports  toolImports
 	fatal    string         // last permanent error that is unrelated to our events; empty if none
 	finish   bool           // no more events will be offered: end once everything is delivered
-	ended    chan struct{}  // closed when finish is set
 	calls    []func()       // pending calls to DeliveryOptions.Injected and Failed
 	progress handledUpdates // used only if resumable
 	stats    Stats          // without the counts in queue
@@ -52,7 +51,7 @@ func newConversation(name string, d *dialect, o DeliveryOptions) *conversation {
 	o = o.withDefaults()
 	o.Respond = o.Respond && d.responds
 	return &conversation{
-		name: name, opts: o, dialect: d, wake: make(chan struct{}, 1), ended: make(chan struct{}), queue: newQueue(o.Queue),
+		name: name, opts: o, dialect: d, wake: make(chan struct{}, 1), queue: newQueue(o.Queue),
 	}
 }
 
@@ -104,10 +103,7 @@ func (c *conversation) toolsChanged(e *event.Event, url string) {
 
 func (c *conversation) end() {
 	c.mu.Lock()
-	if !c.finish {
-		c.finish, c.queue.hasten = true, true
-		close(c.ended)
-	}
+	c.finish, c.queue.hasten = true, true
 	c.mu.Unlock()
 	c.signal()
 }

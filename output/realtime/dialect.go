@@ -21,7 +21,7 @@ const (
 )
 
 // Dialects returns the names of all dialects.
-func Dialects() []Dialect { return []Dialect{OpenAI, GPTLive, ElevenLabs} }
+func Dialects() []string { return []string{string(OpenAI), string(GPTLive), string(ElevenLabs)} }
 
 // Key returns the environment variable and the handshake header for the API key.
 func (d Dialect) Key() (variable, header string) {

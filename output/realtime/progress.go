@@ -2,7 +2,6 @@ package realtime
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,7 +9,6 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -82,11 +80,11 @@ func (p *handledUpdates) upTo(cursor string) Progress {
 		return Progress{}
 	}
 	maps.DeleteFunc(p.newest, func(_ string, seq uint64) bool { return epoch != p.epoch || seq <= last })
-	if n := len(p.newest) - maxNewest; n > 0 {
-		oldest := slices.SortedFunc(maps.Keys(p.newest), func(a, b string) int { return cmp.Compare(p.newest[a], p.newest[b]) })
-		for _, h := range oldest[:n] {
-			delete(p.newest, h)
+	for h := range p.newest { // any, because this is rare: the next run then repeats it
+		if len(p.newest) <= maxNewest {
+			break
 		}
+		delete(p.newest, h)
 	}
 	return Progress{Cursor: cursor, Newest: maps.Clone(p.newest)}
 }

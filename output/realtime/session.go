@@ -28,8 +28,6 @@ type SessionOptions struct {
 	Call bool
 	// Resume is the progress of the previous run, or the zero value if there was none.
 	Resume Progress
-	// Ping is the interval between pings. The default is 20 s.
-	Ping time.Duration
 	// Logger receives connections at level info and outages at level warn; if nil, they are
 	// discarded.
 	Logger *slog.Logger
@@ -54,6 +52,7 @@ const (
 	// callGrace is how long after the start of Run status 404 is retried, because the endpoint may
 	// not have registered a newly created call yet.
 	callGrace    = 10 * time.Second
+	pingEvery    = 20 * time.Second
 	writeTimeout = 30 * time.Second
 	pongTimeout  = 10 * time.Second
 	closeTimeout = time.Second
@@ -69,7 +68,6 @@ func NewSession(o SessionOptions) (*Session, error) {
 		return nil, &OptionError{"session-id", "required: in this dialect only an application can begin a session"}
 	}
 	o.Call = o.Call || o.Endpoint.Session != ""
-	o.Ping = cmp.Or(o.Ping, 20*time.Second)
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -137,18 +135,14 @@ func (s *Session) Run(ctx context.Context) error {
 
 // rest waits before the next connection, unless nothing is left to deliver.
 func (s *Session) rest(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	for ended := s.conv.ended; ; ended = nil {
+	over := time.After(d)
+	for !s.conv.done() {
 		select {
 		case <-ctx.Done():
 			return
-		case <-timer.C:
+		case <-over:
 			return
-		case <-ended:
-			if s.conv.done() {
-				return
-			}
+		case <-s.conv.wake:
 		}
 	}
 }
@@ -243,7 +237,7 @@ func (s *Session) read(ctx context.Context, conn *peer) error {
 
 // ping detects an endpoint that has disappeared without closing the connection.
 func (s *Session) ping(ctx context.Context, conn *peer) error {
-	tick := time.NewTicker(s.opts.Ping)
+	tick := time.NewTicker(pingEvery)
 	defer tick.Stop()
 	for {
 		select {
