@@ -295,14 +295,12 @@ func (d *deliverer) deliver(ctx context.Context, e *endpoint) error {
 	if err != nil {
 		return err
 	}
-	lost, err := w.restoreStates(ctx, p)
-	if err != nil {
-		return err
-	}
+	w.states = newStateDebouncer(w.settle, p.Sent)
 	gap := false
 	d.locked(func() {
-		if truncated || lost {
+		if truncated || len(p.Held) > 0 {
 			d.missedLocked(e)
+			e.Held = nil
 		}
 		if now := at.Cursor(); e.Cursor != now {
 			e.Cursor, d.changed = now, true
