@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"io"
 	"net"
@@ -231,9 +230,6 @@ func category(err error) Error {
 		return TLSError
 	}
 	if _, ok := errors.AsType[tls.AlertError](err); ok {
-		return TLSError
-	}
-	if _, ok := errors.AsType[x509.UnknownAuthorityError](err); ok {
 		return TLSError
 	}
 	if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() {
