@@ -180,7 +180,7 @@
 //	who may make a request      output/web: guard.go, auth.go
 //	how webhooks are delivered  output/webhook: worker.go (when and how often; also in doc.go, commands/serve/webhooks.md
 //	                            and commands/gateway/mcp-events.md), sender.go (the request), format.go (the body),
-//	                            guard.go and urls.go (allowed addresses), election.go (on a cluster)
+//	                            guard.go and urls.go (allowed addresses), deliverer.go (on a cluster)
 //	which webhooks are received core/standardwebhooks/receiver.go; core/tracker/internal/eventsource/webhook.go
 //	                            subscribes to them
 //	a type of MCP Events        core/mcpevents: types.go, occurrence.go, query.go

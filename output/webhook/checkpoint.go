@@ -50,13 +50,12 @@ type progress struct {
 
 	// Cursor is the watermark: all events up to it were accepted by the endpoint or abandoned. If it is
 	// empty, the endpoint begins with the next event.
-	Cursor string `json:"cursor"`
-	Missed uint64 `json:"missed,omitempty"` // how often events were lost
-	GapDue bool   `json:"gapDue,omitempty"` // a gap message must be sent next
-	Status status `json:"status,omitzero"`
-	// Sent and Held store the state of the stateDebouncer; Held contains event IDs.
-	Sent map[string]string `json:"sent,omitempty"`
-	Held []string          `json:"held,omitempty"`
+	Cursor string            `json:"cursor"`
+	Missed uint64            `json:"missed,omitempty"` // how often events were lost
+	GapDue bool              `json:"gapDue,omitempty"` // a gap message must be sent next
+	Status status            `json:"status,omitzero"`
+	Sent   map[string]string `json:"sent,omitempty"` // see stateDebouncer
+	Held   []string          `json:"held,omitempty"` // states that an earlier version had held back, and that are lost
 }
 
 // checkpoint is the stored record of the delivery positions of one source.

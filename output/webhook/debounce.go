@@ -2,9 +2,9 @@ package webhook
 
 import (
 	"cmp"
-	"context"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/event"
@@ -15,13 +15,13 @@ import (
 const maxStates = 10_000
 
 // stateDebouncer holds back server states until they have lasted for a minimum time, so that a
-// server that flaps is reported once. It is not safe for concurrent use; its state is stored with
-// the webhook's watermark.
+// server that flaps is reported once. It is not safe for concurrent use. What was sent is stored with the
+// webhook's watermark, which does not pass the held events: after a restart they are read again.
 type stateDebouncer struct {
 	after   time.Duration
 	sent    map[string]string // last sent condition, by server
 	held    map[string]*heldState
-	changed bool // sent or held differs from its stored form
+	changed bool // sent differs from its stored form
 }
 
 func newStateDebouncer(after time.Duration, sent map[string]string) *stateDebouncer {
@@ -59,14 +59,13 @@ func (s *stateDebouncer) hold(o *mcpevents.Occurrence) bool {
 	}
 	state := event.State(o.ListOrState())
 	now := condition(state)
-	s.changed = true
 	before, known := s.held[o.Server]
 	switch {
 	case known && before.leaving:
 		if before.condition == now {
 			return true
 		}
-		s.sent[o.Server] = before.condition // the held state was sent, but another one follows
+		s.sent[o.Server], s.changed = before.condition, true // the held state was sent, but another one follows
 	case known && before.condition == now:
 		if state == event.Backoff && event.State(before.occ.ListOrState()) != event.Backoff {
 			before.occ = o // keep the newest event, which has the current reason
@@ -82,7 +81,7 @@ func (s *stateDebouncer) hold(o *mcpevents.Occurrence) bool {
 }
 
 // due returns the states that have lasted long enough, in order, and when the next one will have;
-// next is zero if none is held. Returned states remain stored until done is called.
+// next is zero if none is held. Returned states remain held until done is called.
 func (s *stateDebouncer) due(now time.Time) (ready []*mcpevents.Occurrence, next time.Time) {
 	for _, h := range s.held {
 		if h.leaving {
@@ -100,69 +99,26 @@ func (s *stateDebouncer) due(now time.Time) (ready []*mcpevents.Occurrence, next
 	return ready, next
 }
 
-// done records that an event returned by due was accepted by the endpoint or abandoned.
+// done records that an event was accepted by the endpoint or abandoned, which due may have returned.
 func (s *stateDebouncer) done(o *mcpevents.Occurrence) {
-	s.changed = true
-	if h := s.held[o.Server]; h != nil && h.occ == o {
-		delete(s.held, o.Server)
+	h := s.held[o.Server]
+	if h == nil || h.occ != o {
+		return
 	}
+	delete(s.held, o.Server)
 	if len(s.sent) >= maxStates {
 		clear(s.sent) // bounds the map: the config may replace servers often
 	}
-	s.sent[o.Server] = condition(event.State(o.ListOrState()))
+	s.sent[o.Server] = h.condition
+	s.changed = true
 }
 
-// ids returns the IDs of the held-back events.
-func (s *stateDebouncer) ids() (ids []string) {
+// before returns the last position before all held events of its log; at most at.
+func (s *stateDebouncer) before(at mcpevents.Position) mcpevents.Position {
 	for _, h := range s.held {
-		ids = append(ids, h.occ.ID)
-	}
-	slices.Sort(ids)
-	return ids
-}
-
-// findWait limits how long a new reader may take to open its log.
-const findWait = 10 * time.Second
-
-// restoreStates makes a debouncer with the stored states. lost reports whether some of the held events
-// are no longer in the log.
-func (w *worker) restoreStates(ctx context.Context, p progress) (lost bool, err error) {
-	w.states = newStateDebouncer(w.settle, p.Sent)
-	for _, id := range p.Held {
-		epoch, seq, err := event.ParseID(id)
-		if err != nil || seq == 0 {
-			continue
-		}
-		b, err := w.find(ctx, mcpevents.Position{Epoch: epoch, Seq: seq - 1})
-		if err != nil {
-			return false, err
-		}
-		lost = lost || b.Truncated
-		for _, o := range b.Occurrences {
-			if !w.states.hold(o) {
-				lost = true // debouncing is now disabled, and the watermark is past this event
-			}
+		if strings.HasPrefix(h.occ.ID, at.Epoch+"-") {
+			at.Seq = min(at.Seq, h.occ.Seq-1)
 		}
 	}
-	return lost, nil
-}
-
-// find returns the event directly after a position. The batch is Truncated if the event is no
-// longer in the log, or if the log does not open within findWait.
-func (w *worker) find(ctx context.Context, at mcpevents.Position) (mcpevents.Batch, error) {
-	over := time.NewTimer(findWait)
-	defer over.Stop()
-	for {
-		b, moved, err := w.reader.Look(ctx, at, func(*mcpevents.Occurrence) bool { return true }, 1)
-		if err != nil || b.At != at || b.Truncated {
-			return b, err
-		}
-		select {
-		case <-moved:
-		case <-over.C:
-			return mcpevents.Batch{At: at, Truncated: true}, nil
-		case <-ctx.Done():
-			return b, context.Cause(ctx)
-		}
-	}
+	return at
 }

@@ -111,13 +111,17 @@ func (d *deliverer) run(ctx context.Context) {
 		case errors.Is(err, journal.ErrClosed): // ctx is about to end
 			<-ctx.Done()
 			return
-		case err != errIdle && err.Error() != logged:
+		case err.Error() != logged && err != errIdle:
 			logged = err.Error()
 			d.logger.Warn("this process cannot deliver webhooks; retrying", "source", string(d.source), "err", err)
 		}
+		var again <-chan time.Time
+		if err != errIdle {
+			again = time.After(retry.Next())
+		}
 		select {
 		case <-d.woken:
-		case <-time.After(retry.Next()):
+		case <-again:
 		case <-ctx.Done():
 		}
 	}
@@ -175,8 +179,8 @@ func (d *deliverer) lead(ctx context.Context) error {
 		case <-d.woken:
 			err = d.ready()
 		case <-tick.C:
-			if d.save(ctx) == errSuperseded {
-				err = errSuperseded
+			if err = d.save(ctx); err != errSuperseded {
+				err = d.ready()
 			}
 		case <-lost:
 			err = errSuperseded
@@ -291,14 +295,12 @@ func (d *deliverer) deliver(ctx context.Context, e *endpoint) error {
 	if err != nil {
 		return err
 	}
-	lost, err := w.restoreStates(ctx, p)
-	if err != nil {
-		return err
-	}
+	w.states = newStateDebouncer(w.settle, p.Sent)
 	gap := false
 	d.locked(func() {
-		if truncated || lost {
+		if truncated || len(p.Held) > 0 {
 			d.missedLocked(e)
+			e.Held = nil
 		}
 		if now := at.Cursor(); e.Cursor != now {
 			e.Cursor, d.changed = now, true

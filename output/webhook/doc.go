@@ -11,10 +11,10 @@
 // stored: after a restart or crash, all later events are delivered again with the same IDs, unless
 // the log was in memory. A gap message follows events that were abandoned or are no longer in the
 // log. No event is sent before the endpoint is verified and the response to events/subscribe is
-// written, or after the subscription has expired.
+// written (by another process: at most 5 s later), or after the subscription has expired.
 //
-// Deliveries to a webhook in a config, including gap messages, are retried until the webhook is
-// removed from the config. Its server states are debounced, and may therefore be sent out of order.
+// Deliveries to a webhook in a config are the same, except that a gap message is repeated until it is
+// accepted, and that server states are debounced, and may therefore be sent out of order.
 //
 // A dead endpoint does not delay other endpoints, not even endpoints on the same host: each endpoint
 // has its own position in the log. Concurrent attempts are limited per host and in total, endpoints
@@ -32,11 +32,10 @@
 //
 // If several processes share a log (see natslog), every process answers clients, and the process
 // that holds the lease delivers. There is one lease for subscriptions and one for the config.
-// A subscription can be read only with one of the [Keys], and only the process that loaded
-// a checkpoint last can save it. A process that has lost its lease therefore cannot move
-// a watermark; it also checks the lease before each attempt. The next process resumes from the
-// checkpoint: later events are delivered again with the same IDs. With any other log, a process
-// needs no lease and no keys.
+// A subscription can be read only with one of the [Keys]. A process saves a checkpoint only if nobody
+// has saved it since, and checks its lease before each attempt, so it moves no watermark that it has not
+// read. The next process resumes from the checkpoint: later events are delivered again with the same IDs.
+// With any other log, a process needs no lease and no keys.
 //
 // # Untrusted URLs
 //
@@ -46,8 +45,8 @@
 //
 // # Ownership
 //
-// [Subscriptions.Run] and [Webhooks.Run] own one goroutine per endpoint, which owns its deliveries.
-// They store the watermarks, and return when all of these goroutines have ended.
+// [Subscriptions.Run] and [Webhooks.Run] are the same deliverer with other endpoints. It owns one goroutine
+// per endpoint, which owns its deliveries. They store the watermarks, and return when all of these goroutines have ended.
 //
 // Library: core/standardwebhooks signs messages. The envelope of CloudEvents is nine members; a test reads
 // it with the reference, cloudevents/sdk-go.

@@ -127,10 +127,11 @@ func (h *Webhooks) Apply(all []config.Webhook) {
 			added = append(added, next[i])
 		case !e.conf.Equal(w):
 			h.configureLocked(e, w)
+			h.changed = true
 			e.wakeLocked()
 		}
 	}
-	h.endpoints, h.changed = next, true
+	h.endpoints = next
 	h.adoptLocked(added)
 	for _, e := range added {
 		h.startLocked(e)
@@ -155,12 +156,12 @@ func (h *Webhooks) configureLocked(e *endpoint, w config.Webhook) {
 	}
 }
 
-// ready lets a process without webhooks deliver if no other process may have webhooks, because it then
-// deletes the stored progress.
+// ready lets a process without webhooks deliver, until it has deleted the stored progress, if no other
+// process may have webhooks.
 func (h *Webhooks) ready() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if !h.applied || len(h.endpoints) == 0 && h.log != nil {
+	if !h.applied || len(h.endpoints) == 0 && (h.log != nil || h.ctx != nil && !h.changed) {
 		return errIdle
 	}
 	return nil

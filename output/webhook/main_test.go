@@ -136,16 +136,15 @@ func (r received) kind() string {
 type receiver struct {
 	t testing.TB
 
-	mu        sync.Mutex
-	secrets   []string
-	got       []received
-	status    func(r received) int // of events and gaps; nil: 204
-	answer    func(challenge string) string
-	arrived   chan struct{}
-	retry     string
-	wellKnown string
-	fixed     bool   // the webhook is from a config: there is no subscription
-	types     string // the accepted media type; "": application/json
+	mu      sync.Mutex
+	secrets []string
+	got     []received
+	status  func(r received) int // of events and gaps; nil: 204
+	answer  func(challenge string) string
+	arrived chan struct{}
+	retry   string
+	fixed   bool   // the webhook is from a config: there is no subscription
+	types   string // the accepted media type; "": application/json
 	// silent reports whether the endpoint with a path never responds; nil: all respond.
 	silent func(path string) bool
 	open   atomic.Int64 // requests to such endpoints that are in progress
@@ -170,7 +169,7 @@ func (v *receiver) RoundTrip(q *http.Request) (*http.Response, error) {
 		<-q.Context().Done()
 		return nil, q.Context().Err()
 	}
-	status, text := v.serve(q.Method, q.URL.Path, q.Header, body)
+	status, text := v.serve(q.Header, body)
 	h := http.Header{"X-Secret": {"a response that must not leak"}}
 	if v.retry != "" {
 		h.Set("Retry-After", v.retry)
@@ -178,12 +177,9 @@ func (v *receiver) RoundTrip(q *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: status, Header: h, Body: io.NopCloser(strings.NewReader(text)), Request: q}, nil
 }
 
-func (v *receiver) serve(method, path string, h http.Header, body []byte) (int, string) {
+func (v *receiver) serve(h http.Header, body []byte) (int, string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if method == http.MethodGet && path == ourwebhooks.WellKnown && v.wellKnown != "" {
-		return 200, v.wellKnown
-	}
 	if h.Get("Content-Type") != cmp.Or(v.types, "application/json") || len(body) > ourwebhooks.MaxBody {
 		return 415, ""
 	}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"io"
 	"net"
@@ -141,7 +140,6 @@ func (s *Sender) acquire(ctx context.Context, name string, who *responder) (rele
 	return func() {
 		if late.Stop() {
 			who.late.Store(false)
-			who.proven.Store(true)
 		}
 		shared.release()
 		own.release()
@@ -193,17 +191,13 @@ func (s *Sender) post(ctx context.Context, who *responder, m *message, before fu
 		}
 		q.Header.Set("webhook-signature", signed)
 	}
-	return s.do(q, m.private), nil
-}
-
-func (s *Sender) do(q *http.Request, private bool) result {
 	client := s.client
-	if private {
+	if m.private {
 		client = s.open
 	}
 	p, err := client.Do(q)
 	if err != nil {
-		return result{err: category(err)}
+		return result{err: category(err)}, nil
 	}
 	defer func() { _ = p.Body.Close() }()
 	answer, _ := io.ReadAll(io.LimitReader(p.Body, maxAnswer)) // a read error only truncates the answer
@@ -220,7 +214,7 @@ func (s *Sender) do(q *http.Request, private bool) result {
 	if r.err != "" {
 		r.retryAfter = min(backoff.RetryAfter(p.Header), maxBackoff)
 	}
-	return r
+	return r, nil
 }
 
 func category(err error) Error {
@@ -231,9 +225,6 @@ func category(err error) Error {
 		return TLSError
 	}
 	if _, ok := errors.AsType[tls.AlertError](err); ok {
-		return TLSError
-	}
-	if _, ok := errors.AsType[x509.UnknownAuthorityError](err); ok {
 		return TLSError
 	}
 	if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() {

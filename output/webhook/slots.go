@@ -17,9 +17,8 @@ const lateAfter = time.Second
 // small number are reserved for attempts that start late. An attempt that becomes late frees its
 // prompt slot, unless the total of both kinds has reached its limit.
 //
-// Responders take turns: the one that holds the fewest slots is served first. While other
-// responders may need a slot, a responder holds at most one slot until its first prompt response,
-// and never takes the last free slot in addition to others.
+// Responders take turns: the one that holds the fewest slots is served first, and none takes the last free
+// slot in addition to others.
 type slots struct {
 	prompt int // limit on prompt attempts
 	late   int // limit on attempts that started late
@@ -38,8 +37,7 @@ func newSlots(prompt, late, most int) *slots {
 
 // responder is an endpoint whose attempts the slots limit.
 type responder struct {
-	late   atomic.Bool // the last attempt was late
-	proven atomic.Bool // at least one attempt had a prompt response
+	late atomic.Bool // the last attempt was late
 }
 
 // slot is permission to make one attempt, granted when ready is closed. The mutex of slots guards
@@ -96,7 +94,7 @@ func (p *slots) room(who *responder) bool {
 	case p.held[who] == 0:
 		return p.isPrompt < p.prompt
 	default:
-		return who.proven.Load() && p.isPrompt < p.prompt-1
+		return p.isPrompt < p.prompt-1
 	}
 }
 

@@ -98,14 +98,12 @@ func (p *slots) ask(t *testing.T, c *responder) (given func() bool, give func())
 	}
 }
 
-// Responders take turns. A responder without a prompt response yet gets one slot only, and the last
-// slot is for responders that hold none.
+// Responders take turns. The last slot is for responders that hold none.
 func TestRespondersTakeTurns(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := newSlots(3, 1, 5)
 		a, b, c := new(responder), new(responder), new(responder)
-		a.proven.Store(true)
 		holds := func(want string, all map[string]func() bool) {
 			t.Helper()
 			var got strings.Builder

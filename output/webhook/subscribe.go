@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"maps"
 	"math"
-	"net/http"
 	"net/url"
 	"slices"
 	"strings"
@@ -303,63 +302,23 @@ func hostName(rawURL string) string {
 	return strings.ToLower(strings.TrimSuffix(u.Hostname(), "."))
 }
 
-// verify asks an endpoint to prove that it wants events: by repeating a nonce, or by listing its
-// path in the well-known document of its origin. It returns why the proof failed, or "" if it
-// succeeded.
+// verify asks an endpoint to prove that it wants events, by repeating a nonce. It returns why the proof
+// failed, or "" if it succeeded.
 func (s *Subscriptions) verify(ctx context.Context, r *record, secret standardwebhooks.Secret) (Error, error) {
 	nonce := rand.Text()
 	m := r.control("verification", map[string]any{"challenge": nonce})
 	m.secrets = []standardwebhooks.Secret{secret}
-	at := new(responder)
-	got, err := s.sender.post(ctx, at, m, nil)
-	if err != nil {
-		return "", err
+	got, err := s.sender.post(ctx, new(responder), m, nil)
+	var answer struct {
+		Challenge string `json:"challenge"`
 	}
-	if got.err == "" && !got.drop {
-		var answer struct {
-			Challenge string `json:"challenge"`
-		}
-		if json.Unmarshal(got.answer, &answer) == nil && subtle.ConstantTimeCompare([]byte(answer.Challenge), []byte(nonce)) == 1 {
-			return "", nil
-		}
-		got.err = ChallengeFailed
+	switch {
+	case err != nil || got.err != "":
+		return got.err, err
+	case got.drop:
+		return HTTP4xx, nil
+	case json.Unmarshal(got.answer, &answer) != nil || subtle.ConstantTimeCompare([]byte(answer.Challenge), []byte(nonce)) != 1:
+		return ChallengeFailed, nil
 	}
-	if got.drop {
-		got.err = HTTP4xx
-	}
-	if got.err != ConnectionRefused && s.sender.listed(ctx, at, r.URL) {
-		return "", nil
-	}
-	return got.err, nil
-}
-
-// listed reports whether the well-known document of a URL's origin lists the URL as a receiver.
-func (s *Sender) listed(ctx context.Context, who *responder, raw string) bool {
-	u, err := url.Parse(raw)
-	if err != nil || strings.Contains(u.Path, "..") {
-		return false
-	}
-	release, err := s.acquire(ctx, hostName(raw), who)
-	if err != nil {
-		return false
-	}
-	defer release()
-	at := url.URL{Scheme: u.Scheme, Host: u.Host, Path: standardwebhooks.WellKnown}
-	q, err := http.NewRequestWithContext(ctx, http.MethodGet, at.String(), nil)
-	if err != nil {
-		return false
-	}
-	got := s.do(q, false)
-	var doc struct {
-		Receivers []string `json:"receivers"`
-	}
-	if got.err != "" || got.drop || json.Unmarshal(got.answer, &doc) != nil {
-		return false
-	}
-	for _, prefix := range doc.Receivers {
-		if strings.HasPrefix(prefix, "/") && (u.Path == prefix || strings.HasPrefix(u.Path, strings.TrimSuffix(prefix, "/")+"/")) {
-			return true
-		}
-	}
-	return false
+	return "", nil
 }

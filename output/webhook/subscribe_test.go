@@ -267,13 +267,6 @@ func TestChallengeFails(t *testing.T) {
 			t.Errorf("an immediate second challenge: %v", err)
 		}
 		time.Sleep(challengeWait)
-		w.to.answer = nil
-		w.to.wellKnown = `{"receivers":["/other/","/h/"]}`
-		w.to.answer = func(string) string { return `no JSON` }
-		w.subscribe(params(hook, oneSecret))
-		if _, err = w.ask(mcp.MethodSubscribeEvents, "chat", params("https://hooks.example/else", oneSecret)); err == nil {
-			t.Error("a path that the document does not list was verified")
-		}
 		for i := range 40 {
 			_, err = w.ask(mcp.MethodSubscribeEvents, "chat", params(fmt.Sprint("https://hooks.example/else/", i), oneSecret))
 		}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"maps"
-	"slices"
 	"sync"
 	"time"
 
@@ -44,7 +43,6 @@ type worker struct {
 // delivery is the delivery of one event.
 type delivery struct {
 	occ  *mcpevents.Occurrence
-	late bool // the event was held back, and the watermark has already passed it
 	done bool
 	lost bool  // abandoned
 	err  error // why the attempts were interrupted; set before d is sent to ended
@@ -123,9 +121,7 @@ func (w *worker) run(ctx context.Context, from mcpevents.Position, gap bool) err
 			}
 			w.gapDue = w.gapDue || d.lost || w.gapAgain
 			w.gapAgain = false
-			if d.late {
-				w.states.done(d.occ)
-			}
+			w.states.done(d.occ)
 			for len(w.started) > 0 && w.started[0].done {
 				w.started = w.started[1:]
 			}
@@ -146,7 +142,7 @@ func (w *worker) wants(o *mcpevents.Occurrence) bool {
 func (w *worker) settled() (wait <-chan time.Time, found bool) {
 	ready, next := w.states.due(time.Now())
 	for _, o := range ready {
-		w.queue = append(w.queue, &delivery{occ: o, late: true})
+		w.queue = append(w.queue, &delivery{occ: o})
 	}
 	if len(ready) == 0 && !next.IsZero() {
 		wait = time.After(time.Until(next))
@@ -154,30 +150,26 @@ func (w *worker) settled() (wait <-chan time.Time, found bool) {
 	return wait, len(ready) > 0
 }
 
-// cursor returns the cursor to include in a delivery's message. Once the delivery is accepted, all
-// events up to the cursor have been accepted or abandoned.
+// cursor returns the cursor to include in the message of a delivery that is in neither queue nor started. Once
+// the delivery is accepted, all events up to the cursor have been accepted or abandoned.
 func (w *worker) cursor(d *delivery) string {
 	at, _ := w.watermark()
-	open := slices.ContainsFunc(w.started, func(before *delivery) bool { return !before.late && !before.done })
-	if open || d.late {
-		return at.Cursor()
-	}
-	return d.occ.ID
+	at.Seq = min(at.Seq, d.occ.Seq)
+	return at.Cursor()
 }
 
 // watermark returns the position up to which all events were accepted or abandoned, and the time of
-// the first event after it.
+// the first event that is being delivered.
 func (w *worker) watermark() (at mcpevents.Position, oldest time.Time) {
 	at = w.at
 	for _, part := range [][]*delivery{w.started, w.queue} {
 		for _, d := range part {
-			if !d.late && !d.done {
-				at.Seq = d.occ.Seq - 1
-				return at, d.occ.Time
+			if !d.done && d.occ.Seq <= at.Seq {
+				at.Seq, oldest = d.occ.Seq-1, d.occ.Time
 			}
 		}
 	}
-	return at, oldest
+	return w.states.before(at), oldest
 }
 
 // pass records the watermark.
@@ -191,7 +183,7 @@ func (w *worker) pass() {
 		}
 		if w.states.changed {
 			w.states.changed, w.deliverer.changed = false, true
-			w.e.Sent, w.e.Held = maps.Clone(w.states.sent), w.states.ids()
+			w.e.Sent = maps.Clone(w.states.sent)
 		}
 	})
 }
