@@ -17,14 +17,12 @@ const (
 	// events up to maxSpan.
 	fine, fineSpan = 5 * time.Second, time.Hour
 	coarse         = time.Minute
-	// maxActivities limits how many activities are kept, each for one server or for all servers.
-	maxActivities = 8
-	maxPoints     = 600                 // points in a response
-	maxSpan       = 60 * 24 * time.Hour // older events are not counted
+	maxPoints      = 600                 // points in a response
+	maxSpan        = 60 * 24 * time.Hour // older events are not counted
 )
 
-// activity counts the events of one server, or of all servers, by the time they were stored. Each
-// update continues after the last counted event, so only the first request reads the whole log.
+// activity counts the events by the time they were stored. Each update continues after the last counted
+// event, so only the first request reads the whole log.
 type activity struct {
 	mu    sync.Mutex
 	last  uint64           // sequence number of the last counted event
@@ -37,11 +35,10 @@ type activity struct {
 
 // counts is the response of /api/activity: one value per interval, oldest first.
 type counts struct {
-	ServerID string   `json:"serverId,omitempty"` // empty for all servers together
-	From     int64    `json:"from"`               // seconds since 1970
-	Step     int64    `json:"step"`               // seconds
-	Events   []uint32 `json:"events"`
-	Oldest   int64    `json:"oldest,omitempty"` // when the oldest event was stored, in seconds since 1970
+	From   int64    `json:"from"` // seconds since 1970
+	Step   int64    `json:"step"` // seconds
+	Events []uint32 `json:"events"`
+	Oldest int64    `json:"oldest,omitempty"` // when the oldest event was stored, in seconds since 1970
 }
 
 func (d *Dashboard) activity(ctx context.Context, r *http.Request) (any, error) {
@@ -49,43 +46,19 @@ func (d *Dashboard) activity(ctx context.Context, r *http.Request) (any, error) 
 	if err != nil || seconds < 0 {
 		return nil, &refusal{http.StatusBadRequest, "range must be a number of seconds; 0 is everything"}
 	}
-	server := r.URL.Query().Get("server")
-	a := d.activityOf(server)
+	a := &d.counted
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if err := a.update(ctx, d.events, server); err != nil {
+	if err := a.update(ctx, d.events); err != nil {
 		return nil, err
 	}
-	out := a.counts(time.Now(), time.Duration(min(seconds, int64(maxSpan/time.Second)))*time.Second)
-	out.ServerID = server
-	return out, nil
+	return a.counts(time.Now(), time.Duration(min(seconds, int64(maxSpan/time.Second)))*time.Second), nil
 }
 
-// activityOf returns the activity of a server, or of all servers if server is empty. Beyond
-// maxActivities it drops the least recently requested activity.
-func (d *Dashboard) activityOf(server string) *activity {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for i, id := range d.activityOrder {
-		if id == server {
-			d.activityOrder = append(append(d.activityOrder[:i:i], d.activityOrder[i+1:]...), id)
-			return d.activities[id]
-		}
-	}
-	if len(d.activityOrder) == maxActivities {
-		delete(d.activities, d.activityOrder[0])
-		d.activityOrder = d.activityOrder[1:]
-	}
-	a := &activity{fine: map[int64]uint32{}, all: map[int64]uint32{}}
-	d.activities[server] = a
-	d.activityOrder = append(d.activityOrder, server)
-	return a
-}
-
-// update counts the server's events that were stored since the last update. The caller must hold
+// update counts the events that were stored since the last update. The caller must hold
 // a.mu.
-func (a *activity) update(ctx context.Context, log journal.Log, server string) error {
-	for entry, err := range log.Select(ctx, journal.Selection{ServerID: server, After: a.after}) {
+func (a *activity) update(ctx context.Context, log journal.Log) error {
+	for entry, err := range log.Select(ctx, journal.Selection{After: a.after}) {
 		if err != nil {
 			return err
 		}

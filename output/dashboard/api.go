@@ -16,6 +16,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/status"
 	"github.com/mcptrack/mcptrack/output/markdown"
+	"github.com/mcptrack/mcptrack/output/serverlog"
 	"github.com/mcptrack/mcptrack/output/webhook"
 )
 
@@ -279,17 +280,10 @@ func (d *Dashboard) server(r *http.Request) (any, error) {
 
 // serverLog is the response of /api/servers/{id}/log.
 type serverLog struct {
-	ServerID string    `json:"serverId"`
-	Lines    []logLine `json:"lines"` // oldest first
+	ServerID string           `json:"serverId"`
+	Lines    []serverlog.Line `json:"lines"` // oldest first
 	// FollowedBy is the process that has the log lines, if another process follows the server.
 	FollowedBy string `json:"followedBy,omitempty"`
-}
-
-// logLine is the JSON form of a [serverlog.Line].
-type logLine struct {
-	Timestamp string `json:"timestamp"`
-	Level     string `json:"level"`
-	Text      string `json:"text"`
 }
 
 func (d *Dashboard) log(r *http.Request) (any, error) {
@@ -297,13 +291,11 @@ func (d *Dashboard) log(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := serverLog{ServerID: known.ID, Lines: []logLine{}}
+	out := serverLog{ServerID: known.ID, Lines: []serverlog.Line{}}
 	if _, here := d.opts.Snapshot().Server(known.ID); !here {
 		out.FollowedBy = follower(known)
 	} else if d.opts.Log != nil {
-		for _, l := range d.opts.Log(known.ID) {
-			out.Lines = append(out.Lines, logLine{stamp(l.Time), l.Level, l.Text})
-		}
+		out.Lines = append(out.Lines, d.opts.Log(known.ID)...)
 	}
 	return out, nil
 }

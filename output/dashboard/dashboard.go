@@ -25,7 +25,6 @@ import (
 	"io/fs"
 	"log/slog"
 	"net/http"
-	"sync"
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/cache"
@@ -86,10 +85,7 @@ type Dashboard struct {
 	started time.Time
 	reads   chan struct{} // counting semaphore for reads from servers
 	scans   chan struct{} // counting semaphore for reads of the log
-
-	mu            sync.Mutex
-	activities    map[string]*activity // keyed by server id; "" is all servers together
-	activityOrder []string             // keys of activities, least recently used first
+	counted activity
 }
 
 // New creates a Dashboard.
@@ -112,7 +108,8 @@ func New(opts Options) *Dashboard {
 	}
 	return &Dashboard{
 		opts: opts, events: events, started: time.Now(),
-		reads: make(chan struct{}, maxReads), scans: make(chan struct{}, maxScans), activities: make(map[string]*activity),
+		reads: make(chan struct{}, maxReads), scans: make(chan struct{}, maxScans),
+		counted: activity{fine: map[int64]uint32{}, all: map[int64]uint32{}},
 	}
 }
 

@@ -30,8 +30,6 @@ type eventHistory struct {
 
 	// Events has the newest matching events, newest first, as the feed sends them.
 	Events []json.RawMessage `json:"events"`
-	// Texts has the digests, among those in Events, whose text /content can return.
-	Texts []string `json:"texts,omitempty"`
 	// Versions has the versions of the resource that Events describe, newest first, each with the
 	// time at which it was first seen; or the versions of the definition of Item, without Events.
 	Versions []history.Version `json:"versions,omitempty"`
@@ -158,7 +156,6 @@ func (d *Dashboard) current(ctx context.Context, server string, it history.Item)
 
 // addVersions sets the versions that out.Events, which are in log order, describe.
 func (d *Dashboard) addVersions(ctx context.Context, out *eventHistory) {
-	out.Texts = d.texts(ctx, out.Events)
 	versions, err := history.Versions(decoded(slices.Values(out.Events)), maxHistory)
 	if err != nil {
 		return // the events are worth showing without versions
@@ -175,8 +172,9 @@ func (d *Dashboard) addVersions(ctx context.Context, out *eventHistory) {
 	if versions[0].ID == "" && !out.More {
 		versions[0].Timestamp = d.firstSeen(ctx, out.ServerID, out.URI)
 	}
+	texts, _ := d.events.Contents().Stored(ctx, history.Digests(versions)) // versions are worth showing without texts
 	for i := range versions {
-		_, versions[i].Text = slices.BinarySearch(out.Texts, versions[i].Digest.String())
+		versions[i].Text = texts[versions[i].Digest]
 	}
 	slices.Reverse(versions)
 	out.Versions = versions
@@ -214,22 +212,3 @@ func decoded(stored iter.Seq[json.RawMessage]) iter.Seq2[event.Event, error] {
 
 // recent is the age of the oldest event that is returned if no server is given.
 const recent = 15 * time.Minute
-
-// texts returns those digests in the events for which a text is stored, sorted.
-func (d *Dashboard) texts(ctx context.Context, events []json.RawMessage) (texts []string) {
-	var digests []catalog.Digest
-	for e := range decoded(slices.Values(events)) {
-		if p, ok := e.Payload.(event.ResourceUpdated); ok {
-			digests = append(digests, p.Digest, p.PreviousDigest)
-		}
-	}
-	stored, err := d.events.Contents().Stored(ctx, digests)
-	if err != nil {
-		return nil // the events are worth showing without texts
-	}
-	for digest := range stored {
-		texts = append(texts, digest.String())
-	}
-	slices.Sort(texts)
-	return texts
-}

@@ -108,10 +108,8 @@ func (l *eventList) key(m *model, key string, all []*event.Event, first int) tea
 	case e == nil:
 	case isOpen(key), key == "d":
 		return m.openEvent(e)
-	case key == "L":
-		return m.openLog(e.ServerID)
-	case key == "r":
-		return m.reconnect(e.ServerID)
+	default:
+		return m.ofServer(key, e.ServerID)
 	}
 	return nil
 }

@@ -185,23 +185,18 @@ func (p *resourcePage) loaded(_ *model, v any) {
 }
 
 func (p *resourcePage) key(m *model, key string) tea.Cmd {
+	if tab, ok := tabOf(key, p.tab, resourceTabs); ok {
+		return p.show(m, tab)
+	}
 	switch key {
-	case "tab":
-		return p.show(m, (p.tab+1)%resourceTabs)
-	case "shift+tab":
-		return p.show(m, (p.tab+resourceTabs-1)%resourceTabs)
-	case "1", "2", "3":
-		return p.show(m, int(key[0]-'1'))
 	case "d":
 		return p.show(m, tabDiff)
-	case "r":
-		return m.reconnect(p.server)
-	case "L":
-		return m.openLog(p.server)
-	case "e":
-		return m.push(newFeedPage(p.server))
-	case "<", ">":
-		return p.step(m, map[string]int{"<": 1, ">": -1}[key])
+	case "r", "L", "e":
+		return m.ofServer(key, p.server)
+	case "<":
+		return p.step(m, 1)
+	case ">":
+		return p.step(m, -1)
 	}
 	if p.tab != tabHistory {
 		p.text.move(key)

@@ -146,19 +146,14 @@ func (p *serverPage) uri(m *model) string {
 }
 
 func (p *serverPage) key(m *model, key string) tea.Cmd {
+	if tab, ok := tabOf(key, p.tab, tabs); ok {
+		return p.show(m, tab)
+	}
 	switch key {
-	case "tab":
-		return p.show(m, (p.tab+1)%tabs)
-	case "shift+tab":
-		return p.show(m, (p.tab+tabs-1)%tabs)
-	case "1", "2", "3", "4", "5", "6":
-		return p.show(m, int(key[0]-'1'))
 	case "L":
 		return p.show(m, tabLog)
-	case "r":
-		return m.reconnect(p.id)
-	case "e":
-		return m.push(newFeedPage(p.id))
+	case "r", "e":
+		return m.ofServer(key, p.id)
 	case "s":
 		if p.tab < tabTimeline {
 			p.byChange = m.sort(p.byChange, "name")

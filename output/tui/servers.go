@@ -77,10 +77,8 @@ func (p *serversPage) key(m *model, key string) tea.Cmd {
 	case id == "":
 	case isOpen(key):
 		return m.push(&serverPage{id: id})
-	case key == "L":
-		return m.openLog(id)
-	case key == "r":
-		return m.reconnect(id)
+	default:
+		return m.ofServer(key, id)
 	}
 	return nil
 }

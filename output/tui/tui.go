@@ -342,12 +342,34 @@ func (m *model) wheel(button tea.MouseButton, y int) tea.Cmd {
 // wheelLines is the number of lines by which one step of the mouse wheel moves.
 const wheelLines = 3
 
-func (m *model) openLog(server string) tea.Cmd {
-	return m.push(&serverPage{id: server, tab: tabLog, text: textView{list: list{tail: true}}})
+// ofServer handles the keys of a server that is selected or shown.
+func (m *model) ofServer(key, server string) tea.Cmd {
+	switch key {
+	case "L":
+		return m.push(&serverPage{id: server, tab: tabLog, text: textView{list: list{tail: true}}})
+	case "e":
+		return m.push(newFeedPage(server))
+	case "r":
+		m.reconnect(server)
+	}
+	return nil
+}
+
+// tabOf returns the tab that a key selects on a page with n tabs.
+func tabOf(key string, now, n int) (tab int, ok bool) {
+	switch {
+	case key == "tab":
+		return (now + 1) % n, true
+	case key == "shift+tab":
+		return (now + n - 1) % n, true
+	case len(key) == 1 && '1' <= key[0] && int(key[0]-'1') < n:
+		return int(key[0] - '1'), true
+	}
+	return 0, false
 }
 
 // reconnect starts reconnecting a server.
-func (m *model) reconnect(server string) tea.Cmd {
+func (m *model) reconnect(server string) {
 	i := slices.IndexFunc(m.servers, func(s ServerRow) bool { return s.ID == server })
 	switch {
 	case m.opts.Reconnect == nil:
@@ -357,7 +379,6 @@ func (m *model) reconnect(server string) tea.Cmd {
 		m.reconnecting[server] = m.servers[i]
 		m.opts.Reconnect(server)
 	}
-	return nil
 }
 
 // reconnected reports the outcome for servers that the user has reconnected.
