@@ -63,7 +63,7 @@ func (o *versionFlags) read(ctx context.Context, env *cli.Env, g *cli.Globals, a
 	}
 	it, ok := history.ParseItem(args[1])
 	if !ok {
-		return cli.UsageHint("choose tool/NAME, prompt/NAME, template/URITEMPLATE, resource/URI or instructions", "no history is stored of the %s of a server", printable.Line(args[1], 40))
+		return cli.UsageHint("choose tool/NAME, prompt/NAME, template/URITEMPLATE, resource/URI or instructions", "the %s of a server has no history", printable.Line(args[1], 40))
 	}
 	ctx, cancel := o.bound(ctx)
 	defer cancel()
