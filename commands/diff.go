@@ -27,33 +27,33 @@ type comparison struct {
 }
 
 // compare prints the difference of the two versions that ids specify; see [history.Pair].
-func (of *versioned) compare(ctx context.Context, env *cli.Env, g *cli.Globals, ids []string) (err error) {
-	c := comparison{ServerID: of.server, URI: of.item.Key}
-	if !of.item.Content() {
-		c.URI, c.Item = "", of.item.Name()
+func (v *versioned) compare(ctx context.Context, env *cli.Env, g *cli.Globals, ids []string) (err error) {
+	c := comparison{ServerID: v.server, URI: v.item.Key}
+	if !v.item.Content() {
+		c.URI, c.Item = "", v.item.Name()
 	}
-	if c.From, c.To, err = history.Pair(of.versions, ids); err != nil {
+	if c.From, c.To, err = history.Pair(v.versions, ids); err != nil {
 		return &cli.Failure{Exit: cli.ExitFailed, Code: "no_version", Err: err, Hint: "mcptrack history lists the versions"}
 	}
 	var texts [2]string
 	// The newer one first: it may be read from the server then, and stored.
-	for i, v := range slices.Backward([]history.Version{c.From, c.To}) {
-		text, ok, err := of.text(ctx, v.Digest)
+	for i, version := range slices.Backward([]history.Version{c.From, c.To}) {
+		text, ok, err := v.text(ctx, version.Digest)
 		switch {
 		case err != nil:
 			return err
 		case !ok:
-			return &cli.Failure{Exit: cli.ExitFailed, Code: "no_text", Err: fmt.Errorf("the text of version %s is not stored", versionName(v)),
+			return &cli.Failure{Exit: cli.ExitFailed, Code: "no_text", Err: fmt.Errorf("the text of version %s is not stored", versionName(version)),
 				Hint: "binary and very large contents are not stored, nor files of skills that nobody read; --keep-content of serve-sse limits how many texts are kept, and --no-content keeps none"}
 		case len(text) > textdiff.MaxText:
-			return &cli.Failure{Exit: cli.ExitFailed, Code: "too_large", Err: fmt.Errorf("version %s has %d bytes; at most %d can be compared", versionName(v), len(text), textdiff.MaxText)}
+			return &cli.Failure{Exit: cli.ExitFailed, Code: "too_large", Err: fmt.Errorf("version %s has %d bytes; at most %d can be compared", versionName(version), len(text), textdiff.MaxText)}
 		}
 		texts[i] = text
 	}
-	if of.item.Content() {
+	if v.item.Content() {
 		c.Diff = textdiff.Unified(c.URI, texts[0], texts[1])
 	} else {
-		c.Diff = lock.Drift{Section: of.item.Section, Key: of.item.Key, Old: lock.Item{Definition: json.RawMessage(texts[0])}, New: lock.Item{Definition: json.RawMessage(texts[1])}}.Diff()
+		c.Diff = lock.Drift{Section: v.item.Section, Key: v.item.Key, Old: lock.Item{Definition: json.RawMessage(texts[0])}, New: lock.Item{Definition: json.RawMessage(texts[1])}}.Diff()
 	}
 	switch {
 	case !g.Format.Table():
