@@ -64,7 +64,7 @@ servers itself, and the log and the history begin when it starts.`,
 			return runTop(cmd.Context(), env, g, opts)
 		},
 	}
-	opts.ConnectFlags.Add(cmd)
+	opts.ConnectFlags.AddServing(cmd)
 	opts.RemoteFlags.Add(cmd)
 	g.AddDemo(cmd)
 	cli.AddAllFlag(cmd, &opts.AllServers)
