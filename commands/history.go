@@ -29,7 +29,7 @@ tool/search, it shows the versions of its definition, and what changed in each.
 version and the newest, with two IDs these two. The number at the end of an ID is enough.
 
 An item is tool/NAME, prompt/NAME, template/URITEMPLATE, resource/URI, skill/URI or
-instructions. A resource whose URI begins like an item is written content:URI.
+instructions.
 
 Versions come from a running daemon, else from the serve-sse at http://127.0.0.1:8722,
 else from the log of serve-sse on this machine; -v says which.`,
