@@ -44,7 +44,7 @@ func (v *versioned) compare(ctx context.Context, env *cli.Env, g *cli.Globals, i
 			return err
 		case !ok:
 			return &cli.Failure{Exit: cli.ExitFailed, Code: "no_text", Err: fmt.Errorf("the text of version %s is not stored", versionName(version)),
-				Hint: "binary and very large contents are not stored, nor files of skills that nobody read; --keep-content of serve-sse limits how many texts are kept, and --no-content keeps none"}
+				Hint: "binary and very large contents are not stored, nor files of skills that nobody read; --keep-content of serve-sse limits how many texts are kept"}
 		case len(text) > textdiff.MaxText:
 			return &cli.Failure{Exit: cli.ExitFailed, Code: "too_large", Err: fmt.Errorf("version %s has %d bytes; at most %d can be compared", versionName(version), len(text), textdiff.MaxText)}
 		}
