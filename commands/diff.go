@@ -4,8 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"slices"
+	"strings"
 
 	"github.com/mcptrack/mcptrack/commands/internal/cli"
 	"github.com/mcptrack/mcptrack/core/history"
@@ -13,7 +13,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/textdiff"
 	"github.com/mcptrack/mcptrack/output/diff"
-	"github.com/mcptrack/mcptrack/output/document"
+	"github.com/mcptrack/mcptrack/output/table"
 )
 
 // comparison is the JSON document of history --diff.
@@ -55,10 +55,7 @@ func (v *versioned) compare(ctx context.Context, env *cli.Env, g *cli.Globals, i
 	} else {
 		c.Diff = lock.Drift{Section: v.item.Section, Key: v.item.Key, Old: lock.Item{Definition: json.RawMessage(texts[0])}, New: lock.Item{Definition: json.RawMessage(texts[1])}}.Diff()
 	}
-	switch {
-	case !g.Format.Table():
-		return document.Write(env.Out, g.Format, c)
-	case c.Diff == "":
+	if c.Diff == "" && g.Format.Table() {
 		fmt.Fprintf(env.Err, "versions %s and %s have the same text\n", versionName(c.From), versionName(c.To))
 		return nil
 	}
@@ -66,8 +63,7 @@ func (v *versioned) compare(ctx context.Context, env *cli.Env, g *cli.Globals, i
 	if g.Colours(env, env.OutTTY) {
 		shown = diff.Colour(c.Diff)
 	}
-	_, err = io.WriteString(env.Out, shown)
-	return err
+	return g.Print(env, table.Output{Document: c, Names: []string{versionName(c.From) + "\t" + versionName(c.To)}, Parts: []table.Part{table.Text("%s", strings.TrimSuffix(shown, "\n"))}})
 }
 
 func versionName(v history.Version) string {

@@ -82,21 +82,18 @@ func newDiff(env *cli.Env, g *cli.Globals) *cobra.Command {
 }
 
 func writeHistory(env *cli.Env, g *cli.Globals, versions []history.Version) error {
-	var names []string
-	var rows [][]string
-	head := []string{"ID", "Noticed", "How", "Size", "Digest", "Text"}
-	if len(versions) > 0 && versions[0].Item != "" {
-		head[3] = "Change"
-	}
+	names := []string{}
 	for _, v := range versions {
 		if v.ID != "" {
 			names = append(names, v.ID)
 		}
-		rows = append(rows, versionRow(env, v, g.Format.Wide()))
 	}
-	return g.Write(env.Out, names, versions, func() error {
-		return table.Options{}.Rows(env.Out, head, rows)
-	})
+	what := "Size"
+	if len(versions) > 0 && versions[0].Item != "" {
+		what = "Change"
+	}
+	row := func(v history.Version) []string { return versionRow(env, v, g.Format.Wide()) }
+	return g.Print(env, table.Output{Names: names, Parts: []table.Part{table.Records(versions, row, "ID", "Noticed", "How", what, "Digest", "Text")}})
 }
 
 // shortDigest is the number of digest characters that are shown.
