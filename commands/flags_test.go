@@ -18,6 +18,7 @@ func TestFlagsAreTheSameEverywhere(t *testing.T) {
 		"content":      "of inject: in messages, and up to a limit",
 		"count":        "of inject: messages, not changes",
 		"data-dir":     "of gateway: for its own events",
+		"diff":         "of history: in place of the versions",
 		"dry-run":      "says what is not done",
 		"fail-on":      "of audit: severities or rules; of verify: classes of changes",
 		"follow":       "of serve-sse: only others store; of calls: print what comes",

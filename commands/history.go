@@ -3,52 +3,53 @@ package commands
 import (
 	"cmp"
 	"context"
-	"errors"
-	"fmt"
-	"log/slog"
-	"net/http"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/mcptrack/mcptrack/commands/internal/cli"
-	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/history"
 	"github.com/mcptrack/mcptrack/core/printable"
-	"github.com/mcptrack/mcptrack/core/suggest"
-	"github.com/mcptrack/mcptrack/output/api"
-	"github.com/mcptrack/mcptrack/output/dashboard"
-	"github.com/mcptrack/mcptrack/output/remote"
 	"github.com/mcptrack/mcptrack/output/table"
 )
 
 func newHistory(env *cli.Env, g *cli.Globals) *cobra.Command {
 	var opts versionFlags
 	var last int
+	var compare bool
 	cmd := &cobra.Command{
-		Use:   "history SERVER URI|ITEM",
+		Use:   "history SERVER URI|ITEM [ID [ID]]",
 		Short: "Show the versions of a resource or a tool",
-		Long: `Shows the versions of a followed resource, newest first: when and how each was detected,
-its size and digest, and whether its text is stored, so that diff can compare it. At most
-the newest 500 are shown.
+		Long: `Shows the versions of a followed resource, newest first: when and how each change was
+noticed, its size and digest, and whether its text is stored. For an item, such as
+tool/search, it shows the versions of its definition, and what changed in each.
 
-` + versionsOfItems + `
-Each version has the classes of its change, as mcptrack help lock explains them.
+--diff compares two texts: without an ID those of the last change, with one ID this
+version and the newest, with two IDs these two. The number at the end of an ID is enough.
 
-` + versionsFrom + ``,
+An item is tool/NAME, prompt/NAME, template/URITEMPLATE, resource/URI, skill/URI or
+instructions.
+
+Versions come from a running daemon, else from the serve-sse at http://127.0.0.1:8722,
+else from the log of serve-sse on this machine; -v says which.`,
 		Example: `  mcptrack history docs file:///guide.md
-  mcptrack history docs file:///guide.md --url http://127.0.0.1:8722 --last 5
-  mcptrack history docs tool/search
-  mcptrack history docs file:///guide.md --json | jq -r '.[].id'`,
-		Args:              cli.Args(2, 2),
+  mcptrack history docs file:///guide.md --diff
+  mcptrack history docs file:///guide.md --diff 42 57
+  mcptrack history docs tool/search --url http://127.0.0.1:8722 --last 5`,
+		Args:              cli.Args(2, 4),
 		ValidArgsFunction: completeVersioned(env, g),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if last < 1 {
+			switch {
+			case last < 1:
 				return cli.Usage("invalid --last %d; expected at least 1", last)
+			case len(args) > 2 && !compare:
+				return cli.UsageHint("add --diff to compare versions", "history takes an ID only with --diff, got %q", printable.Line(args[2], 100))
 			}
-			return opts.read(cmd.Context(), env, g, args, func(_ context.Context, of *versioned) error {
+			return opts.read(cmd.Context(), env, g, args, func(ctx context.Context, of *versioned) error {
+				if compare {
+					return of.compare(ctx, env, g, args[2:])
+				}
 				slices.Reverse(of.versions)
 				return writeHistory(env, g, of.versions[:min(len(of.versions), last)])
 			})
@@ -56,25 +57,43 @@ Each version has the classes of its change, as mcptrack help lock explains them.
 	}
 	opts.add(cmd)
 	cmd.Flags().IntVar(&last, "last", 50, "show at most this `NUMBER` of versions")
+	cmd.Flags().BoolVar(&compare, "diff", false, "print the difference of two versions")
+	cli.MainFlags(cmd, "diff", "last", "url", "verbose", "json")
+	return cmd
+}
+
+// newDiff returns the command with the former name of history --diff.
+func newDiff(env *cli.Env, g *cli.Globals) *cobra.Command {
+	var opts versionFlags
+	cmd := &cobra.Command{
+		Use:               "diff SERVER URI|ITEM [ID [ID]]",
+		Short:             "Compare two versions of a resource or a tool",
+		Long:              "Does what mcptrack history --diff does.",
+		Args:              cli.Args(2, 4),
+		ValidArgsFunction: completeVersioned(env, g),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return opts.read(cmd.Context(), env, g, args, func(ctx context.Context, of *versioned) error {
+				return of.compare(ctx, env, g, args[2:])
+			})
+		},
+	}
+	opts.add(cmd)
 	return cmd
 }
 
 func writeHistory(env *cli.Env, g *cli.Globals, versions []history.Version) error {
-	var names []string
-	var rows [][]string
-	head := []string{"ID", "Noticed", "How", "Size", "Digest", "Text"}
-	if len(versions) > 0 && versions[0].Item != "" {
-		head[3] = "Change"
-	}
+	names := []string{}
 	for _, v := range versions {
 		if v.ID != "" {
 			names = append(names, v.ID)
 		}
-		rows = append(rows, versionRow(env, v, g.Format.Wide()))
 	}
-	return g.Write(env.Out, names, versions, func() error {
-		return table.Options{}.Rows(env.Out, head, rows)
-	})
+	what := "Size"
+	if len(versions) > 0 && versions[0].Item != "" {
+		what = "Change"
+	}
+	row := func(v history.Version) []string { return versionRow(env, v, g.Format.Wide()) }
+	return g.Print(env, table.Output{Names: names, Parts: []table.Part{table.Records(versions, row, "ID", "Noticed", "How", what, "Digest", "Text")}})
 }
 
 // shortDigest is the number of digest characters that are shown.
@@ -115,207 +134,4 @@ func changeWord(v history.Version) string {
 		return "changed"
 	}
 	return ""
-}
-
-// versionsOfItems is the part of the help of history and diff about definitions.
-const versionsOfItems = `tool/NAME, prompt/NAME, template/URITEMPLATE, resource/URI and instructions are the
-definitions that the server sent, if it is followed with these lists. skill/URI is the entry of a skill with its list of files. The URI of a file of a skill
-has the versions that these lists had; the text of a version is stored when a client
-of the daemon, the gateway or the dashboard reads the file.`
-
-// versionsFrom is the part of the help of history and diff that says where versions come from.
-const versionsFrom = `Versions come from a running daemon that follows the same config, else from the log
-that a serve-sse writes on this machine, else from the serve-sse at
-http://127.0.0.1:8722, else from the log that the last one left; -v says which. --url
-asks another serve-sse, and --data-dir and --nats read another log.`
-
-// versionFlags contains the flags of history and diff that select a log or a serve-sse.
-type versionFlags struct {
-	cli.JournalFlags
-	cli.RemoteFlags
-	timeout time.Duration
-	verbose bool
-}
-
-func (o *versionFlags) add(cmd *cobra.Command) {
-	o.JournalFlags.Add(cmd)
-	o.RemoteFlags.Add(cmd)
-	cmd.Flags().BoolVarP(&o.verbose, "verbose", "v", false, "print where the versions come from to stderr")
-	cmd.Flags().DurationVar(&o.timeout, "timeout", 0, "`DURATION` that the whole command may take (default 30s with --url, else no limit)")
-}
-
-// askTime is the default --timeout with --url.
-const askTime = 30 * time.Second
-
-// bound returns a context that ends when --timeout expires.
-func (o *versionFlags) bound(ctx context.Context) (context.Context, context.CancelFunc) {
-	limit := o.timeout
-	if limit == 0 && o.URL != "" {
-		limit = askTime
-	}
-	if limit == 0 {
-		return ctx, func() {}
-	}
-	return context.WithTimeoutCause(ctx, limit, cli.ErrTimeout)
-}
-
-// versioned is an item with its versions, and where they were found.
-type versioned struct {
-	remote.Client
-	server   string
-	item     history.Item
-	versions []history.Version // oldest first, at least one
-}
-
-// place is where versions may be found.
-type place struct {
-	name string
-	// open returns a client that is used until release is called.
-	open func(context.Context) (client remote.Client, release func(), err error)
-	// limit bounds the request for the versions, because the place may be another program; 0 does not.
-	limit time.Duration
-}
-
-// nearbyTime limits a request to a process that no flag names.
-const nearbyTime = 5 * time.Second
-
-// read calls show with a resource or definition that has versions. args starts with the server and the item.
-func (o *versionFlags) read(ctx context.Context, env *cli.Env, g *cli.Globals, args []string, show func(context.Context, *versioned) error) error {
-	if o.timeout < 0 {
-		return cli.Usage("--timeout must not be negative")
-	}
-	if o.URL != "" && (o.Dir != "" || o.NATS != "") {
-		return cli.Usage("--url cannot be used with --data-dir or --nats")
-	}
-	it, ok := history.ParseItem(args[1])
-	if !ok {
-		return cli.UsageHint("choose tool/NAME, prompt/NAME, template/URITEMPLATE, resource/URI or instructions", "no history is stored of the %s of a server", printable.Line(args[1], 40))
-	}
-	ctx, cancel := o.bound(ctx)
-	defer cancel()
-	log := g.Logger(env)
-	of := &versioned{server: args[0], item: it}
-	return of.findIn(ctx, o.places(env, g, log), func(place string) error {
-		if log.Info("reading versions", "from", place); o.verbose {
-			fmt.Fprintln(env.Err, "versions from "+place)
-		}
-		return show(ctx, of)
-	})
-}
-
-// findIn calls show with the name of the first place that has versions. Without any, the error is of the
-// first place that answered, or else of the last one.
-func (v *versioned) findIn(ctx context.Context, places []place, show func(place string) error) (failed error) {
-	for _, p := range places {
-		client, release, err := p.open(ctx)
-		if err == nil {
-			defer release()
-			v.Client = client
-			if err = v.find(ctx, p.limit); err == nil {
-				return show(p.name)
-			}
-		}
-		if _, is := errors.AsType[*cli.Failure](err); !is || ctx.Err() != nil {
-			return err
-		}
-		if failed == nil || !answered(failed) {
-			failed = err
-		}
-	}
-	return failed
-}
-
-// answered reports whether a place without versions is a log or a serve-sse.
-func answered(err error) bool {
-	f, failed := errors.AsType[*cli.Failure](err)
-	status, refused := errors.AsType[*remote.RefusedError](err)
-	return failed && f.Code == "no_versions" || refused && status.Status == http.StatusUnauthorized
-}
-
-// places returns where to look for versions, in this order.
-func (o *versionFlags) places(env *cli.Env, g *cli.Globals, log *slog.Logger) []place {
-	served := func(at cli.RemoteFlags, limit time.Duration) place {
-		return place{at.URL, func(context.Context) (remote.Client, func(), error) {
-			client, err := at.Client(env)
-			return client, func() {}, err
-		}, limit}
-	}
-	stored := place{"the log in " + o.Place(env), func(ctx context.Context) (remote.Client, func(), error) {
-		l, err := o.Stored(ctx, env, log)
-		if f, ok := errors.AsType[*cli.Failure](err); ok && f.Code == "nothing_stored" && o.Dir == "" && o.NATS == "" {
-			f.Hint = "run mcptrack serve-sse to store events; if it runs elsewhere, use --url, --data-dir or --nats"
-		}
-		if err != nil {
-			return remote.Client{}, nil, err
-		}
-		return api.Local(l, dashboard.Options{}), func() { _ = l.Close() }, nil
-	}, 0}
-	switch {
-	case o.URL != "":
-		return []place{served(o.RemoteFlags, 0)}
-	case o.Dir != "" || o.NATS != "":
-		return []place{stored}
-	}
-	daemon := place{"the daemon", func(ctx context.Context) (remote.Client, func(), error) {
-		_, d := g.OpenDaemon(ctx, env, log, cli.DaemonUse{Verbose: o.verbose})
-		if d == nil {
-			return remote.Client{}, nil, cli.Unreachable("", "no daemon is used")
-		}
-		return d.Client(), d.Close, nil
-	}, nearbyTime}
-	nearby := o.RemoteFlags
-	nearby.URL = cli.DefaultServeURL
-	if o.Written(env) {
-		return []place{daemon, stored, served(nearby, nearbyTime)}
-	}
-	return []place{daemon, served(nearby, nearbyTime), stored}
-}
-
-// find requests the versions. It returns an error if there are none.
-func (v *versioned) find(ctx context.Context, limit time.Duration) (err error) {
-	if limit > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, limit, cli.ErrTimeout)
-		defer cancel()
-	}
-	if v.item.Content() {
-		v.versions, err = v.Versions(ctx, v.server, v.item.Key)
-	} else {
-		v.versions, err = v.Definitions(ctx, v.server, v.item.Name())
-	}
-	if err != nil {
-		return cli.RemoteFailure(ctx, err, "token-file")
-	}
-	if len(v.versions) == 0 {
-		known, _ := v.Known(ctx, v.server, v.item.Section) // for a hint only
-		return noVersions(v.server, v.item, known)
-	}
-	return nil
-}
-
-// text returns the text with the given digest. ok is false if it is not stored.
-func (v *versioned) text(ctx context.Context, digest catalog.Digest) (text string, ok bool, err error) {
-	if v.item.Content() {
-		text, ok, err = v.Text(ctx, v.server, v.item.Key, digest)
-	} else {
-		text, ok, err = v.Definition(ctx, v.server, v.item.Name(), digest)
-	}
-	return text, ok, cli.RemoteFailure(ctx, err, "token-file")
-}
-
-// noVersions returns the error for an item without stored versions. known lists the server's items of
-// the same kind, for a hint.
-func noVersions(server string, it history.Item, known []string) error {
-	name, hint := it.Key, "only followed resources that changed have a history"
-	if !it.Content() {
-		name, hint = it.Name(), "only items of followed servers have a history"
-	}
-	f := &cli.Failure{Exit: cli.ExitFailed, Code: "no_versions", Err: fmt.Errorf("no change to %s on server %s is stored", printable.Line(name, 200), printable.Line(server, 64)), Hint: hint}
-	if s := suggest.Nearest(it.Key, known); s != "" && s != it.Key {
-		if !it.Content() {
-			s = history.Item{Section: it.Section, Key: s}.Name()
-		}
-		f.Hint = fmt.Sprintf("did you mean %q?", s)
-	}
-	return f
 }

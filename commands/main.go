@@ -11,9 +11,9 @@
 //	source.go   where events come from beside servers: a log, a running serve-sse (watch, replay, tail)
 //	watch_daemon.go  a running daemon: watch
 //	request.go  sends one request to one server: read, prompt, call
-//	history.go  reads the versions of a resource: history, diff
+//	versions.go  finds the versions of a resource or an item: history, and diff, its former name
 //	calls.go    reads the record of calls
-//	remote.go   queries a running serve-sse: status, top, history, diff
+//	remote.go   queries a running serve-sse: status, top, history
 //	topics.go   the help pages that cover more than one command
 //
 // Each command turns flags into an options struct and calls a run function that does not use cobra.

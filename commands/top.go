@@ -38,23 +38,13 @@ func newTop(env *cli.Env, g *cli.Globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "top [URL]",
 		Short: "Show servers, resources and changes live on a full screen",
-		Long: `Follows the tracked servers in the config, as watch does, or with --url the servers of a
-running serve-sse, and shows them on a full screen: the servers with their state and
-updates, and below them the feed. Each server opens to its resources, tools, prompts,
-timeline and log, each resource to its content, differences and versions, each tool to
-its schema, and each event to its differences.
+		Long: `Shows the tracked servers on a full screen: their state and updates, and below them the
+events. A server opens to its resources, tools, prompts, events and log, a resource to its
+content, differences and versions. The keys are named at the bottom; ? lists all.
 
-Timeline and log begin when top starts; with --url they are those that serve-sse keeps.
-If a running daemon follows the same config, top shows its servers; see mcptrack help
-daemon. --type limits the feed.
-
-Keys: enter opens, q goes back or quits, tab moves between servers and feed or between
-the tabs of a page, e shows the feed alone, s sorts by last change, / filters, d shows
-differences and < > those of older and newer versions, m marks a version to compare, L
-shows the log, r reconnects, p pauses, y copies a URI, ctrl+z suspends, ? lists all keys.
-The mouse wheel scrolls.`,
+If a daemon follows the same config, top shows its servers. Otherwise top follows the
+servers itself, and the log and the history begin when it starts.`,
 		Example: `  mcptrack top --demo
-  mcptrack top --config mcp-servers.json
   mcptrack top --server 'docs*' --type 'resource.*'
   mcptrack top https://mcp.example:8722 --token-file token`,
 		Args: cli.Args(0, 1),
@@ -74,13 +64,14 @@ The mouse wheel scrolls.`,
 			return runTop(cmd.Context(), env, g, opts)
 		},
 	}
-	opts.ConnectFlags.Add(cmd)
+	opts.ConnectFlags.AddServing(cmd)
 	opts.RemoteFlags.Add(cmd)
 	g.AddDemo(cmd)
 	cli.AddAllFlag(cmd, &opts.AllServers)
 	opts.AddTypes(cmd)
 	opts.AddServers(cmd)
 	_ = cmd.RegisterFlagCompletionFunc("server", cli.CompleteServers(env, g))
+	cli.MainFlags(cmd, "demo", "server", "type", "url", "token-file")
 	return cmd
 }
 

@@ -130,7 +130,7 @@ func (o *options) dataDir(env *cli.Env) (string, error) {
 // logFile returns the path of the log of a daemon that a client started.
 func logFile(env *cli.Env) string { return filepath.Join(env.DaemonDir(), "daemon.log") }
 
-// keptContent is the total size of the texts that the daemon keeps for history and diff.
+// keptContent is the total size of the texts that the daemon keeps for history.
 const keptContent = 256 << 20
 
 // window is the period within which updates of one resource are merged. It is short because clients

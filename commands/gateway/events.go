@@ -177,7 +177,7 @@ func (e *eventLog) routes(version string, from *engine.Engine, received *hook.Re
 	}
 	page := dashboard.New(dashboard.Options{Version: version, Snapshot: t.Snapshot, Servers: from.Servers, Cluster: from.Cluster, Calls: e.calls.Read,
 		Hooks:    func(*http.Request) []hook.Status { return received.Status() },
-		Webhooks: e.endpoints, Deliveries: e.deliveries, Storing: e.log.Err, Clients: streams}).Routes()
+		Webhooks: e.endpoints, Deliveries: e.deliveries, Events: e.log, Clients: streams}).Routes()
 	routes := map[string]http.Handler{hook.Path: cli.HookRoute(received), "GET /api/calls": e.unrestricted(e.unlessSeveral(page["GET /api/calls"]))}
 	if whole.reader == nil {
 		return routes

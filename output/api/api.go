@@ -18,7 +18,6 @@ import (
 	"maps"
 	"net/http"
 
-	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/status"
 	"github.com/mcptrack/mcptrack/output/dashboard"
@@ -31,7 +30,7 @@ type Options struct {
 	// Feed configures the feeds. Its Log is required.
 	Feed feed.Options
 	// Dashboard configures the other routes. Its Snapshot is required. New sets what it reads from
-	// the log and the feeds: Last, Clients, Storing, Select, Contents, Stored and Event.
+	// the log and the feeds: Last, Clients and Events.
 	Dashboard dashboard.Options
 	// Demand wakes a server that is connected on demand and has not been connected yet, when its lists
 	// are requested, and keeps it connected until release is called. If it is nil, servers are always
@@ -50,11 +49,8 @@ type API struct {
 // New creates an API.
 func New(opts Options) *API {
 	a := &API{opts: opts, hub: feed.New(opts.Feed)}
-	log := opts.Feed.Log
 	page := opts.Dashboard
-	page.Last, page.Clients, page.Storing = a.hub.Last, func() int { return a.hub.Stats().Clients }, log.Err
-	page.Select, page.Contents, page.Stored = log.Select, log.Contents(), log.States
-	page.Event = func(ctx context.Context, id string) (event.Event, bool) { return stored(ctx, log, id) }
+	page.Last, page.Clients, page.Events = a.hub.Last, func() int { return a.hub.Stats().Clients }, opts.Feed.Log
 	d := dashboard.New(page)
 	a.routes, a.writes = d.Routes(), d.Writes()
 	a.routes["/events"] = a.hub.Events()
@@ -69,22 +65,6 @@ func Local(log journal.Log, servers dashboard.Options) remote.Client {
 		servers.Snapshot = func() *status.Snapshot { return &status.Snapshot{} }
 	}
 	return remote.Local(log, New(Options{Feed: feed.Options{Log: log}, Dashboard: servers}).Handler())
-}
-
-// stored returns the event with an id, which comes from a client, or false if the log does not have it.
-func stored(ctx context.Context, log journal.Log, id string) (event.Event, bool) {
-	_, seq, err := event.ParseID(id)
-	if err != nil || seq == 0 {
-		return event.Event{}, false
-	}
-	for entry, err := range log.Read(ctx, seq) {
-		if err != nil || entry.Gap != nil || entry.ID != id {
-			break
-		}
-		e, err := entry.Event()
-		return e, err == nil
-	}
-	return event.Event{}, false
 }
 
 // Hub returns the hub of the feeds.

@@ -2,10 +2,12 @@ package dashboard
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"io"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/catalog"
@@ -14,6 +16,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/status"
 	"github.com/mcptrack/mcptrack/output/markdown"
+	"github.com/mcptrack/mcptrack/output/serverlog"
 	"github.com/mcptrack/mcptrack/output/webhook"
 )
 
@@ -105,15 +108,13 @@ func newResource(st *status.ServerStatus, r *status.ResourceStatus) resource {
 	return out
 }
 
-func (d *Dashboard) status(w http.ResponseWriter, r *http.Request) {
-	out := overview{Version: d.opts.Version, StartedAt: stamp(d.started), States: map[event.State]int{}, Words: words(), Login: d.opts.Login, History: d.opts.Select != nil, Calls: d.opts.Calls != nil}
+func (d *Dashboard) status(r *http.Request) (any, error) {
+	out := overview{Version: d.opts.Version, StartedAt: stamp(d.started), States: map[event.State]int{}, Words: words(), Login: d.opts.Login, History: d.opts.Last != nil, Calls: d.opts.Calls != nil}
 	if d.opts.Last != nil {
 		out.Epoch, out.Seq = d.opts.Last() // read before the snapshot, so that the snapshot includes the event with this id
 	}
-	if d.opts.Storing != nil {
-		if err := d.opts.Storing(); err != nil {
-			out.Unstored = printable.Reason(err, 500)
-		}
+	if err := d.events.Err(); err != nil {
+		out.Unstored = printable.Reason(err, 500)
 	}
 	servers := d.opts.Servers()
 	out.Servers = len(servers)
@@ -136,10 +137,9 @@ func (d *Dashboard) status(w http.ResponseWriter, r *http.Request) {
 		out.Hooks = d.opts.Hooks(r)
 	}
 	if d.opts.Webhooks != nil {
-		all := d.opts.Webhooks(r)
+		all, order := d.opts.Webhooks(r), []webhook.DeliveryState{webhook.Suspended, webhook.Failing, webhook.Active}
 		slices.SortStableFunc(all, func(a, b webhook.EndpointStatus) int {
-			return cmp.Compare(slices.Index([]webhook.DeliveryState{webhook.Suspended, webhook.Failing, webhook.Active}, a.State),
-				slices.Index([]webhook.DeliveryState{webhook.Suspended, webhook.Failing, webhook.Active}, b.State))
+			return slices.Index(order, a.State) - slices.Index(order, b.State)
 		})
 		out.Webhooks = all[:min(len(all), maxWebhooks)]
 		out.MoreWebhooks = len(all) - len(out.Webhooks)
@@ -147,28 +147,38 @@ func (d *Dashboard) status(w http.ResponseWriter, r *http.Request) {
 	if d.opts.Clients != nil {
 		out.Clients = d.opts.Clients()
 	}
-	answer(w, out)
+	return out, nil
 }
 
 // hookBody serves the body of the message whose hook.received event has the id in the parameter event,
 // byte for byte.
 func (d *Dashboard) hookBody(w http.ResponseWriter, r *http.Request) {
-	var received event.HookReceived
-	if d.opts.Event != nil {
-		e, _ := d.opts.Event(r.Context(), r.URL.Query().Get("event"))
-		received, _ = e.Payload.(event.HookReceived)
-	}
+	e := d.stored(r.Context(), r.URL.Query().Get("event"))
+	received, _ := e.Payload.(event.HookReceived)
 	text, ok := "", received.HookID != "" && received.HookID == r.PathValue("id")
 	if ok {
 		text, ok = d.version(r.Context(), received.Digest.String())
 	}
 	if !ok {
-		refuse(w, http.StatusNotFound, "the body of this message is not available")
+		refuse(w, missing("the body of this message is not available"))
 		return
 	}
 	w.Header().Set("Content-Type", "application/json; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-store")
 	_, _ = io.WriteString(w, text)
+}
+
+// stored returns the event with an id, which comes from a client, or no event if the log does not have it.
+func (d *Dashboard) stored(ctx context.Context, id string) (e event.Event) {
+	if _, seq, err := event.ParseID(id); err == nil && seq > 0 {
+		for entry, err := range d.events.Read(ctx, seq) {
+			if err == nil && entry.Gap == nil && entry.ID == id {
+				e, _ = entry.Event() // without a payload if it is not an event
+			}
+			break
+		}
+	}
+	return e
 }
 
 // words returns the words of all states of a tracked server, and of all causes.
@@ -183,40 +193,57 @@ func words() map[string]string {
 	return all
 }
 
-func (d *Dashboard) servers(w http.ResponseWriter, _ *http.Request) {
-	answer(w, append([]status.Summary{}, d.opts.Servers()...))
+func (d *Dashboard) servers(*http.Request) (any, error) {
+	return append([]status.Summary{}, d.opts.Servers()...), nil
 }
 
-func (d *Dashboard) resources(w http.ResponseWriter, r *http.Request) {
-	st, ok := d.opts.Snapshot().Server(r.PathValue("id"))
-	if !ok {
-		d.elsewhere(w, r, func(all []resource) { answer(w, all) })
-		return
+// known returns a server, also if another process follows it.
+func (d *Dashboard) known(id string) (status.Summary, error) {
+	for _, s := range d.opts.Servers() {
+		if s.ID == id {
+			return s, nil
+		}
 	}
-	out := make([]resource, 0, len(st.Resources))
-	for i := range st.Resources {
-		out = append(out, newResource(&st, &st.Resources[i]))
-	}
-	answer(w, out)
+	return status.Summary{}, missing("no such server")
 }
 
-// answer writes v as the JSON body of a response, with hidden characters escaped.
-func answer(w http.ResponseWriter, v any) {
-	body, err := json.Marshal(v)
+// follower returns the name of the process that follows a server.
+func follower(s status.Summary) string { return cmp.Or(s.FollowedBy, "no process at present") }
+
+func (d *Dashboard) resources(r *http.Request) (any, error) {
+	return d.followed(r.Context(), r.PathValue("id"))
+}
+
+// followed returns the followed resources of a server, sorted by URI; if another process follows the server,
+// as they are stored.
+func (d *Dashboard) followed(ctx context.Context, id string) ([]resource, error) {
+	out := []resource{}
+	if st, here := d.opts.Snapshot().Server(id); here {
+		for i := range st.Resources {
+			out = append(out, newResource(&st, &st.Resources[i]))
+		}
+		return out, nil
+	}
+	if _, err := d.known(id); err != nil {
+		return nil, err
+	}
+	states, err := d.events.States(ctx, id)
 	if err != nil {
-		refuse(w, http.StatusInternalServerError, "the response cannot be encoded")
-		return
+		return nil, &refusal{http.StatusServiceUnavailable, "the stored state of the server cannot be read"}
 	}
-	w.Header().Set("Content-Type", "application/json; charset=utf-8")
-	w.Header().Set("Cache-Control", "no-store")
-	_, _ = w.Write(append(printable.JSON(body), '\n'))
-}
-
-func refuse(w http.ResponseWriter, code int, message string) {
-	w.Header().Set("Content-Type", "application/json; charset=utf-8")
-	w.WriteHeader(code)
-	body, _ := json.Marshal(map[string]string{"error": message})
-	_, _ = w.Write(append(body, '\n'))
+	for at, st := range states.Resources {
+		res := resource{ServerID: id, URI: at.URI, MimeType: st.MimeType, Size: st.Size, Changed: stamp(st.When)}
+		switch st.Digest {
+		case catalog.Gone():
+			res.Gone = true
+		case catalog.Unread(): // its digest is not known
+		default:
+			res.Digest = st.Digest.String()
+		}
+		out = append(out, res)
+	}
+	slices.SortFunc(out, func(a, b resource) int { return strings.Compare(a.URI, b.URI) })
+	return out, nil
 }
 
 const (
@@ -238,51 +265,39 @@ type serverDetail struct {
 	SkillList    []json.RawMessage `json:"skillList"`
 }
 
-func (d *Dashboard) server(w http.ResponseWriter, r *http.Request) {
-	servers := d.opts.Servers()
-	i := slices.IndexFunc(servers, func(s status.Summary) bool { return s.ID == r.PathValue("id") })
-	if i < 0 {
-		refuse(w, http.StatusNotFound, "no such server")
-		return
+func (d *Dashboard) server(r *http.Request) (any, error) {
+	known, err := d.known(r.PathValue("id"))
+	if err != nil {
+		return nil, err
 	}
 	// If another process follows the server, this process does not have its descriptors.
-	st, _ := d.opts.Snapshot().Server(servers[i].ID)
-	answer(w, serverDetail{
-		Summary: servers[i], Polled: st.Missing[:min(len(st.Missing), maxMissing)],
+	st, _ := d.opts.Snapshot().Server(known.ID)
+	return serverDetail{
+		Summary: known, Polled: st.Missing[:min(len(st.Missing), maxMissing)],
 		ToolList: items(st.Lists[catalog.Tools]), PromptList: items(st.Lists[catalog.Prompts]), TemplateList: items(st.Lists[catalog.Templates]), SkillList: items(st.Lists[catalog.Skills]),
-	})
+	}, nil
 }
 
 // serverLog is the response of /api/servers/{id}/log.
 type serverLog struct {
-	ServerID string    `json:"serverId"`
-	Lines    []logLine `json:"lines"` // oldest first
+	ServerID string           `json:"serverId"`
+	Lines    []serverlog.Line `json:"lines"` // oldest first
 	// FollowedBy is the process that has the log lines, if another process follows the server.
 	FollowedBy string `json:"followedBy,omitempty"`
 }
 
-// logLine is the JSON form of a [serverlog.Line].
-type logLine struct {
-	Timestamp string `json:"timestamp"`
-	Level     string `json:"level"`
-	Text      string `json:"text"`
-}
-
-func (d *Dashboard) log(w http.ResponseWriter, r *http.Request) {
-	id := r.PathValue("id")
-	if !slices.ContainsFunc(d.opts.Servers(), func(s status.Summary) bool { return s.ID == id }) {
-		refuse(w, http.StatusNotFound, "no such server")
-		return
+func (d *Dashboard) log(r *http.Request) (any, error) {
+	known, err := d.known(r.PathValue("id"))
+	if err != nil {
+		return nil, err
 	}
-	out := serverLog{ServerID: id, Lines: []logLine{}}
-	if _, here := d.opts.Snapshot().Server(id); !here {
-		out.FollowedBy = d.process(id)
+	out := serverLog{ServerID: known.ID, Lines: []serverlog.Line{}}
+	if _, here := d.opts.Snapshot().Server(known.ID); !here {
+		out.FollowedBy = follower(known)
 	} else if d.opts.Log != nil {
-		for _, l := range d.opts.Log(id) {
-			out.Lines = append(out.Lines, logLine{stamp(l.Time), l.Level, l.Text})
-		}
+		out.Lines = append(out.Lines, d.opts.Log(known.ID)...)
 	}
-	answer(w, out)
+	return out, nil
 }
 
 // items returns the first descriptors of a list, up to the limits.

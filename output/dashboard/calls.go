@@ -13,16 +13,14 @@ type recentCalls struct {
 	Tools []calls.ToolStats `json:"tools,omitempty"`
 }
 
-// calls serves the calls that the parameters select; see [calls.ParseQuery].
-func (d *Dashboard) calls(w http.ResponseWriter, r *http.Request) {
+// calls returns the calls that the parameters select; see [calls.ParseQuery].
+func (d *Dashboard) calls(r *http.Request) (any, error) {
 	if d.opts.Calls == nil {
-		refuse(w, http.StatusNotFound, "no calls are recorded here")
-		return
+		return nil, missing("no calls are recorded here")
 	}
 	q, err := calls.ParseQuery(r.URL.Query())
 	if err != nil {
-		refuse(w, http.StatusBadRequest, err.Error())
-		return
+		return nil, &refusal{http.StatusBadRequest, err.Error()}
 	}
 	sum, shown := r.URL.Query().Has("tools"), q.Limit()
 	if sum {
@@ -30,12 +28,11 @@ func (d *Dashboard) calls(w http.ResponseWriter, r *http.Request) {
 	}
 	list, err := d.opts.Calls(r.Context(), q)
 	if err != nil {
-		refuse(w, http.StatusServiceUnavailable, "the calls cannot be read")
-		return
+		return nil, &refusal{http.StatusServiceUnavailable, "the calls cannot be read"}
 	}
 	out := recentCalls{Calls: append([]calls.Call{}, list[max(0, len(list)-shown):]...)}
 	if sum {
 		out.Tools = calls.ByTool(list)
 	}
-	answer(w, out)
+	return out, nil
 }

@@ -4,13 +4,12 @@ import (
 	"bytes"
 	"context"
 	"encoding/base64"
-	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"image"
-	"image/gif"
-	"image/jpeg"
-	"image/png"
+	_ "image/gif" // for picture, as the next two
+	_ "image/jpeg"
+	_ "image/png"
 	"net/http"
 	"slices"
 	"strconv"
@@ -42,87 +41,90 @@ type definition struct {
 	Text     string `json:"text"` // JSON as the server sent it
 }
 
-// definition serves the version with the digest in the parameter digest of an item's definition.
-func (d *Dashboard) definition(w http.ResponseWriter, r *http.Request) {
+// definition returns the version with the digest in the parameter digest of an item's definition.
+func (d *Dashboard) definition(r *http.Request) (any, error) {
 	out := definition{ServerID: r.PathValue("id"), Item: r.URL.Query().Get("item"), Digest: r.URL.Query().Get("digest")}
 	it, ok := history.ParseItem(out.Item)
-	known := func(s status.Summary) bool { return s.ID == out.ServerID }
-	if !ok || it.Content() || !slices.ContainsFunc(d.opts.Servers(), known) {
-		refuse(w, http.StatusNotFound, "no such server or item")
-		return
+	if _, err := d.known(out.ServerID); err != nil || !ok || it.Content() {
+		return nil, missing("no such server or item")
 	}
 	if out.Text, ok = d.version(r.Context(), out.Digest); !ok {
 		now, err := d.current(r.Context(), out.ServerID, it)
 		if err != nil || now.Raw == nil || now.Digest.String() != out.Digest {
-			refuse(w, http.StatusNotFound, "this version of the definition is not available")
-			return
+			return nil, missing("this version of the definition is not available")
 		}
 		out.Text = string(now.Raw)
 	}
-	answer(w, out)
+	return out, nil
 }
 
-// content serves the text of a followed resource: its current version, or the version with the
-// digest in the parameter digest. With the parameter item it serves a definition instead. The tracker has the current texts of resources that changed since
-// it started; other current texts are read from the server.
-func (d *Dashboard) content(w http.ResponseWriter, r *http.Request) {
-	if r.URL.Query().Has("item") {
-		d.definition(w, r)
-		return
+// content returns the text of a followed resource: its current version, or the version with the digest in
+// the parameter digest; with the parameter rendered also the elements of a Markdown text, if it is small
+// enough (see [markdown.Tree]). With the parameter item it returns a definition instead. The tracker has the
+// current texts of resources that changed since it started; other current texts are read from the server,
+// or from the log if another process follows the server.
+func (d *Dashboard) content(r *http.Request) (any, error) {
+	query := r.URL.Query()
+	if query.Has("item") {
+		return d.definition(r)
 	}
-	id, uri := r.PathValue("id"), r.URL.Query().Get("uri")
-	st, res, ok := d.followed(id, uri)
-	if st.ID == "" {
-		d.elsewhere(w, r, func(all []resource) { d.storedContent(w, r, all) })
-		return
+	id, uri, digest := r.PathValue("id"), query.Get("uri"), query.Get("digest")
+	followed, err := d.followed(r.Context(), id)
+	if err != nil {
+		return nil, err
 	}
-	if text := r.URL.Query().Get("digest"); text != "" && text != res.Digest.String() {
-		old, found := d.version(r.Context(), text)
+	st, here := d.opts.Snapshot().Server(id)
+	var out content
+	if i := slices.IndexFunc(followed, func(res resource) bool { return res.URI == uri }); i >= 0 {
+		out.resource = followed[i]
+	}
+	switch {
+	case digest != "" && digest != out.Digest:
+		old, found := d.version(r.Context(), digest)
 		if !found {
-			old, found = d.skillFile(r.Context(), st, uri, text)
+			old, found = d.skillFile(r.Context(), st, uri, digest)
 		}
 		if !found {
-			refuse(w, http.StatusNotFound, "this version of the resource is not available")
-			return
+			return nil, missing("this version of the resource is not available")
 		}
-		answerContent(w, r, content{resource: resource{ServerID: id, URI: uri, MimeType: res.MimeType, Size: int64(len(old)), Digest: text}, Text: &old})
-		return
+		out = content{resource: resource{ServerID: id, URI: uri, MimeType: out.MimeType, Size: int64(len(old)), Digest: digest}, Text: &old}
+	case out.URI == "":
+		return nil, missing("the resource is not followed")
+	case here:
+		out.Text = d.readText(r.Context(), st, uri)
+	default:
+		text, found := d.version(r.Context(), out.Digest)
+		if !found {
+			known, _ := d.known(id)
+			return nil, missing("the text is known only to the process that follows the server: " + follower(known))
+		}
+		out.Text = &text
 	}
-	if !ok {
-		refuse(w, http.StatusNotFound, "the resource is not followed")
-		return
-	}
-	out := content{resource: newResource(&st, &res), Text: res.Text}
-	if out.Text == nil && !res.Gone && res.Size <= maxText && d.opts.Read != nil {
-		out.Text = d.readText(r.Context(), id, res)
-	}
-	answerContent(w, r, out)
-}
-
-// answerContent answers with a content; with the elements of a Markdown text if the request has the
-// parameter rendered and the text is small enough (see [markdown.Tree]).
-func answerContent(w http.ResponseWriter, r *http.Request, out content) {
-	if r.URL.Query().Has("rendered") && out.Text != nil {
+	if query.Has("rendered") && out.Text != nil {
 		out.Rendered = markdown.Tree([]byte(*out.Text))
 	}
-	answer(w, out)
+	return out, nil
 }
 
 // version returns the stored text with the given digest. ok is false if there is none.
 func (d *Dashboard) version(ctx context.Context, digest string) (text string, ok bool) {
 	parsed, err := catalog.ParseDigest(digest)
-	if err != nil || d.opts.Contents == nil {
+	if err != nil {
 		return "", false
 	}
-	text, ok, err = d.opts.Contents.Get(ctx, parsed)
+	text, ok, err = d.events.Contents().Get(ctx, parsed)
 	return text, ok && err == nil
 }
 
-// readText returns the current text of a resource, from the cache or from its server. It returns
-// nil if the read fails, or if the content is too large, is not text, or is not the version that
+// readText returns the current text of a followed resource, from the tracker, the cache or its server. It
+// returns nil if the read fails, or if the content is too large, is not text, or is not the version that
 // the tracker reported.
-func (d *Dashboard) readText(ctx context.Context, id string, res status.ResourceStatus) *string {
-	c, err := d.read(ctx, id, res)
+func (d *Dashboard) readText(ctx context.Context, st status.ServerStatus, uri string) *string {
+	res, ok := find(st, uri)
+	if !ok || res.Text != nil || res.Gone || res.Size > maxText || d.opts.Read == nil {
+		return res.Text
+	}
+	c, err := d.read(ctx, st.ID, res)
 	if err != nil || c.Size > maxText || !res.Digest.IsZero() && c.Digest != res.Digest {
 		return nil
 	}
@@ -131,6 +133,15 @@ func (d *Dashboard) readText(ctx context.Context, id string, res status.Resource
 		return nil
 	}
 	return &text
+}
+
+// find returns a followed resource of a server that this process follows.
+func find(st status.ServerStatus, uri string) (status.ResourceStatus, bool) {
+	i := slices.IndexFunc(st.Resources, func(r status.ResourceStatus) bool { return r.URI == uri })
+	if i < 0 {
+		return status.ResourceStatus{}, false
+	}
+	return st.Resources[i], true
 }
 
 // skillFile reads a file of a skill from its server, if the skill's entry lists it with the digest.
@@ -148,19 +159,6 @@ func (d *Dashboard) skillFile(ctx context.Context, st status.ServerStatus, uri, 
 	}
 	text, ok = c.Text()
 	return text, ok && e.Verify(uri, []byte(text)) == nil // it may have changed since
-}
-
-// followed returns the server with the given id and its followed resource with the given URI, or
-// false if there is no such resource. The server's ID is empty if this process does not follow the
-// server.
-func (d *Dashboard) followed(id, uri string) (status.ServerStatus, status.ResourceStatus, bool) {
-	st, _ := d.opts.Snapshot().Server(id)
-	for _, res := range st.Resources {
-		if res.URI == uri {
-			return st, res, true
-		}
-	}
-	return st, status.ResourceStatus{}, false
 }
 
 // read reads a resource from its server.
@@ -181,18 +179,13 @@ const (
 	maxPixels = 50_000_000
 )
 
-// image answers with the content of a followed resource that is an image. It reads the
-// resource from its server, unless this version is in the cache. Other content of a server
-// cannot be read this way.
+// image serves the content of a followed resource that is an image. It reads the resource from its server,
+// unless this version is in the cache. Other content of a server cannot be read this way.
 func (d *Dashboard) image(w http.ResponseWriter, r *http.Request) {
-	if d.opts.Read == nil {
-		refuse(w, http.StatusNotFound, "this dashboard does not show images")
-		return
-	}
-	id, uri := r.PathValue("id"), r.URL.Query().Get("uri")
-	_, res, ok := d.followed(id, uri)
-	if !ok || res.Gone || res.Size > maxImage || !strings.HasPrefix(res.MimeType, "image/") {
-		refuse(w, http.StatusNotFound, "no such image")
+	st, _ := d.opts.Snapshot().Server(r.PathValue("id"))
+	res, ok := find(st, r.URL.Query().Get("uri"))
+	if !ok || d.opts.Read == nil || res.Gone || res.Size > maxImage || !strings.HasPrefix(res.MimeType, "image/") {
+		refuse(w, missing("no such image"))
 		return
 	}
 	tag := strconv.Quote(res.Digest.String())
@@ -202,29 +195,29 @@ func (d *Dashboard) image(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusNotModified)
 		return
 	}
-	content, err := d.read(r.Context(), id, res)
+	content, err := d.read(r.Context(), st.ID, res)
 	if err != nil {
-		refuse(w, http.StatusBadGateway, "the MCP server did not return the image")
+		refuse(w, &refusal{http.StatusBadGateway, "the MCP server did not return the image"})
 		return
 	}
-	data, mimeType, err := picture(content)
+	data, format, err := picture(content)
 	if err != nil {
-		refuse(w, http.StatusUnsupportedMediaType, err.Error())
+		refuse(w, &refusal{http.StatusUnsupportedMediaType, err.Error()})
 		return
 	}
 	if content.Digest == res.Digest {
 		w.Header().Set("ETag", tag)
 	}
-	w.Header().Set("Content-Type", mimeType)
+	w.Header().Set("Content-Type", "image/"+format)
 	w.Header().Set("Content-Length", strconv.Itoa(len(data)))
 	w.Header().Set("Content-Disposition", "inline")
 	_, _ = w.Write(data)
 }
 
-// picture returns the bytes of the first content of a resource. It must be in an image format
-// that browsers cannot take for anything else (SVG is a document), and its dimensions are
-// limited: a small file can decode to gigabytes.
-func picture(r cache.Resource) (data []byte, mimeType string, err error) {
+// picture returns the bytes of the first content of a resource, and their format: png, jpeg or gif, which
+// browsers cannot take for anything else (SVG is a document). The dimensions are limited: a small file can
+// decode to gigabytes.
+func picture(r cache.Resource) (data []byte, format string, err error) {
 	var result struct {
 		Contents []struct {
 			Blob string `json:"blob"`
@@ -236,116 +229,12 @@ func picture(r cache.Resource) (data []byte, mimeType string, err error) {
 	if data, err = base64.StdEncoding.DecodeString(result.Contents[0].Blob); err != nil || len(data) == 0 || len(data) > maxImage {
 		return nil, "", errors.New("the image is empty or too large")
 	}
-	switch mimeType = http.DetectContentType(data); mimeType {
-	case "image/png", "image/jpeg", "image/gif", "image/webp":
-	default:
+	config, format, err := image.DecodeConfig(bytes.NewReader(data))
+	if err != nil {
 		return nil, "", errors.New("the content is not an image in a supported format")
 	}
-	width, height, err := dimensions(data, mimeType)
-	if err != nil {
-		return nil, "", errors.New("the content is not a valid image")
-	}
-	if width <= 0 || height <= 0 || width > maxPixels/height {
+	if config.Width <= 0 || config.Height <= 0 || config.Width > maxPixels/config.Height {
 		return nil, "", errors.New("the image has too many pixels")
 	}
-	return data, mimeType, nil
-}
-
-// dimensions reads the size of an image from its header.
-func dimensions(data []byte, mimeType string) (width, height int, err error) {
-	if mimeType == "image/webp" {
-		return webpDimensions(data)
-	}
-	var config image.Config
-	switch mimeType {
-	case "image/png":
-		config, err = png.DecodeConfig(bytes.NewReader(data))
-	case "image/jpeg":
-		config, err = jpeg.DecodeConfig(bytes.NewReader(data))
-	case "image/gif":
-		config, err = gif.DecodeConfig(bytes.NewReader(data))
-	}
-	return config.Width, config.Height, err
-}
-
-// webpDimensions reads the first chunk of a WebP file (RFC 9649): VP8X, VP8L or VP8.
-func webpDimensions(data []byte) (width, height int, err error) {
-	if len(data) < 30 {
-		return 0, 0, errors.New("too short")
-	}
-	switch b := data[20:]; string(data[12:16]) {
-	case "VP8X":
-		return 1 + int(b[4]) + int(b[5])<<8 + int(b[6])<<16, 1 + int(b[7]) + int(b[8])<<8 + int(b[9])<<16, nil
-	case "VP8L":
-		bits := binary.LittleEndian.Uint32(b[1:])
-		return 1 + int(bits&0x3fff), 1 + int(bits>>14&0x3fff), nil
-	case "VP8 ":
-		return int(binary.LittleEndian.Uint16(b[6:]) & 0x3fff), int(binary.LittleEndian.Uint16(b[8:]) & 0x3fff), nil
-	}
-	return 0, 0, errors.New("unknown chunk")
-}
-
-// elsewhere handles a request about a server that another process follows: it calls f with the
-// stored states of the server's resources, sorted by URI, or rejects the request.
-func (d *Dashboard) elsewhere(w http.ResponseWriter, r *http.Request, f func([]resource)) {
-	id := r.PathValue("id")
-	known := func(s status.Summary) bool { return s.ID == id }
-	if d.opts.Stored == nil || !slices.ContainsFunc(d.opts.Servers(), known) {
-		refuse(w, http.StatusNotFound, "no such server")
-		return
-	}
-	states, err := d.opts.Stored(r.Context(), id)
-	if err != nil {
-		refuse(w, http.StatusServiceUnavailable, "the stored state of the server cannot be read")
-		return
-	}
-	out := make([]resource, 0, len(states.Resources))
-	for at, st := range states.Resources {
-		res := resource{ServerID: id, URI: at.URI, MimeType: st.MimeType, Size: st.Size, Changed: stamp(st.When)}
-		switch st.Digest {
-		case catalog.Gone():
-			res.Gone = true
-		case catalog.Unread(): // its digest is not known
-		default:
-			res.Digest = st.Digest.String()
-		}
-		out = append(out, res)
-	}
-	slices.SortFunc(out, func(a, b resource) int { return strings.Compare(a.URI, b.URI) })
-	f(out)
-}
-
-// storedContent serves the text of a resource of a server that another process follows, if that
-// process stored it. all has the resources of the server.
-func (d *Dashboard) storedContent(w http.ResponseWriter, r *http.Request, all []resource) {
-	uri, digest := r.URL.Query().Get("uri"), r.URL.Query().Get("digest")
-	i := slices.IndexFunc(all, func(res resource) bool { return res.URI == uri })
-	if i < 0 {
-		refuse(w, http.StatusNotFound, "the resource is not followed")
-		return
-	}
-	out := content{resource: all[i]}
-	if digest == "" {
-		digest = out.Digest
-	}
-	text, found := d.version(r.Context(), digest)
-	if !found {
-		refuse(w, http.StatusNotFound, "the text is known only to the process that follows the server: "+d.process(r.PathValue("id")))
-		return
-	}
-	if digest != out.Digest {
-		out.Digest, out.Size, out.Changed = digest, int64(len(text)), ""
-	}
-	out.Text = &text
-	answerContent(w, r, out)
-}
-
-// process returns the name of the process that follows a server, or "no process at present".
-func (d *Dashboard) process(id string) string {
-	for _, s := range d.opts.Servers() {
-		if s.ID == id && s.FollowedBy != "" {
-			return s.FollowedBy
-		}
-	}
-	return "no process at present"
+	return data, format, nil
 }

@@ -23,16 +23,13 @@ import (
 	"context"
 	"embed"
 	"io/fs"
-	"iter"
 	"log/slog"
 	"net/http"
-	"sync"
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/cache"
 	"github.com/mcptrack/mcptrack/core/calls"
 	"github.com/mcptrack/mcptrack/core/catalog"
-	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/hook"
 	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/status"
@@ -53,22 +50,15 @@ type Options struct {
 	Servers func() []status.Summary
 	// Cluster describes the processes that share servers. Nil if this process shares no servers.
 	Cluster func() (status.Cluster, bool)
-	// Last returns the epoch and sequence number of the newest event that the feeds may have sent.
+	// Last returns the epoch and sequence number of the newest event that the feeds may have sent. Nil if
+	// neither feeds nor the history are served.
 	Last func() (epoch string, seq uint64)
-	// Storing returns the reason why events cannot be stored, or nil if they can. If Storing is
-	// nil, events can always be stored. See [journal.Log.Err].
-	Storing func() error
 	// Clients counts the clients of the feeds.
 	Clients func() int
 	// Read returns the content of a resource. It may return a cached copy with the given digest.
 	Read func(ctx context.Context, server, uri string, digest catalog.Digest) (cache.Resource, error)
-	// Select reads the log, for history and charts; see [journal.Log.Select].
-	Select func(context.Context, journal.Selection) iter.Seq2[journal.Entry, error]
-	// Stored returns the stored resource states of a server that another process follows. Nil if
-	// servers are not shared. See [journal.Log.States].
-	Stored func(ctx context.Context, server string) (journal.States, error)
-	// Contents stores old versions of texts; nil if none are kept.
-	Contents journal.Contents
+	// Events is the log that the history is read from.
+	Events journal.Log
 	// Calls returns calls of tools that clients made; see [calls.Store].
 	Calls func(context.Context, calls.Query) ([]calls.Call, error)
 	// Log returns the newest log lines that mention a server, oldest first.
@@ -77,8 +67,6 @@ type Options struct {
 	Webhooks func(*http.Request) []webhook.EndpointStatus
 	// Hooks returns the state of the incoming webhooks.
 	Hooks func(*http.Request) []hook.Status
-	// Event returns a stored event by its id, or false if there is none.
-	Event func(ctx context.Context, id string) (event.Event, bool)
 	// Deliveries reports which process of a cluster delivers webhooks. If nil, this process does.
 	Deliveries func() []webhook.Deliverer
 	// Review adds the review of what differs from the lock file. It is the only part of the API that
@@ -93,13 +81,11 @@ type Options struct {
 // Dashboard serves the page and its JSON API.
 type Dashboard struct {
 	opts    Options
+	events  journal.Log // Options.Events, or an empty log
 	started time.Time
 	reads   chan struct{} // counting semaphore for reads from servers
 	scans   chan struct{} // counting semaphore for reads of the log
-
-	mu            sync.Mutex
-	activities    map[string]*activity // keyed by server id; "" is all servers together
-	activityOrder []string             // keys of activities, least recently used first
+	counted activity
 }
 
 // New creates a Dashboard.
@@ -116,9 +102,14 @@ func New(opts Options) *Dashboard {
 			return servers
 		}
 	}
+	events := opts.Events
+	if events == nil {
+		events = journal.NewMemory(journal.MemoryOptions{})
+	}
 	return &Dashboard{
-		opts: opts, started: time.Now(),
-		reads: make(chan struct{}, maxReads), scans: make(chan struct{}, maxScans), activities: make(map[string]*activity),
+		opts: opts, events: events, started: time.Now(),
+		reads: make(chan struct{}, maxReads), scans: make(chan struct{}, maxScans),
+		counted: activity{fine: map[int64]uint32{}, all: map[int64]uint32{}},
 	}
 }
 
@@ -128,7 +119,7 @@ func (d *Dashboard) Writes() map[string]http.Handler {
 	if d.opts.Review == nil {
 		return nil
 	}
-	return map[string]http.Handler{"POST /api/lock/approve": d.decide(true), "POST /api/lock/reject": d.decide(false)}
+	return map[string]http.Handler{"POST /api/lock/approve": answers(d.decide(true)), "POST /api/lock/reject": answers(d.decide(false))}
 }
 
 // Routes returns the handlers of the page and of the requests that change nothing, by pattern; see
@@ -141,18 +132,18 @@ func (d *Dashboard) Routes() map[string]http.Handler {
 	return map[string]http.Handler{
 		"GET /{$}":                        page(assets),
 		"GET /assets/":                    http.StripPrefix("/assets/", http.FileServerFS(assets)),
-		"GET /api/status":                 http.HandlerFunc(d.status),
-		"GET /api/servers":                http.HandlerFunc(d.servers),
+		"GET /api/status":                 answers(d.status),
+		"GET /api/servers":                answers(d.servers),
 		"GET /api/hooks/{id}/body":        http.HandlerFunc(d.hookBody),
-		"GET /api/servers/{id}":           http.HandlerFunc(d.server),
-		"GET /api/history":                http.HandlerFunc(d.history),
-		"GET /api/lock":                   http.HandlerFunc(d.review),
-		"GET /api/activity":               http.HandlerFunc(d.activity),
-		"GET /api/calls":                  http.HandlerFunc(d.calls),
-		"GET /api/servers/{id}/events":    http.HandlerFunc(d.standing),
-		"GET /api/servers/{id}/log":       http.HandlerFunc(d.log),
-		"GET /api/servers/{id}/resources": http.HandlerFunc(d.resources),
-		"GET /api/servers/{id}/content":   http.HandlerFunc(d.content),
+		"GET /api/servers/{id}":           answers(d.server),
+		"GET /api/history":                answers(d.scan(d.history)),
+		"GET /api/lock":                   answers(d.review),
+		"GET /api/activity":               answers(d.scan(d.activity)),
+		"GET /api/calls":                  answers(d.calls),
+		"GET /api/servers/{id}/events":    answers(d.scan(d.standing)),
+		"GET /api/servers/{id}/log":       answers(d.log),
+		"GET /api/servers/{id}/resources": answers(d.resources),
+		"GET /api/servers/{id}/content":   answers(d.content),
 		"GET /api/servers/{id}/image":     http.HandlerFunc(d.image),
 	}
 }

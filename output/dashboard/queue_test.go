@@ -23,7 +23,7 @@ func reviewing(t *testing.T, l *locked, query string) (p browsertest.Tab, look f
 	routes["GET /api/lock"] = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		l.reading.RLock()
 		defer l.reading.RUnlock()
-		d.review(w, r)
+		answers(d.review).ServeHTTP(w, r)
 	})
 	s := serve(t, d, routes)
 	p = chromium.Open(t, 1280, 800)
@@ -187,7 +187,7 @@ func TestRealReviewFails(t *testing.T) {
 	l.look()
 	d := New(Options{Snapshot: fixed(world(2, 1)), Review: l.review()})
 	s := serve(t, d, map[string]http.Handler{"POST /api/lock/approve": http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		refuse(w, http.StatusInternalServerError, "the lock was not changed: permission denied")
+		refuse(w, &refusal{http.StatusInternalServerError, "the lock was not changed: permission denied"})
 	})})
 	p := chromium.Open(t, 1280, 800)
 	p.Go(s.URL + "/?review=1")

@@ -163,21 +163,18 @@ func (v *Review) undecided() *int {
 	return &n
 }
 
-// review serves what is not approved, of all servers, or with ?server= and ?item= of one.
-func (d *Dashboard) review(w http.ResponseWriter, r *http.Request) {
-	out := unreviewed{Changes: []reviewed{}}
-	v := d.opts.Review
-	if out.Lock = v != nil && v.Guard.Exists(); !out.Lock {
-		answer(w, out)
-		return
+// review returns what is not approved, of all servers, or with ?server= and ?item= of one.
+func (d *Dashboard) review(r *http.Request) (any, error) {
+	if v := d.opts.Review; v == nil || !v.Guard.Exists() {
+		return unreviewed{Changes: []reviewed{}}, nil
 	}
-	_, done, ok := d.beginScan(w, r) // comparing definitions takes as long as reading the log
-	if !ok {
-		return
-	}
-	defer done()
-	size := 0
-	all := v.open(r.URL.Query().Get("server"), r.URL.Query().Get("item"))
+	return d.scan(d.compared)(r) // comparing definitions takes as long as reading the log
+}
+
+// compared is review if there is a lock file.
+func (d *Dashboard) compared(_ context.Context, r *http.Request) (any, error) {
+	out, size := unreviewed{Lock: true, Changes: []reviewed{}}, 0
+	all := d.opts.Review.open(r.URL.Query().Get("server"), r.URL.Query().Get("item"))
 	for _, c := range all {
 		if len(out.Changes) == maxChanges || size >= maxChangeBytes {
 			break
@@ -191,7 +188,7 @@ func (d *Dashboard) review(w http.ResponseWriter, r *http.Request) {
 		out.Changes = append(out.Changes, shown)
 	}
 	out.More = len(all) - len(out.Changes)
-	answer(w, out)
+	return out, nil
 }
 
 // decision is the body of a request that approves or rejects changes of one server.
@@ -208,14 +205,6 @@ type decided struct {
 	Items  []string `json:"items"`
 }
 
-// refusal is why a decision was not carried out.
-type refusal struct {
-	status  int
-	message string
-}
-
-func (r *refusal) Error() string { return r.message }
-
 func parseDecision(r *http.Request) (in decision, err error) {
 	dec := json.NewDecoder(io.LimitReader(r.Body, maxDecision))
 	dec.DisallowUnknownFields()
@@ -228,29 +217,27 @@ func parseDecision(r *http.Request) (in decision, err error) {
 	return in, nil
 }
 
-// decide serves requests that approve or reject changes. Either all changes of a request are found as they
-// were shown, or nothing is changed.
-func (d *Dashboard) decide(approve bool) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+// decide returns the function that approves or rejects changes. Either all changes of a request are found as
+// they were shown, or nothing is changed.
+func (d *Dashboard) decide(approve bool) func(*http.Request) (any, error) {
+	return func(r *http.Request) (any, error) {
 		in, err := parseDecision(r)
+		if err != nil {
+			return nil, err
+		}
 		out := decided{Result: "rejected"}
 		if approve {
 			out.Result = "approved"
 		}
+		out.Items, err = d.opts.Review.decide(r.Context(), in, approve)
+		if _, refused := errors.AsType[*refusal](err); err != nil && !refused {
+			err = errors.New("the lock was not changed: " + printable.Reason(err, 500))
+		}
 		if err == nil {
-			out.Items, err = d.opts.Review.decide(r.Context(), in, approve)
+			d.opts.Logger.Info("changes were "+out.Result+" in the dashboard", "server", in.ServerID, "items", out.Items)
 		}
-		if refused, ok := errors.AsType[*refusal](err); ok {
-			refuse(w, refused.status, refused.message)
-			return
-		}
-		if err != nil {
-			refuse(w, http.StatusInternalServerError, "the lock was not changed: "+printable.Reason(err, 500))
-			return
-		}
-		d.opts.Logger.Info("changes were "+out.Result+" in the dashboard", "server", in.ServerID, "items", out.Items)
-		answer(w, out)
-	})
+		return out, err
+	}
 }
 
 // decide carries out a decision and returns the names of its items.

@@ -7,16 +7,9 @@
 package markdown
 
 import (
-	"bytes"
 	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/yuin/goldmark"
-	"github.com/yuin/goldmark/ast"
-	"github.com/yuin/goldmark/extension"
-	east "github.com/yuin/goldmark/extension/ast"
-	"github.com/yuin/goldmark/text"
 
 	"github.com/mcptrack/mcptrack/output/termtext"
 )
@@ -33,45 +26,56 @@ func Render(source []byte, opts Options) string {
 	if opts.Width < 20 {
 		opts.Width = 80
 	}
-	md := goldmark.New(goldmark.WithExtensions(extension.Table))
-	r := renderer{source: source, styles: opts.Styles}
-	r.blocks(md.Parser().Parse(text.NewReader(source)), "", opts.Width)
+	r := renderer{styles: opts.Styles}
+	r.blocks(parse(source), "", opts.Width)
 	return strings.TrimLeft(r.out.String(), "\n")
 }
 
 // renderer accumulates the rendered blocks of a document.
 type renderer struct {
-	source []byte
 	styles bool
 	out    strings.Builder
 }
 
-// blocks renders the child blocks of a node, with every line indented and within width.
-func (r *renderer) blocks(parent ast.Node, indent string, width int) {
-	for n := parent.FirstChild(); n != nil; n = n.NextSibling() {
-		tight := n.Kind() == ast.KindTextBlock
-		if !tight {
-			r.out.WriteByte('\n')
+// blocks renders elements, with every line indented and within width.
+func (r *renderer) blocks(nodes []Node, indent string, width int) {
+	for len(nodes) > 0 {
+		words := 0
+		for words < len(nodes) && !isBlock(nodes[words]) {
+			words++
 		}
-		switch n := n.(type) {
-		case *ast.Heading:
-			fragments := r.inline(n, termtext.Bold)
+		if words > 0 { // in an item of a list without paragraphs
+			r.paragraph(r.inline(nodes[:words], ""), indent, width)
+			nodes = nodes[words:]
+			continue
+		}
+		n := nodes[0]
+		nodes = nodes[1:]
+		r.out.WriteByte('\n')
+		switch n.Tag {
+		case "h1", "h2", "h3", "h4", "h5", "h6":
+			fragments := r.inline(n.Children, termtext.Bold)
 			for i := range fragments {
 				fragments[i].text = strings.ToUpper(fragments[i].text)
 			}
 			r.paragraph(fragments, indent, width)
-		case *ast.FencedCodeBlock:
-			r.code(n, indent+"  ")
-		case *ast.CodeBlock:
-			r.code(n, indent+"  ")
-		case *ast.List:
+		case "pre":
+			for text := range strings.SplitSeq(strings.TrimRight(n.Children[0].Text, "\n"), "\n") {
+				r.line(text, indent+"  ")
+			}
+		case "ul", "ol":
 			r.list(n, indent, width)
-		case *east.Table:
+		case "table":
 			r.table(n, indent, width)
 		default:
-			r.paragraph(r.inline(n, ""), indent, width)
+			r.paragraph(r.inline(n.Children, ""), indent, width)
 		}
 	}
+}
+
+// isBlock reports whether an element begins on a line of its own.
+func isBlock(n Node) bool {
+	return !slices.Contains([]string{"", "a", "br", "code", "em", "strong"}, n.Tag)
 }
 
 func (r *renderer) line(text, indent string) {
@@ -85,29 +89,17 @@ func (r *renderer) paragraph(fragments []fragment, indent string, width int) {
 	}
 }
 
-func (r *renderer) code(n ast.Node, indent string) {
-	var b bytes.Buffer
-	for i := range n.Lines().Len() {
-		at := n.Lines().At(i)
-		b.Write(at.Value(r.source))
-	}
-	for text := range strings.SplitSeq(strings.TrimRight(b.String(), "\n"), "\n") {
-		r.line(text, indent)
-	}
-}
-
-func (r *renderer) list(list *ast.List, indent string, width int) {
-	number := list.Start
-	for item := list.FirstChild(); item != nil; item = item.NextSibling() {
+// list renders a list. The text of each item is aligned after its marker.
+func (r *renderer) list(list Node, indent string, width int) {
+	for i, item := range list.Children {
 		marker := "- "
-		if list.IsOrdered() {
-			marker = strconv.Itoa(number) + ". "
-			number++
+		if list.Tag == "ol" {
+			marker = strconv.Itoa(i+1) + ". "
 		}
-		inner := renderer{source: r.source, styles: r.styles}
-		inner.blocks(item, "", width-len(marker))
+		inner := renderer{styles: r.styles}
+		inner.blocks(item.Children, "", width-len(marker))
 		body := strings.Trim(inner.out.String(), "\n")
-		if item != list.FirstChild() && !list.IsTight {
+		if i > 0 && len(item.Children) > 0 && item.Children[0].Tag == "p" {
 			r.out.WriteByte('\n')
 		}
 		lead := indent + marker
@@ -124,33 +116,25 @@ type fragment struct {
 	style termtext.Colour
 }
 
-// inline returns the text of a node's children as fragments. Text without markup has the given
-// style.
-func (r *renderer) inline(parent ast.Node, style termtext.Colour) []fragment {
+// inline returns the fragments of text and of elements within a line.
+func (r *renderer) inline(nodes []Node, style termtext.Colour) []fragment {
 	var out []fragment
-	for n := parent.FirstChild(); n != nil; n = n.NextSibling() {
-		switch n := n.(type) {
-		case *ast.Text:
-			out = append(out, fragment{string(n.Segment.Value(r.source)), style})
-			if n.SoftLineBreak() || n.HardLineBreak() {
-				out = append(out, fragment{" ", style})
-			}
-		case *ast.String:
-			out = append(out, fragment{string(n.Value), style})
-		case *ast.CodeSpan:
-			out = append(out, r.inline(n, termtext.Cyan)...)
-		case *ast.Emphasis:
-			out = append(out, r.inline(n, termtext.Bold)...)
-		case *ast.AutoLink:
-			out = append(out, fragment{string(n.Label(r.source)), style})
-		case *ast.Link:
-			label := r.inline(n, style)
-			out = append(out, label...)
-			if url := string(n.Destination); plain(label) != url {
-				out = append(out, fragment{" (" + url + ")", style})
-			}
+	for _, n := range nodes {
+		switch n.Tag {
+		case "":
+			out = append(out, fragment{n.Text, style})
+		case "br":
+			out = append(out, fragment{" ", style})
+		case "code":
+			out = append(out, r.inline(n.Children, termtext.Cyan)...)
+		case "em", "strong":
+			out = append(out, r.inline(n.Children, termtext.Bold)...)
 		default:
-			out = append(out, r.inline(n, style)...)
+			label := r.inline(n.Children, style)
+			out = append(out, label...)
+			if n.Link != "" && plain(label) != n.Link {
+				out = append(out, fragment{" (" + n.Link + ")", style})
+			}
 		}
 	}
 	return out
@@ -217,15 +201,15 @@ const (
 
 // table writes rows in aligned columns without borders. It wraps each cell, assigns the remaining
 // width to the last column, and omits rows whose cells are all empty.
-func (r *renderer) table(t *east.Table, indent string, width int) {
+func (r *renderer) table(t Node, indent string, width int) {
 	var rows [][][]fragment
-	for row := t.FirstChild(); row != nil; row = row.NextSibling() {
-		style := termtext.Colour("")
-		if row.Kind() == east.KindTableHeader {
-			style = termtext.Bold
-		}
+	for _, row := range t.Children {
 		var cells [][]fragment
-		for cell := row.FirstChild(); cell != nil; cell = cell.NextSibling() {
+		for _, cell := range row.Children {
+			style := termtext.Colour("")
+			if cell.Tag == "th" {
+				style = termtext.Bold
+			}
 			cells = append(cells, r.cell(cell, style))
 		}
 		if !slices.ContainsFunc(cells, func(c []fragment) bool { return plain(c) != "" }) {
@@ -260,8 +244,8 @@ func (r *renderer) table(t *east.Table, indent string, width int) {
 
 // cell returns the text of a table cell. A table must escape | even in code, where the parser keeps
 // the backslash; cell removes it.
-func (r *renderer) cell(cell ast.Node, style termtext.Colour) []fragment {
-	fragments := r.inline(cell, style)
+func (r *renderer) cell(cell Node, style termtext.Colour) []fragment {
+	fragments := r.inline(cell.Children, style)
 	for i := range fragments {
 		fragments[i].text = strings.ReplaceAll(fragments[i].text, `\|`, "|")
 	}

@@ -50,9 +50,14 @@ func Tree(source []byte) []Node {
 		out = append(out, Node{Tag: "pre", Children: []Node{{Text: front}}})
 		source = []byte(rest)
 	}
+	return append(out, parse(source)...)
+}
+
+// parse returns the elements of a document, up to the limits of a tree.
+func parse(source []byte) []Node {
 	b := builder{source: source, left: maxNodes}
 	md := goldmark.New(goldmark.WithExtensions(extension.Table))
-	return append(out, b.children(md.Parser().Parse(text.NewReader(source)), 0)...)
+	return b.children(md.Parser().Parse(text.NewReader(source)), 0)
 }
 
 // builder converts parsed nodes. left is the number of nodes that it may still create.

@@ -28,9 +28,6 @@ type FeedOptions struct {
 	// LastID is the ID of the event after which to resume. If it is empty, or cannot be sent in a
 	// header, the feed chooses the start position.
 	LastID string
-	// Idle limits the wait for the response to start and then for each line, including heartbeats.
-	// The default is 45 s, three heartbeat intervals of serve-sse.
-	Idle time.Duration
 	// Client sends the requests. If nil, Follow uses a client that follows no redirects and uses
 	// the proxy from the environment.
 	Client *http.Client
@@ -45,6 +42,10 @@ type FeedOptions struct {
 
 // ErrFeedEnded reports that the feed told its clients not to reconnect (status 204).
 var ErrFeedEnded = errors.New("the feed has ended permanently")
+
+// idle limits the wait for the response to start and then for each line, including heartbeats: three heartbeat
+// intervals of serve-sse.
+const idle = 45 * time.Second
 
 // Delays between connection attempts.
 const (
@@ -75,9 +76,6 @@ func (e deliverError) Unwrap() error { return e.error }
 // *[RefusedError] if the feed will not resume. With FeedOptions.MustConnect, it also returns
 // the error of a failed first attempt.
 func Follow(ctx context.Context, o FeedOptions, deliver func(eventstream.Event) error) error {
-	if o.Idle <= 0 {
-		o.Idle = 45 * time.Second
-	}
 	if o.Client == nil {
 		o.Client = defaultClient()
 		defer o.Client.CloseIdleConnections()
@@ -143,7 +141,7 @@ func defaultClient() *http.Client {
 func (f *feedFollower) connect(ctx context.Context, lost *bool) (received bool, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	watch := time.AfterFunc(f.opts.Idle, func() { cancel(fmt.Errorf("it sent no line for %v", f.opts.Idle)) })
+	watch := time.AfterFunc(idle, func() { cancel(fmt.Errorf("it sent no line for %v", idle)) })
 	defer watch.Stop()
 	q, err := http.NewRequestWithContext(ctx, http.MethodGet, f.opts.URL, nil)
 	if err != nil {
@@ -158,7 +156,7 @@ func (f *feedFollower) connect(ctx context.Context, lost *bool) (received bool, 
 	res, err := f.opts.Client.Do(q)
 	if err != nil {
 		if cause := context.Cause(ctx); cause != nil {
-			err = fmt.Errorf("no response within %v", f.opts.Idle)
+			err = fmt.Errorf("no response within %v", idle)
 		}
 		return false, printable.Unnamed(err) // the error without the URL, whose query may be secret
 	}
@@ -172,8 +170,8 @@ func (f *feedFollower) connect(ctx context.Context, lost *bool) (received bool, 
 	}
 	f.connected = true
 	f.opts.Connected()
-	watch.Reset(f.opts.Idle)
-	r := eventstream.NewReader(lineWatch{res.Body, func() { watch.Reset(f.opts.Idle) }}, f.last, MaxEvent, nil)
+	watch.Reset(idle)
+	r := eventstream.NewReader(lineWatch{res.Body, func() { watch.Reset(idle) }}, f.last, MaxEvent, nil)
 	for {
 		e, err := r.Read()
 		if r.Retry() > 0 {
@@ -189,7 +187,7 @@ func (f *feedFollower) connect(ctx context.Context, lost *bool) (received bool, 
 		if err := f.deliver(e); err != nil {
 			return true, deliverError{err}
 		}
-		watch.Reset(f.opts.Idle)
+		watch.Reset(idle)
 		received, f.last = true, e.ID
 	}
 }

@@ -15,7 +15,7 @@
 //
 // Rate: Follow connects at most once per second. The delay doubles with each attempt that yields no
 // event, up to 30 s. The feed can request a longer delay, up to 30 s, with retry: or Retry-After.
-// A connection is dropped if the feed sends no line for FeedOptions.Idle; an idle feed sends
+// A connection is dropped if the feed sends no line for 45 s; an idle feed sends
 // heartbeats.
 //
 // Memory: Follow buffers one event of at most [MaxEvent] bytes. A larger event ends the connection.

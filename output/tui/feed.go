@@ -16,8 +16,7 @@ import (
 	"github.com/mcptrack/mcptrack/output/lines"
 )
 
-// eventList shows events with one row each, oldest first, as watch prints them. Until the user moves
-// up, the cursor stays on the newest row.
+// eventList shows events with one row each, oldest first, as watch prints them.
 type eventList struct {
 	keep    func(*event.Event) bool // nil keeps all
 	verbose bool                    // show a row for every event
@@ -29,7 +28,6 @@ type eventList struct {
 	writer *lines.Writer
 	buf    strings.Builder
 	list   list
-	away   bool // the user has moved up
 }
 
 // eventRow is the row of one event. number counts all events since the start; event is nil in a
@@ -44,9 +42,10 @@ type eventRow struct {
 func (l *eventList) update(m *model, all []*event.Event, first int) {
 	if l.writer == nil || l.width != m.width || l.filter != m.filter {
 		selected := l.selected()
-		*l = eventList{keep: l.keep, verbose: l.verbose, list: l.list, away: l.away, width: m.width, filter: m.filter}
+		*l = eventList{keep: l.keep, verbose: l.verbose, list: l.list, width: m.width, filter: m.filter}
+		l.list.tail = true
 		l.writer = &lines.Writer{W: &l.buf, Colour: m.opts.Colour, Zone: time.Local, Verbose: l.verbose, Columns: func() int { return l.width - 1 }}
-		l.writer.Servers(m.ids()...)
+		l.writer.Servers(slices.Sorted(slices.Values(ids(m.servers)))...)
 		l.add(m, all, first)
 		if i := slices.IndexFunc(l.rows, func(r eventRow) bool { return r.event != nil && r.event == selected }); i >= 0 {
 			l.list.cursor = i
@@ -59,9 +58,7 @@ func (l *eventList) update(m *model, all []*event.Event, first int) {
 	l.rows = slices.Delete(l.rows, 0, dropped)
 	l.list.cursor, l.list.top = max(0, l.list.cursor-dropped), max(0, l.list.top-dropped)
 	l.add(m, all[min(max(l.next-first, 0), len(all)):], max(l.next, first))
-	if !l.away {
-		l.list.cursor = max(0, len(l.rows)-1)
-	}
+	l.list.place(len(l.rows))
 }
 
 func (l *eventList) add(m *model, events []*event.Event, number int) {
@@ -93,31 +90,38 @@ func (l *eventList) selected() *event.Event {
 	return nil
 }
 
-// key moves the cursor, or opens the selected event.
-func (l *eventList) key(m *model, key string, height int) tea.Cmd {
-	if l.list.move(key, len(l.rows), height) {
-		l.away = l.list.cursor < len(l.rows)-1
+// uri returns the URI of the selected event's resource; empty if there is none.
+func (l *eventList) uri() string {
+	if e := l.selected(); e != nil {
+		return e.ResourceURI
+	}
+	return ""
+}
+
+// key moves the cursor, or opens the selected event. See update.
+func (l *eventList) key(m *model, key string, all []*event.Event, first int) tea.Cmd {
+	l.update(m, all, first)
+	if l.list.move(key, len(l.rows)) {
 		return nil
 	}
-	e := l.selected()
-	if e == nil {
-		return nil
-	}
-	switch key {
-	case "enter", "right", "l", "d":
+	switch e := l.selected(); {
+	case e == nil:
+	case isOpen(key), key == "d":
 		return m.openEvent(e)
-	case "L":
-		return m.openLog(e.ServerID)
-	case "r":
-		return m.reconnect(e.ServerID)
+	default:
+		return m.ofServer(key, e.ServerID)
 	}
 	return nil
 }
 
-// view returns at most height rows. A list without the focus shows its newest rows.
-func (l *eventList) view(m *model, height int, focused bool) (out []string) {
+// view returns at most height rows, or none if there are no events. A list without the focus shows its
+// newest rows.
+func (l *eventList) view(m *model, height int, focused bool, none string) (out []string) {
 	if height <= 0 {
 		return nil
+	}
+	if len(l.rows) == 0 {
+		return []string{"  " + none}
 	}
 	from, to := max(0, len(l.rows)-height), len(l.rows)
 	if focused {
@@ -156,27 +160,18 @@ func (p *feedPage) keys(m *model) []string {
 }
 
 func (p *feedPage) key(m *model, key string) tea.Cmd {
-	p.events.update(m, m.feed.events, m.feed.first)
 	if key == "e" {
 		return m.back("q")
 	}
-	return p.events.key(m, key, m.height-3)
+	return p.events.key(m, key, m.feed.events, m.feed.first)
 }
 
-func (p *feedPage) uri(*model) string {
-	if e := p.events.selected(); e != nil {
-		return e.ResourceURI
-	}
-	return ""
-}
+func (p *feedPage) uri(*model) string { return p.events.uri() }
 
 func (p *feedPage) view(m *model, height int) []string {
 	p.events.update(m, m.feed.events, m.feed.first)
 	out := []string{m.heading(" EVENTS", m.feedPosition(&p.events))}
-	if len(p.events.rows) == 0 {
-		return append(out, "", "  "+m.noEvents())
-	}
-	return append(out, p.events.view(m, height-1, true)...)
+	return append(out, p.events.view(m, height-1, true, m.noEvents())...)
 }
 
 func (m *model) noEvents() string {
@@ -267,14 +262,14 @@ func (p *textPage) loaded(_ *model, v any) {
 	}
 }
 
-func (p *textPage) key(m *model, key string) tea.Cmd {
-	p.text.move(key, m.width, m.height-3)
+func (p *textPage) key(_ *model, key string) tea.Cmd {
+	p.text.move(key)
 	return nil
 }
 
 func (p *textPage) view(m *model, height int) []string {
-	body := p.text.view(m.width, height-1)
-	out := []string{m.heading(" "+strings.ToUpper(p.title()), p.text.position(height-1))}
+	body := p.text.view(m.width, height-1, "")
+	out := []string{m.heading(" "+strings.ToUpper(p.title()), p.text.position())}
 	if p.text.lines == nil {
 		return append(out, "", "  loading…")
 	}

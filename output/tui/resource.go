@@ -13,6 +13,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/history"
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/textdiff"
+	"github.com/mcptrack/mcptrack/output/termtext"
 )
 
 // The tabs of a resource's page.
@@ -149,16 +150,8 @@ func compare(ctx context.Context, source *Source, styles styles, server, uri str
 		return append(out, textLine{}, textLine{text: "  The texts are equal, or too large to compare.", indent: 2}), nil
 	}
 	for _, l := range split(unified)[2:] {
-		colour := textLine{text: l, indent: 1}
-		switch {
-		case strings.HasPrefix(l, "+"):
-			colour.style = styles.good
-		case strings.HasPrefix(l, "-"):
-			colour.style = styles.bad
-		case strings.HasPrefix(l, "@"):
-			colour.style = styles.title
-		}
-		out = append(out, colour)
+		colour := map[byte]termtext.Colour{'+': styles.good, '-': styles.bad, '@': styles.title}[(l + " ")[0]]
+		out = append(out, textLine{text: l, style: colour, indent: 1})
 	}
 	return out, nil
 }
@@ -192,34 +185,27 @@ func (p *resourcePage) loaded(_ *model, v any) {
 }
 
 func (p *resourcePage) key(m *model, key string) tea.Cmd {
-	height := m.height - 3
+	if tab, ok := tabOf(key, p.tab, resourceTabs); ok {
+		return p.show(m, tab)
+	}
 	switch key {
-	case "tab":
-		return p.show(m, (p.tab+1)%resourceTabs)
-	case "shift+tab":
-		return p.show(m, (p.tab+resourceTabs-1)%resourceTabs)
-	case "1", "2", "3":
-		return p.show(m, int(key[0]-'1'))
 	case "d":
 		return p.show(m, tabDiff)
-	case "r":
-		return m.reconnect(p.server)
-	case "L":
-		return m.openLog(p.server)
-	case "e":
-		return m.push(newFeedPage(p.server))
-	case "<", ">":
-		return p.step(m, map[string]int{"<": 1, ">": -1}[key])
+	case "r", "L", "e":
+		return m.ofServer(key, p.server)
+	case "<":
+		return p.step(m, 1)
+	case ">":
+		return p.step(m, -1)
 	}
 	if p.tab != tabHistory {
-		p.text.move(key, m.width, height)
+		p.text.move(key)
 		return nil
 	}
-	if p.list.move(key, len(p.versions), height) || len(p.versions) == 0 {
+	if p.list.move(key, len(p.versions)) || len(p.versions) == 0 {
 		return nil
 	}
-	chosen := p.versions[p.list.cursor].ID
-	switch key {
+	switch chosen := p.versions[p.list.cursor].ID; key {
 	case "m":
 		if p.marked != nil && *p.marked == chosen {
 			p.marked = nil
@@ -278,15 +264,15 @@ func (p *resourcePage) view(m *model, height int) []string {
 		if p.text.lines == nil {
 			return []string{tabs, "", "  loading…"}
 		}
-		body := p.text.view(m.width, height)
-		return append([]string{m.spread(tabs, m.styles.dim.Render(p.text.position(height)))}, body...)
+		body := p.text.view(m.width, height, "")
+		return append([]string{m.spread(tabs, m.styles.dim.Paint(p.text.position()))}, body...)
 	}
-	out := []string{m.spread(tabs, m.styles.dim.Render(position(p.list.cursor, len(p.versions))))}
+	out := []string{m.spread(tabs, m.styles.dim.Paint(position(p.list.cursor, len(p.versions))))}
 	if len(p.versions) == 0 {
 		return append(out, "", "  No change of this resource is stored.")
 	}
 	height--
-	out = append(out, m.styles.dim.Render(" "+pad("AGE", ageWidth)+"   "+pad("VERSION", 23)+" "+pad("FOUND", 23)+" "+right("SIZE", 10)+" DIGEST"))
+	out = append(out, m.styles.dim.Paint(" "+pad("AGE", ageWidth)+"   "+pad("VERSION", 23)+" "+pad("FOUND", 23)+" "+right("SIZE", 10)+" DIGEST"))
 	from, to := p.list.window(len(p.versions), height)
 	for i := from; i < to; i++ {
 		v := p.versions[i]
@@ -301,7 +287,7 @@ func (p *resourcePage) view(m *model, height int) []string {
 		if p.marked != nil && *p.marked == v.ID {
 			text = "● " + text[2:]
 		}
-		out = append(out, m.marked(m.styles.dim.Render(pad(since(m.now, v.Timestamp), ageWidth))+" "+text, i == p.list.cursor))
+		out = append(out, m.marked(m.styles.dim.Paint(pad(since(m.now, v.Timestamp), ageWidth))+" "+text, i == p.list.cursor))
 	}
 	return out
 }

@@ -2,10 +2,10 @@ package tui
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
-	"charm.land/lipgloss/v2"
 	"github.com/charmbracelet/x/ansi"
 
 	"github.com/mcptrack/mcptrack/core/event"
@@ -15,18 +15,14 @@ import (
 
 // styles are the colours. Without colours, selection and failure are still visible in the text.
 type styles struct {
-	bold, dim, good, bad, busy, selected, title lipgloss.Style
+	bold, dim, good, bad, busy, selected, title termtext.Colour
 }
 
 func newStyles(colour bool) styles {
-	plain := lipgloss.NewStyle()
 	if !colour {
-		return styles{plain, plain, plain, plain, plain, plain, plain}
+		return styles{}
 	}
-	return styles{
-		bold: plain.Bold(true), dim: plain.Faint(true), good: plain.Foreground(lipgloss.Color("2")), bad: plain.Foreground(lipgloss.Color("1")),
-		busy: plain.Foreground(lipgloss.Color("3")), selected: plain.Reverse(true), title: plain.Bold(true).Foreground(lipgloss.Color("6")),
-	}
+	return styles{bold: termtext.Bold, dim: "2", good: termtext.Green, bad: termtext.Red, busy: termtext.Yellow, selected: "7", title: "1;36"}
 }
 
 // line converts untrusted text to one printable line.
@@ -57,7 +53,7 @@ func rank(s event.State) int {
 	return 2
 }
 
-func (s *styles) state(st event.State) lipgloss.Style {
+func (s *styles) state(st event.State) termtext.Colour {
 	switch rank(st) {
 	case 0:
 		return s.bad
@@ -121,13 +117,13 @@ func (m *model) spread(left, right string) string {
 
 // heading returns the line above a list.
 func (m *model) heading(text, position string) string {
-	return m.styles.dim.Render(m.spread(text, position))
+	return m.styles.dim.Paint(m.spread(text, position))
 }
 
 // marked returns a row of a list, with a marker if it is selected.
 func (m *model) marked(text string, selected bool) string {
 	if selected {
-		return m.styles.selected.Render(pad("▸"+ansi.Strip(text), m.width))
+		return m.styles.selected.Paint(pad("▸"+ansi.Strip(text), m.width))
 	}
 	return " " + text
 }
@@ -175,7 +171,7 @@ func (m *model) header() string {
 		style = m.styles.bad
 	}
 	gap := max(1, m.width-ansi.StringWidth(left)-ansi.StringWidth(right))
-	return m.styles.title.Render(left) + strings.Repeat(" ", gap) + style.Render(right)
+	return m.styles.title.Paint(left) + strings.Repeat(" ", gap) + style.Paint(right)
 }
 
 // footer returns the last line of the screen: the keys of the page, as many as fit.
@@ -203,7 +199,7 @@ func (m *model) footer() string {
 		}
 		text += key + "  "
 	}
-	return m.styles.dim.Render(text + last)
+	return m.styles.dim.Paint(text + last)
 }
 
 func (m *model) pauseWord() string {
@@ -215,21 +211,24 @@ func (m *model) pauseWord() string {
 
 // list is a cursor in a list of rows, some of which are visible.
 type list struct {
-	cursor, top int
-	key         string // key of the selected row; empty if the user has not moved
+	cursor, top, height int
+	key                 string // key of the selected row; empty if the user has not moved
+	tail                bool   // the cursor stays on the last row until the user moves up
+	away                bool   // the user has moved up
 }
 
 // move handles the keys of a list of n rows and reports whether key is one of them.
-func (l *list) move(key string, n, height int) bool {
+func (l *list) move(key string, n int) bool {
+	l.place(n)
 	switch key {
 	case "up", "k":
 		l.cursor--
 	case "down", "j":
 		l.cursor++
 	case "pgup", "ctrl+b":
-		l.cursor -= height
+		l.cursor -= l.height
 	case "pgdown", "ctrl+f", "space":
-		l.cursor += height
+		l.cursor += l.height
 	case "g", "home":
 		l.cursor = 0
 	case "G", "end":
@@ -237,106 +236,99 @@ func (l *list) move(key string, n, height int) bool {
 	default:
 		return false
 	}
-	l.clamp(n)
+	l.cursor = max(0, min(l.cursor, n-1))
+	l.away = l.cursor < n-1
 	return true
 }
 
-func (l *list) clamp(n int) { l.cursor = max(0, min(l.cursor, n-1)) }
+// place moves the cursor to one of n rows.
+func (l *list) place(n int) {
+	if l.tail && !l.away {
+		l.cursor = n - 1
+	}
+	l.cursor = max(0, min(l.cursor, n-1))
+}
 
 // window returns the range of rows to show, which includes the cursor.
 func (l *list) window(n, height int) (from, to int) {
-	l.clamp(n)
-	height = max(height, 1)
-	l.top = max(0, min(l.top, n-height, l.cursor))
-	if l.cursor >= l.top+height {
-		l.top = l.cursor - height + 1
-	}
-	return l.top, min(n, l.top+height)
+	l.place(n)
+	l.height = max(height, 1)
+	l.top = max(0, min(l.top, n-l.height, l.cursor), l.cursor-l.height+1)
+	return l.top, min(n, l.top+l.height)
 }
 
 // follow keeps the cursor on the row with the key of the last move when rows have moved.
-func (l *list) follow(n int, key func(int) string) {
-	l.clamp(n)
-	for i := 0; l.key != "" && i < n; i++ {
-		if key(i) == l.key {
-			l.cursor = i
-			return
-		}
+func (l *list) follow(keys []string) {
+	l.place(len(keys))
+	if i := slices.Index(keys, l.key); i >= 0 {
+		l.cursor = i
 	}
+}
+
+// choose moves the cursor in a list of rows with these keys. For another key press than those that move, it
+// returns the key of the selected row; empty if there is no row.
+func (l *list) choose(key string, keys []string) string {
+	if l.follow(keys); len(keys) == 0 {
+		return ""
+	}
+	moved := l.move(key, len(keys))
+	if l.key = keys[l.cursor]; moved {
+		return ""
+	}
+	return l.key
 }
 
 // textLine is one line of a text before it is wrapped.
 type textLine struct {
 	text   string // printable, without colours
-	style  lipgloss.Style
+	style  termtext.Colour
 	indent int // of the lines into which it is wrapped, except the first
 }
 
-// textView shows a text, wrapped to the width of the screen.
+// textView shows a text, wrapped to the width of the screen. Its rows are the lines that can be the first
+// visible one.
 type textView struct {
-	scroller
+	list
 	lines   []textLine
+	filter  string // selects the lines that contain it
 	width   int
-	wrapped []string
+	wrapped []string // nil until the text is wrapped
 }
 
 func (t *textView) set(lines []textLine) { t.lines, t.wrapped = lines, nil }
 
-func (t *textView) wrap(width int) {
-	if t.wrapped != nil && t.width == width {
+func (t *textView) wrap(width int, filter string) {
+	if t.wrapped != nil && t.width == width && t.filter == filter {
 		return
 	}
-	t.width, t.wrapped = width, []string{}
+	t.width, t.filter, t.wrapped = width, filter, []string{}
 	for _, l := range t.lines {
+		if !fits(filter, l.text) {
+			continue
+		}
 		for _, part := range termtext.Fold(l.text, width, l.indent) {
-			t.wrapped = append(t.wrapped, l.style.Render(part))
+			t.wrapped = append(t.wrapped, l.style.Paint(part))
 		}
 	}
 }
 
-func (t *textView) move(key string, width, height int) {
-	t.wrap(width)
-	t.scroller.move(key, len(t.wrapped), height)
+func (t *textView) rows() int { return max(1, len(t.wrapped)-t.height+1) }
+
+func (t *textView) move(key string) {
+	t.wrap(t.width, t.filter)
+	t.list.move(key, t.rows())
 }
 
-func (t *textView) view(width, height int) []string {
-	t.wrap(width)
-	return t.window(t.wrapped, height)
+func (t *textView) view(width, height int, filter string) []string {
+	t.wrap(width, filter)
+	t.height = max(height, 1)
+	t.place(t.rows())
+	return t.wrapped[t.cursor:min(len(t.wrapped), t.cursor+max(height, 0))]
 }
 
 // position returns the number of the last visible line, and of all lines.
-func (t *textView) position(height int) string {
-	return position(min(t.top+height, len(t.wrapped))-1, len(t.wrapped))
-}
-
-// scroller shows lines of text without a cursor.
-type scroller struct {
-	top  int
-	tail bool // show the last line as lines are added, until the user scrolls up
-	away bool // the user has scrolled up
-}
-
-func (s *scroller) move(key string, n, height int) bool {
-	if s.tail && !s.away {
-		s.top = max(0, n-height)
-	}
-	l := list{cursor: s.top}
-	if key == "G" || key == "end" {
-		l.cursor = n - height
-	} else if !l.move(key, n, height) {
-		return false
-	}
-	s.top = max(0, min(l.cursor, n-height))
-	s.away = s.top < n-height
-	return true
-}
-
-func (s *scroller) window(lines []string, height int) []string {
-	if s.tail && !s.away {
-		s.top = len(lines)
-	}
-	s.top = max(0, min(s.top, len(lines)-height))
-	return lines[s.top:min(len(lines), s.top+max(height, 0))]
+func (t *textView) position() string {
+	return position(min(t.cursor+t.height, len(t.wrapped))-1, len(t.wrapped))
 }
 
 // fits reports whether one of the texts contains the filter, ignoring case.

@@ -4,20 +4,18 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"github.com/mcptrack/mcptrack/core/printable"
 	"log/slog"
 	"maps"
 	"slices"
 	"strings"
-	"time"
 	"unicode"
 
 	tea "charm.land/bubbletea/v2"
-	"charm.land/lipgloss/v2"
 	"github.com/charmbracelet/x/ansi"
 
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/status"
 	"github.com/mcptrack/mcptrack/output/serverlog"
 	"github.com/mcptrack/mcptrack/output/termtext"
@@ -40,7 +38,7 @@ type serverPage struct {
 	tab    int
 	detail *ServerDetail // nil until it is loaded
 	log    *serverLog
-	list   list      // of resources, tools, prompts or skills
+	list   list      // of what the server offers
 	events eventList // of the timeline
 	text   textView  // of the log
 	// byChange sorts lists by last change.
@@ -94,131 +92,89 @@ func (p *serverPage) loaded(m *model, v any) {
 	switch v := v.(type) {
 	case ServerDetail:
 		p.detail = &v
-		p.events = eventList{verbose: true, list: p.events.list, away: p.events.away}
+		p.events = eventList{verbose: true, list: p.events.list}
 	case *serverLog:
 		p.log = v
 		p.text.set(p.logLines(m))
 	}
 }
 
-func (p *serverPage) resources(m *model) (rows []ResourceRow) {
-	if p.detail == nil {
-		return nil
-	}
-	for _, r := range p.detail.Resources {
-		if fits(m.filter, r.URI, r.MimeType) {
-			rows = append(rows, r)
+// kinds are what the first tabs list.
+func kinds() []catalog.Kind {
+	return []catalog.Kind{catalog.Resources, catalog.Tools, catalog.Prompts, catalog.Skills}
+}
+
+// rows returns what the tab lists, as far as it matches the filter.
+func (p *serverPage) rows(m *model) (rows []Row) {
+	if p.tab < tabTimeline {
+		for _, r := range p.loadedDetail().Lists[kinds()[p.tab]] {
+			if fits(m.filter, r.Key, r.About) {
+				rows = append(rows, r)
+			}
 		}
 	}
 	if p.byChange {
-		slices.SortStableFunc(rows, func(a, b ResourceRow) int { return b.Changed.Compare(a.Changed) })
+		slices.SortStableFunc(rows, func(a, b Row) int { return b.Changed.Compare(a.Changed) })
 	}
+	p.list.follow(keysOf(rows))
 	return rows
 }
 
-// items returns the tools, prompts or skills of the tab that match the filter.
-func (p *serverPage) items(m *model) (rows []ItemRow) {
+func keysOf(rows []Row) (keys []string) {
+	for _, r := range rows {
+		keys = append(keys, r.Key)
+	}
+	return keys
+}
+
+// loadedDetail returns what is known of the server.
+func (p *serverPage) loadedDetail() ServerDetail {
 	if p.detail == nil {
-		return nil
+		return ServerDetail{}
 	}
-	for _, it := range p.detail.Lists[p.kind()] {
-		if fits(m.filter, it.Name, it.Description) {
-			rows = append(rows, it)
-		}
-	}
-	if p.byChange {
-		slices.SortStableFunc(rows, func(a, b ItemRow) int { return p.changed(b.Name).Compare(p.changed(a.Name)) })
-	}
-	return rows
+	return *p.detail
 }
-
-// changed returns the time of the last event in the timeline that names an item of the tab.
-func (p *serverPage) changed(name string) time.Time {
-	for _, e := range slices.Backward(p.detail.Timeline) {
-		if l, ok := e.Payload.(event.ListChanged); ok && l.List == p.kind() && (slices.Contains(l.Added, name) || slices.Contains(l.Changed, name)) {
-			return e.Timestamp
-		}
-	}
-	return time.Time{}
-}
-
-// kinds are the kinds of the tabs that list items, from tabTools on.
-func kinds() []catalog.Kind { return []catalog.Kind{catalog.Tools, catalog.Prompts, catalog.Skills} }
-
-func (p *serverPage) kind() catalog.Kind { return kinds()[p.tab-tabTools] }
 
 func (p *serverPage) uri(m *model) string {
-	switch rows := p.resources(m); {
-	case p.tab == tabResources && p.list.cursor < len(rows):
-		return rows[p.list.cursor].URI
-	case p.tab == tabTimeline && p.events.selected() != nil:
-		return p.events.selected().ResourceURI
+	switch rows := p.rows(m); {
+	case p.tab == tabResources && len(rows) > 0:
+		return rows[p.list.cursor].Key
+	case p.tab == tabTimeline:
+		return p.events.uri()
 	}
 	return ""
 }
 
 func (p *serverPage) key(m *model, key string) tea.Cmd {
-	height := m.height - 5 - p.errorLines(m)
+	if tab, ok := tabOf(key, p.tab, tabs); ok {
+		return p.show(m, tab)
+	}
 	switch key {
-	case "tab":
-		return p.show(m, (p.tab+1)%tabs)
-	case "shift+tab":
-		return p.show(m, (p.tab+tabs-1)%tabs)
-	case "1", "2", "3", "4", "5", "6":
-		return p.show(m, int(key[0]-'1'))
 	case "L":
 		return p.show(m, tabLog)
-	case "r":
-		return m.reconnect(p.id)
-	case "e":
-		return m.push(newFeedPage(p.id))
+	case "r", "e":
+		return m.ofServer(key, p.id)
 	case "s":
-		if p.tab <= tabSkills {
-			p.byChange = !p.byChange
-			m.notice = map[bool]string{true: "sorted by last change", false: "sorted by name"}[p.byChange]
+		if p.tab < tabTimeline {
+			p.byChange = m.sort(p.byChange, "name")
 		}
 		return nil
 	}
 	switch p.tab {
 	case tabTimeline:
-		p.updateTimeline(m)
-		return p.events.key(m, key, height)
+		return p.events.key(m, key, p.loadedDetail().Timeline, 0)
 	case tabLog:
-		p.text.move(key, m.width, height+1)
-		return nil
-	case tabResources:
-		return p.resourceKey(m, key, height)
-	}
-	items := p.items(m)
-	p.list.follow(len(items), func(i int) string { return items[i].Name })
-	if len(items) == 0 {
+		p.text.move(key)
 		return nil
 	}
-	moved := p.list.move(key, len(items), height)
-	it := items[p.list.cursor]
-	p.list.key = it.Name
-	if !moved && (key == "enter" || key == "right" || key == "l") {
-		return m.push(newItemPage(m, p.id, p.kind(), it.Name))
-	}
-	return nil
-}
-
-func (p *serverPage) resourceKey(m *model, key string, height int) tea.Cmd {
-	rows := p.resources(m)
-	p.list.follow(len(rows), func(i int) string { return rows[i].URI })
-	if len(rows) == 0 {
-		return nil
-	}
-	moved := p.list.move(key, len(rows), height)
-	p.list.key = rows[p.list.cursor].URI
-	if moved {
-		return nil
-	}
-	switch key {
-	case "enter", "right", "l":
-		return m.push(&resourcePage{server: p.id, of: p.list.key})
-	case "d":
-		return m.push(&resourcePage{server: p.id, of: p.list.key, tab: tabDiff})
+	switch chosen := p.list.choose(key, keysOf(p.rows(m))); {
+	case chosen == "":
+	case p.tab != tabResources && isOpen(key):
+		return m.push(newItemPage(m, p.id, kinds()[p.tab], chosen))
+	case isOpen(key):
+		return m.push(&resourcePage{server: p.id, of: chosen})
+	case p.tab == tabResources && key == "d":
+		return m.push(&resourcePage{server: p.id, of: chosen, tab: tabDiff})
 	}
 	return nil
 }
@@ -231,10 +187,8 @@ func newItemPage(m *model, server string, kind catalog.Kind, name string) *textP
 		if err != nil {
 			return nil, err
 		}
-		for _, it := range d.Lists[kind] {
-			if it.Name == name {
-				return itemLines(m, it), nil
-			}
+		if i := slices.Index(keysOf(d.Lists[kind]), name); i >= 0 {
+			return itemLines(m, d.Lists[kind][i]), nil
 		}
 		return []textLine{{text: "The server no longer offers this."}}, nil
 	}}
@@ -242,8 +196,8 @@ func newItemPage(m *model, server string, kind catalog.Kind, name string) *textP
 
 // itemLines returns the description of an item and then each other member of its descriptor, such as
 // the input schema.
-func itemLines(m *model, it ItemRow) (out []textLine) {
-	for _, l := range split(it.Description) {
+func itemLines(m *model, it Row) (out []textLine) {
+	for _, l := range split(it.About) {
 		out = append(out, textLine{text: l})
 	}
 	var members map[string]json.RawMessage
@@ -259,7 +213,7 @@ func itemLines(m *model, it ItemRow) (out []textLine) {
 	for _, name := range names {
 		out = append(out, textLine{}, textLine{text: words(name), style: m.styles.bold})
 		for _, l := range pretty(m, members[name]) {
-			l.style = lipgloss.NewStyle()
+			l.style = ""
 			out = append(out, l)
 		}
 	}
@@ -281,7 +235,7 @@ func words(member string) string {
 // show switches to a tab of the page and reloads.
 func (p *serverPage) show(m *model, tab int) tea.Cmd {
 	p.tab, p.list = tab, list{}
-	p.text = textView{scroller: scroller{tail: tab == tabLog}}
+	p.text = textView{list: list{tail: tab == tabLog}}
 	return p.open(m)
 }
 
@@ -297,105 +251,87 @@ func (p *serverPage) server(m *model) ServerRow {
 // maxErrorLines bounds the error shown above the lists; the log has the whole error.
 const maxErrorLines = 4
 
-func (p *serverPage) errorLines(m *model) int { return len(p.wrappedError(m)) }
-
-func (p *serverPage) wrappedError(m *model) []string {
-	all := termtext.Wrap(line(p.server(m).Error), m.width-2)
-	return all[:min(len(all), maxErrorLines)]
-}
-
 func (p *serverPage) view(m *model, height int) []string {
-	s := p.server(m)
-	count := func(n int) string {
-		if p.detail == nil {
-			return ""
+	s, d := p.server(m), p.loadedDetail()
+	var names []string
+	for _, kind := range kinds() {
+		name := strings.ToUpper(string(kind[:1])) + string(kind[1:])
+		if p.detail != nil {
+			name += fmt.Sprintf(" %d", len(d.Lists[kind]))
 		}
-		return fmt.Sprintf(" %d", n)
+		names = append(names, name)
 	}
-	var d ServerDetail
-	if p.detail != nil {
-		d = *p.detail
-	}
-	names := []string{"Resources" + count(len(d.Resources)), "Tools" + count(len(d.Lists[catalog.Tools])), "Prompts" + count(len(d.Lists[catalog.Prompts])),
-		"Skills" + count(len(d.Lists[catalog.Skills])), "Timeline", "Log"}
 	out := []string{
-		fmt.Sprintf(" %s  since %s  %s", m.styles.state(s.State).Render(m.stateOf(s)), since(m.now, s.Since), line(s.ProtocolVersion)),
-		m.tabs(names, p.tab),
+		fmt.Sprintf(" %s  since %s  %s", m.styles.state(s.State).Paint(m.stateOf(s)), since(m.now, s.Since), line(s.ProtocolVersion)),
+		m.tabs(append(names, "Timeline", "Log"), p.tab),
 	}
-	for _, l := range p.wrappedError(m) {
-		out = append(out, "  "+m.styles.bad.Render(l))
+	why := termtext.Wrap(line(s.Error), m.width-2)
+	for _, l := range why[:min(len(why), maxErrorLines)] {
+		out = append(out, "  "+m.styles.bad.Paint(l))
 	}
-	height -= len(out) + 1
-	changed := "CHANGED"
-	if p.byChange {
-		changed += "↓"
-	}
+	height -= len(out)
 	switch p.tab {
 	case tabLog:
-		return append(out, p.viewLog(m, height+1)...)
+		return append(out, p.viewLog(m, height)...)
 	case tabTimeline:
-		p.updateTimeline(m)
-		out = append(out, m.heading(" TIME", position(p.events.list.cursor, len(p.events.rows))))
-		if len(p.events.rows) == 0 {
-			none := "Nothing happened to this server since the start."
-			if m.filter != "" {
-				none = "No event matches the filter."
-			}
-			return append(out, "", "  "+none)
+		none := "Nothing happened to this server since the start."
+		if m.filter != "" {
+			none = "No event matches the filter."
 		}
-		return append(out, p.events.view(m, height, true)...)
-	case tabResources:
-		return append(out, p.viewResources(m, height, changed)...)
+		p.events.update(m, d.Timeline, 0)
+		out = append(out, m.heading(" TIME", position(p.events.list.cursor, len(p.events.rows))))
+		return append(out, p.events.view(m, height-1, true, none)...)
 	}
-	rows, what := p.items(m), map[int]string{tabTools: "tool", tabPrompts: "prompt", tabSkills: "skill"}[p.tab]
-	p.list.follow(len(rows), func(i int) string { return rows[i].Name })
-	out = append(out, m.heading(" "+pad(changed, changedWidth)+" "+pad(strings.ToUpper(what), 28)+" DESCRIPTION", position(p.list.cursor, len(rows))))
+	return append(out, p.viewList(m, height-1)...)
+}
+
+// viewList returns the heading and the rows of what the tab lists.
+func (p *serverPage) viewList(m *model, height int) []string {
+	rows, what := p.rows(m), strings.TrimSuffix(string(kinds()[p.tab]), "s")
+	from, to := p.list.window(len(rows), height)
+	layout := p.itemLayout(m, what)
+	if p.tab == tabResources {
+		layout = p.resourceLayout(m, rows[from:to])
+	}
+	out := []string{m.heading(" "+pad(changedHeading(p.byChange), changedWidth)+" "+layout.heading, position(p.list.cursor, len(rows)))}
 	if len(rows) == 0 {
 		return append(out, "", "  "+p.empty(m, what))
 	}
-	from, to := p.list.window(len(rows), height)
 	for i := from; i < to; i++ {
-		text := pad(since(m.now, p.changed(rows[i].Name)), changedWidth) + " " + m.styles.bold.Render(pad(line(rows[i].Name), 28)) + " " + line(rows[i].Description)
-		out = append(out, m.marked(text, i == p.list.cursor))
+		age := since(m.now, rows[i].Changed)
+		if rows[i].Gone {
+			age = "gone"
+		}
+		out = append(out, m.marked(m.styles.dim.Paint(pad(age, changedWidth))+" "+layout.row(rows[i]), i == p.list.cursor))
 	}
 	return out
 }
 
-func (p *serverPage) updateTimeline(m *model) {
-	var timeline []*event.Event
-	if p.detail != nil {
-		timeline = p.detail.Timeline
-	}
-	p.events.update(m, timeline, 0)
+// layout has the columns of a list after the time of the last change.
+type layout struct {
+	heading string
+	row     func(Row) string
 }
 
-func (p *serverPage) viewResources(m *model, height int, changed string) []string {
-	rows := p.resources(m)
-	p.list.follow(len(rows), func(i int) string { return rows[i].URI })
-	from, to := p.list.window(len(rows), height)
-	for _, r := range rows[from:to] {
-		p.uriWidth = max(p.uriWidth, ansi.StringWidth(line(r.URI)))
+func (p *serverPage) itemLayout(m *model, what string) layout {
+	return layout{pad(strings.ToUpper(what), 28) + " DESCRIPTION", func(r Row) string {
+		return m.styles.bold.Paint(pad(line(r.Key), 28)) + " " + line(r.About)
+	}}
+}
+
+func (p *serverPage) resourceLayout(m *model, visible []Row) layout {
+	for _, r := range visible {
+		p.uriWidth = max(p.uriWidth, ansi.StringWidth(line(r.Key)))
 	}
 	const others = 1 + changedWidth + 1 + 1 + typeWidth + 1 + sizeWidth
 	width := min(max(p.uriWidth, 20), max(m.width-others, 20))
-	heading := " " + pad(changed, changedWidth) + " " + pad("URI", width) + " TYPE"
+	heading := pad("URI", width) + " TYPE"
 	if width+others+12 < m.width { // there is space for the position
-		heading = pad(heading, others+width-sizeWidth) + right("SIZE", sizeWidth)
+		heading = pad(heading, width+1+typeWidth+1) + right("SIZE", sizeWidth)
 	}
-	out := []string{m.heading(heading, position(p.list.cursor, len(rows)))}
-	if len(rows) == 0 {
-		return append(out, "", "  "+p.empty(m, "resource"))
-	}
-	for i := from; i < to; i++ {
-		r := rows[i]
-		state := since(m.now, r.Changed)
-		if r.Gone {
-			state = "gone"
-		}
-		text := fmt.Sprintf("%s %s %s %s", m.styles.dim.Render(pad(state, changedWidth)), middle(line(r.URI), width), pad(line(r.MimeType), typeWidth), right(printable.Size(r.Size), sizeWidth))
-		out = append(out, m.marked(text, i == p.list.cursor))
-	}
-	return out
+	return layout{heading, func(r Row) string {
+		return middle(line(r.Key), width) + " " + pad(line(r.About), typeWidth) + " " + right(printable.Size(r.Size), sizeWidth)
+	}}
 }
 
 // Widths of the columns of resources.
@@ -421,7 +357,7 @@ func (p *serverPage) empty(m *model, what string) string {
 // logLines returns the lines of the log.
 func (p *serverPage) logLines(m *model) (out []textLine) {
 	for _, l := range p.log.lines {
-		style := lipgloss.NewStyle()
+		var style termtext.Colour
 		if l.Level == slog.LevelWarn.String() || l.Level == slog.LevelError.String() {
 			style = m.styles.bad
 		}
@@ -439,20 +375,12 @@ func (p *serverPage) viewLog(m *model, height int) []string {
 		return []string{"", "  " + line(p.log.err.Error())}
 	case len(p.log.lines) == 0:
 		return []string{"", "  Nothing was logged about this server, and it wrote nothing to stderr."}
-	case m.filter == "":
-		return p.text.view(m.width, height)
 	}
-	found := textView{}
-	for _, l := range p.text.lines {
-		if fits(m.filter, l.text) {
-			found.lines = append(found.lines, l)
-		}
-	}
-	if len(found.lines) == 0 {
+	shown := p.text.view(m.width, height, m.filter)
+	if len(shown) == 0 {
 		return []string{"", "  No line matches the filter."}
 	}
-	found.scroller = scroller{tail: true}
-	return found.view(m.width, height)
+	return shown
 }
 
 // tabs returns a line with the names of the tabs.
@@ -465,7 +393,7 @@ func (m *model) tabs(names []string, current int) string {
 		}
 		text := fmt.Sprintf(" %d %s ", i+1, name)
 		if i == current {
-			text = m.styles.selected.Render("[" + text[1:len(text)-1] + "]")
+			text = m.styles.selected.Paint("[" + text[1:len(text)-1] + "]")
 		}
 		b.WriteString(text)
 	}

@@ -2,6 +2,7 @@ package tui
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -10,7 +11,6 @@ import (
 	"github.com/charmbracelet/x/ansi"
 
 	"github.com/mcptrack/mcptrack/core/event"
-	"github.com/mcptrack/mcptrack/output/termtext"
 )
 
 // serversPage lists the servers above the feed.
@@ -25,8 +25,8 @@ type serversPage struct {
 func (p *serversPage) title() string { return "" }
 
 func (p *serversPage) uri(*model) string {
-	if e := p.events.selected(); p.focused && e != nil {
-		return e.ResourceURI
+	if p.focused {
+		return p.events.uri()
 	}
 	return ""
 }
@@ -52,13 +52,12 @@ func (p *serversPage) rows(m *model) []ServerRow {
 	if p.byChange {
 		slices.SortStableFunc(rows, func(a, b ServerRow) int { return m.feed.last[b.ID].Compare(m.feed.last[a.ID]) })
 	}
-	p.list.follow(len(rows), func(i int) string { return rows[i].ID })
+	p.list.follow(ids(rows))
 	return rows
 }
 
 func (p *serversPage) key(m *model, key string) tea.Cmd {
 	rows := p.rows(m)
-	height := p.height(m.height-2, len(rows))
 	switch key {
 	case "tab", "shift+tab":
 		p.focused = !p.focused
@@ -67,41 +66,31 @@ func (p *serversPage) key(m *model, key string) tea.Cmd {
 		return m.push(newFeedPage(""))
 	}
 	if p.focused {
-		p.events.update(m, m.feed.events, m.feed.first)
-		return p.events.key(m, key, m.height-4-height)
+		return p.events.key(m, key, m.feed.events, m.feed.first)
 	}
 	if key == "s" {
-		p.byChange = !p.byChange
-		m.notice = map[bool]string{true: "sorted by last change", false: "sorted by state: failing servers first"}[p.byChange]
+		p.byChange = m.sort(p.byChange, "state: failing servers first")
 		return nil
 	}
-	if len(rows) == 0 {
-		return nil
-	}
-	moved := p.list.move(key, len(rows), height)
-	p.list.key = rows[p.list.cursor].ID
-	if moved {
-		return nil
-	}
-	switch key {
-	case "enter", "right", "l":
-		return m.push(&serverPage{id: p.list.key})
-	case "L":
-		return m.openLog(p.list.key)
-	case "r":
-		return m.reconnect(p.list.key)
+	id := p.list.choose(key, ids(rows))
+	switch {
+	case id == "":
+	case isOpen(key):
+		return m.push(&serverPage{id: id})
+	default:
+		return m.ofServer(key, id)
 	}
 	return nil
 }
 
 // point moves the focus to the list at a line of the screen.
 func (p *serversPage) point(m *model, y int) {
-	p.focused = y >= 2+p.height(m.height-2, len(p.rows(m)))
+	p.focused = y >= 2+visibleServers(m.height-2, len(p.rows(m)))
 }
 
-// height returns the number of visible servers: at most three fifths of the screen, because the
+// visibleServers returns how many servers are visible: at most three fifths of the screen, because the
 // feed needs the rest.
-func (p *serversPage) height(height, rows int) int {
+func visibleServers(height, rows int) int {
 	return min(max(rows, 1), max(2, height*3/5-2))
 }
 
@@ -118,26 +107,22 @@ func (p *serversPage) view(m *model, height int) []string {
 	format := func(age, resources, tools, rate, sparks, last string) string {
 		return fmt.Sprintf("%s %s %s %s %s  %s", pad(age, ageWidth), right(resources, 5), right(tools, 5), right(rate, 5), right(last, 8), sparks)
 	}
-	changed := "CHANGED"
-	if p.byChange {
-		changed += "↓"
-	}
-	out := []string{m.heading(" "+pad("STATE", stateWidth)+" "+pad("SERVER", id)+" "+format("SINCE", "RES", "TOOLS", "/MIN", "2 MINUTES", changed), position(p.list.cursor, len(rows)))}
+	out := []string{m.heading(" "+pad("STATE", stateWidth)+" "+pad("SERVER", id)+" "+format("SINCE", "RES", "TOOLS", "/MIN", "2 MINUTES", changedHeading(p.byChange)), position(p.list.cursor, len(rows)))}
 	most := m.feed.most()
-	from, to := p.list.window(len(rows), p.height(height, len(rows)))
+	from, to := p.list.window(len(rows), visibleServers(height, len(rows)))
 	for i := from; i < to; i++ {
 		s := rows[i]
 		first, style := pad(m.stateOf(s), stateWidth), m.styles.state(s.State)
-		name := termtext.Pad(termtext.Middle(line(s.ID), id), id)
+		name := middle(line(s.ID), id)
 		selected := i == p.list.cursor && !p.focused
 		if rank(s.State) == 0 && s.Error != "" { // its numbers say nothing
-			out = append(out, m.marked(style.Render(first)+" "+name+" "+pad(since(m.now, s.Since), ageWidth)+" "+line(s.Error), selected))
+			out = append(out, m.marked(style.Paint(first)+" "+name+" "+pad(since(m.now, s.Since), ageWidth)+" "+line(s.Error), selected))
 			continue
 		}
-		counts, perMinute := m.feed.of(s.ID)
-		text := format(since(m.now, s.Since), fmt.Sprint(s.Resources), fmt.Sprint(s.Tools), fmt.Sprint(perMinute),
-			m.styles.dim.Render(sparkline(counts[sparks-spark:], most)), since(m.now, m.feed.last[s.ID]))
-		out = append(out, m.marked(style.Render(first)+" "+name+" "+text, selected))
+		counts := m.feed.rates[s.ID].counts(m.now)
+		text := format(since(m.now, s.Since), fmt.Sprint(s.Resources), fmt.Sprint(s.Tools), fmt.Sprint(sum(counts[sparks-int(time.Minute/sparkEvery):])),
+			m.styles.dim.Paint(sparkline(counts[sparks-spark:], most)), since(m.now, m.feed.last[s.ID]))
+		out = append(out, m.marked(style.Paint(first)+" "+name+" "+text, selected))
 	}
 	switch {
 	case len(m.servers) == 0:
@@ -151,15 +136,27 @@ func (p *serversPage) view(m *model, height int) []string {
 		style = m.styles.title
 	}
 	rule := m.spread("── FEED "+strings.Repeat("─", m.width), m.feedPosition(&p.events))
-	out = append(out, style.Render(strings.Replace(rule, "…", "─", 1)))
-	if len(p.events.rows) == 0 {
-		return append(out, "  "+m.noEvents())
+	out = append(out, style.Paint(strings.Replace(rule, "…", "─", 1)))
+	return append(out, p.events.view(m, height-len(out), p.focused, m.noEvents())...)
+}
+
+func ids(rows []ServerRow) (ids []string) {
+	for _, s := range rows {
+		ids = append(ids, s.ID)
 	}
-	return append(out, p.events.view(m, height-len(out), p.focused)...)
+	return ids
 }
 
 // stateWidth is the width of the longest state.
 const stateWidth = 14
+
+// changedHeading is the heading of the column with the time of the last change.
+func changedHeading(sorted bool) string {
+	if sorted {
+		return "CHANGED↓"
+	}
+	return "CHANGED"
+}
 
 func right(s string, width int) string {
 	return strings.Repeat(" ", max(0, width-ansi.StringWidth(s))) + s
@@ -176,32 +173,41 @@ type feed struct {
 	keep   func(*event.Event) bool // selects the events to show; nil selects all
 	events []*event.Event          // oldest first
 	first  int                     // number of events[0]: how many events were dropped before it
-	last   map[string]time.Time    // time of the last change, by server
-	all    rate                    // events of all servers
 	held   []*event.Event          // arrived while the feed was paused
-	rates  map[string]*rate
+	last   map[string]time.Time    // time of the last change, by server
+	rates  map[string]rate         // updates, by server
+	all    rate                    // events of all servers
 }
 
-// rate counts the updates of one server per interval, the newest interval last.
-type rate struct {
-	counts [sparks]int
-	begun  time.Time // start of the newest interval
+func newFeed(keep func(*event.Event) bool) feed {
+	return feed{keep: keep, last: map[string]time.Time{}, rates: map[string]rate{}, all: rate{}}
+}
+
+// rate counts events by the number of the interval in which they happened.
+type rate map[int64]int
+
+func interval(t time.Time) int64 { return t.Unix() / int64(sparkEvery/time.Second) }
+
+// counts returns the counts of the newest intervals, oldest first.
+func (r rate) counts(now time.Time) []int {
+	counts := make([]int, sparks)
+	for i := range counts {
+		counts[i] = r[interval(now)-sparks+1+int64(i)]
+	}
+	return counts
+}
+
+func sum(counts []int) (sum int) {
+	for _, n := range counts {
+		sum += n
+	}
+	return sum
 }
 
 // add adds new events. While the feed is paused, add only buffers the newest of them.
-func (f *feed) add(events []*event.Event, paused bool) {
+func (f *feed) add(events []*event.Event, paused bool, now time.Time) {
 	for _, e := range events {
-		f.all.count(e.Timestamp, time.Now())
-		if e.Type() == event.TypeResourceUpdated {
-			f.count(e.ServerID, e.Timestamp, time.Now())
-		}
-		switch e.Payload.(type) {
-		case event.ResourceUpdated, event.ResourceAdded, event.ResourceRemoved, event.ResourceChanged, event.ListChanged, event.SkillMismatch:
-			if f.last == nil || len(f.last) > maxFeed {
-				f.last = map[string]time.Time{}
-			}
-			f.last[e.ServerID] = e.Timestamp
-		}
+		f.count(e, now)
 		if f.keep == nil || f.keep(e) {
 			f.held = append(f.held, e)
 		}
@@ -213,73 +219,37 @@ func (f *feed) add(events []*event.Event, paused bool) {
 		f.events, f.first = append([]*event.Event(nil), f.events[dropped:]...), f.first+dropped
 		f.held = nil
 	}
+	f.age(now)
 }
 
-// count counts an update in the interval of its timestamp, because the events that --url shows
-// first are minutes old.
-func (f *feed) count(server string, at, now time.Time) {
-	if f.rates == nil {
-		f.rates = map[string]*rate{}
-	}
-	r := f.rates[server]
-	if r == nil {
-		r = &rate{begun: now}
-		f.rates[server] = r
-	}
-	r.count(at, now)
-}
-
-func (r *rate) count(at, now time.Time) {
-	if r.begun.IsZero() {
-		r.begun = now
-	}
-	r.shift(now)
-	switch before := r.begun.Sub(at); {
-	case before <= 0:
-		r.counts[sparks-1]++
-	case before <= (sparks-1)*sparkEvery:
-		r.counts[sparks-1-int((before+sparkEvery-1)/sparkEvery)]++
-	}
-}
-
-// age moves the counts of all servers to the current time: it adds empty intervals for the elapsed
-// time, drops old intervals, and drops servers whose counts are all zero.
-func (f *feed) age(now time.Time) {
-	for id, r := range f.rates {
-		if r.shift(now); r.total() == 0 {
-			delete(f.rates, id)
+// count counts an event in the interval of its timestamp, because the first events are minutes old.
+func (f *feed) count(e *event.Event, now time.Time) {
+	at := min(interval(e.Timestamp), interval(now))
+	f.all[at]++
+	switch e.Payload.(type) {
+	case event.ResourceUpdated:
+		if f.rates[e.ServerID] == nil {
+			f.rates[e.ServerID] = rate{}
 		}
-	}
-}
-
-func (r *rate) shift(now time.Time) {
-	n := int(now.Sub(r.begun) / sparkEvery)
-	if n <= 0 {
+		f.rates[e.ServerID][at]++
+	case event.ResourceAdded, event.ResourceRemoved, event.ResourceChanged, event.ListChanged, event.SkillMismatch:
+	default:
 		return
 	}
-	r.begun = r.begun.Add(time.Duration(n) * sparkEvery)
-	n = min(n, sparks)
-	copy(r.counts[:], r.counts[n:])
-	clear(r.counts[sparks-n:])
+	if len(f.last) > maxFeed {
+		clear(f.last)
+	}
+	f.last[e.ServerID] = e.Timestamp
 }
 
-func (r *rate) total() (sum int) {
-	for _, n := range r.counts {
-		sum += n
+// age drops the counts of intervals that are no longer shown.
+func (f *feed) age(now time.Time) {
+	drop := func(r rate) bool {
+		maps.DeleteFunc(r, func(at int64, _ int) bool { return at <= interval(now)-sparks })
+		return len(r) == 0
 	}
-	return sum
-}
-
-// of returns a server's number of updates per interval, oldest first, and in the last minute.
-func (f *feed) of(server string) (counts []int, perMinute int) {
-	r := f.rates[server]
-	if r == nil {
-		return make([]int, sparks), 0
-	}
-	for _, n := range r.counts[sparks-int(time.Minute/sparkEvery):] {
-		perMinute += n
-	}
-	return r.counts[:], perMinute
+	drop(f.all)
+	maps.DeleteFunc(f.rates, func(_ string, r rate) bool { return drop(r) })
 }
 
 // most returns the largest number of updates of one server in an interval: all sparklines have the
@@ -287,16 +257,15 @@ func (f *feed) of(server string) (counts []int, perMinute int) {
 func (f *feed) most() int {
 	most := 1
 	for _, r := range f.rates {
-		most = max(most, slices.Max(r.counts[:]))
+		for _, n := range r {
+			most = max(most, n)
+		}
 	}
 	return most
 }
 
 // perSecond returns the number of events per second in the current interval and the previous one.
 func (f *feed) perSecond(now time.Time) float64 {
-	if f.all.begun.IsZero() {
-		return 0
-	}
-	f.all.shift(now)
-	return float64(f.all.counts[sparks-1]+f.all.counts[sparks-2]) / (sparkEvery + max(now.Sub(f.all.begun), 0)).Seconds()
+	begun := time.Unix(interval(now)*int64(sparkEvery/time.Second), 0)
+	return float64(f.all[interval(now)]+f.all[interval(now)-1]) / (sparkEvery + now.Sub(begun)).Seconds()
 }

@@ -28,31 +28,21 @@ type ServerRow struct {
 
 // ServerDetail is the data for a server's page.
 type ServerDetail struct {
-	Resources []ResourceRow
-	Lists     map[catalog.Kind][]ItemRow // of tools, prompts and skills
+	Lists map[catalog.Kind][]Row // followed resources, and tools, prompts and skills
 	// Timeline has the events about the server itself, oldest first.
 	Timeline []*event.Event
 }
 
-// ResourceRow is a row of a server's followed resources.
-type ResourceRow struct {
-	URI, MimeType string
-	Size          int64
-	Changed       time.Time // zero if it has not changed since the start
-	Gone          bool
-}
+// Row is a row of a list of what a server offers.
+type Row struct {
+	Key     string          // the URI of a resource, or the name of another item
+	About   string          // the MIME type of a resource, or the description of another item
+	Changed time.Time       // zero if it has not changed since the start
+	Raw     json.RawMessage // the descriptor as the server sent it; not of a resource
 
-// ItemRow is a row of a server's tools, prompts or skills.
-type ItemRow struct {
-	Name, Description string
-	Raw               json.RawMessage // the descriptor as the server sent it
-}
-
-func items(list catalog.List) (out []ItemRow) {
-	for _, it := range list {
-		out = append(out, ItemRow{Name: it.Key, Description: it.Describe().Description, Raw: it.Raw})
-	}
-	return out
+	// Of a resource:
+	Size int64
+	Gone bool
 }
 
 const (
@@ -156,50 +146,64 @@ func (s *Source) Servers() ([]ServerRow, error) {
 }
 
 // Detail returns the data for a server's page.
-func (s *Source) Detail(ctx context.Context, server string) (ServerDetail, error) {
-	var lists struct {
-		ToolList   []json.RawMessage `json:"toolList"`
-		PromptList []json.RawMessage `json:"promptList"`
-		SkillList  []json.RawMessage `json:"skillList"`
-	}
-	if err := s.Client.Get(ctx, []string{"api", "servers", server}, nil, &lists); err != nil {
-		return ServerDetail{}, err
-	}
-	d := ServerDetail{Lists: map[catalog.Kind][]ItemRow{
-		catalog.Tools: decoded(catalog.Tools, lists.ToolList), catalog.Prompts: decoded(catalog.Prompts, lists.PromptList), catalog.Skills: decoded(catalog.Skills, lists.SkillList),
-	}}
-	if err := s.Client.Get(ctx, []string{"api", "servers", server, "resources"}, nil, &d.Resources); err != nil {
-		return ServerDetail{}, err
-	}
+func (s *Source) Detail(ctx context.Context, server string) (d ServerDetail, err error) {
 	var history struct{ Events []*event.Event }
-	err := s.Client.Get(ctx, []string{"api", "history"}, url.Values{"server": {server}}, &history)
-	var status *remote.RefusedError
-	if errors.As(err, &status) && status.Status == http.StatusNotFound { // the serve-sse keeps no history
-		err = nil
+	if err := kept(s.Client.Get(ctx, []string{"api", "history"}, url.Values{"server": {server}}, &history)); err != nil {
+		return d, err
 	}
 	slices.Reverse(history.Events)
 	d.Timeline = history.Events
+	var lists struct{ ToolList, PromptList, SkillList []json.RawMessage }
+	if err := s.Client.Get(ctx, []string{"api", "servers", server}, nil, &lists); err != nil {
+		return d, err
+	}
+	d.Lists = map[catalog.Kind][]Row{}
+	for kind, all := range map[catalog.Kind][]json.RawMessage{catalog.Tools: lists.ToolList, catalog.Prompts: lists.PromptList, catalog.Skills: lists.SkillList} {
+		changed := changes(d.Timeline, kind)
+		for _, raw := range all {
+			if it, err := catalog.NewItem(kind, raw); err == nil {
+				d.Lists[kind] = append(d.Lists[kind], Row{Key: it.Key, About: it.Describe().Description, Changed: changed[it.Key], Raw: it.Raw})
+			}
+		}
+	}
+	var resources []struct {
+		URI, MimeType string
+		Changed       time.Time
+		Size          int64
+		Gone          bool
+	}
+	err = s.Client.Get(ctx, []string{"api", "servers", server, "resources"}, nil, &resources)
+	for _, r := range resources {
+		d.Lists[catalog.Resources] = append(d.Lists[catalog.Resources], Row{Key: r.URI, About: r.MimeType, Changed: r.Changed, Size: r.Size, Gone: r.Gone})
+	}
 	return d, err
 }
 
-// decoded returns the items that a serve-sse sent.
-func decoded(kind catalog.Kind, all []json.RawMessage) []ItemRow {
-	var list catalog.List
-	for _, raw := range all {
-		if it, err := catalog.NewItem(kind, raw); err == nil {
-			list = append(list, it)
+// changes returns when the items of a list last changed.
+func changes(timeline []*event.Event, kind catalog.Kind) map[string]time.Time {
+	changed := map[string]time.Time{}
+	for _, e := range timeline {
+		if l, ok := e.Payload.(event.ListChanged); ok && l.List == kind {
+			for _, key := range slices.Concat(l.Added, l.Changed) {
+				changed[key] = e.Timestamp
+			}
 		}
 	}
-	return items(list)
+	return changed
+}
+
+// kept returns nil for the refusal of a serve-sse that keeps no history.
+func kept(err error) error {
+	if status, ok := errors.AsType[*remote.RefusedError](err); ok && status.Status == http.StatusNotFound {
+		return nil
+	}
+	return err
 }
 
 // Versions returns the versions of a resource, oldest first.
 func (s *Source) Versions(ctx context.Context, server, uri string) ([]history.Version, error) {
 	versions, err := s.Client.Versions(ctx, server, uri)
-	if status, ok := errors.AsType[*remote.RefusedError](err); ok && status.Status == http.StatusNotFound { // the serve-sse keeps no history
-		return nil, nil
-	}
-	return versions, err
+	return versions, kept(err)
 }
 
 // Text returns the text of the version with the given digest. The zero digest selects the current version.

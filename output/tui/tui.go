@@ -16,8 +16,7 @@
 // and its log (see output/serverlog), and without a serve-sse up to 32 MiB of texts.
 //
 // Libraries: bubbletea v2 (MIT) reads keys, draws changed cells only and restores the
-// terminal; lipgloss (MIT) makes styles; charmbracelet/x/ansi measures and cuts text of
-// any width. Nothing else imports them.
+// terminal; charmbracelet/x/ansi measures and cuts coloured text. Nothing else imports them.
 package tui
 
 import (
@@ -140,7 +139,7 @@ type model struct {
 
 func newModel(ctx context.Context, o Options) *model {
 	m := &model{ctx: ctx, opts: o, styles: newStyles(o.Colour), width: 80, height: 24, now: time.Now(), pages: []page{&serversPage{}}}
-	m.feed.keep, m.reconnecting = o.Keep, map[string]ServerRow{}
+	m.feed, m.reconnecting = newFeed(o.Keep), map[string]ServerRow{}
 	m.refresh()
 	return m
 }
@@ -213,8 +212,7 @@ func (m *model) refresh() (reload bool) {
 	slices.SortStableFunc(m.servers, func(a, b ServerRow) int { return rank(a.State) - rank(b.State) })
 	m.reconnected()
 	events := m.opts.Source.Events()
-	m.feed.add(events, m.paused)
-	m.feed.age(m.now)
+	m.feed.add(events, m.paused, m.now)
 	m.old = m.old || m.top().live() || slices.ContainsFunc(events, m.top().concerns)
 	if m.paused || !m.old || m.now.Sub(m.loaded) < reloadEvery {
 		return false
@@ -344,21 +342,34 @@ func (m *model) wheel(button tea.MouseButton, y int) tea.Cmd {
 // wheelLines is the number of lines by which one step of the mouse wheel moves.
 const wheelLines = 3
 
-func (m *model) openLog(server string) tea.Cmd {
-	return m.push(&serverPage{id: server, tab: tabLog, text: textView{scroller: scroller{tail: true}}})
+// ofServer handles the keys of a server that is selected or shown.
+func (m *model) ofServer(key, server string) tea.Cmd {
+	switch key {
+	case "L":
+		return m.push(&serverPage{id: server, tab: tabLog, text: textView{list: list{tail: true}}})
+	case "e":
+		return m.push(newFeedPage(server))
+	case "r":
+		m.reconnect(server)
+	}
+	return nil
 }
 
-// ids returns the ids of the servers, sorted.
-func (m *model) ids() (ids []string) {
-	for _, s := range m.servers {
-		ids = append(ids, s.ID)
+// tabOf returns the tab that a key selects on a page with n tabs.
+func tabOf(key string, now, n int) (tab int, ok bool) {
+	switch {
+	case key == "tab":
+		return (now + 1) % n, true
+	case key == "shift+tab":
+		return (now + n - 1) % n, true
+	case len(key) == 1 && '1' <= key[0] && int(key[0]-'1') < n:
+		return int(key[0] - '1'), true
 	}
-	slices.Sort(ids)
-	return ids
+	return 0, false
 }
 
 // reconnect starts reconnecting a server.
-func (m *model) reconnect(server string) tea.Cmd {
+func (m *model) reconnect(server string) {
 	i := slices.IndexFunc(m.servers, func(s ServerRow) bool { return s.ID == server })
 	switch {
 	case m.opts.Reconnect == nil:
@@ -368,7 +379,6 @@ func (m *model) reconnect(server string) tea.Cmd {
 		m.reconnecting[server] = m.servers[i]
 		m.opts.Reconnect(server)
 	}
-	return nil
 }
 
 // reconnected reports the outcome for servers that the user has reconnected.
@@ -396,6 +406,15 @@ func (m *model) stateOf(s ServerRow) string {
 		return "reconnecting"
 	}
 	return line(s.State.Words())
+}
+
+// isOpen reports whether a key opens what is selected.
+func isOpen(key string) bool { return key == "enter" || key == "right" || key == "l" }
+
+// sort says how a list is sorted from now on, and returns whether it is by last change.
+func (m *model) sort(byChange bool, before string) bool {
+	m.notice = "sorted by " + map[bool]string{false: "last change", true: before}[byChange]
+	return !byChange
 }
 
 const helpTitle = "help"

@@ -200,24 +200,23 @@ func TestKeys(t *testing.T) {
 
 // TestLogStaysAtItsEnd: new lines of the log come into view, until the user moves up.
 func TestLogStaysAtItsEnd(t *testing.T) {
-	s := scroller{tail: true}
-	lines := func(n int) (out []string) {
-		for i := range n {
-			out = append(out, fmt.Sprint(i))
-		}
-		return out
-	}
+	v := textView{list: list{tail: true}}
 	want := func(n int, first, last string) {
 		t.Helper()
-		if got := s.window(lines(n), 10); got[0] != first || got[len(got)-1] != last {
+		var lines []textLine
+		for i := range n {
+			lines = append(lines, textLine{text: fmt.Sprint(i)})
+		}
+		v.set(lines)
+		if got := v.view(80, 10, ""); got[0] != first || got[len(got)-1] != last {
 			t.Errorf("%d lines: %s to %s, want %s to %s", n, got[0], got[len(got)-1], first, last)
 		}
 	}
 	want(5, "0", "4")
 	want(100, "90", "99")
-	s.move("up", 100, 10)
+	v.move("up")
 	want(200, "89", "98")
-	s.move("G", 200, 10)
+	v.move("G")
 	want(300, "290", "299")
 }
 
@@ -242,7 +241,7 @@ func TestFeedHasNoEmptyLines(t *testing.T) {
 	}
 	l.update(x.m, events, 0)
 	all.update(x.m, events, 0)
-	if got := l.view(x.m, 10, false); len(got) != 10 || !strings.Contains(got[0], "file:///40") || !strings.Contains(got[9], "file:///49") {
+	if got := l.view(x.m, 10, false, ""); len(got) != 10 || !strings.Contains(got[0], "file:///40") || !strings.Contains(got[9], "file:///49") {
 		t.Errorf("%d lines: %q", len(got), got)
 	}
 	if len(all.rows) != 100 {
@@ -320,12 +319,12 @@ func TestSort(t *testing.T) {
 // TestWrap: a long line is wrapped, not cut, and scrolls.
 func TestWrap(t *testing.T) {
 	v := textView{lines: []textLine{{text: strings.Repeat("word ", 100) + "end"}}}
-	rows := v.view(40, 5)
-	if len(rows) != 5 || v.position(5) != "5/13" {
-		t.Errorf("%d rows, %s", len(rows), v.position(5))
+	rows := v.view(40, 5, "")
+	if len(rows) != 5 || v.position() != "5/13" {
+		t.Errorf("%d rows, %s", len(rows), v.position())
 	}
-	v.move("G", 40, 5)
-	if rows = v.view(40, 5); !strings.HasSuffix(rows[4], "end") {
+	v.move("G")
+	if rows = v.view(40, 5, ""); !strings.HasSuffix(rows[4], "end") {
 		t.Errorf("%q", rows)
 	}
 }
@@ -422,24 +421,23 @@ func TestSelectionFollows(t *testing.T) {
 }
 
 func TestRate(t *testing.T) {
-	var f feed
+	f := newFeed(nil)
+	update := func(at, now time.Time) {
+		f.count(&event.Event{ServerID: "docs", Timestamp: at, Payload: event.ResourceUpdated{}}, now)
+	}
 	now := time.Now()
 	for range 3 {
-		f.count("docs", now, now)
+		update(now, now)
 	}
-	if _, n := f.of("docs"); n != 3 {
-		t.Errorf("%d updates a minute", n)
-	}
-	f.age(now.Add(30 * time.Second))
-	if counts, n := f.of("docs"); n != 3 || counts[sparks-1] != 0 {
-		t.Errorf("after 30 s: %d a minute, %v", n, counts)
+	if n := sum(f.rates["docs"].counts(now)); n != 3 {
+		t.Errorf("%d updates", n)
 	}
 	f.age(now.Add(90 * time.Second))
-	if _, n := f.of("docs"); n != 0 {
-		t.Errorf("after 90 s: %d a minute", n)
+	if counts := f.rates["docs"].counts(now.Add(90 * time.Second)); sum(counts) != 3 || counts[sparks-1] != 0 {
+		t.Errorf("after 90 s: %v", counts)
 	}
-	f.age(now.Add(time.Hour))
-	if len(f.rates) != 0 {
+	f.age(now.Add(3 * time.Minute))
+	if len(f.rates)+len(f.all) != 0 {
 		t.Error("rates are kept for ever")
 	}
 	if got := sparkline([]int{0, 1, 8}, 8); got != "·▁█" {
@@ -451,15 +449,13 @@ func TestRate(t *testing.T) {
 // in which it was shown; one before all intervals does not count.
 func TestRatesOfEarlierEvents(t *testing.T) {
 	now := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
-	var f feed
-	for _, ago := range []time.Duration{10 * time.Minute, 90 * time.Second, 7 * time.Second, 5 * time.Second, 0, -time.Second} {
-		f.count("docs", now.Add(-ago), now)
+	f := newFeed(nil)
+	for _, at := range []time.Time{{}, now.Add(-10 * time.Minute), now.Add(-90 * time.Second), now.Add(-7 * time.Second), now.Add(-5 * time.Second), now, now.Add(time.Minute)} {
+		f.count(&event.Event{ServerID: "docs", Timestamp: at, Payload: event.ResourceUpdated{}}, now)
 	}
-	f.count("docs", time.Time{}, now)
-	counts, perMinute := f.of("docs")
 	want := make([]int, sparks)
 	want[sparks-1-18], want[sparks-1-2], want[sparks-1-1], want[sparks-1] = 1, 1, 1, 2
-	if !slices.Equal(counts, want) || perMinute != 4 {
-		t.Errorf("%v, %d a minute, want %v, 4", counts, perMinute, want)
+	if counts := f.rates["docs"].counts(now); !slices.Equal(counts, want) {
+		t.Errorf("%v, want %v", counts, want)
 	}
 }

@@ -80,7 +80,7 @@ function showDetail() {
 	else if (state.event && !event) {
 		$('detail-title').textContent = 'Event';
 		$('detail-meta').replaceChildren(line('', state.event));
-		body = [para('This event is not among the newest ones.'), el('p', 'quiet', 'Older events: mcptrack replay, or the history of a resource.')];
+		body = [para('This event is not among the newest ones.'), el('p', 'quiet', 'Older events: mcptrack watch --since, or the history of a resource.')];
 	} else if (event) {
 		$('detail-title').replaceChildren('Event: ', name(said(event).verb));
 		$('detail-meta').replaceChildren(line('', event.type, event.id, ago(event.timestamp), event.serverId && link(event.serverId, { server: event.serverId }),

@@ -112,7 +112,7 @@ function showCompare(p, { all, index, from, to }, tab) {
 	$('place').textContent = `${all.length - index} of ${all.length}${p.more ? '+' : ''}`;
 }
 
-const isImage = (v) => v.text == null && !v.gone && /^image\/(png|jpeg|gif|webp)$/.test(v.mimeType || '') && v.size <= 4 << 20;
+const isImage = (v) => v.text == null && !v.gone && /^image\/(png|jpeg|gif)$/.test(v.mimeType || '') && v.size <= 4 << 20;
 
 let text = {}; // the text that is shown, and its element
 function showText(tab, { to }) {
