@@ -281,7 +281,7 @@ func failures() []failure {
 		{"list --config @DIR/none.json", cli.ExitConfig, "config file not found\nhint: check the file name; run mcptrack init FILE"},
 		{"list --config @DIR", cli.ExitConfig, "is not a regular file"},
 		{"list --config @DIR/syntax.json", cli.ExitConfig, "@DIR/syntax.json:1:40: error: unexpected end of file"},
-		{"list --config @DIR/package.json", cli.ExitConfig, "must contain a \"servers\" array or an \"mcpServers\" object\nhint: mcptrack validate-config @DIR/package.json shows all problems"},
+		{"list --config @DIR/package.json", cli.ExitConfig, "must contain a \"servers\" array or an \"mcpServers\" object\nhint: mcptrack validate @DIR/package.json shows all problems"},
 		{"replay --data-dir @DIR/none", cli.ExitFailed, "no events are stored in @DIR/none\nhint: use the --data-dir or --nats that serve-sse was started with"},
 		{"diff notes x:y --data-dir @DIR/none", cli.ExitFailed, "no events are stored"},
 		{"watch --since 1h --no-follow --data-dir @DIR/none", cli.ExitFailed, "no events are stored"},

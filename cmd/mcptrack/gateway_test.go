@@ -223,7 +223,7 @@ func TestGatewayFollowsItsLock(t *testing.T) {
 		out, err := mcptrackCommand(t.Context(), "read", "gw", "vault://note/b.md", "--config", front).CombinedOutput()
 		return err != nil && strings.Contains(string(out), "review notes")
 	})
-	runFor(t, 0, "approve", "notes:vault://note/b.md", "--config", file)
+	runFor(t, 0, "review", "--approve", "notes:resource/vault://note/b.md", "--config", file)
 	waitFor(t, "the approved note is served", func() bool {
 		return mcptrackCommand(t.Context(), "read", "gw", "vault://note/b.md", "--config", front).Run() == nil
 	})

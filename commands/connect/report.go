@@ -13,6 +13,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/config/hosts"
 	"github.com/mcptrack/mcptrack/core/machine"
 	"github.com/mcptrack/mcptrack/core/printable"
+	"github.com/mcptrack/mcptrack/output/table"
 )
 
 // report is the document that connect and disconnect print.
@@ -176,45 +177,44 @@ func (r *report) what() string {
 	return cli.Plural(len(names), "server") + " in " + cli.Plural(files, "file")
 }
 
-// print writes the report: a line for each file, or for each server with -o wide and before changes.
+// print writes the report: a row for each file, or for each server with -o wide and before changes.
 func (r *report) print(env *cli.Env, g *cli.Globals) error {
 	names, files := r.changed()
-	return g.Write(env.Out, names, r, func() error {
-		head, each := []string{"Host", "Result"}, (*fileReport).line
-		if g.Format.Wide() || files > 0 && !r.Written {
-			head, each = []string{"Host", "File", "Server", "Result"}, (*fileReport).lines
+	head, each := []string{"Host", "Result"}, (*fileReport).line
+	if g.Format.Wide() || files > 0 && !r.Written {
+		head, each = []string{"Host", "File", "Server", "Result"}, (*fileReport).lines
+	}
+	var parts []table.Part
+	var rows [][]string
+	for i := range r.Files {
+		f := &r.Files[i]
+		if f.Diff != "" {
+			parts = append(parts, table.Text("%s", f.Diff))
 		}
-		var rows [][]string
-		for i := range r.Files {
-			f := &r.Files[i]
-			if f.Diff != "" {
-				fmt.Fprintln(env.Out, f.Diff)
-			}
-			rows = append(rows, each(f, r.Written)...)
-		}
-		if err := g.Tables(env).Rows(env.Out, head, rows); err != nil {
-			return err
-		}
-		for _, f := range r.Files {
-			for _, s := range f.Servers {
-				if s.login && r.Written && !g.Quiet {
-					fmt.Fprintf(env.Err, "hint: if %s needs a login: mcptrack login %s --config %s\n", printable.Line(s.Name, 64), printable.Shell(s.ID), printable.Shell(s.Config))
-				}
-			}
-		}
-		text := r.unshared()
-		if len(r.Restart) > 0 && r.Written {
-			text += fmt.Sprintf("Restart %s.\n", cli.Join(r.Restart, 20))
-		}
-		if r.Summary != nil && r.Summary.Hosts > 0 {
-			text += r.Summary.String() + "\n"
-		}
-		if text == "" {
-			return nil
-		}
-		_, err := fmt.Fprint(env.Out, "\n"+text)
+		rows = append(rows, each(f, r.Written)...)
+	}
+	parts = append(parts, table.Records(rows, func(row []string) []string { return row }, head...))
+	text := r.unshared()
+	if len(r.Restart) > 0 && r.Written {
+		text += fmt.Sprintf("Restart %s.\n", cli.Join(r.Restart, 20))
+	}
+	if r.Summary != nil && r.Summary.Hosts > 0 {
+		text += r.Summary.String() + "\n"
+	}
+	if text != "" {
+		parts = append(parts, table.Text("\n%s", strings.TrimSuffix(text, "\n")))
+	}
+	if err := g.Print(env, table.Output{Document: r, Names: names, Parts: parts}); err != nil || !g.Format.Table() || g.Quiet || !r.Written {
 		return err
-	})
+	}
+	for _, f := range r.Files {
+		for _, s := range f.Servers {
+			if s.login {
+				fmt.Fprintf(env.Err, "hint: if %s needs a login: mcptrack login %s --config %s\n", printable.Line(s.Name, 64), printable.Shell(s.ID), printable.Shell(s.Config))
+			}
+		}
+	}
+	return nil
 }
 
 // lines returns a row for each server of the file.

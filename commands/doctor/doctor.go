@@ -9,7 +9,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"runtime"
 	"slices"
@@ -22,7 +21,7 @@ import (
 	"github.com/mcptrack/mcptrack/commands/internal/cli"
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/printable"
-	"github.com/mcptrack/mcptrack/output/termtext"
+	"github.com/mcptrack/mcptrack/output/table"
 )
 
 type options struct {
@@ -158,7 +157,7 @@ func run(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) error 
 		}
 	}
 	rep.OK = len(errs) == 0
-	if err := g.Write(env.Out, ids, rep, func() error { return write(env, g, rep) }); err != nil || rep.OK {
+	if err := g.Print(env, table.Output{Document: rep, Names: ids, Parts: rep.parts()}); err != nil || rep.OK {
 		return err
 	}
 	return &cli.Failure{Exit: cli.ExitFailed, Code: "unhealthy", Err: fmt.Errorf("%s: %s", cli.Plural(len(errs), "error"), cli.Join(errs, 10)), Reported: g.Format.Table()}
@@ -200,7 +199,7 @@ func (d *doctor) checkConfig(unread error) check {
 		p, what = d.Problems[slices.IndexFunc(d.Problems, func(p config.Problem) bool { return p.Severity == config.SeverityError })], cli.Plural(n, "error")
 	}
 	return newCheck(kind, "", warning, fmt.Sprintf("%s; %s, the first in line %d: %s", detail, what, p.Line, p.Message),
-		"mcptrack validate-config "+printable.Shell(d.Config.Path)+" shows all of them")
+		"mcptrack validate "+printable.Shell(d.Config.Path)+" shows all of them")
 }
 
 // checkApprovals reports which entries of the config are not approved.
@@ -219,42 +218,27 @@ func (d *doctor) checkApprovals() check {
 	return newCheck(kind, "", failed, "you have not approved "+cli.Join(names, 10), d.Hint)
 }
 
-// write writes the report for people: a line for each check and, on a terminal, what to do below it.
-func write(env *cli.Env, g *cli.Globals, rep report) error {
-	const wide = 20 // columns for the name of a check, which longer ones exceed
-	colours := map[status]termtext.Colour{ok: termtext.Green, warning: termtext.Yellow, failed: termtext.Red, skipped: termtext.Grey}
-	counts := map[status]int{}
-	names := 0
-	for _, c := range rep.Checks {
-		counts[c.Status]++
-		names = max(names, min(termtext.Width(c.Name), wide))
-	}
-	colour, width := g.Colours(env, env.OutTTY), env.Width()
-	margin := len(skipped) + 2 + names + 2
-	var out strings.Builder
-	for _, c := range rep.Checks {
-		text := []string{c.Detail}
+// parts returns the report for people: a row for each check, and how many have each result.
+func (r report) parts() []table.Part {
+	checks := table.Records(r.Checks, func(c check) []string {
+		text := c.Detail
 		if c.Fix != "" {
-			text = append(text, "to fix: "+c.Fix)
+			text += "; to fix: " + c.Fix
 		}
-		separator := "; "
-		if width > 0 {
-			separator = "\n" + strings.Repeat(" ", margin)
-			var lines []string
-			for _, t := range text {
-				lines = append(lines, termtext.Wrap(t, max(width-margin, 20))...)
-			}
-			text = lines
+		if c.Status == failed || c.Status == warning {
+			return []string{c.Name, string(c.Status), "", text}
 		}
-		label := termtext.Pad(string(c.Status), len(skipped)+1)
-		if colour {
-			label = colours[c.Status].Paint(label)
-		}
-		out.WriteString(label + " " + termtext.Pad(c.Name, names) + "  " + strings.Join(text, separator) + "\n")
-	}
+		return []string{c.Name, string(c.Status), text, ""}
+	}, "Check", "State", "Detail", "Error")
 	var sums []string
 	for _, s := range []status{failed, warning, ok, skipped} {
-		switch n := counts[s]; {
+		n := 0
+		for _, c := range r.Checks {
+			if c.Status == s {
+				n++
+			}
+		}
+		switch {
 		case n == 0:
 		case s == ok || s == skipped:
 			sums = append(sums, fmt.Sprintf("%d %s", n, s))
@@ -262,7 +246,5 @@ func write(env *cli.Env, g *cli.Globals, rep report) error {
 			sums = append(sums, cli.Plural(n, string(s)))
 		}
 	}
-	out.WriteString("\n" + strings.Join(sums, ", ") + "\n")
-	_, err := io.WriteString(env.Out, out.String())
-	return err
+	return []table.Part{checks, table.Text(""), table.Text("%s", strings.Join(sums, ", "))}
 }

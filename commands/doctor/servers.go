@@ -116,13 +116,13 @@ func (d *doctor) since(row core.Summary) string {
 // unusable describes a server that is not approved or not configured.
 func (d *doctor) unusable(srv config.Server) (s status, detail, fix string) {
 	if _, unapproved := errors.AsType[*config.UnapprovedError](srv.Unusable()); unapproved {
-		return skipped, "not approved, so it was not started or contacted", ""
+		return skipped, "not approved: it was not started or contacted", ""
 	}
 	why := event.Unconfigured.Words() + ": " + srv.Unusable().Error()
 	if _, found := srv.Find(d.env.Getenv("PATH")); !found && srv.Transport == config.TransportStdio {
 		return failed, why, install(srv.Command)
 	}
-	return failed, why, "set what is missing, or set \"enabled\": false; mcptrack validate-config " + printable.Shell(d.Config.Path) + " shows where"
+	return failed, why, "set what is missing, or set \"enabled\": false; mcptrack validate " + printable.Shell(d.Config.Path) + " shows where"
 }
 
 // reported describes a server by what a daemon says.
@@ -185,7 +185,7 @@ func (d *doctor) checkLock(approved *lock.Lock, unreadable error, servers []conf
 	var unsafe *cli.Failure
 	switch {
 	case path == "", errors.Is(unreadable, fs.ErrNotExist) && d.LockFlags.File == "":
-		return newCheck(kind, "", skipped, "there is none, so changes of what servers offer are served without your approval", "mcptrack lock writes one")
+		return newCheck(kind, "", skipped, "there is none: changes of what servers offer are served without your approval", "mcptrack lock writes one")
 	case errors.Is(unreadable, fs.ErrNotExist):
 		return newCheck(kind, "", failed, path+" does not exist", "mcptrack lock --lock "+printable.Shell(path)+" writes it")
 	case errors.As(unreadable, &unsafe):

@@ -158,7 +158,7 @@ func serverKeys() table[Server] {
 		{name: "tools", mixed: true, is: isToolObject, field: func(s *Server) any { return &s.Tools }, read: (*entry).tools, live: true, schema: "tools", example: `{"create_issue": {"name": "new_issue", "description": "Reports a bug."}}`,
 			doc: "Other names and descriptions of tools for clients of the gateway and the daemon: `{\"TOOL\": {\"name\": \"…\", \"description\": \"…\"}}`. The lock compares the server's own."},
 		{name: "maxResult", field: func(s *Server) any { return &s.MaxResult }, free: true, live: true, example: `"64KiB"`,
-			doc: "The largest result of a tool that these clients get whole, at least 1KiB. Of a larger one they get the beginning, and a link to the whole that works for 15 minutes. Tools of such a server have no `outputSchema`. Default: any size."},
+			doc: "The largest result of a tool that these clients get whole, at least 1KiB. Of a larger one they get the beginning, and a link that works for 15 minutes. Its tools have no `outputSchema`."},
 		{name: "catalogInterval", field: func(s *Server) any { return &s.CatalogInterval }, use: byCatalogs, free: true, live: true, def: short(DefaultCatalogInterval), least: minPollInterval,
 			doc: "How often the version of a catalog is checked."},
 	}.made()

@@ -292,18 +292,18 @@ func fit(head []string, rows [][]string, width int) {
 // isState reports whether a column contains states.
 func isState(name string) bool { return name == "State" || name == "Login" }
 
-// stateColour returns the colour for a state in words: of a server, a login or a webhook.
+// stateColour returns the colour for a state in words: of a server, a login, a webhook or a check.
 func stateColour(words string) termtext.Colour {
 	switch words {
-	case event.Ready.Words(), "logged in", "active":
+	case event.Ready.Words(), "logged in", "active", "ok":
 		return termtext.Green
-	case event.Failed.Words(), event.Backoff.Words(), "refused", "expired", "failing":
+	case event.Failed.Words(), event.Backoff.Words(), "refused", "expired", "failing", "error":
 		return termtext.Red
-	case event.NeedsAuth.Words(), event.Unconfigured.Words(), event.Unapproved.Words(), "not logged in", "suspended":
+	case event.NeedsAuth.Words(), event.Unconfigured.Words(), event.Unapproved.Words(), "not logged in", "suspended", "warning":
 		return termtext.Yellow
 	case event.Pending.Words(), event.Connecting.Words(), status.Waking:
 		return termtext.Cyan
-	case event.Disabled.Words(), event.Stopping.Words(), event.Unsupported.Words(), status.Asleep:
+	case event.Disabled.Words(), event.Stopping.Words(), event.Unsupported.Words(), status.Asleep, "skipped":
 		return termtext.Grey
 	}
 	return ""

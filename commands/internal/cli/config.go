@@ -172,7 +172,7 @@ func (g *Globals) readConfig(env *Env, log *slog.Logger) (*config.Config, *Permi
 // invalidConfig returns the failure for a config that is missing, invalid or insecure.
 func invalidConfig(path string, problems config.Problems) error {
 	f := &Failure{Exit: ExitConfig, Code: "config_invalid", Err: problems,
-		Hint: "mcptrack validate-config " + printable.Line(path, 200) + " shows all problems"}
+		Hint: "mcptrack validate " + printable.Line(path, 200) + " shows all problems"}
 	if problems.Has(config.CodeNotFound) {
 		f.Code, f.Hint = "config_missing", missingHint
 	}
