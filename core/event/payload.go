@@ -109,9 +109,9 @@ func (s ServerState) TellsInstructions() bool {
 type SubscriptionActive struct {
 	Resources int        `json:"resources"` // number of followed resources
 	URIs      []string   `json:"uris,omitempty" about:"at most 100"`
-	Tools     int        `json:"tools,omitempty" about:"a number"`
-	Prompts   int        `json:"prompts,omitempty" about:"a number"`
-	Skills    int        `json:"skills,omitempty" about:"a number"`
+	Tools     int        `json:"tools,omitempty"`
+	Prompts   int        `json:"prompts,omitempty"`
+	Skills    int        `json:"skills,omitempty"`
 	Mode      UpdateMode `json:"mode,omitempty" about:"push or poll"`
 	Missing   []string   `json:"missing,omitempty" about:"URIs without push"`
 }
@@ -201,10 +201,10 @@ type ListChanged struct {
 
 // Skill describes a skill in events. The event's resourceUri is the URI of its SKILL.md.
 type Skill struct {
-	Name string `json:"name" about:"from the frontmatter"`
+	Name string `json:"name"`
 	// Dynamic means that the server generates the files, so that nothing is known about them.
 	Dynamic bool           `json:"dynamic,omitempty" about:"the server generates the files"`
-	Files   int            `json:"files,omitempty" about:"a number"`
+	Files   int            `json:"files,omitempty"`
 	Size    int64          `json:"size,omitempty" about:"bytes of all files"`
 	Digest  catalog.Digest `json:"digest,omitzero" about:"of the frontmatter and the list of files"`
 }
@@ -262,7 +262,7 @@ type ServerEvent struct {
 // tracker saw before. A card is public and says what the server wants to be known as; it is no authority
 // on the server. The publisher ensures that all texts are single printable lines.
 type CardChanged struct {
-	URL             string         `json:"url" about:"of the card"`
+	URL             string         `json:"url"`
 	Fields          []string       `json:"fields,omitempty" about:"members that differ"`
 	Version         string         `json:"version,omitempty"`
 	PreviousVersion string         `json:"previousVersion,omitempty"`
@@ -270,8 +270,8 @@ type CardChanged struct {
 	PreviousTitle   string         `json:"previousTitle,omitempty"`
 	Remotes         []string       `json:"remotes,omitempty" about:"URLs in the card"`
 	PreviousRemotes []string       `json:"previousRemotes,omitempty"`
-	Digest          catalog.Digest `json:"digest,omitzero" about:"of the card"`
-	PreviousDigest  catalog.Digest `json:"previousDigest,omitzero" about:"of the card before"`
+	Digest          catalog.Digest `json:"digest,omitzero"`
+	PreviousDigest  catalog.Digest `json:"previousDigest,omitzero"`
 }
 
 // DriftState is the state of a difference from the lock file.
@@ -320,7 +320,7 @@ type HookReceived struct {
 	HookID      string         `json:"hookId"`
 	DeliveryID  string         `json:"deliveryId,omitempty" about:"the sender's"`
 	ContentType string         `json:"contentType,omitempty"`
-	Size        int            `json:"size" about:"in bytes"`
+	Size        int            `json:"size"`
 	Digest      catalog.Digest `json:"digest" about:"SHA-256"`
 }
 
