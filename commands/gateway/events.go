@@ -27,6 +27,7 @@ type eventsFlags struct {
 	cli.RetentionFlags
 	on    bool
 	allow []string
+	modes []string
 	keys  string // file with the keys that encrypt subscriptions on a cluster
 	tools bool   // --change-tools
 
@@ -37,6 +38,9 @@ func (o *eventsFlags) add(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.BoolVar(&o.on, "events", false, "store events and serve them to clients as MCP Events")
 	f.StringArrayVar(&o.allow, "events-allow", nil, "deliver to webhooks whose URL matches this `GLOB` without verifying them (repeatable)")
+	modes := []string{string(mcpevents.Poll), string(mcpevents.Push), string(mcpevents.Webhook)}
+	f.StringSliceVar(&o.modes, "events-modes", modes, "`MODES` in which events are delivered")
+	_ = f.MarkHidden("events-modes") // clients choose among the modes themselves
 	f.StringVar(&o.keys, "events-key-file", "", "`FILE` (mode 0600) with the key that encrypts the webhook subscriptions stored with --nats")
 	_ = cmd.MarkFlagFilename("events-key-file")
 	f.BoolVar(&o.tools, "change-tools", false, "add tools that report what changed and wait for changes")
@@ -51,7 +55,12 @@ func (o *eventsFlags) stores() bool { return o.on || o.tools || o.Dir != "" || o
 
 // parse validates the flags.
 func (o *eventsFlags) parse(cmd *cobra.Command) error {
-	for _, name := range []string{"events-allow", "events-key-file"} {
+	for _, mode := range o.modes {
+		if err := cli.OneOf("events-modes", mode, "poll", "push", "webhook"); err != nil {
+			return err
+		}
+	}
+	for _, name := range []string{"events-modes", "events-allow", "events-key-file"} {
 		if cmd.Flags().Changed(name) && !o.on {
 			return cli.Usage("--%s needs --events", name)
 		}

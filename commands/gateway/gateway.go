@@ -57,12 +57,16 @@ type options struct {
 	events      eventsFlags
 	enforce     string // what is done about differences from the lock
 	index       bool
-	onDown      string
-	allow, deny []string
-	catalogURL  string
-	callTimeout time.Duration
-	wait        time.Duration
-	instead     bool // of the daemon, for a client of attach
+	indexExpose []string
+	indexTTL    time.Duration
+	// catalogInterval is the time between checks of the --catalog-url.
+	catalogInterval time.Duration
+	onDown          string
+	allow, deny     []string
+	catalogURL      string
+	callTimeout     time.Duration
+	wait            time.Duration
+	instead         bool // of the daemon, for a client of attach
 
 	set func(flag string) bool // reports whether a flag was set
 }
@@ -109,6 +113,13 @@ func Command(env *cli.Env, g *cli.Globals) *cobra.Command {
 	cli.AddChoice(cmd, &opts.enforce, "enforce", string(lock.Hold), "`ACTION` for what differs from the lock: audit only reports it, hold serves what is approved, block serves nothing of the server", enforcements()...)
 	f.StringVar(&opts.catalogURL, "catalog-url", "", "`URL` of an HTTP API that describes its tools")
 	f.BoolVar(&opts.index, "index", false, "also serve an index of all capabilities")
+	// The config has these, too, so the help leaves them out.
+	f.StringSliceVar(&opts.indexExpose, "index-expose", nil, "`NAMES` of the index documents to serve")
+	f.DurationVar(&opts.indexTTL, "index-ttl", capindex.DefaultTTL, "`DURATION` for which a generated index is used")
+	f.DurationVar(&opts.catalogInterval, "catalog-interval", config.DefaultCatalogInterval, "`DURATION` between checks for changes at the --catalog-url")
+	for _, name := range []string{"index-expose", "index-ttl", "catalog-interval"} {
+		_ = f.MarkHidden(name)
+	}
 	opts.events.add(cmd)
 	f.DurationVar(&opts.callTimeout, "call-timeout", 10*time.Minute, "`DURATION` without progress after which a call fails")
 	f.DurationVar(&opts.wait, "wait", 10*time.Second, "`DURATION` to wait for servers before serving the first client")
@@ -134,6 +145,12 @@ func (o *options) parse(flags *pflag.FlagSet) error {
 	if err != nil {
 		return err
 	}
+	if _, err := capindex.New(capindex.Options{Expose: o.indexExpose}); err != nil {
+		return cli.Usage("--index-expose: %w", err)
+	}
+	if o.indexTTL <= 0 || o.catalogInterval <= 0 {
+		return cli.Usage("--index-ttl and --catalog-interval must be positive")
+	}
 	if o.callTimeout <= 0 || o.wait < 0 {
 		return cli.Usage("--call-timeout must be positive, and --wait not negative")
 	}
@@ -150,7 +167,7 @@ const catalogID = "catalog"
 
 func (o *options) catalog() config.Server {
 	return config.Server{ID: catalogID, Enabled: true, Transport: config.TransportCatalog, URL: config.NewSecret(o.catalogURL),
-		CatalogInterval: config.DefaultCatalogInterval}
+		CatalogInterval: o.catalogInterval}
 }
 
 func (o *options) selection() cli.Selection {
@@ -247,6 +264,12 @@ func (s *service) read(ctx context.Context) (err error) {
 	}
 	if s.set("index") {
 		s.cfg.Index.Enabled = s.index
+	}
+	if s.set("index-expose") {
+		s.cfg.Index.Expose = s.indexExpose
+	}
+	if s.set("index-ttl") {
+		s.cfg.Index.TTL = s.indexTTL
 	}
 	s.clients = &clients{logger: s.log, byName: map[string]*view{}, create: s.clientView}
 	if !s.Stdio {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"sync"
 
 	"github.com/mcptrack/mcptrack/core/calls"
@@ -103,8 +104,15 @@ func (s *service) build(v *view, of gateway.Options) (err error) {
 // handlers returns the event handlers of a view. Without --events they only identify clients.
 func (s *service) handlers(v *view) (h mcpserver.Events) {
 	if s.events.on {
-		opts := mcpevents.Options{Reader: v.reader}
-		if s.record.subscribed != nil {
+		opts := mcpevents.Options{Reader: v.reader, Modes: []mcpevents.Mode{}}
+		for _, mode := range []mcpevents.Mode{mcpevents.Poll, mcpevents.Push} {
+			if slices.Contains(s.events.modes, string(mode)) {
+				opts.Modes = append(opts.Modes, mode)
+			}
+		}
+		if !slices.Contains(s.events.modes, string(mcpevents.Webhook)) {
+			opts.NoWebhooks = "--events-modes leaves out webhooks"
+		} else if s.record.subscribed != nil {
 			opts.Webhooks = s.record.subscribed.Handle
 		} else if s.events.NATS != "" && s.events.keys == "" {
 			opts.NoWebhooks = "with --nats, webhooks require --events-key-file"
