@@ -73,7 +73,7 @@ call at the server.`,
 	opts.add(cmd)
 	g.AddDemo(cmd)
 	cmd.Flags().StringArrayVar(&args, "arg", nil, "tool argument, as `NAME=VALUE` (repeatable)")
-	_ = cmd.RegisterFlagCompletionFunc("arg", completeToolArgument(env, g, &args))
+	_ = cmd.RegisterFlagCompletionFunc("arg", completeArguments(env, g, catalog.Tools, &args))
 	cli.MainFlags(cmd, "json", "arg", "args-json", "out", "timeout")
 	cmd.Flags().StringVar(&argsJSON, "args-json", "", "all arguments as a `JSON` object")
 	return cmd

@@ -1,32 +1,23 @@
 package commands
 
 import (
-	"encoding/json"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/mcptrack/mcptrack/commands/internal/cli/clitest"
 	"github.com/mcptrack/mcptrack/core/catalog"
-	"github.com/mcptrack/mcptrack/core/session/sessiontest"
 )
 
-// Names of arguments come from the last list; values come from the server, if a command used it and its
-// entry has not changed since.
+// Names of arguments, and values that a schema lists, come from the last list. No server is asked.
 func TestCompleteArguments(t *testing.T) {
 	tool := map[string]any{"name": "convert", "inputSchema": map[string]any{"type": "object", "properties": map[string]any{
 		"unit": map[string]any{"type": "string", "enum": []string{"metric", "imperial"}}, "round": map[string]any{"type": "boolean"}, "amount": map[string]any{"type": "number"}}}}
 	prompt := map[string]any{"name": "weather", "arguments": []any{map[string]any{"name": "city"}, map[string]any{"name": "day"}, map[string]any{"name": "evil\x1b="}}}
-	serve := func(b *clitest.Bench) {
-		b.Server.Capabilities["completions"] = map[string]any{}
-		b.Server.SetList(catalog.Tools, tool)
-		b.Server.SetList(catalog.Prompts, prompt)
-		b.Server.Fail(sessiontest.Fault{Method: "completion/complete", Result: map[string]any{"completion": map[string]any{
-			"values": []string{"Hamburg", "Hannover", "Ha\x1b[31m"}}}})
-	}
 	b := clitest.New(t, Main)
-	serve(b)
-	complete := func(b *clitest.Bench, args ...string) []string {
+	b.Server.SetList(catalog.Tools, tool)
+	b.Server.SetList(catalog.Prompts, prompt)
+	complete := func(args ...string) []string {
 		t.Helper()
 		_, out := b.Run(t, append([]string{"__complete"}, args...)...)
 		var values []string
@@ -37,7 +28,7 @@ func TestCompleteArguments(t *testing.T) {
 		}
 		return values
 	}
-	if got := complete(b, "prompt", "notes", "weather", "--arg", "city=Ha"); len(got) != 0 || b.Dials != 0 {
+	if got := complete("prompt", "notes", "weather", "--arg", "city=Ha"); len(got) != 0 || b.Dials != 0 {
 		t.Fatalf("%q offered, %d dials, before anything was used", got, b.Dials)
 	}
 	if code, _ := b.Run(t, "list", "prompts"); code != 0 {
@@ -58,40 +49,12 @@ func TestCompleteArguments(t *testing.T) {
 		{[]string{"prompt", "notes", "weather", "--arg", ""}, []string{"city=", "day="}},
 		{[]string{"read", "notes", "--template", "note:///{year}/{name}", "--param", ""}, []string{"year=", "name="}},
 	} {
-		if got := complete(b, c.args...); !slices.Equal(got, c.want) {
+		if got := complete(c.args...); !slices.Equal(got, c.want) {
 			t.Errorf("%q offers %q, want %q", c.args, got, c.want)
 		}
 	}
 	if b.Dials != dials {
 		t.Errorf("names were asked of the server %d times", b.Dials-dials)
-	}
-	if got := complete(b, "prompt", "notes", "weather", "--arg", "day=1", "--arg", "city=Ha"); !slices.Equal(got, []string{"city=Hamburg", "city=Hannover"}) {
-		t.Errorf("offered %q", got)
-	}
-	wire := b.Server.Wire()
-	i := slices.IndexFunc(wire, func(m sessiontest.Message) bool { return m.Method == "completion/complete" })
-	var params struct {
-		Ref, Argument map[string]string
-		Context       struct{ Arguments map[string]string }
-	}
-	if i < 0 || json.Unmarshal(wire[i].Params, &params) != nil || params.Ref["name"] != "weather" || params.Argument["value"] != "Ha" || params.Context.Arguments["day"] != "1" {
-		t.Errorf("asked %+v", params)
-	}
-	if got := complete(b, "read", "notes", "--template", "note:///{year}", "--param", "year="); !slices.Equal(got, []string{"year=Hamburg", "year=Hannover"}) {
-		t.Errorf("offered %q", got)
-	}
-
-	// The entry has another key now, which was never sent to the server.
-	lookup := b.LookupEnv
-	b.LookupEnv = func(name string) (string, bool) {
-		if name == "KEY" {
-			return "two", true
-		}
-		return lookup(name)
-	}
-	dials = b.Dials
-	if got := complete(b, "prompt", "notes", "weather", "--arg", "city=Ha"); len(got) != 0 || b.Dials != dials {
-		t.Errorf("%q offered, %d dials, for a server that is another by now", got, b.Dials-dials)
 	}
 }
 

@@ -4,8 +4,8 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"log/slog"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -135,7 +135,7 @@ func namesFor(env *cli.Env, g *cli.Globals, cfg *config.Config, id string, kind 
 	if kind == "" {
 		kinds = catalog.Kinds()
 	}
-	for _, r := range session.Probe(ctx, cfg.Servers, session.ProbeOptions{Dial: env.Dial, Session: askingOptions(env), Kinds: kinds}) {
+	for _, r := range session.Probe(ctx, cfg.Servers, session.ProbeOptions{Dial: env.Dial, Session: session.Options{ClientVersion: env.Version, ConnectTimeout: askingTime, OneShot: true, Environ: env.LookupEnv}, Kinds: kinds}) {
 		for _, k := range kinds {
 			names.Learn(r.Server.ID, k, r.Lists[k])
 		}
@@ -205,71 +205,36 @@ func noFiles(root *cobra.Command) {
 	}
 }
 
-// completePromptArgument completes --arg of prompt: argument names from the cache, and values from
-// the server.
-func completePromptArgument(env *cli.Env, g *cli.Globals, given *[]string) cobra.CompletionFunc {
+// completeArguments completes --arg of prompt and call with what the server listed for the prompt or tool.
+func completeArguments(env *cli.Env, g *cli.Globals, kind catalog.Kind, given *[]string) cobra.CompletionFunc {
 	return func(_ *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 		if len(args) < 2 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		cfg := cli.ConfigForCompletion(env, g)
-		begins := namesFor(env, g, cfg, args[0], catalog.Prompts).Arguments[catalog.Prompts][args[1]]
-		return completeArgument(begins, typed, *given, func(name, value string, known map[string]string) []string {
-			return askValues(env, g, cfg, args[0], session.Reference{Prompt: args[1]}, name, value, known)
-		})
+		return completeArgument(namesFor(env, g, cli.ConfigForCompletion(env, g), args[0], kind).Arguments[kind][args[1]], typed, *given)
 	}
 }
 
-// completeToolArgument completes --arg of call from the tool's input schema.
-func completeToolArgument(env *cli.Env, g *cli.Globals, given *[]string) cobra.CompletionFunc {
-	return func(_ *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
-		if len(args) < 2 {
-			return nil, cobra.ShellCompDirectiveNoFileComp
+// completeParameter completes --param of read with the variables of the template.
+func completeParameter(opts *readOptions) cobra.CompletionFunc {
+	return func(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+		variables, _ := uritemplate.Variables(opts.template) // a malformed one has none
+		for i := range variables {
+			variables[i] += "="
 		}
-		begins := namesFor(env, g, cli.ConfigForCompletion(env, g), args[0], catalog.Tools).Arguments[catalog.Tools][args[1]]
-		return completeArgument(begins, typed, *given, nil)
+		return completeArgument(variables, typed, opts.params)
 	}
 }
 
-// completeParameter completes --param of read: the variables of the template, and their values from
-// the server.
-func completeParameter(env *cli.Env, g *cli.Globals, opts *readOptions) cobra.CompletionFunc {
-	return func(_ *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
-		variables, err := uritemplate.Variables(opts.template)
-		if len(args) < 1 || opts.template == "" || err != nil {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		var begins []string
-		for _, name := range variables {
-			begins = append(begins, name+"=")
-		}
-		return completeArgument(begins, typed, opts.params, func(name, value string, known map[string]string) []string {
-			return askValues(env, g, cli.ConfigForCompletion(env, g), args[0], session.Reference{Template: opts.template}, name, value, known)
-		})
-	}
-}
-
-// completeArgument completes NAME=VALUE. It first completes the name, unless that was already
-// given, and then the value, from begins or otherwise by calling ask.
-func completeArgument(begins []string, typed string, given []string, ask func(name, value string, given map[string]string) []string) ([]string, cobra.ShellCompDirective) {
-	known := map[string]string{}
-	for _, g := range given {
-		if name, value, ok := strings.Cut(g, "="); ok {
-			known[name] = value
-		}
-	}
-	name, value, hasName := strings.Cut(typed, "=")
+// completeArgument completes NAME=VALUE: the name, unless it was already given, and then a value that is known.
+func completeArgument(begins []string, typed string, given []string) ([]string, cobra.ShellCompDirective) {
+	name, _, hasName := strings.Cut(typed, "=")
 	var fitting []string
 	for _, b := range begins {
 		of, v, _ := strings.Cut(b, "=")
-		if _, taken := known[of]; hasName && of == name && v != "" || !hasName && v == "" && !taken {
+		taken := slices.ContainsFunc(given, func(g string) bool { return strings.HasPrefix(g, of+"=") })
+		if hasName && of == name && v != "" || !hasName && v == "" && !taken {
 			fitting = append(fitting, b)
-		}
-	}
-	if hasName && len(fitting) == 0 && ask != nil {
-		delete(known, name)
-		for _, v := range ask(name, value, known) {
-			fitting = append(fitting, name+"="+v)
 		}
 	}
 	out, directive := cli.Choices(fitting, nil)
@@ -279,33 +244,5 @@ func completeArgument(begins []string, typed string, given []string, ask func(na
 	return out, directive
 }
 
-// askingTime limits how long completion waits for a server.
+// askingTime limits how long completion waits for the built-in server.
 const askingTime = 800 * time.Millisecond
-
-// askingOptions returns the options of a session that serves only completion. It logs nothing.
-func askingOptions(env *cli.Env) session.Options {
-	return session.Options{ClientVersion: env.Version, ConnectTimeout: askingTime, OneShot: true, Environ: env.LookupEnv,
-		Logins: env.Logins(&cli.Globals{}, "", slog.New(slog.DiscardHandler))}
-}
-
-// askValues requests the possible values of an argument from a server. It contacts only the built-in
-// server, and a server that a command has already used, whose config entry is unchanged since and is
-// approved: pressing Tab must not start a program or open a URL that the user has never used.
-func askValues(env *cli.Env, g *cli.Globals, cfg *config.Config, id string, ref session.Reference, name, value string, given map[string]string) []string {
-	srv, ok := cfg.Server(id)
-	if !ok || !srv.Enabled || srv.Unusable() != nil || !g.Demo() && !loadNames(env, cfg.Path).Used(srv) {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), askingTime)
-	defer cancel()
-	s, err := env.Dialer()(ctx, srv, askingOptions(env))
-	if err != nil {
-		return nil
-	}
-	defer func() { _ = s.Close() }()
-	c, err := s.Complete(ctx, ref, name, value, given)
-	if err != nil {
-		return nil
-	}
-	return c.Values
-}

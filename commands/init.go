@@ -90,8 +90,6 @@ func (o *initOptions) check(changed func(flag string) bool) error {
 		return cli.UsageHint("mcptrack init FILE specifies the file to write; --from-host HOST selects what is read", "init does not use --config")
 	case changed("host"):
 		return cli.UsageHint("--from-host HOST selects whose configs are read", "init does not use --host")
-	case changed("format"):
-		return cli.UsageHint("init writes JSON and reads each config in its own format", "init does not use --format")
 	}
 	if filepath.IsLocal(o.file) {
 		here, err := trust.Resolved(".")

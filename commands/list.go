@@ -133,9 +133,6 @@ func runList(ctx context.Context, env *cli.Env, g *cli.Globals, opts listOptions
 				for kind, list := range r.Lists {
 					n.Learn(r.Server.ID, kind, list)
 				}
-				if r.Err == nil {
-					n.Use(r.Server)
-				}
 			}
 		})
 	}

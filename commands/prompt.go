@@ -52,7 +52,7 @@ them. --json prints the MCP result.`,
 	g.AddDemo(cmd)
 	cmd.Flags().StringArrayVar(&given, "arg", nil, "prompt argument, as `NAME=VALUE` (repeatable)")
 	cli.MainFlags(cmd, "json", "arg", "out", "timeout")
-	_ = cmd.RegisterFlagCompletionFunc("arg", completePromptArgument(env, g, &given))
+	_ = cmd.RegisterFlagCompletionFunc("arg", completeArguments(env, g, catalog.Prompts, &given))
 	return cmd
 }
 

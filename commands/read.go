@@ -78,7 +78,7 @@ A file of a skill is printed only if it has the digest that its server lists for
 	cmd.Flags().StringVar(&opts.template, "template", "", "read the resource that this `URITEMPLATE` expands to")
 	cmd.Flags().StringArrayVar(&opts.params, "param", nil, "template variable, as `NAME=VALUE` (repeatable)")
 	cli.MainFlags(cmd, "json", "out", "template", "param", "timeout")
-	_ = cmd.RegisterFlagCompletionFunc("param", completeParameter(env, g, &opts))
+	_ = cmd.RegisterFlagCompletionFunc("param", completeParameter(&opts))
 	_ = cmd.RegisterFlagCompletionFunc("template", completeNames(env, g, catalog.Templates))
 	return cmd
 }

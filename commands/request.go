@@ -19,7 +19,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mcptrack/mcptrack/commands/internal/cli"
-	"github.com/mcptrack/mcptrack/commands/internal/completion"
 	"github.com/mcptrack/mcptrack/core/atomicfile"
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/config"
@@ -95,7 +94,6 @@ func (r *requestFlags) ask(cmd *cobra.Command, env *cli.Env, g *cli.Globals, of 
 	show, err := request(ctx, s)
 	stop()
 	if err == nil {
-		remember(env, cfg.Path, func(n completion.Names) { n.Use(servers[0]) })
 		return of.suggest(ctx, env, g, cfg.Path, s, show())
 	}
 	if _, ours := errors.AsType[*cli.Failure](err); ours || ctx.Err() != nil {

@@ -18,7 +18,6 @@ import (
 
 	"github.com/mcptrack/mcptrack/commands/internal/cli"
 	"github.com/mcptrack/mcptrack/commands/internal/cli/clitest"
-	"github.com/mcptrack/mcptrack/commands/internal/completion"
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/config/hosts"
 )
@@ -288,51 +287,6 @@ func TestRefusalHasNoSecrets(t *testing.T) {
 	}
 	if code != cli.ExitConfig || t.Failed() {
 		t.Errorf("exit code %d: %s", code, &stderr)
-	}
-}
-
-// Completion does not connect to a server that is not approved, even if an approved entry with that name
-// was used before.
-func TestCompletionNeedsApproval(t *testing.T) {
-	t.Chdir(t.TempDir())
-	home := t.TempDir()
-	var hits atomic.Int64
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		hits.Add(1)
-		w.WriteHeader(http.StatusUnauthorized)
-	}))
-	defer server.Close()
-	cfg := fmt.Sprintf(`{"mcpServers": {"o": {"url": %q}}}`, server.URL)
-	if err := os.WriteFile(".mcp.json", []byte(cfg), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	var out, stderr clitest.Buffer
-	env := &cli.Env{In: strings.NewReader(""), Out: &out, Err: &stderr, LookupEnv: only("HOME", home)}
-	loaded, err := (&cli.Globals{}).Read(env, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
-	remember(env, loaded.Path, func(n completion.Names) { n.Use(loaded.Servers[0]) }) // like a run with --trust
-	complete := func() int64 {
-		before := hits.Load()
-		Main(t.Context(), env, []string{"__complete", "read", "o", "--template", "x://{a}", "--param", "a="})
-		return hits.Load() - before
-	}
-	if n := complete(); n != 0 {
-		t.Errorf("%d requests to a server that is not approved", n)
-	}
-	if code := Main(t.Context(), env, []string{"trust", "--yes"}); code != cli.ExitOK {
-		t.Fatal(&stderr)
-	}
-	if n := complete(); n == 0 {
-		t.Error("an approved server is not asked: the test shows nothing")
-	}
-	oauth := strings.Replace(cfg, `"}}}`, `", "oauth": {"grant": "client_credentials", "clientId": "x", "clientSecret": "secret"}}}}`, 1)
-	if err := os.WriteFile(".mcp.json", []byte(oauth), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if n := complete(); n != 0 {
-		t.Errorf("%d requests by an entry that was changed", n)
 	}
 }
 

@@ -157,8 +157,6 @@ func usage() [][2]string {
 		{"init --yes new.toml", "init writes JSON"},
 		{"init --yes -", "--dry-run prints"},
 		{"init --yes --config new.json", "init does not use --config"},
-		{"init --yes --format toml", "does not use --format"},
-		{"list --config @DIR/c.json --format xml", "unknown --format \"xml\""},
 		{"list https://me:secret@127.0.0.1", ""},
 		// Requests
 		{"read notes", "specify a URI or --template"},

@@ -119,7 +119,6 @@ func check(cmd *cobra.Command, args []string) error {
 	for flag, hint := range map[string]string{
 		"config": "it reads and writes the configs of hosts",
 		"host":   "mcptrack " + cmd.Name() + " HOST selects a host",
-		"format": "it reads each config in its own format",
 	} {
 		if cmd.Flags().Changed(flag) {
 			return cli.UsageHint(hint, "%s does not use --%s", cmd.Name(), flag)
@@ -186,7 +185,7 @@ func ask(ctx context.Context, env *cli.Env, r *report, plans []*plan) error {
 // hostOptions returns the options with which hosts' files are read.
 func hostOptions(env *cli.Env, g *cli.Globals) (read config.Options, err error) {
 	read = g.ConfigOptions(env)
-	read.Format, read.Keyring = "", nil
+	read.Keyring = nil
 	read.Workspace, err = filepath.Abs(read.Workspace)
 	return read, err
 }

@@ -68,7 +68,6 @@ its program, script, package or image. Its memory includes that of its child pro
 // own. Nothing is started. Configs that cannot be read are skipped: their servers may still be
 // recognised by name.
 func launches(opts config.Options) (commands [][]string) {
-	opts.Format = "" // detect the format of each file
 	var files []string
 	if own, ok := config.Find(opts); ok {
 		files = append(files, own)

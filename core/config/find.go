@@ -116,7 +116,6 @@ func hasServers(path string, opts Options) bool {
 	if problem != nil {
 		return true
 	}
-	opts.Format = "" // of the file that the user chose
 	r, root := newDocument(data, path).open(opts)
 	if r == nil || root.Kind != tree.Object {
 		return true

@@ -34,9 +34,6 @@ type Options struct {
 	Workspace string
 	// UserHome is the value of ${userHome}; if it is empty, os.UserHomeDir is used.
 	UserHome string
-	// Format is the syntax of the file. If it is empty, the extension of the file name says it, by
-	// default JSON.
-	Format tree.Format
 	// Keyring returns a secret in the user's keyring, for ${keyring:NAME}. If it is nil, the
 	// keyring is not used.
 	Keyring func(name string) (string, error)

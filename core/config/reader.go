@@ -240,7 +240,7 @@ type reader struct {
 
 func newReader(d *document, opts Options, workspace string) *reader {
 	keys := serverKeys() // computed once, because a malicious file may contain many servers
-	return &reader{document: d, format: cmp.Or(opts.Format, tree.Detect(d.file)), entries: map[string]string{}, keys: keys, oauthKeys: oauthKeys(), names: keys.names(), effective: keys.effective().names(), expander: newExpander(opts, workspace, d.file),
+	return &reader{document: d, format: tree.Detect(d.file), entries: map[string]string{}, keys: keys, oauthKeys: oauthKeys(), names: keys.names(), effective: keys.effective().names(), expander: newExpander(opts, workspace, d.file),
 		config: &Config{}, ids: map[string]int{}, durations: regexp.MustCompile(`^(\d+(\.\d+)?(ns|us|µs|μs|ms|s|m|h))+$`),
 		envFiles: map[string]envFile{}}
 }

@@ -15,24 +15,12 @@ import (
 // ConfigForCompletion loads the config for shell completion. After an error it returns an empty
 // config and logs nothing, because a message would garble the user's command line.
 func ConfigForCompletion(env *Env, g *Globals) *config.Config {
-	if g.demo {
-		return demoConfig(env)
-	}
 	if g.Config == "" {
 		g.Config = env.Getenv("MCPTRACK_CONFIG")
 	}
-	log := slog.New(slog.DiscardHandler)
-	cfg, p, err := g.readConfig(env, log)
+	cfg, err := g.Read(env, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return &config.Config{}
-	}
-	if _, trusted := p.trusted(); trusted {
-		return cfg
-	}
-	for _, e := range p.Pending(cfg, log) { // pressing Tab must not connect to unapproved servers
-		if i := slices.IndexFunc(cfg.Servers, func(s config.Server) bool { return s.Intent == e.Intent }); i >= 0 {
-			cfg.Servers[i].Unapproved = p.hint()
-		}
 	}
 	return cfg
 }

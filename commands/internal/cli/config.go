@@ -18,7 +18,7 @@ import (
 
 // ConfigOptions returns the options for reading configs.
 func (g *Globals) ConfigOptions(env *Env) config.Options {
-	opts := config.Options{Getenv: env.LookupEnv, Keyring: keyring.Get, Format: g.syntax, Workspace: g.Workspace, Insecure: g.insecure}
+	opts := config.Options{Getenv: env.LookupEnv, Keyring: keyring.Get, Workspace: g.Workspace, Insecure: g.insecure}
 	if g.approved && g.Config != "" && !config.IsUsers(g.Config, opts) {
 		opts.Workspace = cmp.Or(config.FolderOf(g.Config), filepath.Dir(g.Config))
 	}
@@ -94,9 +94,6 @@ func (g *Globals) configWords() []string {
 	words := g.OfHost()
 	if g.Config != "" {
 		words = append(words, "--config", absoluteWord(g.Config))
-	}
-	if g.formatOf != "" {
-		words = append(words, "--format", g.formatOf)
 	}
 	if g.insecure {
 		words = append(words, "--insecure-config")

@@ -73,8 +73,8 @@ func (g *Globals) ownServers(env *Env) string {
 		return "--demo is set"
 	case len(g.limit) > 0:
 		return "--limit is set"
-	case g.trust, g.insecure, g.formatOf != "":
-		return "--trust, --insecure-config and --format concern only this command"
+	case g.trust, g.insecure:
+		return "--trust and --insecure-config concern only this command"
 	}
 	return ""
 }

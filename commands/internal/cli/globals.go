@@ -15,7 +15,6 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/config/hosts"
-	"github.com/mcptrack/mcptrack/core/config/tree"
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/session"
 	"github.com/mcptrack/mcptrack/core/tracing"
@@ -28,13 +27,11 @@ import (
 type Globals struct {
 	Config    string
 	Host      string
-	syntax    tree.Format // config format; empty if detected from the file's name or content
-	formatOf  string      // value of --format
-	Workspace string      // folder searched for a config; empty means the working directory
-	trust     bool        // value of --trust: a found config is approved for this run
-	approved  bool        // value of --approved: a named config needs approval, too
-	noDaemon  bool        // value of --no-daemon
-	insecure  bool        // value of --insecure-config
+	Workspace string // folder searched for a config; empty means the working directory
+	trust     bool   // value of --trust: a found config is approved for this run
+	approved  bool   // value of --approved: a named config needs approval, too
+	noDaemon  bool   // value of --no-daemon
+	insecure  bool   // value of --insecure-config
 	limit     map[string]string
 	logLevel  string
 	logFormat string
@@ -59,7 +56,6 @@ func (g *Globals) AddFlags(root *cobra.Command) {
 	f := root.PersistentFlags()
 	f.StringVar(&g.Config, "config", "", "config `FILE` (default: see mcptrack help environment)")
 	f.StringVar(&g.Host, "host", "", "use the config of this `HOST` (editor or agent), such as cursor or codex")
-	f.StringVar(&g.formatOf, "format", "", "`FORMAT` of the config: json, toml, yaml or the name of a host (default: by its name and content)")
 	f.BoolVar(&g.trust, "trust", false, "approve for this run everything in the config of this folder; see mcptrack help trust")
 	f.BoolVar(&g.insecure, "insecure-config", false, "read a config that another user owns or can change")
 	f.BoolVar(&g.noDaemon, "no-daemon", false, "do not use a running daemon; see mcptrack help daemon")
@@ -75,7 +71,6 @@ func (g *Globals) AddFlags(root *cobra.Command) {
 		_ = root.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(choices, cobra.ShellCompDirectiveNoFileComp))
 	}
 	complete("host", hosts.Names()...)
-	complete("format", slices.Concat([]string{"json", "toml", "yaml"}, hosts.Names())...)
 	complete("log-level", "debug", "info", "warn", "error")
 	complete("log-format", "text", "json")
 	complete("color", "auto", "always", "never")
@@ -210,13 +205,6 @@ func (g *Globals) resolveConfig() error {
 			name = "--host"
 		}
 		return UsageHint("remove "+name+" or --demo", "--demo uses a built-in server and no config; it cannot be used with %s", name)
-	}
-	g.syntax = tree.Format(g.formatOf)
-	if h, known := hosts.Find(g.formatOf); known {
-		g.syntax = tree.Detect(h.Files[0].Path)
-	}
-	if !slices.Contains([]tree.Format{"", tree.JSON, tree.TOML, tree.YAML}, g.syntax) {
-		return Usage("unknown --format %q; choose json, toml, yaml or a host such as cursor", printable.Line(g.formatOf, 60))
 	}
 	return nil
 }

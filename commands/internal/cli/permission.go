@@ -344,9 +344,6 @@ func (p *Permission) refused(cfg *config.Config, pending []Entry) *Failure {
 // command returns a command line that shows the config and asks for approval.
 func (p *Permission) command() string {
 	words := append([]string{"mcptrack trust"}, p.g.OfHost()...)
-	if p.g.formatOf != "" {
-		words = append(words, "--format", p.g.formatOf)
-	}
 	if p.g.insecure {
 		words = append(words, "--insecure-config")
 	}

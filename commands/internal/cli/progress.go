@@ -16,16 +16,16 @@ import (
 	"github.com/mcptrack/mcptrack/core/session"
 )
 
-// Spinner shows progress on stderr if it is a terminal, and writes log lines without garbling them.
-type Spinner struct {
+// progressLine is a spinner that writes log lines without garbling them.
+type progressLine struct {
 	*spinner.Spinner
 	to    io.Writer
 	drawn bool // whether the spinner is drawn on the last line; guarded by the spinner's lock
 }
 
-// NewSpinner returns a spinner on stderr that calls text for every frame. It is invisible unless
+// newSpinner returns a spinner on stderr that calls text for every frame. It is invisible unless
 // stderr is a terminal.
-func NewSpinner(env *Env, g *Globals, text func() string) *Spinner {
+func newSpinner(env *Env, g *Globals, text func() string) *progressLine {
 	to := spinner.WithWriter(env.Err)
 	if f, ok := env.Err.(*os.File); ok {
 		to = spinner.WithWriterFile(f) // the spinner library checks whether the file is a terminal
@@ -34,20 +34,13 @@ func NewSpinner(env *Env, g *Globals, text func() string) *Spinner {
 	if g.Colours(env, true) {
 		_ = s.Color("cyan")
 	}
-	shown := &Spinner{Spinner: s, to: env.Err}
+	shown := &progressLine{Spinner: s, to: env.Err}
 	s.PreUpdate = func(s *spinner.Spinner) { s.Suffix, shown.drawn = " "+text(), true }
 	return shown
 }
 
-// Beside returns an environment whose stderr can be used while the spinner runs.
-func (s *Spinner) Beside(env *Env) *Env {
-	out := *env
-	out.Err = s
-	return &out
-}
-
 // Write erases the spinner and writes a log line; the next frame is drawn below it.
-func (s *Spinner) Write(p []byte) (int, error) {
+func (s *progressLine) Write(p []byte) (int, error) {
 	s.Lock()
 	defer s.Unlock()
 	if s.drawn {
@@ -59,8 +52,8 @@ func (s *Spinner) Write(p []byte) (int, error) {
 	return s.to.Write(p)
 }
 
-// Stop removes the spinner. It may be called more than once.
-func (s *Spinner) Stop() {
+// Stop removes the spinner.
+func (s *progressLine) Stop() {
 	s.Spinner.Stop()
 	s.Lock()
 	s.drawn = false
@@ -70,44 +63,49 @@ func (s *Spinner) Stop() {
 // quiet is the delay before a terminal shows that a request is in progress.
 const quiet = 300 * time.Millisecond
 
-// Waiting shows on a terminal what the command is waiting for, for how long, and the last progress
-// passed to report. The caller must use the environment beside instead of env until it calls stop,
-// which removes the line. stop may be called more than once.
-func (g *Globals) Waiting(env *Env, what string) (beside *Env, report func(session.Progress), stop func()) {
+// progress shows a text on a terminal until stop is called, which may be called more than once. The caller
+// must use the environment beside instead of env until then.
+func (g *Globals) progress(env *Env, text func() string) (beside *Env, stop func()) {
 	if !env.ErrTTY || g.Quiet {
-		return env, func(session.Progress) {}, func() {}
+		return env, func() {}
 	}
-	var (
-		mu    sync.Mutex // guards last and over
-		last  string
-		over  bool
-		began = time.Now()
-	)
-	s := NewSpinner(env, g, func() string {
-		mu.Lock()
-		defer mu.Unlock()
-		return fmt.Sprintf("%s%s (%s)", what, last, time.Since(began).Round(time.Second))
-	})
+	s := newSpinner(env, g, text)
+	started := make(chan struct{}) // closed once the spinner has started
 	later := time.AfterFunc(quiet, func() {
-		mu.Lock()
-		show := !over
-		mu.Unlock()
-		if show {
-			s.Start()
-		}
+		s.Start()
+		close(started)
 	})
-	report = func(p session.Progress) {
-		mu.Lock()
-		defer mu.Unlock()
-		last = describe(p)
-	}
-	return s.Beside(env), report, func() {
-		later.Stop()
-		mu.Lock()
-		over = true
-		mu.Unlock()
-		s.Spinner.Stop()
-	}
+	out := *env
+	out.Err = s
+	return &out, sync.OnceFunc(func() {
+		if !later.Stop() {
+			<-started
+		}
+		s.Stop()
+	})
+}
+
+// Waiting shows what the command is waiting for, for how long, and the last progress passed to report;
+// see progress.
+func (g *Globals) Waiting(env *Env, what string) (beside *Env, report func(session.Progress), stop func()) {
+	var last atomic.Pointer[string]
+	last.Store(new(string))
+	began := time.Now()
+	beside, stop = g.progress(env, func() string {
+		return fmt.Sprintf("%s%s (%s)", what, *last.Load(), time.Since(began).Round(time.Second))
+	})
+	return beside, func(p session.Progress) {
+		text := describe(p)
+		last.Store(&text)
+	}, stop
+}
+
+// Asking shows how many of a number of servers have answered; see progress. answered reports one server, and
+// may be called concurrently.
+func Asking(env *Env, g *Globals, total int) (beside *Env, answered, stop func()) {
+	var n atomic.Int64
+	beside, stop = g.progress(env, func() string { return fmt.Sprintf("asking servers: %d of %d answered", n.Load(), total) })
+	return beside, func() { n.Add(1) }, stop
 }
 
 // describe formats progress, for example ": 3 of 10, linking".
@@ -126,17 +124,4 @@ func describe(p session.Progress) string {
 		out += ", " + message
 	}
 	return out
-}
-
-// Asking shows on a terminal how many of a number of servers have answered. The caller must use the
-// environment beside instead of env until it calls stop, which removes the line. answered reports one
-// server, and may be called concurrently; stop may be called more than once.
-func Asking(env *Env, g *Globals, total int) (beside *Env, answered, stop func()) {
-	if !env.ErrTTY || g.Quiet || total == 0 {
-		return env, func() {}, func() {}
-	}
-	var n atomic.Int64
-	s := NewSpinner(env, g, func() string { return fmt.Sprintf("asking servers: %d of %d answered", n.Load(), total) })
-	s.Start()
-	return s.Beside(env), func() { n.Add(1) }, s.Stop
 }

@@ -13,8 +13,8 @@ func TestSpinnerBesideLog(t *testing.T) {
 	var out strings.Builder
 	env := &Env{Err: &out, LookupEnv: func(string) (string, bool) { return "", false }}
 	g := &Globals{color: "never", logFormat: "text"}
-	s := NewSpinner(env, g, func() string { return "asking" })
-	log := g.Logger(s.Beside(env))
+	s := newSpinner(env, g, func() string { return "asking" })
+	log := g.Logger(&Env{Err: s, LookupEnv: env.LookupEnv})
 	frame := func() { // draws like the spinner, which draws nothing without a terminal
 		s.Lock()
 		defer s.Unlock()

@@ -1,5 +1,5 @@
-// Package completion caches the names that servers listed and which servers were used, so that a
-// shell can complete names without asking a server.
+// Package completion caches the names that servers listed, so that a shell can complete names without
+// asking a server.
 //
 // The cache is one file per config, with mode 0600. It contains only names, no contents or secrets.
 // Several processes may write it: the last write wins, and later commands relearn any names that
@@ -8,8 +8,6 @@
 package completion
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -21,7 +19,6 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/atomicfile"
 	"github.com/mcptrack/mcptrack/core/catalog"
-	"github.com/mcptrack/mcptrack/core/config"
 )
 
 // Limits on the size of the file in bytes, the names in one list, and the completions for the
@@ -42,9 +39,6 @@ type ServerNames struct {
 	// Arguments contains completions for the arguments of prompts and tools, by the name of the
 	// prompt or tool: "city=", or "unit=metric" for a known value.
 	Arguments map[catalog.Kind]map[string][]string `json:"arguments,omitempty"`
-	// Used identifies the program or URL that a command last used for this server. Completion
-	// contacts no other program or URL.
-	Used string `json:"used,omitempty"`
 }
 
 // Load reads the cache file. It returns no names if path is empty or the file cannot be read.
@@ -113,16 +107,6 @@ func (n Names) Learn(server string, kind catalog.Kind, list catalog.List) {
 	n[server] = srv
 }
 
-// Use records which program or URL a command used for the server.
-func (n Names) Use(srv config.Server) {
-	of := n[srv.ID]
-	of.Used = identity(srv)
-	n[srv.ID] = of
-}
-
-// Used reports whether a command has used the server and its config entry is unchanged since.
-func (n Names) Used(srv config.Server) bool { return n[srv.ID].Used == identity(srv) }
-
 // argumentsOf returns completions for the arguments of prompts and tools by name, or nil for other
 // kinds of items.
 func argumentsOf(kind catalog.Kind, list catalog.List) map[string][]string {
@@ -187,25 +171,4 @@ func toolArguments(it catalog.Item) []string {
 		}
 	}
 	return begins
-}
-
-// identity identifies a program or URL by its whole config entry, because another environment may
-// change which program runs. It is a hash, so it reveals no secrets.
-func identity(srv config.Server) string {
-	h := sha256.New()
-	put := func(s string) { fmt.Fprintf(h, "%d:%s", len(s), s) }
-	for _, s := range append([]string{string(srv.Transport), srv.URL.Reveal(), srv.Dir, srv.Command}, srv.Args...) {
-		put(s)
-	}
-	o := srv.OAuth
-	for _, s := range append([]string{o.ClientID, o.ClientSecret.Reveal(), o.PrivateKeyFile, o.ClientMetadataURL, o.AuthServerMetadataURL, o.RedirectURI, string(o.Grant)}, o.Scopes...) {
-		put(s)
-	}
-	for _, m := range []map[string]config.Secret{srv.Env, srv.Headers} {
-		for _, name := range slices.Sorted(maps.Keys(m)) {
-			put(name)
-			put(m[name].Reveal())
-		}
-	}
-	return hex.EncodeToString(h.Sum(nil))
 }

@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"github.com/mcptrack/mcptrack/core/catalog"
-	"github.com/mcptrack/mcptrack/core/config"
 )
 
 func tools(t *testing.T, raw ...string) catalog.List {
@@ -26,10 +25,6 @@ func tools(t *testing.T, raw ...string) catalog.List {
 	return list
 }
 
-func server(command string) config.Server {
-	return config.Server{ID: "docs", Program: config.Program{Command: command}}
-}
-
 func TestNamesAreKept(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "cache", "names.json")
@@ -37,14 +32,10 @@ func TestNamesAreKept(t *testing.T) {
 		n.Learn("docs", catalog.Tools, tools(t,
 			`{"name":"weather","inputSchema":{"properties":{"city":{},"unit":{"enum":["metric","us"]},"long":{"type":"boolean"}}}}`))
 	})
-	Update(path, func(n Names) { n.Use(server("x")) })
 	n := Load(path)
 	want := []string{"city=", "long=", "long=true", "long=false", "unit=", "unit=metric", "unit=us"}
 	if got := n["docs"].Arguments[catalog.Tools]["weather"]; !slices.Equal(got, want) || !slices.Equal(n["docs"].Names[catalog.Tools], []string{"weather"}) {
 		t.Errorf("%q, %+v", got, n)
-	}
-	if !n.Used(server("x")) || n.Used(server("y")) || n.Used(config.Server{ID: "other"}) {
-		t.Error("only what was used counts")
 	}
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("%v, %v", info, err)

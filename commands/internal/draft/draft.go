@@ -48,7 +48,6 @@ func New() *Draft { return &Draft{Sources: []Source{}, Variables: []Variable{}} 
 // Identical servers are merged into one. If servers with the same name differ, the host's name is
 // added to the later ones. file, the path to which the draft will be written, is not read.
 func (d *Draft) AddHosts(read config.Options, file string, names ...string) {
-	read.Format = "" // detect the format of each file
 	var variables config.Names
 	for _, f := range config.HostFiles(read, names...) {
 		if filepath.Clean(f.Path) == filepath.Clean(file) {
