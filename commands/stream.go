@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"iter"
 	"log/slog"
 	"strings"
 	"sync"
@@ -27,6 +26,9 @@ import (
 	"github.com/mcptrack/mcptrack/core/status"
 	"github.com/mcptrack/mcptrack/core/textdiff"
 	"github.com/mcptrack/mcptrack/core/tracker"
+	"github.com/mcptrack/mcptrack/output/agent"
+	"github.com/mcptrack/mcptrack/output/api"
+	"github.com/mcptrack/mcptrack/output/dashboard"
 	"github.com/mcptrack/mcptrack/output/document"
 	"github.com/mcptrack/mcptrack/output/jsonl"
 	"github.com/mcptrack/mcptrack/output/lines"
@@ -68,6 +70,7 @@ type stream struct {
 	write  func(...*event.Event) error
 	lines  *lines.Writer // nil if the output format is not lines
 	raw    *bufio.Writer // for events exactly as they are stored; nil prints them through write
+	agent  *agent.Watch  // reports the events to agents in place of the writers above, if it is not nil
 	// texts returns the text of a resource version for --content and --diff, or nil if it is not
 	// available. It is nil if only the events of a tracker are printed, which contain their texts.
 	texts func(e *event.Event, digest catalog.Digest) *string
@@ -199,6 +202,13 @@ func (s *stream) end(err error, more bool) error {
 
 // from prints the events of a source until it ends, or ctx.
 func (s *stream) from(ctx context.Context, client remote.Client, o remote.ReadOptions) error {
+	if s.agent != nil {
+		err := s.agent.Follow(ctx, client, o)
+		if errors.Is(err, agent.ErrEnough) {
+			return errCounted
+		}
+		return err
+	}
 	s.texts = func(e *event.Event, digest catalog.Digest) *string {
 		if digest.IsZero() {
 			return nil
@@ -263,19 +273,6 @@ func (s *stream) decorate(e *event.Event) *event.Event {
 
 // largestBatch limits the number of events that are printed in one write.
 const largestBatch = 512
-
-// print prints the events until the sequence ends.
-func (s *stream) print(_ context.Context, entries iter.Seq2[journal.Entry, error]) error {
-	for entry, err := range entries {
-		if err == nil {
-			err = s.take(entry)
-		}
-		if err != nil {
-			return s.end(err, false)
-		}
-	}
-	return s.end(nil, false)
-}
 
 // newScreen returns a screen for lines on a terminal, and an environment whose stderr does not
 // overwrite the status lines at the bottom of the screen. The screen is nil if the output is not
@@ -362,7 +359,20 @@ func (s *streamFlags) trackerOptions(env *cli.Env, g *cli.Globals) tracker.Optio
 // run runs the engine and the parts until ctx ends, --count is reached, or one of them fails. It
 // then prints the final events, and returns the command's error.
 func (s *stream) run(ctx context.Context, e *engine.Engine, parts ...engine.Part) error {
-	return s.outcome(ctx, e.Run(ctx, append(parts, engine.Events(s.print))...))
+	client, from := api.Local(e.Log(), dashboard.Options{}), remote.Position{ID: event.FormatID(e.Log().Epoch(), e.First()-1)}
+	return s.outcome(ctx, runReading(ctx, e, func(ctx context.Context) error {
+		return s.from(ctx, client, remote.ReadOptions{From: from})
+	}, parts...))
+}
+
+// runReading runs an engine, the parts and a reader of its log, whose error counts even after ctx has ended.
+func runReading(ctx context.Context, e *engine.Engine, read func(context.Context) error, parts ...engine.Part) error {
+	var ended error
+	err := e.Run(ctx, append(parts, engine.Reader(func(ctx context.Context) error {
+		ended = read(ctx)
+		return ended
+	}))...)
+	return cmp.Or(err, ended)
 }
 
 // outcome returns the command's error, or nil if the command succeeded.

@@ -52,11 +52,6 @@ func (o *watchOptions) own(cfg, picked *config.Config) string {
 	case o.Dir != "" || o.NATS != "":
 		return "--data-dir or --nats is set"
 	}
-	for _, about := range []event.Payload{event.ConfigReloaded{}, event.ConfigRejected{}} {
-		if len(o.Types) > 0 && o.Keep(&event.Event{Payload: about}) {
-			return "--type selects events about the config, which a daemon does not store"
-		}
-	}
 	return ownWatch(o.ConnectFlags, cfg, picked)
 }
 
@@ -81,15 +76,15 @@ func (o *watchOptions) fromDaemon(ctx context.Context, env *cli.Env, g *cli.Glob
 	_, config := errors.AsType[*ipc.Refused](err)
 	switch {
 	case ctx.Err() != nil:
-	case config:
-		log.Warn("the daemon refuses the changed config; this process now follows the servers", "err", err)
-		o.since = "" // what is stored was printed
-		return false, nil
 	case errors.Is(err, errOtherLog), errors.Is(err, errNotThere):
 		log.Info("not using the daemon", "err", err)
 		return false, nil
-	case errors.Is(context.Cause(following), cli.ErrDaemonGone), unreachable, refused, errors.Is(err, remote.ErrFeedEnded):
-		log.Warn("the daemon has ended; this process now follows the servers", "err", err)
+	case errors.Is(context.Cause(following), cli.ErrDaemonGone), config, unreachable, refused, errors.Is(err, remote.ErrFeedEnded):
+		why := "the daemon has ended"
+		if config {
+			why = "the daemon refuses the changed config"
+		}
+		log.Warn(why+"; this process now follows the servers", "err", err)
 		o.since = "" // what is stored was printed
 		return false, nil
 	}

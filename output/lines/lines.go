@@ -29,7 +29,7 @@ type Writer struct {
 	Colour bool
 	Wide   bool // also shows dates, ids and digests, and truncates nothing
 	// Verbose writes a line for every event. By default, transient states, repeated failures, and
-	// resource changes that are already shown as part of a list change are omitted.
+	// changed lists whose items have events of their own are omitted.
 	Verbose bool
 	// Summaries adds a one-line description of new content that is binary or large.
 	Summaries bool
@@ -43,8 +43,6 @@ type Writer struct {
 	same     int                        // omitted announcements without a change
 	failing  map[string]failure         // repeated failures, by server
 	followed map[string]string          // how each server is followed, as shown last
-	listed   map[listing]bool           // changes shown as part of a list change
-	removed  map[listing]bool           // removals shown on their own lines
 	colours  map[string]termtext.Colour // assigned colours, by server
 	column   int                        // width of the server column
 	subject  int                        // width of the URI column
