@@ -48,9 +48,9 @@ func (s *streamFlags) add(cmd *cobra.Command) {
 	s.ConnectFlags.Add(cmd)
 	f := cmd.Flags()
 	cli.AddCount(cmd, &s.count, "changes")
-	f.BoolVar(&s.content, "content", false, "add the new content of text resources to their events")
-	f.BoolVarP(&s.verbose, "verbose", "v", false, "print every event on its own line, including transient states")
-	f.BoolVar(&s.diff, "diff", false, "add a unified diff of text resources to their events")
+	f.BoolVar(&s.content, "content", false, "add the new content of texts")
+	f.BoolVarP(&s.verbose, "verbose", "v", false, "print every event")
+	f.BoolVar(&s.diff, "diff", false, "add a unified diff of texts")
 }
 
 func (s *streamFlags) parse() error {
@@ -139,12 +139,6 @@ func writeEventNames(w io.Writer, events []*event.Event) error {
 func isChange(e *event.Event) bool {
 	d, ok := event.Define(e.Type())
 	return ok && d.Change
-}
-
-// rawEvents reports whether a command that reads stored events prints them unchanged, as JSON. It
-// does so with --json, and to a pipe unless --output selects lines.
-func rawEvents(cmd *cobra.Command, env *cli.Env, g *cli.Globals) bool {
-	return g.Format.Name == "json" || g.Format.Table() && !env.OutTTY && !cmd.Flag("output").Changed
 }
 
 // take prints an entry, possibly only together with those that follow immediately. An entry that is not
