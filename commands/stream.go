@@ -268,30 +268,14 @@ func (s *stream) decorate(e *event.Event) *event.Event {
 // largestBatch limits the number of events that are printed in one write.
 const largestBatch = 512
 
-// newScreen returns a screen for lines on a terminal, and an environment whose stderr does not
-// overwrite the status lines at the bottom of the screen. The screen is nil if the output is not
-// lines on a terminal.
-func newScreen(env *cli.Env, g *cli.Globals) (*cli.Env, *lines.Screen) {
-	if !g.Format.Table() || env.Width() == 0 || env.Getenv("TERM") == "dumb" {
-		return env, nil
-	}
-	screen := lines.NewScreen(env.Out)
-	if !env.ErrTTY {
-		return env, screen
-	}
-	beside := *env
-	beside.Err = screen.Beside(env.Err)
-	return &beside, screen
-}
-
 // follow configures line output for a long-running command. It hides transient states, unless types
 // reports that --type selects events, and assigns columns and colours to the servers in cfg. On a
 // terminal, it prints a hint after the first subscription.
-func (s *stream) follow(env *cli.Env, g *cli.Globals, screen *lines.Screen, cfg *config.Config, types bool) {
+func (s *stream) follow(env *cli.Env, g *cli.Globals, cfg *config.Config, types bool) {
 	if s.lines == nil {
 		return
 	}
-	s.lines.Verbose, s.lines.Screen = s.flags.verbose || types, screen
+	s.lines.Verbose = s.flags.verbose || types
 	if cfg != nil {
 		for _, srv := range cfg.Servers {
 			if srv.Tracked() {
@@ -299,7 +283,7 @@ func (s *stream) follow(env *cli.Env, g *cli.Globals, screen *lines.Screen, cfg 
 			}
 		}
 	}
-	if screen == nil || !env.ErrTTY || g.Quiet || s.flags.diff || s.flags.content || s.flags.verbose || s.lines.Wide {
+	if s.lines.Columns == nil || !env.ErrTTY || g.Quiet || s.flags.diff || s.flags.content || s.flags.verbose || s.lines.Wide {
 		return
 	}
 	hinted := false

@@ -96,7 +96,6 @@ func (o *subscribeOptions) parse() error {
 }
 
 func runSubscribe(ctx context.Context, env *cli.Env, g *cli.Globals, opts subscribeOptions) error {
-	env, screen := newScreen(env, g)
 	log := g.Logger(env)
 	cfg, err := g.Load(ctx, env, log)
 	if err != nil {
@@ -119,7 +118,7 @@ func runSubscribe(ctx context.Context, env *cli.Env, g *cli.Globals, opts subscr
 	}
 	sub := &subscription{g: g, t: e.Tracker(), srv: srv, uris: opts.uris, calls: opts.calls, log: log, tools: loadNames(env, cfg.Path)[srv.ID].Names[catalog.Tools], sessions: make(chan struct{}, 1)}
 	s := newStream(env, g, opts.streamFlags)
-	s.follow(env, g, screen, nil, len(opts.Types) > 0)
+	s.follow(env, g, nil, len(opts.Types) > 0)
 	s.keep = func(e *event.Event) bool { return sub.keep(e) && opts.Keep(e) }
 	s.counts = func(e *event.Event) bool { return len(opts.Types) > 0 || isResourceChange(e) }
 	err = s.run(ctx, e, engine.Source(sub.run))

@@ -20,7 +20,6 @@ import (
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/output/jsonl"
-	"github.com/mcptrack/mcptrack/output/lines"
 	"github.com/mcptrack/mcptrack/output/remote"
 )
 
@@ -278,14 +277,10 @@ func (o *watchOptions) pick(log *slog.Logger) func(*config.Config) *config.Confi
 }
 
 func runWatch(ctx context.Context, env *cli.Env, g *cli.Globals, opts watchOptions) error {
-	var screen *lines.Screen
-	if opts.name != "replay" {
-		env, screen = newScreen(env, g)
-	}
 	log, s := g.Logger(env), opts.stream(env, g)
 	follow := func(cfg *config.Config) {
 		if opts.name != "replay" {
-			s.follow(env, g, screen, cfg, len(opts.Types) > 0)
+			s.follow(env, g, cfg, len(opts.Types) > 0)
 		}
 	}
 	stored := opts.stored || opts.since != ""
