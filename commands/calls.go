@@ -150,10 +150,12 @@ func eachCall(ctx context.Context, places []readCalls, q calls.Query, follow boo
 	for i := range read {
 		read[i] = q.After
 	}
-	for again := false; len(places) > 0; again = true {
+	answered := make([]bool, len(places)) // by place
+	for len(places) > 0 {
 		var all []calls.Call
 		for i, place := range places {
 			newest, err := place(ctx, calls.Query{Newest: 1, After: read[i]}) // also if q does not select it
+			answered[i] = answered[i] || err == nil
 			for more := len(newest) > 0; more; {
 				q.After = read[i]
 				var page []calls.Call
@@ -165,7 +167,7 @@ func eachCall(ctx context.Context, places []readCalls, q calls.Query, follow boo
 					read[i] = page[len(page)-1].ID
 				}
 			}
-			if _, away := errors.AsType[*remote.UnreachableError](err); away && again {
+			if _, away := errors.AsType[*remote.UnreachableError](err); away && follow && answered[i] {
 				continue // perhaps it starts again
 			}
 			if err != nil {

@@ -147,7 +147,9 @@ func isChange(e *event.Event) bool {
 func (s *stream) take(entry journal.Entry) error {
 	s.printing.Lock()
 	defer s.printing.Unlock()
-	s.last = cmp.Or(entry.ID, s.last)
+	if entry.ID != "" { // otherwise it is not from the source
+		s.last = entry.ID
+	}
 	if s.raw != nil && s.connected && s.keep == nil && s.flags.count == 0 { // no event needs to be decoded
 		_, _ = s.raw.Write(entry.Data())
 		return s.end(s.raw.WriteByte('\n'), entry.More) // also an earlier write error
@@ -214,7 +216,10 @@ func (s *stream) from(ctx context.Context, client remote.Client, o remote.ReadOp
 		return &text
 	}
 	defer func() { s.texts = nil }()
-	return s.end(client.Follow(ctx, o, s.take), false)
+	err := client.Follow(ctx, o, s.take)
+	s.printing.Lock()
+	defer s.printing.Unlock()
+	return s.end(err, false)
 }
 
 // passes reports whether to print an event, and remembers whether a server is connected.
