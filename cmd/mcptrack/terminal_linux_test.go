@@ -83,7 +83,7 @@ func TestWatchOnATerminal(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%v after\n%s", err, &seen)
 		}
-		counted = strings.Contains(seen.String(), "crashy  retrying") && strings.Contains(seen.String(), "hint: ")
+		counted = strings.Contains(seen.String(), "retrying") && strings.Contains(seen.String(), "hint: ")
 	}
 	drained := make(chan struct{}) // closed when nothing more comes
 	go func() {
