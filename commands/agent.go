@@ -1,7 +1,6 @@
 package commands
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -41,11 +40,11 @@ type agentFlags struct {
 const onceFor = 30 * time.Second
 
 func (o *agentFlags) add(cmd *cobra.Command) {
-	cmd.Flags().BoolVar(&o.agent, "agent", false, "print at most one short line per second, for agents; see mcptrack help agents")
+	cmd.Flags().BoolVar(&o.agent, "agent", false, "print short lines for agents; see mcptrack help agents")
 }
 
 func (o *agentFlags) addOnce(cmd *cobra.Command) {
-	cmd.Flags().BoolVar(&o.once, "once", false, "with --agent: print what changed since the last run, and exit")
+	cmd.Flags().BoolVar(&o.once, "once", false, "with --agent: exit after what changed since the last run")
 }
 
 // parse validates the flags and checks that they are compatible with the command's other flags.
@@ -70,137 +69,85 @@ func (o *agentFlags) parse(cmd *cobra.Command, g *cli.Globals) error {
 	return nil
 }
 
-// agentDir returns the directory for what a command stores about its reports. followed, together with the
-// working directory, identifies it. It is empty if nothing is stored.
-func agentDir(env *cli.Env, followed ...any) (string, error) {
+// openReader opens the reader that stores what was reported. followed, together with the working directory,
+// identifies its directory. Without --once, it is nil if this fails.
+func (o *agentFlags) openReader(env *cli.Env, log *slog.Logger, followed ...any) (r *agent.Reader, dir string, err error) {
 	folder, err := os.Getwd()
-	if err != nil {
-		return "", err
-	}
-	key, err := json.Marshal(append([]any{folder}, followed...))
-	if err != nil {
-		return "", err
-	}
-	sum := sha256.Sum256(key)
-	dir := env.StateDir("agent", hex.EncodeToString(sum[:12]))
-	if dir == "" {
-		return "", fmt.Errorf("%w: there is no home directory", agent.ErrNoReader)
-	}
-	return dir, nil
-}
-
-// noReader returns the failure of a command that cannot store what it reports. Without --once, this is only a
-// warning.
-func (o *agentFlags) noReader(log *slog.Logger, err error) error {
-	if o.once {
-		return &cli.Failure{Exit: cli.ExitFailed, Code: "no_cursor", Err: err, Hint: "make the state directory writable, or set XDG_STATE_HOME"}
-	}
-	log.Warn("cannot store which changes were reported; changes between this run and the next will not be reported", "err", err)
-	return nil
-}
-
-// reporting returns a Watch that stores in dir what it reports, unless dir is empty. The caller closes its Reader.
-func (o *watchOptions) reporting(env *cli.Env, log *slog.Logger, dir string, failed error) (*agent.Watch, error) {
-	opts := agent.Options{W: env.Out, Keep: o.Keep, Count: o.count}
-	if dir != "" {
-		opts.Reader, failed = agent.OpenReader(dir, log)
-	}
-	if failed != nil {
-		if err := o.noReader(log, failed); err != nil {
-			return nil, err
+	key, keyErr := json.Marshal(append([]any{folder}, followed...))
+	if err = errors.Join(err, keyErr); err == nil {
+		sum := sha256.Sum256(key)
+		if dir = env.StateDir("agent", hex.EncodeToString(sum[:12])); dir == "" {
+			err = fmt.Errorf("%w: there is no home directory", agent.ErrNoReader)
+		} else {
+			r, err = agent.OpenReader(dir, log)
 		}
 	}
-	return agent.NewWatch(opts), nil
-}
-
-// agentEnd returns the command's error, or nil if the command succeeded. connected is whether a server, or the
-// source of its events, was reached.
-func (o *watchOptions) agentEnd(ctx context.Context, err error, connected bool) error {
-	if errors.Is(err, agent.ErrEnough) {
-		return nil
+	switch {
+	case err == nil:
+		return r, dir, nil
+	case o.once:
+		return nil, "", &cli.Failure{Exit: cli.ExitFailed, Code: "no_cursor", Err: err, Hint: "make the state directory writable, or set XDG_STATE_HOME"}
 	}
-	s := stream{flags: o.streamFlags, followed: true, connected: connected}
-	return s.outcome(ctx, err)
+	log.Warn("cannot store which changes were reported; changes between this run and the next will not be reported", "err", err)
+	return nil, "", nil
 }
 
-// runWatchAgent implements watch --agent.
+// runWatchAgent implements watch --agent. The events of servers in the config are stored, so that a later run
+// begins with what changed since. If another process does the same, its events are read until it ends.
 func runWatchAgent(ctx context.Context, env *cli.Env, g *cli.Globals, opts watchOptions) error {
-	if opts.URL != "" {
-		return agentFromURL(ctx, env, g.Logger(env), opts)
-	}
-	return agentFromConfig(ctx, env, g, opts)
-}
-
-// agentFromURL reports the events of a running serve-sse.
-func agentFromURL(ctx context.Context, env *cli.Env, log *slog.Logger, opts watchOptions) error {
-	client, err := opts.Client(env)
-	if err == nil {
-		err = opts.checkNamed(ctx, client, nil)
-	}
-	if err != nil {
-		return err
-	}
-	dir, failed := agentDir(env, "feed", client.Base.String(), opts.Types, opts.Servers)
-	w, err := opts.reporting(env, log, dir, failed)
-	if err != nil {
-		return err
-	}
-	defer w.Reader.Close()
-	if opts.since == "" {
-		opts.after.ID = w.Reader.ID()
-	}
-	connected := false
-	err = w.Follow(ctx, client, remote.ReadOptions{From: opts.after, Types: opts.Types, Servers: opts.Servers, Logger: log, Connected: func() { connected = true }})
-	if !errors.Is(err, agent.ErrEnough) {
-		err = feedFailure(ctx, client, err, connected)
-	}
-	return opts.agentEnd(ctx, err, connected)
-}
-
-// agentFromConfig follows the servers in the config and stores their events, so that a later run begins with
-// what changed since. If another process does the same, its events are reported until it ends.
-func agentFromConfig(ctx context.Context, env *cli.Env, g *cli.Globals, opts watchOptions) error {
 	log := g.Logger(env)
+	s := &stream{flags: opts.streamFlags}
+	report := agent.Options{W: env.Out, Keep: opts.Keep, Count: opts.count}
+	var err error
+	if opts.URL != "" {
+		if report.Reader, _, err = opts.openReader(env, log, "feed", opts.URL, opts.Types, opts.Servers); err != nil {
+			return err
+		}
+		defer report.Reader.Close()
+		if s.agent = agent.NewWatch(report); opts.since == "" {
+			opts.after.ID = report.Reader.ID()
+		}
+		return s.outcome(ctx, opts.fromURL(ctx, env, log, s))
+	}
 	cfg, err := opts.config(ctx, env, g, log)
 	if err != nil {
 		return err
 	}
-	dir := ""
-	var failed error
 	if !g.Demo() {
 		path, err := filepath.Abs(cfg.Path)
 		if err != nil {
 			return err
 		}
-		dir, failed = agentDir(env, path, opts.Servers, opts.Types, opts.AllServers)
+		if report.Reader, opts.Dir, err = opts.openReader(env, log, path, opts.Servers, opts.Types, opts.AllServers); err != nil {
+			return err
+		}
+		defer report.Reader.Close()
 	}
-	w, err := opts.reporting(env, log, dir, failed)
-	if err != nil {
-		return err
-	}
-	defer w.Reader.Close()
 	desired, err := opts.Desired(env, g, log, cfg, opts.selection().Of)
 	if err != nil {
 		return err
 	}
-	beside := false
-	for {
+	for s.agent = agent.NewWatch(report); ; {
 		var events journal.Log = journal.NewMemory(journal.MemoryOptions{})
-		if w.Reader != nil {
-			opts.Dir = dir
+		if report.Reader != nil {
 			events, err = opts.JournalFlags.Open(ctx, env, log, cli.Retained(keptForAgents))
 		}
 		switch {
 		case errors.Is(err, journal.ErrLocked):
-			beside = true
-			err = opts.agentBeside(ctx, env, log, w)
+			opts.after.ID = report.Reader.ID()
+			err = opts.fromLog(ctx, env, g, log, s, !opts.once)
+			if f, ok := errors.AsType[*cli.Failure](err); ok && f.Code == "nothing_stored" { // the other process has just begun
+				if err = nil; backoff.Sleep(ctx, writerGone/50) {
+					continue
+				}
+			}
 		case err != nil:
 			return err
 		default:
-			err = errors.Join(opts.agentFollows(ctx, env, g, desired, events, w), events.Close())
+			err = errors.Join(opts.agentFollows(ctx, env, g, desired, events, s), events.Close())
 		}
 		if !errors.Is(err, errWriterEnded) {
-			return opts.agentEnd(ctx, err, beside || w.Connected())
+			return s.outcome(ctx, err)
 		}
 	}
 }
@@ -208,31 +155,9 @@ func agentFromConfig(ctx context.Context, env *cli.Env, g *cli.Globals, opts wat
 // keptForAgents limits the size in bytes of the events that are stored for later runs.
 const keptForAgents = 64 << 20
 
-// agentBeside reports the events that another process stores, until it ends (errWriterEnded).
-func (o *watchOptions) agentBeside(ctx context.Context, env *cli.Env, log *slog.Logger, w *agent.Watch) error {
-	stored, err := o.Stored(ctx, env, log)
-	if f, ok := errors.AsType[*cli.Failure](err); ok && f.Code == "nothing_stored" { // it has just begun
-		backoff.Sleep(ctx, writerGone/50)
-		return errWriterEnded
-	}
-	if err != nil {
-		return err
-	}
-	defer func() { _ = stored.Close() }() // nothing was written, so the error is irrelevant
-	client := api.Local(stored, dashboard.Options{})
-	from, err := w.Resume(ctx, stored)
-	switch {
-	case err != nil:
-		return err
-	case o.once:
-		return w.Once(ctx, client, from, nil)
-	}
-	return o.whileWritten(ctx, env, func(ctx context.Context) error { return w.Follow(ctx, client, remote.ReadOptions{From: from}) })
-}
-
 // agentFollows follows the servers, stores their events and reports them.
-func (o *watchOptions) agentFollows(ctx context.Context, env *cli.Env, g *cli.Globals, desired engine.Desired, events journal.Log, w *agent.Watch) error {
-	from, err := w.Resume(ctx, events)
+func (o *watchOptions) agentFollows(ctx context.Context, env *cli.Env, g *cli.Globals, desired engine.Desired, events journal.Log, s *stream) error {
+	from, err := s.agent.Resume(ctx, events)
 	if err != nil {
 		return err
 	}
@@ -252,12 +177,9 @@ func (o *watchOptions) agentFollows(ctx context.Context, env *cli.Env, g *cli.Gl
 	}
 	client := api.Local(events, dashboard.Options{})
 	if !o.once {
-		var ended error // error from writing the last lines; set even after ctx has ended
-		err := e.Run(ctx, engine.Reader(func(ctx context.Context) error {
-			ended = w.Follow(ctx, client, remote.ReadOptions{From: from})
-			return ended
-		}))
-		return cmp.Or(err, ended)
+		err := runReading(ctx, e, func(ctx context.Context) error { return s.from(ctx, client, remote.ReadOptions{From: from}) })
+		s.followed, s.connected = true, s.connected || s.agent.Connected()
+		return err
 	}
 	limited, cancel := context.WithTimeoutCause(ctx, onceFor, cli.ErrTimeout)
 	defer cancel()
@@ -274,27 +196,20 @@ func (o *watchOptions) agentFollows(ctx context.Context, env *cli.Env, g *cli.Gl
 	if !errors.Is(err, cli.ErrStopped) {
 		return err
 	}
-	return reportOnce(limited, w, client, from, snap.Servers)
-}
-
-// reportOnce reports the changes since the last run. It fails only if no server could be reached; otherwise it
-// reports unreachable servers, because hooks discard the output of a failed command.
-func reportOnce(ctx context.Context, w *agent.Watch, client remote.Client, from remote.Position, servers []status.ServerStatus) error {
 	var missed []string
-	reached := false
-	for i := range servers {
-		switch st := &servers[i]; {
+	for i := range snap.Servers {
+		switch st := &snap.Servers[i]; {
 		case st.Connected():
-			reached = true
+			s.reached()
 		case st.State != event.Disabled:
 			missed = append(missed, printable.Line(st.ID, 64))
 		}
 	}
-	switch {
-	case reached:
-		return w.Once(context.WithoutCancel(ctx), client, from, servers)
-	case ctx.Err() != nil && !errors.Is(context.Cause(ctx), cli.ErrTimeout):
-		return context.Cause(ctx) // interrupted
+	switch { // hooks discard the output of a failed command
+	case s.connected:
+		return s.agent.Once(context.WithoutCancel(ctx), client, remote.ReadOptions{From: from}, snap.Servers)
+	case limited.Err() != nil && !errors.Is(context.Cause(limited), cli.ErrTimeout):
+		return context.Cause(limited) // interrupted
 	}
 	return cli.Unreachable("mcptrack list shows why", "no server could be reached: %s", cli.Join(missed, 10))
 }

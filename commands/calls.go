@@ -2,6 +2,7 @@ package commands
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -58,16 +59,16 @@ gateway, and --data-dir reads another log.`,
 	}
 	cli.MainFlags(cmd, "json", "since", "failed", "follow", "client")
 	f := cmd.Flags()
-	f.StringVarP(&opts.since, "since", "s", "", "begin with the calls after this `ID`, since this time (RFC 3339), or within this duration (2h, 7d)")
+	f.StringVarP(&opts.since, "since", "s", "", "begin after this `ID`, at this time, or this long ago (2h, 7d)")
 	f.StringVar(&opts.query.Client, "client", "", "only calls of the client with this `NAME`")
 	f.BoolVar(&opts.query.Failed, "failed", false, "only calls whose outcome is not ok")
-	f.BoolVarP(&opts.follow, "follow", "f", false, "print further calls as they are answered, until interrupted")
+	f.BoolVarP(&opts.follow, "follow", "f", false, "print further calls, until interrupted")
 	cli.AddCount(cmd, &opts.count, "calls")
-	f.StringVar(&opts.dir, "data-dir", "", "`DIR` of a daemon or gateway (default: those in the XDG state directory)")
+	f.StringVar(&opts.dir, "data-dir", "", "data `DIR` of a daemon or gateway")
 	_ = cmd.MarkFlagDirname("data-dir")
 	opts.RemoteFlags.Add(cmd)
-	f.Lookup("url").Usage = "`URL` of a running gateway: http://HOST:PORT, HOST:PORT or a port"
-	f.Lookup("token-file").Usage = "`FILE` (mode 0600) with the token of the gateway (default $MCPTRACK_TOKEN)"
+	f.Lookup("url").Usage = "`URL` or port of a running gateway"
+	f.Lookup("token-file").Usage = "`FILE` with the token of the gateway (default $MCPTRACK_TOKEN)"
 	return cmd
 }
 
@@ -95,10 +96,11 @@ type readCalls func(context.Context, calls.Query) ([]calls.Call, error)
 
 func runCalls(ctx context.Context, env *cli.Env, g *cli.Globals, opts callsOptions) error {
 	var places []readCalls
+	nothing := "no calls are recorded on this machine"
 	if opts.URL == "" {
-		dirs := []string{opts.dir}
-		if opts.dir == "" {
-			dirs = nil
+		var dirs []string
+		if opts.dir != "" {
+			dirs, nothing = []string{opts.dir}, "no calls are recorded in "+printable.Line(opts.dir, 200)
 		}
 		logs, err := cli.OpenCalls(ctx, env, g.Logger(env), dirs...)
 		if err != nil {
@@ -108,58 +110,38 @@ func runCalls(ctx context.Context, env *cli.Env, g *cli.Globals, opts callsOptio
 		for _, l := range logs {
 			places = append(places, cli.Calls(l).Read)
 		}
-		if len(places) == 0 && opts.dir != "" {
-			return noCalls(fmt.Sprintf("no calls are recorded in %s", printable.Line(opts.dir, 200)))
-		}
 	}
-	if len(places) == 0 {
+	if len(places) == 0 && opts.dir == "" {
 		at := opts.RemoteFlags
-		if at.URL == "" {
-			at.URL = cli.DefaultGatewayAddress
-		}
+		at.URL = cmp.Or(at.URL, cli.DefaultGatewayAddress)
 		client, err := at.Client(env)
 		if err != nil {
 			return err
 		}
-		answered := false
-		places = append(places, func(ctx context.Context, q calls.Query) ([]calls.Call, error) {
-			list, err := client.Calls(ctx, q)
-			answered = answered || err == nil
-			switch _, unreachable := errors.AsType[*remote.UnreachableError](err); {
-			case unreachable && answered && opts.follow && ctx.Err() == nil:
-				return nil, errAway
-			case unreachable && opts.URL == "" && ctx.Err() == nil:
-				return nil, noCalls("no calls are recorded on this machine")
-			case unreachable && ctx.Err() == nil:
-				return nil, cli.Unreachable("is mcptrack gateway running there?", "%w", err)
-			}
-			return list, cli.RemoteFailure(ctx, err, "token-file")
-		})
+		places = append(places, client.Calls)
 	}
 	out := &callWriter{env: env, g: g, left: math.MaxInt}
 	if opts.count > 0 {
 		out.left = opts.count
 	}
 	err := eachCall(ctx, places, opts.query, opts.follow, out.write)
+	_, unreachable := errors.AsType[*remote.UnreachableError](err)
 	switch {
 	case errors.Is(err, errCounted) || opts.follow && ctx.Err() != nil:
 		return nil
+	case len(places) == 0, unreachable && opts.URL == "" && ctx.Err() == nil:
+		return &cli.Failure{Exit: cli.ExitFailed, Code: "nothing_stored", Err: errors.New(nothing),
+			Hint: "the daemon and gateway --data-dir store them; --url asks a gateway that runs elsewhere"}
+	case unreachable && ctx.Err() == nil:
+		return cli.Unreachable("is mcptrack gateway running there?", "%w", err)
 	case err == nil && out.table() && !out.wrote:
 		g.Tell(env, "no call matches")
 	}
-	return err
-}
-
-func noCalls(what string) error {
-	return &cli.Failure{Exit: cli.ExitFailed, Code: "nothing_stored", Err: errors.New(what),
-		Hint: "the daemon and gateway --data-dir store them; --url asks a gateway that runs elsewhere"}
+	return cli.RemoteFailure(ctx, err, "token-file")
 }
 
 // pollCalls is how often further calls are looked for.
 const pollCalls = 250 * time.Millisecond
-
-// errAway is the error of a place that has answered before, and perhaps starts again.
-var errAway = errors.New("the gateway does not answer")
 
 // eachCall calls write with the calls in all places, oldest first, and then with those that follow, until
 // ctx ends.
@@ -168,10 +150,12 @@ func eachCall(ctx context.Context, places []readCalls, q calls.Query, follow boo
 	for i := range read {
 		read[i] = q.After
 	}
-	for {
+	answered := make([]bool, len(places)) // by place
+	for len(places) > 0 {
 		var all []calls.Call
 		for i, place := range places {
 			newest, err := place(ctx, calls.Query{Newest: 1, After: read[i]}) // also if q does not select it
+			answered[i] = answered[i] || err == nil
 			for more := len(newest) > 0; more; {
 				q.After = read[i]
 				var page []calls.Call
@@ -183,8 +167,8 @@ func eachCall(ctx context.Context, places []readCalls, q calls.Query, follow boo
 					read[i] = page[len(page)-1].ID
 				}
 			}
-			if errors.Is(err, errAway) {
-				continue
+			if _, away := errors.AsType[*remote.UnreachableError](err); away && follow && answered[i] {
+				continue // perhaps it starts again
 			}
 			if err != nil {
 				return err
@@ -201,6 +185,7 @@ func eachCall(ctx context.Context, places []readCalls, q calls.Query, follow boo
 			return context.Cause(ctx)
 		}
 	}
+	return nil
 }
 
 // callWriter prints calls.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/calls"
+	"github.com/mcptrack/mcptrack/output/remote"
 )
 
 // The calls of all places are printed once: first those that are stored, in their order, and then those
@@ -54,7 +55,7 @@ func TestCallsOfARestartedGateway(t *testing.T) {
 		asked, got := 0, 0
 		err := eachCall(ctx, []readCalls{func(ctx context.Context, q calls.Query) ([]calls.Call, error) {
 			if asked++; asked == 2 {
-				return nil, errAway
+				return nil, &remote.UnreachableError{Err: errors.New("refused")}
 			}
 			return m.Read(ctx, q)
 		}}, calls.Query{}, true, func(list []calls.Call) error {

@@ -93,38 +93,26 @@ func (o *watchOptions) fromLog(ctx context.Context, env *cli.Env, g *cli.Globals
 	if err := o.checkNamed(ctx, client, cli.ServerNames(cli.ConfigForCompletion(env, g))); err != nil {
 		return err
 	}
-	s.last = ""
-	read := func(ctx context.Context) error {
-		return s.from(ctx, client, remote.ReadOptions{From: o.after, Stored: !follow, Connected: s.reached})
-	}
-	if follow {
-		err = o.whileWritten(ctx, env, read)
-	} else {
-		err = read(ctx)
-	}
-	if s.last != "" {
-		o.after = remote.Position{ID: s.last}
-	}
-	return err
-}
-
-// whileWritten calls read with a context that ends when no process has written to the log for a while. It then
-// returns errWriterEnded, unless read returns an error.
-func (o *watchOptions) whileWritten(ctx context.Context, env *cli.Env, read func(context.Context) error) error {
 	reading, end := context.WithCancelCause(ctx)
 	var looking sync.WaitGroup
 	defer looking.Wait()
 	defer end(nil)
-	looking.Go(func() {
-		for seen := time.Now(); backoff.Sleep(reading, writerGone/5); {
-			if o.Written(env) {
-				seen = time.Now()
-			} else if time.Since(seen) > writerGone {
-				end(errWriterEnded)
+	if follow {
+		looking.Go(func() {
+			for seen := time.Now(); backoff.Sleep(reading, writerGone/5); {
+				if o.Written(env) {
+					seen = time.Now()
+				} else if time.Since(seen) > writerGone {
+					end(errWriterEnded)
+				}
 			}
-		}
-	})
-	err := read(reading)
+		})
+	}
+	s.last = ""
+	err = s.from(reading, client, remote.ReadOptions{From: o.after, Stored: !follow, Connected: s.reached})
+	if s.last != "" {
+		o.after = remote.Position{ID: s.last}
+	}
 	if cause := context.Cause(reading); err == nil && errors.Is(cause, errWriterEnded) {
 		return cause
 	}

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"iter"
 	"log/slog"
 	"strings"
 	"sync"
@@ -27,6 +26,9 @@ import (
 	"github.com/mcptrack/mcptrack/core/status"
 	"github.com/mcptrack/mcptrack/core/textdiff"
 	"github.com/mcptrack/mcptrack/core/tracker"
+	"github.com/mcptrack/mcptrack/output/agent"
+	"github.com/mcptrack/mcptrack/output/api"
+	"github.com/mcptrack/mcptrack/output/dashboard"
 	"github.com/mcptrack/mcptrack/output/document"
 	"github.com/mcptrack/mcptrack/output/jsonl"
 	"github.com/mcptrack/mcptrack/output/lines"
@@ -46,9 +48,9 @@ func (s *streamFlags) add(cmd *cobra.Command) {
 	s.ConnectFlags.Add(cmd)
 	f := cmd.Flags()
 	cli.AddCount(cmd, &s.count, "changes")
-	f.BoolVar(&s.content, "content", false, "add the new content of text resources to their events")
-	f.BoolVarP(&s.verbose, "verbose", "v", false, "print every event on its own line, including transient states")
-	f.BoolVar(&s.diff, "diff", false, "add a unified diff of text resources to their events")
+	f.BoolVar(&s.content, "content", false, "add the new content of texts")
+	f.BoolVarP(&s.verbose, "verbose", "v", false, "print every event")
+	f.BoolVar(&s.diff, "diff", false, "add a unified diff of texts")
 }
 
 func (s *streamFlags) parse() error {
@@ -68,6 +70,7 @@ type stream struct {
 	write  func(...*event.Event) error
 	lines  *lines.Writer // nil if the output format is not lines
 	raw    *bufio.Writer // for events exactly as they are stored; nil prints them through write
+	agent  *agent.Watch  // reports the events to agents in place of the writers above, if it is not nil
 	// texts returns the text of a resource version for --content and --diff, or nil if it is not
 	// available. It is nil if only the events of a tracker are printed, which contain their texts.
 	texts func(e *event.Event, digest catalog.Digest) *string
@@ -138,19 +141,15 @@ func isChange(e *event.Event) bool {
 	return ok && d.Change
 }
 
-// rawEvents reports whether a command that reads stored events prints them unchanged, as JSON. It
-// does so with --json, and to a pipe unless --output selects lines.
-func rawEvents(cmd *cobra.Command, env *cli.Env, g *cli.Globals) bool {
-	return g.Format.Name == "json" || g.Format.Table() && !env.OutTTY && !cmd.Flag("output").Changed
-}
-
 // take prints an entry, possibly only together with those that follow immediately. An entry that is not
 // an event, because another program on the cluster or a newer mcptrack stored it, is printed as a gap.
 // take returns errCounted when --count is reached.
 func (s *stream) take(entry journal.Entry) error {
 	s.printing.Lock()
 	defer s.printing.Unlock()
-	s.last = cmp.Or(entry.ID, s.last)
+	if entry.ID != "" { // otherwise it is not from the source
+		s.last = entry.ID
+	}
 	if s.raw != nil && s.connected && s.keep == nil && s.flags.count == 0 { // no event needs to be decoded
 		_, _ = s.raw.Write(entry.Data())
 		return s.end(s.raw.WriteByte('\n'), entry.More) // also an earlier write error
@@ -199,6 +198,13 @@ func (s *stream) end(err error, more bool) error {
 
 // from prints the events of a source until it ends, or ctx.
 func (s *stream) from(ctx context.Context, client remote.Client, o remote.ReadOptions) error {
+	if s.agent != nil {
+		err := s.agent.Follow(ctx, client, o)
+		if errors.Is(err, agent.ErrEnough) {
+			return errCounted
+		}
+		return err
+	}
 	s.texts = func(e *event.Event, digest catalog.Digest) *string {
 		if digest.IsZero() {
 			return nil
@@ -210,7 +216,10 @@ func (s *stream) from(ctx context.Context, client remote.Client, o remote.ReadOp
 		return &text
 	}
 	defer func() { s.texts = nil }()
-	return s.end(client.Follow(ctx, o, s.take), false)
+	err := client.Follow(ctx, o, s.take)
+	s.printing.Lock()
+	defer s.printing.Unlock()
+	return s.end(err, false)
 }
 
 // passes reports whether to print an event, and remembers whether a server is connected.
@@ -264,43 +273,14 @@ func (s *stream) decorate(e *event.Event) *event.Event {
 // largestBatch limits the number of events that are printed in one write.
 const largestBatch = 512
 
-// print prints the events until the sequence ends.
-func (s *stream) print(_ context.Context, entries iter.Seq2[journal.Entry, error]) error {
-	for entry, err := range entries {
-		if err == nil {
-			err = s.take(entry)
-		}
-		if err != nil {
-			return s.end(err, false)
-		}
-	}
-	return s.end(nil, false)
-}
-
-// newScreen returns a screen for lines on a terminal, and an environment whose stderr does not
-// overwrite the status lines at the bottom of the screen. The screen is nil if the output is not
-// lines on a terminal.
-func newScreen(env *cli.Env, g *cli.Globals) (*cli.Env, *lines.Screen) {
-	if !g.Format.Table() || env.Width() == 0 || env.Getenv("TERM") == "dumb" {
-		return env, nil
-	}
-	screen := lines.NewScreen(env.Out)
-	if !env.ErrTTY {
-		return env, screen
-	}
-	beside := *env
-	beside.Err = screen.Beside(env.Err)
-	return &beside, screen
-}
-
 // follow configures line output for a long-running command. It hides transient states, unless types
 // reports that --type selects events, and assigns columns and colours to the servers in cfg. On a
 // terminal, it prints a hint after the first subscription.
-func (s *stream) follow(env *cli.Env, g *cli.Globals, screen *lines.Screen, cfg *config.Config, types bool) {
+func (s *stream) follow(env *cli.Env, g *cli.Globals, cfg *config.Config, types bool) {
 	if s.lines == nil {
 		return
 	}
-	s.lines.Verbose, s.lines.Screen = s.flags.verbose || types, screen
+	s.lines.Verbose = s.flags.verbose || types
 	if cfg != nil {
 		for _, srv := range cfg.Servers {
 			if srv.Tracked() {
@@ -308,7 +288,7 @@ func (s *stream) follow(env *cli.Env, g *cli.Globals, screen *lines.Screen, cfg 
 			}
 		}
 	}
-	if screen == nil || !env.ErrTTY || g.Quiet || s.flags.diff || s.flags.content || s.flags.verbose || s.lines.Wide {
+	if s.lines.Columns == nil || !env.ErrTTY || g.Quiet || s.flags.diff || s.flags.content || s.flags.verbose || s.lines.Wide {
 		return
 	}
 	hinted := false
@@ -362,7 +342,20 @@ func (s *streamFlags) trackerOptions(env *cli.Env, g *cli.Globals) tracker.Optio
 // run runs the engine and the parts until ctx ends, --count is reached, or one of them fails. It
 // then prints the final events, and returns the command's error.
 func (s *stream) run(ctx context.Context, e *engine.Engine, parts ...engine.Part) error {
-	return s.outcome(ctx, e.Run(ctx, append(parts, engine.Events(s.print))...))
+	client, from := api.Local(e.Log(), dashboard.Options{}), remote.Position{ID: event.FormatID(e.Log().Epoch(), e.First()-1)}
+	return s.outcome(ctx, runReading(ctx, e, func(ctx context.Context) error {
+		return s.from(ctx, client, remote.ReadOptions{From: from})
+	}, parts...))
+}
+
+// runReading runs an engine, the parts and a reader of its log, whose error counts even after ctx has ended.
+func runReading(ctx context.Context, e *engine.Engine, read func(context.Context) error, parts ...engine.Part) error {
+	var ended error
+	err := e.Run(ctx, append(parts, engine.Reader(func(ctx context.Context) error {
+		ended = read(ctx)
+		return ended
+	}))...)
+	return cmp.Or(err, ended)
 }
 
 // outcome returns the command's error, or nil if the command succeeded.

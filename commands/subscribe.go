@@ -96,7 +96,6 @@ func (o *subscribeOptions) parse() error {
 }
 
 func runSubscribe(ctx context.Context, env *cli.Env, g *cli.Globals, opts subscribeOptions) error {
-	env, screen := newScreen(env, g)
 	log := g.Logger(env)
 	cfg, err := g.Load(ctx, env, log)
 	if err != nil {
@@ -117,9 +116,9 @@ func runSubscribe(ctx context.Context, env *cli.Env, g *cli.Globals, opts subscr
 	if err != nil {
 		return err
 	}
-	sub := &subscription{g: g, t: e.Tracker(), srv: srv, uris: opts.uris, calls: opts.calls, log: log, tools: loadNames(env, cfg.Path)[srv.ID].Names[catalog.Tools], wake: make(chan struct{}, 1)}
+	sub := &subscription{g: g, t: e.Tracker(), srv: srv, uris: opts.uris, calls: opts.calls, log: log, tools: loadNames(env, cfg.Path)[srv.ID].Names[catalog.Tools], sessions: make(chan struct{}, 1)}
 	s := newStream(env, g, opts.streamFlags)
-	s.follow(env, g, screen, nil, len(opts.Types) > 0)
+	s.follow(env, g, nil, len(opts.Types) > 0)
 	s.keep = func(e *event.Event) bool { return sub.keep(e) && opts.Keep(e) }
 	s.counts = func(e *event.Event) bool { return len(opts.Types) > 0 || isResourceChange(e) }
 	err = s.run(ctx, e, engine.Source(sub.run))
@@ -150,15 +149,14 @@ type subscription struct {
 	calls []config.ToolCall
 	tools []string // known tool names of the server, for hints
 	log   *slog.Logger
-	// wake tells run that the state has changed. It has capacity 1 and is never closed.
-	wake chan struct{}
+	// sessions tells run that a session has an active subscription. Capacity 1, because one signal covers any
+	// number of sessions; never closed.
+	sessions chan struct{}
 
 	mu     sync.Mutex // guards the fields below, which keep and run use on different goroutines
 	active bool       // the first line was printed
-	begun  int        // number of sessions that have had an active subscription
 	again  bool       // a session is ready, but its subscription is not active yet
 	any    bool       // at least one resource was followed
-	failed error      // first failure
 }
 
 // narrowed reduces an event about the server's resources to those that the user named, and reports
@@ -190,21 +188,16 @@ func (s *subscription) keep(e *event.Event) bool {
 	defer s.mu.Unlock()
 	switch p := e.Payload.(type) {
 	case event.ServerState:
-		switch {
-		case p.State == event.Ready:
-			s.again = true
-		case p.State == event.Unsupported:
-			s.fail(&cli.Failure{Exit: cli.ExitRefused, Code: "unsupported", Err: fmt.Errorf("%s: %s", printable.Line(s.srv.ID, 128), p.Reason)})
-		case slices.Contains([]event.State{event.Backoff, event.NeedsAuth, event.Unconfigured, event.Unapproved}, p.State) && !s.active:
-			s.fail(cli.Unreachable("", "%s: %s", printable.Line(s.srv.ID, 128), p.Error))
-		}
+		s.again = s.again || p.State == event.Ready
 	case event.SubscriptionActive:
 		s.active = true
 		s.any = s.any || p.Resources > 0
 		if s.again {
 			s.again = false
-			s.begun++
-			s.signal()
+			select {
+			case s.sessions <- struct{}{}:
+			default:
+			}
 		}
 	}
 	return s.active
@@ -217,42 +210,25 @@ func (s *subscription) hasFollowed() bool {
 	return s.any
 }
 
-// fail ends the command with the first failure that is reported. s.mu must be held.
-func (s *subscription) fail(err error) {
-	if s.failed == nil {
-		s.failed = err
-		s.signal()
-	}
-}
-
-func (s *subscription) signal() {
-	select {
-	case s.wake <- struct{}{}:
-	default:
-	}
-}
-
-// run makes the tool calls in every session. After the first subscription it also checks that the
-// specified resources exist.
+// run makes the tool calls in every session. It fails if the server cannot be reached, and after the first
+// subscription if one of the specified resources does not exist.
 func (s *subscription) run(ctx context.Context) error {
-	done := 0
-	for {
+	snap, err := s.t.Settled(ctx, s.srv.ID)
+	if err != nil {
+		return nil // ctx has ended
+	}
+	switch st, _ := snap.Server(s.srv.ID); {
+	case st.State == event.Unsupported:
+		return &cli.Failure{Exit: cli.ExitRefused, Code: "unsupported", Err: fmt.Errorf("%s: %s", printable.Line(s.srv.ID, 128), st.Reason)}
+	case !st.Connected():
+		return cli.Unreachable("", "%s: %s", printable.Line(s.srv.ID, 128), st.Error)
+	}
+	for first := true; ; first = false {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-s.wake:
+		case <-s.sessions:
 		}
-		s.mu.Lock()
-		begun, failed := s.begun, s.failed
-		s.mu.Unlock()
-		if failed != nil {
-			return failed
-		}
-		if begun == done {
-			continue
-		}
-		first := done == 0
-		done = begun
 		if first {
 			if err := s.exist(ctx); err != nil {
 				return err

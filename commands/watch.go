@@ -20,7 +20,6 @@ import (
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/output/jsonl"
-	"github.com/mcptrack/mcptrack/output/lines"
 	"github.com/mcptrack/mcptrack/output/remote"
 )
 
@@ -118,7 +117,7 @@ func watching(env *cli.Env, g *cli.Globals, cmd *cobra.Command, parse func(*watc
 		if err := opts.parseSource(cmd); err != nil {
 			return err
 		}
-		opts.json = g.Format.Name == "json" || opts.name != "watch" && rawEvents(cmd, env, g)
+		opts.json = g.Format.Name == "json" || opts.name != "watch" && g.Format.Table() && !env.OutTTY && !cmd.Flag("output").Changed
 		ctx, cancel := opts.Bound(cmd.Context())
 		defer cancel()
 		if opts.agent {
@@ -149,21 +148,19 @@ func watching(env *cli.Env, g *cli.Globals, cmd *cobra.Command, parse func(*watc
 func (o *watchOptions) parseArgs(cmd *cobra.Command, g *cli.Globals, args []string) error {
 	o.file, o.named = "", nil
 	for _, arg := range args {
-		switch name := printable.Line(arg, 200); {
-		case !isFile(arg):
+		if !isFile(arg) {
 			o.named = append(o.named, arg)
-		case o.URL != "":
-			return cli.UsageHint("remove "+name+", or --url to follow the servers in it", "--url cannot be used with a config")
-		case o.file != "":
+			continue
+		}
+		name := printable.Line(arg, 200)
+		if o.file != "" {
 			return cli.Usage("watch takes one config file, not both %s and %s", printable.Line(o.file, 200), name)
-		case g.Host != "":
-			return cli.Usage("--host and the config file %s cannot be used together", name)
-		case cmd.Flags().Changed("config"):
-			return cli.Usage("--config and the config file %s cannot be used together", name)
-		case g.Demo():
-			return cli.UsageHint("remove "+name+" or --demo", "--demo uses a built-in server and no config; it cannot be used with %s", name)
-		default:
-			o.file = arg
+		}
+		o.file = arg
+		for _, flag := range []string{"url", "host", "config", "demo"} {
+			if cmd.Flags().Changed(flag) {
+				return cli.UsageHint("remove "+name+" or --"+flag, "--%s cannot be used with the config file %s", flag, name)
+			}
 		}
 	}
 	if o.file != "" {
@@ -255,16 +252,11 @@ func (o *watchOptions) checkNamed(ctx context.Context, client remote.Client, kno
 			continue
 		}
 		if events, err := client.Standing(ctx, name); err != nil || len(events) == 0 {
-			return unknownStored(name, known)
+			return &cli.Failure{Exit: cli.ExitUsage, Code: "unknown_server", Err: fmt.Errorf("serve-sse knows no server %q", printable.Line(name, 128)),
+				Hint: cli.DidYouMean(name, known, "mcptrack status lists the servers of a running serve-sse")}
 		}
 	}
 	return nil
-}
-
-// unknownStored returns the failure for a server of which a serve-sse knows nothing.
-func unknownStored(name string, known []string) error {
-	return &cli.Failure{Exit: cli.ExitUsage, Code: "unknown_server", Err: fmt.Errorf("serve-sse knows no server %q", printable.Line(name, 128)),
-		Hint: cli.DidYouMean(name, known, "mcptrack status lists the servers of a running serve-sse")}
 }
 
 func (o *watchOptions) selection() cli.Selection {
@@ -285,14 +277,10 @@ func (o *watchOptions) pick(log *slog.Logger) func(*config.Config) *config.Confi
 }
 
 func runWatch(ctx context.Context, env *cli.Env, g *cli.Globals, opts watchOptions) error {
-	var screen *lines.Screen
-	if opts.name != "replay" {
-		env, screen = newScreen(env, g)
-	}
 	log, s := g.Logger(env), opts.stream(env, g)
 	follow := func(cfg *config.Config) {
 		if opts.name != "replay" {
-			s.follow(env, g, screen, cfg, len(opts.Types) > 0)
+			s.follow(env, g, cfg, len(opts.Types) > 0)
 		}
 	}
 	stored := opts.stored || opts.since != ""

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -52,11 +53,6 @@ func (o *watchOptions) own(cfg, picked *config.Config) string {
 	case o.Dir != "" || o.NATS != "":
 		return "--data-dir or --nats is set"
 	}
-	for _, about := range []event.Payload{event.ConfigReloaded{}, event.ConfigRejected{}} {
-		if len(o.Types) > 0 && o.Keep(&event.Event{Payload: about}) {
-			return "--type selects events about the config, which a daemon does not store"
-		}
-	}
 	return ownWatch(o.ConnectFlags, cfg, picked)
 }
 
@@ -69,7 +65,8 @@ func (o *watchOptions) fromDaemon(ctx context.Context, env *cli.Env, g *cli.Glob
 		return false, nil
 	}
 	defer daemon.Close()
-	w := &daemonWatch{watchOptions: o, log: log, client: daemon.Client(), stream: s, cfg: desired.Config}
+	w := &daemonWatch{watchOptions: o, log: log, client: daemon.Client(), stream: s}
+	w.cfg.Store(desired.Config)
 	keep := s.keep
 	s.keep = func(e *event.Event) bool {
 		return (e.ServerID == "" || w.follows(e.ServerID)) && (keep == nil || keep(e))
@@ -81,15 +78,15 @@ func (o *watchOptions) fromDaemon(ctx context.Context, env *cli.Env, g *cli.Glob
 	_, config := errors.AsType[*ipc.Refused](err)
 	switch {
 	case ctx.Err() != nil:
-	case config:
-		log.Warn("the daemon refuses the changed config; this process now follows the servers", "err", err)
-		o.since = "" // what is stored was printed
-		return false, nil
 	case errors.Is(err, errOtherLog), errors.Is(err, errNotThere):
 		log.Info("not using the daemon", "err", err)
 		return false, nil
-	case errors.Is(context.Cause(following), cli.ErrDaemonGone), unreachable, refused, errors.Is(err, remote.ErrFeedEnded):
-		log.Warn("the daemon has ended; this process now follows the servers", "err", err)
+	case errors.Is(context.Cause(following), cli.ErrDaemonGone), config, unreachable, refused, errors.Is(err, remote.ErrFeedEnded):
+		why := "the daemon has ended"
+		if config {
+			why = "the daemon refuses the changed config"
+		}
+		log.Warn(why+"; this process now follows the servers", "err", err)
 		o.since = "" // what is stored was printed
 		return false, nil
 	}
@@ -134,10 +131,10 @@ type daemonWatch struct {
 	log    *slog.Logger
 	client remote.Client
 	stream *stream
-	cfg    *config.Config // changes only between two feeds
+	cfg    atomic.Pointer[config.Config]
 }
 
-func (w *daemonWatch) picked() *config.Config { return w.selection().Of(w.cfg) }
+func (w *daemonWatch) picked() *config.Config { return w.selection().Of(w.cfg.Load()) }
 
 func (w *daemonWatch) follows(server string) bool {
 	_, ok := w.picked().Server(server)
@@ -150,47 +147,52 @@ func (w *daemonWatch) run(ctx context.Context, desired engine.Desired) error {
 		return err
 	}
 	running, ctx := errgroup.WithContext(ctx)
-	configs := make(chan *config.Config) // sent to by followConfig; never closed
+	changed := make(chan struct{}, 1) // tells that the config changed; one signal covers any number of changes; never closed
 	running.Go(func() error {
 		return followConfig(ctx, desired, func(cfg *config.Config) error {
+			w.cfg.Store(cfg)
+			if picked := w.picked(); len(picked.Servers) > 0 && w.own(cfg, picked) != "" {
+				return errNotThere
+			}
 			select {
-			case configs <- cfg:
-			case <-ctx.Done():
+			case changed <- struct{}{}:
+			default:
 			}
 			return nil
 		}, func(e *event.Event) error { return w.stream.take(journal.Entry{}.WithEvent(e)) })
 	})
 	running.Go(func() error {
 		for {
-			if next, err := w.feed(ctx, configs); next == nil {
+			if again, err := w.feed(ctx, changed); !again {
 				return err
-			} else if w.cfg = next; len(w.picked().Servers) > 0 && w.own(next, w.picked()) != "" {
-				return errNotThere
 			}
 		}
 	})
 	return running.Wait()
 }
 
-// feed prints events until ctx ends, there is an error, or it receives the next config.
-func (w *daemonWatch) feed(ctx context.Context, configs <-chan *config.Config) (next *config.Config, err error) {
+// feed prints events until ctx ends, there is an error, or the feed does not name all servers of a changed config.
+func (w *daemonWatch) feed(ctx context.Context, changed <-chan struct{}) (again bool, err error) {
 	ctx, end := context.WithCancel(ctx)
+	named := w.servers()
 	var waiting sync.WaitGroup
 	waiting.Go(func() {
-		select {
-		case next = <-configs:
-			end()
-		case <-ctx.Done():
+		for !again {
+			select {
+			case <-changed:
+				now := w.servers()
+				again = named != nil && (now == nil || slices.ContainsFunc(now, func(id string) bool { return !slices.Contains(named, id) }))
+			case <-ctx.Done():
+				return
+			}
 		}
+		end()
 	})
-	err = w.stream.from(ctx, w.client, remote.ReadOptions{From: w.after, Servers: w.servers(), Logger: w.log, Passed: w.stream.passed})
+	err = w.stream.from(ctx, w.client, remote.ReadOptions{From: w.after, Servers: named, Logger: w.log, Passed: w.stream.passed})
 	end()
 	waiting.Wait()
 	w.resumeAt(w.stream.last)
-	if err != nil {
-		return nil, err
-	}
-	return next, nil
+	return again && err == nil, err
 }
 
 // resumeAt makes the next feed begin after an event, unless id is empty.

@@ -41,7 +41,7 @@ type Options struct {
 	Count int
 }
 
-// Watch reports the changes in a log of events. A Watch reads a log once.
+// Watch reports the changes in a log of events.
 type Watch struct {
 	Options
 	lines   *lines
@@ -95,8 +95,11 @@ type received struct {
 var errReported = errors.New("the report has ended")
 
 // Follow reports the events of a source until it ends, or ctx, and returns its error; see
-// [remote.Client.Follow]. Its other errors are [ErrEnough] and write errors.
+// [remote.Client.Follow]. It reports stored events in one line. Its other errors are [ErrEnough] and write errors.
 func (w *Watch) Follow(ctx context.Context, source remote.Client, from remote.ReadOptions) error {
+	if from.Stored {
+		return w.Once(ctx, source, from, nil)
+	}
 	// The first goroutine below sends and closes. Unbuffered: the source is the queue.
 	entries := make(chan received)
 	reported := make(chan struct{}) // closed by the second goroutine when it no longer receives
@@ -127,8 +130,9 @@ func (w *Watch) Follow(ctx context.Context, source remote.Client, from remote.Re
 }
 
 // Once reports the stored events of a source in one line. servers are those that were tried.
-func (w *Watch) Once(ctx context.Context, source remote.Client, from remote.Position, servers []status.ServerStatus) error {
-	if err := source.Follow(ctx, remote.ReadOptions{From: from, Stored: true}, func(entry journal.Entry) error {
+func (w *Watch) Once(ctx context.Context, source remote.Client, from remote.ReadOptions, servers []status.ServerStatus) error {
+	from.Stored = true
+	if err := source.Follow(ctx, from, func(entry journal.Entry) error {
 		w.take(w.received(entry))
 		return nil
 	}); err != nil {

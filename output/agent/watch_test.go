@@ -298,7 +298,7 @@ func TestOnce(t *testing.T) {
 			}
 			r.cancel()
 			r.running.Wait()
-			if err := r.w.Once(f.Context(), f.source(), r.from, servers); err != nil {
+			if err := r.w.Once(f.Context(), f.source(), remote.ReadOptions{From: r.from}, servers); err != nil {
 				f.Error(err)
 			}
 			return r.stop(), missed, took

@@ -22,7 +22,7 @@ const (
 // describe returns the text for an event: its verb, its statement and its details. used is the number of
 // columns already occupied on the line.
 func (w *Writer) describe(e *event.Event, used int) string {
-	d, columns := w.merged(e).Describe(), w.Columns != nil && !w.Wide
+	d, columns := e.Describe(), w.Columns != nil && !w.Wide
 	if w.Wide {
 		d.Details = append(d.Details, d.Extra...)
 	} else {
@@ -137,99 +137,9 @@ func plural(n int, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// A changed list of resources is one event, and each followed resource that changed with it is
-// another event. Users see each change once: the line for the list replaces the later lines for its
-// resources, and it omits removals for which a line was already written.
-
-// listing identifies a change to one resource in a server's list: added, changed or removed.
-type listing struct{ server, uri, sign string }
-
-// maxListed limits how many listings are remembered. If a listing was forgotten, a later event for
-// the same change is shown on an extra line.
-const maxListed = 1000
-
-// repeats reports whether an earlier line already showed this change.
+// repeats reports whether events of their own tell what changed in a list. Followed resources and skills have
+// them.
 func (w *Writer) repeats(e *event.Event) bool {
-	if w.Wide || w.Verbose {
-		return false
-	}
-	l := listing{server: e.ServerID, uri: e.ResourceURI}
-	switch p := e.Payload.(type) {
-	case event.ResourceAdded:
-		l.sign = "+"
-	case event.ResourceRemoved:
-		l.sign = "-"
-	case event.ResourceChanged:
-		l.sign = "~"
-	case event.ListChanged:
-		if p.List == catalog.Skills && p.Error == "" {
-			return true // each skill has an event of its own
-		}
-		if p.List != catalog.Resources || p.Error != "" || !w.rest(e.ServerID, p).Empty() {
-			return false
-		}
-		w.forgetRemoved(e.ServerID, p)
-		return true
-	default:
-		return false
-	}
-	if w.listed[l] {
-		delete(w.listed, l)
-		return true
-	}
-	if l.sign == "-" {
-		w.removed = remember(w.removed, l)
-	} else {
-		delete(w.removed, listing{l.server, l.uri, "-"})
-	}
-	return false
-}
-
-// rest returns the change to a list without the removals for which a line was already written.
-func (w *Writer) rest(server string, p event.ListChanged) catalog.Delta {
-	return catalog.Delta{Added: p.Added, Changed: p.Changed, Removed: slices.DeleteFunc(slices.Clone(p.Removed), func(uri string) bool {
-		return w.removed[listing{server, uri, "-"}]
-	})}
-}
-
-func (w *Writer) forgetRemoved(server string, p event.ListChanged) {
-	for _, uri := range p.Removed {
-		delete(w.removed, listing{server, uri, "-"})
-	}
-}
-
-// merged returns the event to describe for e. For a change to a list of resources it leaves out what was shown
-// before, and records the resources that the line lists, so that later events for them are not shown; one
-// added or removed resource is described as such.
-func (w *Writer) merged(e *event.Event) *event.Event {
 	p, ok := e.Payload.(event.ListChanged)
-	if !ok || p.List != catalog.Resources || p.Error != "" || w.Wide || w.Verbose {
-		return e
-	}
-	d := w.rest(e.ServerID, p)
-	w.forgetRemoved(e.ServerID, p)
-	for sign, uris := range map[string][]string{"+": d.Added, "-": d.Removed, "~": d.Changed} {
-		for _, uri := range uris[:min(len(uris), event.MaxItems)] {
-			w.listed = remember(w.listed, listing{e.ServerID, uri, sign})
-		}
-	}
-	one := *e
-	switch single := len(d.Added)+len(d.Removed)+len(d.Changed) == 1; {
-	case single && len(d.Added) == 1:
-		one.ResourceURI, one.Payload = d.Added[0], event.ResourceAdded{}
-	case single && len(d.Removed) == 1:
-		one.ResourceURI, one.Payload = d.Removed[0], event.ResourceRemoved{}
-	default:
-		p.Removed = d.Removed
-		one.Payload = p
-	}
-	return &one
-}
-
-func remember(all map[listing]bool, l listing) map[listing]bool {
-	if all == nil || len(all) >= maxListed {
-		all = map[listing]bool{}
-	}
-	all[l] = true
-	return all
+	return ok && p.Error == "" && (p.List == catalog.Resources || p.List == catalog.Skills) && !w.Wide && !w.Verbose
 }

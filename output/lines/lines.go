@@ -2,19 +2,16 @@
 // below it. The text may change between versions; scripts should use NDJSON.
 //
 // On a terminal, lines are coloured, aligned in columns and truncated to the terminal's width. The
-// first line of each day is preceded by the date. For each server that fails repeatedly, a status
-// line at the bottom counts the failures (see [Screen]). On other outputs, lines are neither
-// aligned nor truncated, times include the date and the zone, and a failure is shown only if it differs from the previous one.
+// first line of each day is preceded by the date. On other outputs, lines are neither aligned nor
+// truncated, and times include the date and the zone. A failure is shown only if it differs from the
+// previous one.
 package lines
 
 import (
 	"cmp"
 	"fmt"
 	"io"
-	"maps"
-	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/event"
@@ -25,26 +22,21 @@ import (
 
 // Writer formats events and writes them to one stream. It is not safe for concurrent use.
 type Writer struct {
-	W      io.Writer // ignored if Screen is set; lines then go to Screen
+	W      io.Writer
 	Colour bool
 	Wide   bool // also shows dates, ids and digests, and truncates nothing
 	// Verbose writes a line for every event. By default, transient states, repeated failures, and
-	// resource changes that are already shown as part of a list change are omitted.
+	// changed lists whose items have events of their own are omitted.
 	Verbose bool
 	// Summaries adds a one-line description of new content that is binary or large.
 	Summaries bool
 	Zone      *time.Location // time zone of the displayed times; nil means UTC
 
 	// Columns returns the terminal width in columns. It is nil if the output is not a terminal.
-	// Screen draws on that terminal.
 	Columns func() int
-	Screen  *Screen
 
-	same     int                        // omitted announcements without a change
-	failing  map[string]failure         // repeated failures, by server
+	failing  map[string]string          // cause of the newest failure, by server
 	followed map[string]string          // how each server is followed, as shown last
-	listed   map[listing]bool           // changes shown as part of a list change
-	removed  map[listing]bool           // removals shown on their own lines
 	colours  map[string]termtext.Colour // assigned colours, by server
 	column   int                        // width of the server column
 	subject  int                        // width of the URI column
@@ -58,9 +50,6 @@ func (w *Writer) Write(events ...*event.Event) error {
 		if !w.passing(e) && !w.repeats(e) {
 			w.line(&b, e)
 		}
-	}
-	if w.Screen != nil {
-		return w.Screen.Print(b.String(), w.bottom())
 	}
 	if b.Len() == 0 {
 		return nil
@@ -164,89 +153,17 @@ func (w *Writer) below(b *strings.Builder, u event.ResourceUpdated) {
 // maxDiff limits the lines of a diff on a terminal.
 const maxDiff = 20
 
-// Screen is a terminal that keeps status lines below all printed text. It is safe for concurrent
-// use.
-type Screen struct {
-	w io.Writer
-
-	mu     sync.Mutex // guards writes and the fields below
-	bottom []string   // the status lines currently on the terminal
-}
-
-// NewScreen returns a screen without status lines.
-func NewScreen(w io.Writer) *Screen { return &Screen{w: w} }
-
-// Print prints complete lines and replaces the status lines with bottom. No status line may be
-// wider than the terminal.
-func (s *Screen) Print(text string, bottom []string) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	erase := s.erase()
-	s.bottom = bottom
-	if _, err := io.WriteString(s.w, erase+text+s.drawn()); err != nil {
-		return fmt.Errorf("write events: %w", err)
-	}
-	return nil
-}
-
-// Beside returns a writer for complete lines of another stream, such as stderr, that is shown on
-// the same terminal.
-func (s *Screen) Beside(w io.Writer) io.Writer { return beside{s, w} }
-
-type beside struct {
-	s *Screen
-	w io.Writer
-}
-
-func (b beside) Write(text []byte) (int, error) {
-	b.s.mu.Lock()
-	defer b.s.mu.Unlock()
-	if len(b.s.bottom) == 0 {
-		return b.w.Write(text)
-	}
-	_, _ = io.WriteString(b.s.w, b.s.erase()) // the next Print would report the same error
-	n, err := b.w.Write(text)
-	_, _ = io.WriteString(b.s.w, b.s.drawn())
-	return n, err
-}
-
-// erase returns the escape sequence that removes the status lines. It first moves the cursor to
-// column one, because the terminal may have echoed ^C.
-func (s *Screen) erase() string {
-	if len(s.bottom) == 0 {
-		return ""
-	}
-	return fmt.Sprintf("\r\x1b[%dA\x1b[J", len(s.bottom))
-}
-
-func (s *Screen) drawn() string {
-	var b strings.Builder
-	for _, line := range s.bottom {
-		b.WriteString(line + "\n")
-	}
-	return b.String()
-}
-
-// failure describes the repeated connection failures of a server.
-type failure struct {
-	cause    string // the error without its numbers, which vary
-	attempts int
-	next     time.Time
-}
-
-// Hides reports whether an event is only counted in the status lines: an announcement of a change
-// that left the content as it was.
+// Hides reports whether an event is not shown on a terminal: an announcement of a change that left the content
+// as it was.
 func (w *Writer) Hides(e *event.Event) bool {
 	u, ok := e.Payload.(event.ResourceUpdated)
-	return ok && u.Changed != nil && !*u.Changed && w.Screen != nil && !w.Verbose && !w.Wide
+	return ok && u.Changed != nil && !*u.Changed && w.Columns != nil && !w.Verbose && !w.Wide
 }
 
 // passing reports whether an event is not shown: a state that is transient or repeats the failure
-// that was last shown or, on a screen, an announcement without a change. It records failures and
-// announcements for the status lines.
+// that was last shown or, on a terminal, an announcement without a change.
 func (w *Writer) passing(e *event.Event) bool {
 	if w.Hides(e) {
-		w.same++
 		return true
 	}
 	if a, ok := e.Payload.(event.SubscriptionActive); ok {
@@ -276,13 +193,12 @@ func (w *Writer) passing(e *event.Event) bool {
 		return st.Reason == "shutdown"
 	case event.Backoff:
 		if w.failing == nil {
-			w.failing = map[string]failure{}
+			w.failing = map[string]string{}
 		}
-		f := failure{cause: withoutNumbers(st.Reason + " " + st.Error), attempts: st.Attempt, next: e.Timestamp.Add(time.Duration(st.RetryIn))}
+		cause := withoutNumbers(st.Reason + " " + st.Error)
 		before, failed := w.failing[e.ServerID]
-		f.attempts = max(f.attempts, before.attempts+1)
-		w.failing[e.ServerID] = f
-		return failed && before.cause == f.cause
+		w.failing[e.ServerID] = cause
+		return failed && before == cause
 	}
 	delete(w.failing, e.ServerID)
 	return false
@@ -297,30 +213,6 @@ func withoutNumbers(s string) string {
 		}
 		return r
 	}, s)
-}
-
-// maxBottom limits the number of status lines.
-const maxBottom = 5
-
-// bottom returns the status lines: the servers that failed more than once, and the number of
-// announcements without a change.
-func (w *Writer) bottom() []string {
-	ids := slices.DeleteFunc(slices.Sorted(maps.Keys(w.failing)), func(id string) bool { return w.failing[id].attempts < 2 })
-	var out []string
-	for i, id := range ids {
-		if i == maxBottom-1 && len(ids) > maxBottom {
-			out = append(out, w.paint(termtext.Grey, fmt.Sprintf("… and %d more servers are retrying", len(ids)-i)))
-			break
-		}
-		f := w.failing[id]
-		text := fmt.Sprintf("%s  retrying, attempt %d, next %s", termtext.Pad(w.name(id), w.column), f.attempts, f.next.In(w.zone()).Format("15:04:05"))
-		out = append(out, w.paint(termtext.Grey, termtext.End(text, w.Columns()-1)))
-	}
-	if w.same > 0 {
-		text := plural(w.same, "announcement") + " without a change"
-		out = append(out, w.paint(termtext.Grey, termtext.End(text, w.Columns()-1)))
-	}
-	return out
 }
 
 // name returns the id of a server, truncated to the width of the server column.

@@ -25,12 +25,12 @@ func AddCount(cmd *cobra.Command, count *int, what string) {
 
 // AddSince adds the flag --since.
 func AddSince(cmd *cobra.Command, since *string) {
-	cmd.Flags().StringVarP(since, "since", "s", "", "begin with the events after this `ID`, since this time (RFC 3339), or within this duration (2h, 7d)")
+	cmd.Flags().StringVarP(since, "since", "s", "", "begin after this event `ID`, at this time, or this long ago (2h, 7d)")
 }
 
 // AddTypes adds the flag --type.
 func (f *Filter) AddTypes(cmd *cobra.Command) {
-	cmd.Flags().StringSliceVarP(&f.Types, "type", "t", nil, "only events of these `TYPES` (globs, separated by commas)")
+	cmd.Flags().StringSliceVarP(&f.Types, "type", "t", nil, "only events of these `TYPES` (globs)")
 	_ = cmd.RegisterFlagCompletionFunc("type", func(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
 		before := typed[:strings.LastIndexByte(typed, ',')+1]
 		var out []string
@@ -43,7 +43,7 @@ func (f *Filter) AddTypes(cmd *cobra.Command) {
 
 // AddServers adds the flag --server.
 func (f *Filter) AddServers(cmd *cobra.Command) {
-	cmd.Flags().StringSliceVar(&f.Servers, "server", nil, "only these server `IDS` (globs, separated by commas)")
+	cmd.Flags().StringSliceVar(&f.Servers, "server", nil, "only these server `IDS` (globs)")
 }
 
 // AddChangedOnly adds the flag --changed-only.

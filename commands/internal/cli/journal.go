@@ -30,9 +30,9 @@ type JournalFlags struct {
 
 func (j *JournalFlags) Add(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&j.Dir, "data-dir", "", "`DIR` for stored events (default: mcptrack in the XDG state directory)")
-	f.StringVar(&j.NATS, "nats", "", "`URL` of a NATS cluster to store events on instead")
-	f.StringVar(&j.credentials, "nats-credentials", "", "`FILE` with the credentials for --nats")
+	f.StringVar(&j.Dir, "data-dir", "", "`DIR` of stored events")
+	f.StringVar(&j.NATS, "nats", "", "`URL` of a NATS cluster with stored events")
+	f.StringVar(&j.credentials, "nats-credentials", "", "`FILE` with credentials for --nats")
 	_ = cmd.MarkFlagDirname("data-dir")
 }
 

@@ -31,9 +31,9 @@ type RemoteFlags struct {
 
 func (r *RemoteFlags) Add(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&r.URL, "url", "", "`URL` of a running serve-sse: http://HOST:PORT, HOST:PORT or a port")
-	f.StringVar(&r.tokenFile, "token-file", "", "`FILE` (mode 0600) with the token of the serve-sse (default $MCPTRACK_TOKEN)")
-	f.BoolVar(&r.insecure, "insecure", false, "send the token unencrypted to another machine")
+	f.StringVar(&r.URL, "url", "", "`URL` or port of a running serve-sse")
+	f.StringVar(&r.tokenFile, "token-file", "", "`FILE` with the token of the serve-sse (default $MCPTRACK_TOKEN)")
+	f.BoolVar(&r.insecure, "insecure", false, "send the token over http to another machine")
 	_ = cmd.MarkFlagFilename("token-file")
 }
 

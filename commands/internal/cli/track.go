@@ -25,7 +25,7 @@ type Selection struct {
 
 // AddAllFlag adds the flag --all to a command that follows servers.
 func AddAllFlag(cmd *cobra.Command, all *bool) {
-	cmd.Flags().BoolVar(all, "all", false, "follow all enabled servers, not only those with \"trackResources\"")
+	cmd.Flags().BoolVar(all, "all", false, "follow all enabled servers, also those without a track key")
 }
 
 // Of returns the config reduced to the servers to follow.
@@ -133,7 +133,7 @@ type TrackFlags struct {
 func (o *TrackFlags) AddReload(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.BoolVar(&o.NoFollow, "no-follow-config", false, "ignore changes to the config file")
-	f.BoolVar(&o.HoldCommands, "no-exec-on-reload", false, "do not start new or changed commands in the config before SIGHUP")
+	f.BoolVar(&o.HoldCommands, "no-exec-on-reload", false, "start new or changed commands only after SIGHUP")
 }
 
 // Desired returns what an engine follows: the servers that pick selects from the loaded config and,
