@@ -159,13 +159,7 @@ func (h *Hub) follow(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		// Include recent entries, so that clients that reconnect after a restart are served from
-		// the ring.
-		from := b.First
-		if kept := uint64(h.opts.Ring / 2); b.Last+1 > b.First+kept {
-			from = b.Last + 1 - kept
-		}
-		r = newRing(b.Epoch, from, b.Last+1, h.opts.Ring, h.opts.RingBytes)
+		r = newRing(b.Epoch, b.Last+1, h.opts.Ring, h.opts.RingBytes)
 		h.mu.Lock()
 		h.ring = r
 		select {
@@ -465,5 +459,5 @@ func (h *Hub) Last() (epoch string, seq uint64) {
 		return "", 0
 	}
 	next, _ := r.position()
-	return r.epoch, max(next, r.begin, 1) - 1
+	return r.epoch, next - 1
 }

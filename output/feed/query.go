@@ -111,7 +111,7 @@ func (c *streamClient) place(ctx context.Context) (next uint64, gap *event.Gap, 
 		q.id = event.FormatID(c.ring.epoch, *q.seq)
 	case q.id == "":
 		next, _ = c.ring.position()
-		return max(next, c.ring.begin), nil, nil // skip entries stored before the ring was created
+		return next, nil, nil
 	}
 	// Most clients reconnect soon, while the ring still contains their next entries.
 	if epoch, seq, err := event.ParseID(q.id); err == nil && epoch == c.ring.epoch && c.ring.reach(seq+1) {
