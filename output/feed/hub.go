@@ -252,8 +252,7 @@ func (h *Hub) Feed() http.Handler {
 }
 
 // Events serves all events, GET /events, with the filters ?type=, ?server= (globs, comma-separated
-// or repeated) and ?uri= (a glob, repeatable). It rejects unknown parameters. With ?ongap=latest, a
-// client whose position has expired continues with new events instead of the oldest remaining ones. With
+// or repeated) and ?uri= (a glob, repeatable). It rejects unknown parameters. With
 // ?described, events have a description in words, as the dashboard shows them ([event.Described]), and are
 // messages without a name.
 func (h *Hub) Events() http.Handler {
