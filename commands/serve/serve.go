@@ -103,7 +103,7 @@ serving has the routes, access, backups and several processes.`,
 	f.BoolVar(&opts.follow, "follow", false, "with --nats: only serve what other processes store")
 	f.StringVar(&opts.publicURL, "public-url", "", "`URL` (https://HOST[:PORT]) at which servers reach this process, for their webhooks")
 	f.StringVar(&opts.dashboard, "dashboard-url", "", "`URL` of the dashboard for links in Slack messages (default: --public-url)")
-	f.BoolVar(&opts.HoldCommands, "no-exec-on-reload", false, "start new or changed commands only after SIGHUP")
+	f.BoolVar(&opts.HoldCommands, "no-exec-on-reload", false, "do not start new or changed commands in the config before SIGHUP")
 	opts.AddServing(cmd)
 	cli.MainFlags(cmd, "addr", "token-file", "data-dir", "retain", "demo")
 	return cmd
