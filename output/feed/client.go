@@ -262,36 +262,22 @@ func (c *streamClient) page() reason {
 	return ""
 }
 
-// acquire acquires the semaphore of readers and sends heartbeats while it waits. It returns "" if the semaphore
-// was acquired, and otherwise why the stream has ended or must end.
-func (c *streamClient) acquire() reason {
-	for {
-		select {
-		case <-c.hub.last:
-			return c.stopped()
-		default:
-		}
-		select {
-		case c.hub.readers <- struct{}{}:
-			return ""
-		case <-c.hub.last:
-		case <-c.ctx.Done():
-			return gone
-		case <-c.beat.C:
-			if why := c.heartbeat(); why != "" {
-				return why
-			}
-		}
-	}
-}
-
 // history reads the next page from the log: the events in it, encoded for the client, and their number. It
 // returns why the stream must end, or "" if it continues.
 func (c *streamClient) history() (text []byte, events int, why reason) {
-	if why := c.acquire(); why != "" {
-		return nil, 0, why
+	select {
+	case <-c.hub.last:
+		return nil, 0, c.stopped()
+	default:
 	}
-	defer func() { <-c.hub.readers }()
+	select {
+	case c.hub.readers <- struct{}{}:
+		defer func() { <-c.hub.readers }()
+	case <-c.hub.last:
+		return nil, 0, c.stopped()
+	case <-c.ctx.Done():
+		return nil, 0, gone
+	}
 	bounds, err := c.hub.opts.Log.Bounds(c.ctx)
 	if err != nil {
 		return nil, 0, c.readFailed()

@@ -283,13 +283,13 @@ func TestRoutesRefuse(t *testing.T) {
 			}
 		}
 	}
-	for _, query := range []string{"since=yesterday", "since=-5s", "ongap=never", "type=no.such", "server=[", "uri=" + strings.Repeat("a", 1025),
+	for _, query := range []string{"since=yesterday", "since=-5s", "type=no.such", "server=[", "uri=" + strings.Repeat("a", 1025),
 		"uri={a", strings.Repeat("uri=a&", 40), "types=resource.updated", "type=gap&Server=a", "server=%zz", "a;b"} {
 		if code, text, _ := status("GET", "/events?"+query); code != 400 || !strings.HasPrefix(text, `{"error":"Bad query","details":"`) {
 			t.Errorf("%.40s: %d %s", query, code, text)
 		}
 	}
-	if _, text, _ := status("GET", "/events?srever=a"); text != `{"error":"Bad query","details":"unknown parameter \"srever\"; expected server, type, uri, since, lastEventId, ongap, described"}` {
+	if _, text, _ := status("GET", "/events?srever=a"); text != `{"error":"Bad query","details":"unknown parameter \"srever\"; expected server, type, uri, since, lastEventId, described"}` {
 		t.Error(text)
 	}
 	if code, text, _ := status("GET", "/api/mcp/resource-events?client=a&b=%zz"); code != 200 { // the feed ignores unknown parameters

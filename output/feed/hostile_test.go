@@ -103,7 +103,7 @@ func TestDamagedEntriesAreGaps(t *testing.T) {
 }
 
 func TestRingPositions(t *testing.T) {
-	r := newRing(testEpoch, 1, 1, 8, 1<<20)
+	r := newRing(testEpoch, 1, 8, 1<<20)
 	var buf [8]*frame
 	take := func(next uint64) (seqs []uint64, v view) {
 		v = r.take(next, buf[:])

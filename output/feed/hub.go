@@ -8,9 +8,9 @@ import (
 	"fmt"
 	"iter"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"net/http"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -62,7 +62,8 @@ type Hub struct {
 	mu       sync.Mutex
 	ring     *ring
 	clients  map[*streamClient]struct{}
-	closing  bool // new clients are refused
+	closed   map[string]uint64 // see Stats
+	closing  bool              // new clients are refused
 	handlers sync.WaitGroup
 	stop     sync.Once
 	stopErr  error
@@ -83,7 +84,7 @@ func New(opts Options) *Hub {
 	return &Hub{
 		opts: opts, readers: make(chan struct{}, maxReaders), dirty: make(chan struct{}, 1),
 		first: make(chan struct{}), halt: make(chan struct{}), done: make(chan struct{}), last: make(chan struct{}),
-		clients: map[*streamClient]struct{}{},
+		clients: map[*streamClient]struct{}{}, closed: map[string]uint64{},
 	}
 }
 
@@ -158,13 +159,7 @@ func (h *Hub) follow(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		// Include recent entries, so that clients that reconnect after a restart are served from
-		// the ring.
-		from := b.First
-		if kept := uint64(h.opts.Ring / 2); b.Last+1 > b.First+kept {
-			from = b.Last + 1 - kept
-		}
-		r = newRing(b.Epoch, from, b.Last+1, h.opts.Ring, h.opts.RingBytes)
+		r = newRing(b.Epoch, b.Last+1, h.opts.Ring, h.opts.RingBytes)
 		h.mu.Lock()
 		h.ring = r
 		select {
@@ -257,8 +252,7 @@ func (h *Hub) Feed() http.Handler {
 }
 
 // Events serves all events, GET /events, with the filters ?type=, ?server= (globs, comma-separated
-// or repeated) and ?uri= (a glob, repeatable). It rejects unknown parameters. With ?ongap=latest, a
-// client whose position has expired continues with new events instead of the oldest remaining ones. With
+// or repeated) and ?uri= (a glob, repeatable). It rejects unknown parameters. With
 // ?described, events have a description in words, as the dashboard shows them ([event.Described]), and are
 // messages without a name.
 func (h *Hub) Events() http.Handler {
@@ -291,8 +285,9 @@ func (h *Hub) serve(w http.ResponseWriter, r *http.Request, feed bool) {
 		_ = c.write(eventstream.AppendRetry(nil, 5*time.Second+rand.N(5*time.Second)))
 		return
 	}
-	defer h.leave(c)
-	h.counts.ended(c.run())
+	var why reason
+	defer func() { h.leave(c, why) }()
+	why = c.run()
 }
 
 // Opened waits until the hub has opened the log. It returns an error if that takes more than 2 s, or if
@@ -332,10 +327,11 @@ func (h *Hub) admit(c *streamClient) bool {
 	return true
 }
 
-func (h *Hub) leave(c *streamClient) {
+func (h *Hub) leave(c *streamClient, why reason) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.clients, c)
+	h.closed[string(why)]++
 	h.handlers.Done()
 }
 
@@ -422,15 +418,10 @@ const (
 	failed   reason = "failed"   // reading the log failed
 )
 
-func reasons() []reason { return []reason{gone, slow, overrun, ended, replaced, failed} }
-
 // counts contains the counters behind Stats.
 type counts struct {
 	accepted, refused, sent, replayed, gaps atomic.Uint64
-	closed                                  [6]atomic.Uint64 // indexed by reason
 }
-
-func (c *counts) ended(r reason) { c.closed[slices.Index(reasons(), r)].Add(1) }
 
 // Stats contains counts since New.
 type Stats struct {
@@ -443,24 +434,19 @@ type Stats struct {
 	// Closed counts the ended streams by reason: "gone" (the client disconnected), "slow" (the
 	// client did not accept a write in time), "overrun" (the client fell behind the ring),
 	// "stopped" (the hub shut down), "replaced" (the log was replaced by a new one) and "failed"
-	// (reading the log failed). It contains every reason, even with count 0.
+	// (reading the log failed).
 	Closed map[string]uint64
 }
 
 // Stats returns the current counts.
 func (h *Hub) Stats() Stats {
 	h.mu.Lock()
-	clients := len(h.clients)
-	h.mu.Unlock()
-	s := Stats{
-		Clients: clients, Accepted: h.counts.accepted.Load(), Refused: h.counts.refused.Load(),
+	defer h.mu.Unlock()
+	return Stats{
+		Clients: len(h.clients), Accepted: h.counts.accepted.Load(), Refused: h.counts.refused.Load(),
 		Sent: h.counts.sent.Load(), Replayed: h.counts.replayed.Load(), Gaps: h.counts.gaps.Load(),
-		Closed: map[string]uint64{},
+		Closed: maps.Clone(h.closed),
 	}
-	for i, r := range reasons() {
-		s.Closed[string(r)] = h.counts.closed[i].Load()
-	}
-	return s
 }
 
 // Last returns the ID of the newest event that is visible to clients or was stored before the log was
@@ -472,5 +458,5 @@ func (h *Hub) Last() (epoch string, seq uint64) {
 		return "", 0
 	}
 	next, _ := r.position()
-	return r.epoch, max(next, r.begin, 1) - 1
+	return r.epoch, next - 1
 }

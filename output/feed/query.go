@@ -24,7 +24,6 @@ type query struct {
 	at        time.Time // start with the first event stored at or after this time
 	seq       *uint64   // start after the event with this number
 	earliest  bool      // start with the oldest event
-	gapLatest bool      // if the events after id have expired, start with the next event
 	described bool      // events have a description; see [event.Described]
 }
 
@@ -48,13 +47,6 @@ func parseQuery(r *http.Request, feed bool) (query, error) {
 			return query{}, err
 		}
 	}
-	switch v.Get("ongap") {
-	case "", "earliest":
-	case "latest":
-		q.gapLatest = true
-	default:
-		return query{}, errors.New(`invalid ongap; expected "earliest" or "latest"`)
-	}
 	q.described = v.Has("described") && !feed
 	if since := v.Get("since"); since != "" && q.id == "" {
 		err = q.since(since)
@@ -64,7 +56,7 @@ func parseQuery(r *http.Request, feed bool) (query, error) {
 
 // parameters returns the names of the query parameters of /events.
 func parameters() []string {
-	return []string{"server", "type", "uri", "since", "lastEventId", "ongap", "described"}
+	return []string{"server", "type", "uri", "since", "lastEventId", "described"}
 }
 
 // since parses the parameter "since". An invalid value is an error, because a user typed it; a
@@ -111,21 +103,14 @@ func (c *streamClient) place(ctx context.Context) (next uint64, gap *event.Gap, 
 		q.id = event.FormatID(c.ring.epoch, *q.seq)
 	case q.id == "":
 		next, _ = c.ring.position()
-		return max(next, c.ring.begin), nil, nil // skip entries stored before the ring was created
+		return next, nil, nil
 	}
 	// Most clients reconnect soon, while the ring still contains their next entries.
 	if epoch, seq, err := event.ParseID(q.id); err == nil && epoch == c.ring.epoch && c.ring.reach(seq+1) {
 		return seq + 1, nil, nil
 	}
 	r, err := log.Resume(ctx, q.id)
-	if err != nil || r.Gap == nil {
-		return r.From, nil, err
-	}
-	if q.gapLatest {
-		r.From = r.Next
-		r.Gap.To = event.FormatID(c.ring.epoch, r.Next-1)
-	}
-	return r.From, r.Gap, nil
+	return r.From, r.Gap, err
 }
 
 // maxGlobs limits the number of globs in a query, because every event may be matched against all of

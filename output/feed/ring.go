@@ -10,7 +10,6 @@ import (
 type ring struct {
 	epoch    string
 	maxBytes int
-	begin    uint64 // number after the newest entry stored before the ring was created
 
 	mu     sync.RWMutex
 	frames []*frame      // the frame at position p is at index p % len
@@ -25,10 +24,9 @@ type ring struct {
 	wake   chan struct{} // closed and replaced by show and end; never sent to
 }
 
-// newRing returns a ring for the entries from number first on. Entries before begin are already
-// stored.
-func newRing(epoch string, first, begin uint64, size, maxBytes int) *ring {
-	return &ring{epoch: epoch, maxBytes: maxBytes, begin: begin, frames: make([]*frame, size),
+// newRing returns a ring for the entries from number first on.
+func newRing(epoch string, first uint64, size, maxBytes int) *ring {
+	return &ring{epoch: epoch, maxBytes: maxBytes, frames: make([]*frame, size),
 		first: first, next: first, shown: first, wake: make(chan struct{})}
 }
 

@@ -3,12 +3,11 @@
 //
 // A [Log] is a slog handler that is used in addition to the handler that writes to stderr. Lines
 // are printable and contain no secrets from the config, because sessions remove secrets before they
-// log. Memory is limited: 500 lines and 64 KiB per server, 8 MiB and 1,000 servers in total. The
-// oldest lines are dropped first.
+// log. Memory is limited: 500 lines and 96 KiB per server, of which the oldest lines are dropped, and 8 MiB in
+// total, of which those of the server that logged least recently are.
 package serverlog
 
 import (
-	"cmp"
 	"context"
 	"log/slog"
 	"slices"
@@ -22,11 +21,10 @@ import (
 )
 
 const (
-	maxLines   = 500 // lines per server
-	maxBytes   = 64 << 10
-	maxLine    = 2000 // runes per line
-	maxServers = 1000
-	maxTotal   = 8 << 20 // bytes, for all servers
+	maxLines = 500 // lines per server
+	maxBytes = 96 << 10
+	maxLine  = 2000    // runes per line
+	maxTotal = 8 << 20 // bytes, for all servers
 )
 
 // Stderr is the level of lines that a server's process wrote to stderr.
@@ -38,6 +36,9 @@ type Line struct {
 	Level string    `json:"level"` // a slog level such as "INFO", or Stderr
 	Text  string    `json:"text"`  // one printable line
 }
+
+// size returns about how many bytes a line needs in memory.
+func (l Line) size() int { return len(l.Text) + 64 }
 
 // MarshalJSON encodes the line with its time in [event.TimeFormat].
 func (l Line) MarshalJSON() ([]byte, error) {
@@ -59,11 +60,11 @@ type Log struct {
 type store struct {
 	mu    sync.Mutex
 	of    map[string]*lines
-	bytes int // total size of all stored lines
+	bytes int // of all lines
 }
 
 type lines struct {
-	all   []Line // oldest first
+	all   []Line // oldest first, at least one
 	bytes int
 }
 
@@ -130,51 +131,28 @@ func (s *store) add(server string, line Line) {
 	defer s.mu.Unlock()
 	of := s.of[server]
 	if of == nil {
-		if len(s.of) == maxServers {
-			s.forget()
-		}
 		of = new(lines)
 		s.of[server] = of
 	}
 	of.all = append(of.all, line)
-	of.bytes += len(line.Text)
-	s.bytes += len(line.Text)
+	of.bytes += line.size()
+	s.bytes += line.size()
 	n := 0
-	for len(of.all)-n > maxLines || of.bytes > maxBytes {
-		s.drop(of, &n)
+	for ; len(of.all)-n > maxLines || of.bytes > maxBytes; n++ {
+		of.bytes -= of.all[n].size()
+		s.bytes -= of.all[n].size()
 	}
 	of.all = slices.Delete(of.all, 0, n)
-	for s.bytes > maxTotal { // drop half of the largest server log
-		most := slices.MaxFunc(s.logs(), func(a, b *lines) int { return cmp.Compare(a.bytes, b.bytes) })
-		n, half := 0, (len(most.all)+1)/2
-		for n < half {
-			s.drop(most, &n)
-		}
-		most.all = slices.Delete(most.all, 0, n)
+	for s.bytes > maxTotal {
+		s.forget()
 	}
-}
-
-// drop subtracts the size of line *n from the totals and increments *n.
-func (s *store) drop(of *lines, n *int) {
-	size := len(of.all[*n].Text)
-	of.bytes -= size
-	s.bytes -= size
-	*n++
-}
-
-func (s *store) logs() []*lines {
-	out := make([]*lines, 0, len(s.of))
-	for _, l := range s.of {
-		out = append(out, l)
-	}
-	return out
 }
 
 // forget removes the lines of the server that logged least recently.
 func (s *store) forget() {
 	var oldest string
 	for id, l := range s.of {
-		if o := s.of[oldest]; o == nil || last(l).Before(last(o)) {
+		if o := s.of[oldest]; o == nil || l.last().Before(o.last()) {
 			oldest = id
 		}
 	}
@@ -182,12 +160,7 @@ func (s *store) forget() {
 	delete(s.of, oldest)
 }
 
-func last(l *lines) time.Time {
-	if len(l.all) == 0 {
-		return time.Time{}
-	}
-	return l.all[len(l.all)-1].Time
-}
+func (l *lines) last() time.Time { return l.all[len(l.all)-1].Time }
 
 // WithAttrs implements slog.Handler.
 func (l *Log) WithAttrs(attrs []slog.Attr) slog.Handler {

@@ -38,7 +38,7 @@ func (c *conns) changed(nc net.Conn, state http.ConnState) {
 	case http.StateNew:
 		if !c.add(nc) {
 			c.reached.Do(func() {
-				c.logger.Warn("a connection was closed because too many are open; further ones are closed without a message", "limit", c.most, "limit of one address", c.mostPerAddr)
+				c.logger.Warn("a connection was closed because too many are open; further ones are closed without a message", "limit", c.most, "perAddress", c.mostPerAddr)
 			})
 			_ = nc.Close()
 		}

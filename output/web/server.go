@@ -10,8 +10,8 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"net/netip"
 	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -265,39 +265,24 @@ func (s *Server) Listen(ctx context.Context, addr string) (net.Listener, error) 
 	if err != nil {
 		return nil, &OptionError{"addr", fmt.Sprintf("invalid address %q; expected HOST:PORT", printable.Line(addr, 128))}
 	}
-	// Resolve only once, so that the server binds to the checked address.
-	var resolver net.Resolver
-	ip := netip.IPv6Unspecified()
-	if host != "" {
-		ips, err := resolver.LookupNetIP(ctx, "ip", host)
-		if err != nil {
-			return nil, fmt.Errorf("cannot listen on %s: %w", printable.Line(addr, 128), printable.Unnamed(err))
-		}
-		ip = ips[0].Unmap()
-		for _, other := range ips { // prefer IPv4, as net.Listen does: 127.0.0.1 for localhost
-			if other = other.Unmap(); other.Is4() && !ip.Is4() {
-				ip = other
-			}
-		}
-	}
-	number, err := resolver.LookupPort(ctx, "tcp", port)
-	if err != nil {
+	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
 		return nil, &OptionError{"addr", fmt.Sprintf("invalid port %q", printable.Line(port, 64))}
 	}
-	if !ipscope.LoopbackAddr(ip) {
+	// Resolve only once, so that the server binds to the checked address.
+	at, err := net.ResolveTCPAddr("tcp", addr)
+	if err != nil {
+		return nil, fmt.Errorf("cannot listen on %s: %w", printable.Line(addr, 128), printable.Unnamed(err))
+	}
+	if !ipscope.LoopbackAddr(at.AddrPort().Addr()) {
 		if err := s.checkExposed(addr); err != nil {
 			return nil, err
 		}
 	}
-	network := "tcp"
+	network := "tcp" // without a host, both address families
 	if host == "0.0.0.0" {
 		network = "tcp4" // "tcp" would also listen on IPv6
 	}
-	bind := netip.AddrPortFrom(ip, uint16(number)).String()
-	if host == "" {
-		bind = net.JoinHostPort("", fmt.Sprint(number)) // both address families, if available
-	}
-	ln, err := new(net.ListenConfig).Listen(ctx, network, bind)
+	ln, err := new(net.ListenConfig).Listen(ctx, network, at.String())
 	if err != nil {
 		return nil, fmt.Errorf("cannot listen on %s: %w", printable.Line(addr, 128), printable.Unnamed(err))
 	}
