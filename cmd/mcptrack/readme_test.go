@@ -76,11 +76,14 @@ func TestShownCommandsAreRun(t *testing.T) {
 	}
 }
 
-// TestLinksOfTheReadme: the links of the README lead somewhere.
+// TestLinksOfTheReadme: the links of the README to files lead somewhere.
 func TestLinksOfTheReadme(t *testing.T) {
 	t.Parallel()
 	readme := readFile(t, "README.md")
 	for _, link := range regexp.MustCompile(`(?:\]\(|src="|srcset=")([^)"]+)`).FindAllStringSubmatch(readme, -1) {
+		if strings.HasPrefix(link[1], "https://") {
+			continue
+		}
 		if _, err := os.Stat(filepath.Join("..", "..", link[1])); err != nil {
 			t.Errorf("a link leads nowhere: %v", err)
 		}
@@ -106,16 +109,16 @@ func TestContributingDescribesScripts(t *testing.T) {
 	}
 }
 
-// TestReadmeDescribesCommands: the README has a paragraph for every command.
-func TestReadmeDescribesCommands(t *testing.T) {
+// TestReadmeNamesCommands: the README names every command that people run.
+func TestReadmeNamesCommands(t *testing.T) {
 	t.Parallel()
 	readme := readFile(t, "README.md")
 	root, _ := commands.Tree(&commands.Env{})
 	for _, cmd := range root.Commands() {
 		switch {
 		case !cmd.IsAvailableCommand(), slices.Contains([]string{"help", "completion", "version"}, cmd.Name()):
-		case !strings.Contains(readme, "**`"+cmd.Name()):
-			t.Errorf("the README has no paragraph on %s", cmd.Name())
+		case !strings.Contains(readme, "`"+cmd.Name()+"`"):
+			t.Errorf("the README does not name %s", cmd.Name())
 		}
 	}
 }
