@@ -112,7 +112,7 @@ func (m *manualPages) whole(cmd *cobra.Command) string {
 	}
 	writeSubcommands(&b, cmd)
 	writeFlags(&b, "Flags", cmd.LocalFlags())
-	b.WriteString("\nFlags of every command, such as --config and --json: see mcptrack --help.\n")
+	b.WriteString("\nmcptrack --help lists the flags of every command.\n")
 	return b.String()
 }
 
