@@ -23,7 +23,8 @@ func newHistory(env *cli.Env, g *cli.Globals) *cobra.Command {
 		Short: "Show the versions of a resource or a tool",
 		Long: `Shows the versions of a followed resource, newest first: the time, the cause, the size and
 the digest, and whether the text is stored. Of an item, such as tool/search, it shows the
-versions of the definition, and what changed in each.
+versions of the definition, and what changed in each. The versions come from a running
+daemon or from serve-sse.
 
 ITEM is tool/NAME, prompt/NAME, template/URITEMPLATE, resource/URI, skill/URI or
 instructions.
@@ -31,10 +32,11 @@ instructions.
 --diff compares the last two texts. With one ID it compares this version with the newest,
 and with two IDs these two. The number at the end of an ID is enough.
 
-Versions come from a running daemon, else from the serve-sse at http://127.0.0.1:8722, else
-from the log of serve-sse on this machine. -v says which.`,
+Without a daemon, history asks the serve-sse at http://127.0.0.1:8722, and then reads the
+log of serve-sse on this machine. -v says which.`,
 		Example: `  mcptrack history docs file:///guide.md
   mcptrack history docs file:///guide.md --diff
+  mcptrack history docs tool/search --diff
   mcptrack history docs file:///guide.md --diff 42 57
   mcptrack history docs tool/search --url http://127.0.0.1:8722 --last 5`,
 		Args:              cli.Args(2, 4),

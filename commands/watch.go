@@ -68,7 +68,7 @@ mcptrack help lock).`,
   # Show how the resources of docs change
   mcptrack watch docs --diff
 
-  # Wait in a script until the content of a resource changes
+  # Wait in a script until a resource changes; exit with 6 after 10 minutes
   mcptrack watch --type resource.updated --changed-only --count 1 --timeout 10m
 
   # Show what changed within the last ten minutes, and what changes now

@@ -45,7 +45,7 @@ func Command(env *cli.Env, g *cli.Globals) *cobra.Command {
 HOST, it connects every host that has a config here. It shows each change, without secrets,
 and asks first; --undo restores the entries.
 
-Each entry then runs mcptrack-attach. The names of servers and tools, and the permissions in
+Each entry then runs mcptrack attach. The names of servers and tools, and the permissions in
 the host, stay the same. The original entry moves to mcptrack/mcp-servers.json in your
 config folder or, from a project's file, to mcp-servers.json there. Equal entries become one.
 

@@ -43,6 +43,9 @@ func (o *eventsFlags) add(cmd *cobra.Command) {
 	_ = f.MarkHidden("events-modes") // clients choose among the modes themselves
 	f.StringVar(&o.keys, "events-key-file", "", "`FILE` (mode 0600) with the key of subscriptions on --nats")
 	_ = cmd.MarkFlagFilename("events-key-file")
+	for _, name := range []string{"events-allow", "events-key-file"} { // see mcptrack help mcp-events
+		_ = f.MarkHidden(name)
+	}
 	f.BoolVar(&o.tools, "change-tools", false, "add tools that report and await changes")
 	o.JournalFlags.Add(cmd)
 	f.Lookup("data-dir").Usage = "`DIR` for events and calls"

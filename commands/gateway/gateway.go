@@ -125,6 +125,7 @@ func Command(env *cli.Env, g *cli.Globals) *cobra.Command {
 	f.DurationVar(&opts.wait, "wait", 10*time.Second, "`DURATION` that the first client waits for servers")
 	f.BoolVar(&opts.instead, "instead", false, "serve a client of attach without the daemon: leave out entries that run attach")
 	_ = f.MarkHidden("instead")
+	_ = f.MarkHidden("wait") // few clients start sooner than the servers
 	g.AddDemo(cmd)
 	g.AddApproved(cmd)
 	_ = cmd.Flags().MarkHidden("approved") // only mcptrack-attach uses it, without a daemon

@@ -92,6 +92,9 @@ See mcptrack help realtime for keys, endpoints and delivery.`,
 	cli.AddCount(cmd, &opts.count, "messages")
 	f.BoolVar(&opts.refreshTools, "refresh-tools", false, "with --listen: let sessions import changed tools again")
 	f.BoolVar(&opts.dryRun, "dry-run", false, "print what would be sent")
+	for _, name := range []string{"refresh-tools", "coalesce", "max-per-minute"} { // see mcptrack help realtime
+		_ = f.MarkHidden(name)
+	}
 	_ = cmd.RegisterFlagCompletionFunc("server", cli.CompleteServers(env, g))
 	cli.MainFlags(cmd, "call-id", "model", "listen", "upstream", "dry-run")
 	return cmd

@@ -135,7 +135,7 @@ func (s *source) follow(ctx context.Context, client remote.Client, from remote.P
 			return nil
 		}
 		if gap, ok := e.Payload.(event.Gap); ok {
-			log.Warn("some updates have expired from the feed", "from", gap.From, "to", gap.To, "reason", gap.Reason)
+			log.Warn("the feed no longer stores some updates", "from", gap.From, "to", gap.To, "reason", gap.Reason)
 		}
 		return r.deliver(&e)
 	})

@@ -44,6 +44,8 @@ func (t *targetFlags) add(cmd *cobra.Command) {
 	f.StringVar(&t.url, "url", "", "`URL` of the endpoint (default "+realtime.DefaultURL+")")
 	f.StringArrayVar(&t.headers, "header", nil, "`NAME=VALUE` of a header for the endpoint (repeatable)")
 	f.StringVar(&t.authHeader, "auth-header", "", "`NAME` of the header with the key, such as api-key")
+	_ = f.MarkHidden("header")
+	_ = f.MarkHidden("auth-header") // see mcptrack help realtime
 	f.StringVar(&t.keyFile, "api-key-file", "", "`FILE` (mode 0600) with the key")
 	f.BoolVar(&t.insecure, "insecure", false, "allow a remote endpoint or feed without TLS")
 	_ = f.MarkHidden("insecure") // the error message names it

@@ -39,7 +39,7 @@ func Command(env *cli.Env, g *cli.Globals) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			opts.servers = args
 			if len(opts.classes) > 0 && !opts.update {
-				return cli.UsageHint("add --update", "--class selects changes to take over, so it needs --update")
+				return cli.UsageHint("add --update", "--class needs --update")
 			}
 			if opts.classes, err = classIDs("class", opts.classes); err != nil {
 				return err

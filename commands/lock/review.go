@@ -20,7 +20,7 @@ func ReviewCommand(env *cli.Env, g *cli.Globals) *cobra.Command {
 	var approve, reject, classes []string
 	cmd := &cobra.Command{
 		Use:         "review [SERVER]",
-		Short:       "Show what has changed since it was approved, and ask",
+		Short:       "Show unapproved changes, and ask about each",
 		Annotations: cli.ManualPage("review"),
 		Example: `  mcptrack review
   mcptrack review docs --json
@@ -37,7 +37,7 @@ func ReviewCommand(env *cli.Env, g *cli.Globals) *cobra.Command {
 			case len(approve) > 0 && len(reject) > 0:
 				return cli.Usage("--approve and --reject cannot be used together")
 			case decides && len(args) > 0:
-				return cli.UsageHint("write SERVER or SERVER:ITEM after --approve or --reject", "%q is one argument too many", printable.Line(args[0], 60))
+				return cli.UsageHint("write SERVER or SERVER:ITEM after --approve or --reject", "unexpected argument %q", printable.Line(args[0], 60))
 			case len(ids) > 0 && !decides:
 				return cli.Usage("--class needs --approve or --reject")
 			}

@@ -103,6 +103,7 @@ access, backups and several processes.`,
 	f.StringVar(&opts.dashboard, "dashboard-url", "", "`URL` of the dashboard, for links in Slack messages")
 	f.BoolVar(&opts.HoldCommands, "no-exec-on-reload", false, "start new or changed commands only after SIGHUP")
 	_ = f.MarkHidden("no-exec-on-reload")
+	_ = f.MarkHidden("dashboard-url") // see mcptrack help serving
 	opts.AddServing(cmd)
 	cli.MainFlags(cmd, "addr", "token-file", "data-dir", "retain", "demo")
 	return cmd

@@ -97,7 +97,7 @@ func (g *Globals) Approved() bool { return g.approved }
 // AddDemo adds --demo to a command that reads its config with Load or Read, which then return a
 // config with only the built-in server.
 func (g *Globals) AddDemo(cmd *cobra.Command) {
-	cmd.Flags().BoolVar(&g.demo, "demo", false, "use a built-in server; no config needed")
+	cmd.Flags().BoolVar(&g.demo, "demo", false, "use the built-in server demo; no config needed")
 }
 
 // Demo reports whether --demo was given to a command with AddDemo.
