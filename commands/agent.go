@@ -40,11 +40,11 @@ type agentFlags struct {
 const onceFor = 30 * time.Second
 
 func (o *agentFlags) add(cmd *cobra.Command) {
-	cmd.Flags().BoolVar(&o.agent, "agent", false, "print short lines for agents; see mcptrack help agents")
+	cmd.Flags().BoolVar(&o.agent, "agent", false, "print short lines (mcptrack help agents)")
 }
 
 func (o *agentFlags) addOnce(cmd *cobra.Command) {
-	cmd.Flags().BoolVar(&o.once, "once", false, "with --agent: exit after what changed since the last run")
+	cmd.Flags().BoolVar(&o.once, "once", false, "with --agent: print what changed since the last run, and exit")
 }
 
 // parse validates the flags and checks that they are compatible with the command's other flags.

@@ -34,12 +34,12 @@ func newCall(env *cli.Env, g *cli.Globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "call SERVER TOOL [--arg NAME=VALUE]... | [--args-json JSON]",
 		Short: "Call a tool on a server",
-		Long: `Calls one tool and prints the content of its result. A terminal shows the type, size and
-digest of binary content; --out writes it to a file. --json prints the MCP result.
+		Long: `Calls one tool and prints the content of its result. Of binary content, a terminal shows
+only type, size and digest; --out writes it to a file. --json prints the MCP result.
 
-The value of --arg is text if the tool's schema says so, and otherwise JSON; arguments
-that the schema refuses are not sent. --args-json is sent unchanged. Ctrl-C cancels the
-call at the server.`,
+The value of --arg is text if the tool's schema says so, and otherwise JSON. Arguments that
+the schema refuses are not sent; --args-json is sent unchanged. Ctrl-C cancels the call at
+the server.`,
 		Example: `  mcptrack call everything echo --arg message=hello
   mcptrack call everything get-sum --arg a=2 --arg b=3
   mcptrack call build start --args-json '{"targets":["all"]}' --timeout 10m`,
@@ -72,7 +72,7 @@ call at the server.`,
 	}
 	opts.add(cmd)
 	g.AddDemo(cmd)
-	cmd.Flags().StringArrayVar(&args, "arg", nil, "tool argument, as `NAME=VALUE` (repeatable)")
+	cmd.Flags().StringArrayVar(&args, "arg", nil, "tool argument `NAME=VALUE` (repeatable)")
 	_ = cmd.RegisterFlagCompletionFunc("arg", completeArguments(env, g, catalog.Tools, &args))
 	cli.MainFlags(cmd, "json", "arg", "args-json", "out", "timeout")
 	cmd.Flags().StringVar(&argsJSON, "args-json", "", "all arguments as a `JSON` object")

@@ -80,7 +80,7 @@ func (m *manualPages) screen(cmd *cobra.Command) string {
 	fmt.Fprintf(&b, "%s\n\n%s", first, usageLine(cmd))
 	if !cmd.HasParent() {
 		m.writeGroups(&b, cmd)
-		b.WriteString("\nmcptrack COMMAND -h tells more about a command, mcptrack --help about everything.\n")
+		b.WriteString("\nmcptrack COMMAND -h describes a command. mcptrack --help lists help topics and flags.\n")
 		return b.String()
 	}
 	writeSubcommands(&b, cmd)
@@ -112,7 +112,7 @@ func (m *manualPages) whole(cmd *cobra.Command) string {
 	}
 	writeSubcommands(&b, cmd)
 	writeFlags(&b, "Flags", cmd.LocalFlags())
-	b.WriteString("\nFlags of every command, such as --config and --json: see mcptrack --help.\n")
+	b.WriteString("\nGlobal flags: mcptrack --help\n")
 	return b.String()
 }
 

@@ -21,20 +21,22 @@ func newHistory(env *cli.Env, g *cli.Globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "history SERVER URI|ITEM [ID [ID]]",
 		Short: "Show the versions of a resource or a tool",
-		Long: `Shows the versions of a followed resource, newest first: when and how each change was
-noticed, its size and digest, and whether its text is stored. For an item, such as
-tool/search, it shows the versions of its definition, and what changed in each.
+		Long: `Shows the versions of a followed resource, newest first: the time, the cause, the size and
+the digest, and whether the text is stored. Of an item, such as tool/search, it shows the
+versions of the definition, and what changed in each. The versions come from a running
+daemon or from serve-sse.
 
---diff compares two texts: without an ID those of the last change, with one ID this
-version and the newest, with two IDs these two. The number at the end of an ID is enough.
-
-An item is tool/NAME, prompt/NAME, template/URITEMPLATE, resource/URI, skill/URI or
+ITEM is tool/NAME, prompt/NAME, template/URITEMPLATE, resource/URI, skill/URI or
 instructions.
 
-Versions come from a running daemon, else from the serve-sse at http://127.0.0.1:8722,
-else from the log of serve-sse on this machine; -v says which.`,
+--diff compares the last two texts. With one ID it compares this version with the newest,
+and with two IDs these two. The number at the end of an ID is enough.
+
+Without a daemon, history asks the serve-sse at http://127.0.0.1:8722, and then reads the
+log of serve-sse on this machine. -v says which.`,
 		Example: `  mcptrack history docs file:///guide.md
   mcptrack history docs file:///guide.md --diff
+  mcptrack history docs tool/search --diff
   mcptrack history docs file:///guide.md --diff 42 57
   mcptrack history docs tool/search --url http://127.0.0.1:8722 --last 5`,
 		Args:              cli.Args(2, 4),

@@ -34,8 +34,8 @@ func newInit(env *cli.Env, g *cli.Globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "init [FILE]",
 		Short: "Create a config from the configs of your editors and agents",
-		Long: `Writes one config with the servers of your editors and agents, and "trackResources": true.
-The default FILE is ` + cli.DefaultConfig + `. It starts and contacts no server, does not
+		Long: `Writes one config with the servers of your editors and agents, and "trackResources": true
+for each. The default FILE is ` + cli.DefaultConfig + `. init starts no server, does not
 change the configs that it reads, and asks before it writes.
 
 --from-host selects editors and agents. It also takes the domain or URL of servers that
@@ -43,8 +43,8 @@ publish a server card. A value that a card asks for becomes a variable, such as
 ${MCP_API_EXAMPLE__AUTHORIZATION}.
 
 Secrets in plain text become references such as ${API_KEY}; init prints which variables to
-set. It approves what the new config runs (see mcptrack help trust). Without a terminal it
-needs --yes. It replaces an existing FILE only with --force.`,
+set. It also approves what the new config runs (see mcptrack help trust). Without a
+terminal it needs --yes.`,
 		Example: `  mcptrack init
   mcptrack init --dry-run --from-host cursor,claude-code
   mcptrack init --from-host https://docs.example/mcp,cursor
@@ -64,11 +64,11 @@ needs --yes. It replaces an existing FILE only with --force.`,
 	}
 	f := cmd.Flags()
 	for _, name := range []string{"from-host", "from"} {
-		f.StringSliceVar(&opts.from, name, nil, "read only these `HOSTS` (editors and agents), domains and URLs, separated by commas")
+		f.StringSliceVar(&opts.from, name, nil, "read only these `HOSTS`, domains and URLs")
 		_ = cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(hosts.Names(), cobra.ShellCompDirectiveNoFileComp))
 	}
 	_ = f.MarkHidden("from") // the older name
-	f.BoolVar(&opts.dryRun, "dry-run", false, "print the config to stdout and the report to stderr; write nothing")
+	f.BoolVar(&opts.dryRun, "dry-run", false, "print the config; write nothing")
 	f.BoolVar(&opts.force, "force", false, "replace FILE if it exists")
 	f.BoolVar(&opts.yes, "yes", false, "do not ask")
 	cli.MainFlags(cmd, "from-host", "dry-run", "force", "yes")

@@ -44,9 +44,8 @@ func newList(env *cli.Env, g *cli.Globals) *cobra.Command {
 servers (the default), resources, templates, prompts, tools, skills or events. SERVER is
 a name in the config, or the URL or domain of a server that is in no config.
 
-A server that cannot be reached does not stop the others. On a terminal long texts are
-shortened; -o wide shows them whole. A template (-o template=...) is run for each server or
-item. Events are those that "events" in the config lists; see mcptrack help events.`,
+The table shortens long texts on a terminal; -o wide does not. -o template=... applies to
+each server or item. For events, see mcptrack help events.`,
 		Example: `  mcptrack list
   mcptrack list tools docs
   mcptrack list tools https://docs.example/mcp

@@ -79,8 +79,7 @@ func newRoot(env *cli.Env, g *cli.Globals) *cobra.Command {
 		Short: "Follow MCP servers and report what changes",
 		Long: `mcptrack connects to the MCP servers in your mcp-servers.json, follows their resources,
 tools and prompts, and reports every change as it happens: on a terminal, to a pipe, or
-over HTTP. It continues through list changes, crashes, restarts, floods and edits of the
-config.`,
+over HTTP. It continues when a server crashes or restarts, and when you edit the config.`,
 		Example: `  # See it work: a built-in server whose resources change
   mcptrack watch --demo
 
@@ -88,8 +87,8 @@ config.`,
   mcptrack watch --json | jq
 
   # Check the config, and list what its servers offer
-  mcptrack validate config/mcp-servers.json
-  mcptrack list`,
+  mcptrack validate
+  mcptrack list tools`,
 		Version:           env.Version,
 		SilenceUsage:      true,
 		SilenceErrors:     true,

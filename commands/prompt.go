@@ -21,8 +21,8 @@ func newPrompt(env *cli.Env, g *cli.Globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "prompt SERVER NAME [--arg NAME=VALUE]...",
 		Short: "Print a prompt from a server",
-		Long: `Requests one prompt and prints the texts of its messages; several have their roles above
-them. --json prints the MCP result.`,
+		Long: `Requests one prompt and prints the texts of its messages. If there are several, each has
+its role above it. --json prints the MCP result.`,
 		Example: `  mcptrack prompt docs summarize --arg style=short
   mcptrack prompt docs summarize --json | jq -r '.messages[].role'`,
 		Args:              cli.Args(2, 2),
@@ -50,7 +50,7 @@ them. --json prints the MCP result.`,
 	}
 	opts.add(cmd)
 	g.AddDemo(cmd)
-	cmd.Flags().StringArrayVar(&given, "arg", nil, "prompt argument, as `NAME=VALUE` (repeatable)")
+	cmd.Flags().StringArrayVar(&given, "arg", nil, "prompt argument `NAME=VALUE` (repeatable)")
 	cli.MainFlags(cmd, "json", "arg", "out", "timeout")
 	_ = cmd.RegisterFlagCompletionFunc("arg", completeArguments(env, g, catalog.Prompts, &given))
 	return cmd

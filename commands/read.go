@@ -29,11 +29,9 @@ func newRead(env *cli.Env, g *cli.Globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "read SERVER (URI | --template URITEMPLATE [--param K=V]...)",
 		Short: "Print the content of a resource",
-		Long: `Reads one resource and prints its content unchanged. A terminal shows the type, size and
-digest of binary content; --out writes it to a file. --json prints the MCP result.
---template expands a URI template (RFC 6570).
-
-A file of a skill is printed only if it has the digest that its server lists for it.`,
+		Long: `Reads one resource and prints its content unchanged. Of binary content, a terminal shows
+only type, size and digest; --out writes it to a file. --json prints the MCP result.
+--template is a URI template (RFC 6570).`,
 		Example: `  mcptrack read docs file:///guide.md
   mcptrack read docs file:///logo.png --out logo.png
   mcptrack read docs --template 'notes:///{y}/{n}' --param y=2026 --param n=plan
@@ -75,8 +73,8 @@ A file of a skill is printed only if it has the digest that its server lists for
 	}
 	opts.add(cmd)
 	g.AddDemo(cmd)
-	cmd.Flags().StringVar(&opts.template, "template", "", "read the resource that this `URITEMPLATE` expands to")
-	cmd.Flags().StringArrayVar(&opts.params, "param", nil, "template variable, as `NAME=VALUE` (repeatable)")
+	cmd.Flags().StringVar(&opts.template, "template", "", "read the URI that `URITEMPLATE` expands to")
+	cmd.Flags().StringArrayVar(&opts.params, "param", nil, "template variable `NAME=VALUE` (repeatable)")
 	cli.MainFlags(cmd, "json", "out", "template", "param", "timeout")
 	_ = cmd.RegisterFlagCompletionFunc("param", completeParameter(&opts))
 	_ = cmd.RegisterFlagCompletionFunc("template", completeNames(env, g, catalog.Templates))

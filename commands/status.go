@@ -60,7 +60,7 @@ serve-sse at http://127.0.0.1:8722. A template is run for each server.`,
 	}
 	from.Add(cmd)
 	use.AddVerbose(cmd)
-	cmd.Flags().DurationVar(&timeout, "timeout", 10*time.Second, "`DURATION` that the whole command may take")
+	cmd.Flags().DurationVar(&timeout, "timeout", 10*time.Second, "exit after this `DURATION`")
 	cli.MainFlags(cmd, "json", "url", "token-file", "timeout")
 	return cmd
 }

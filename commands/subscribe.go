@@ -36,15 +36,13 @@ func newSubscribe(env *cli.Env, g *cli.Globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "subscribe SERVER [URI...]",
 		Short: "Follow the resources of one server",
-		Long: `Follows the resources of one server in the config, tracked or not: all of them, or those
-given by URI or glob (* within a segment, ** across segments, {a,b}; a glob without a
-slash matches the last segment). Prints changes until it is interrupted.
+		Long: `Follows the resources of one server in the config, and prints changes until you stop it.
+Without URI it follows all resources. URI may be a glob: * matches within a segment, **
+across segments, {a,b} either; a glob without a slash matches the last segment.
 
-The first line lists the followed resources. If there are none yet, subscribe waits for
-one. --count counts changes to resources, or the events that --type selects.
-
---call calls a tool in the same session once subscribed, and again after the server
-restarts.`,
+The first line lists the followed resources. --count counts changes to resources, or the
+events that --type selects. --call calls a tool in the same session after subscribing, and
+again after the server restarts.`,
 		Example: `  mcptrack subscribe docs
   mcptrack subscribe docs 'file:///guide/**' --diff
   mcptrack subscribe everything --call toggle-subscriber-updates --count 3

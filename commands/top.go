@@ -38,12 +38,11 @@ func newTop(env *cli.Env, g *cli.Globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "top [URL]",
 		Short: "Show servers, resources and changes live on a full screen",
-		Long: `Shows the tracked servers on a full screen: their state and updates, and below them the
-events. A server opens to its resources, tools, prompts, events and log, a resource to its
-content, differences and versions. The keys are named at the bottom; ? lists all.
+		Long: `Shows the tracked servers on a full screen: their state, their updates and, below them, the
+events. Enter opens a server or a resource. ? lists all keys.
 
-If a daemon follows the same config, top shows its servers. Otherwise top follows the
-servers itself, and the log and the history begin when it starts.`,
+If a running daemon follows the same config, or with a URL, top shows the servers there.
+Otherwise it connects to the servers itself, and the history begins when top starts.`,
 		Example: `  mcptrack top --demo
   mcptrack top --server 'docs*' --type 'resource.*'
   mcptrack top https://mcp.example:8722 --token-file token`,

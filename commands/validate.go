@@ -29,11 +29,9 @@ func newValidate(env *cli.Env, g *cli.Globals) *cobra.Command {
 		Use:     "validate [FILE...]",
 		Aliases: []string{"validate-config"},
 		Short:   "Check configs and report every problem; starts no server",
-		Long: `Checks configs and reports every problem with its line and column. It starts and contacts no
-server. Without FILE it checks the config that other commands would use, and the errors of
-the configs of your editors and agents.
-
-A variable or program that is missing for one server is a warning.`,
+		Long: `Checks configs and reports every problem with its line and column. It starts no server.
+Without FILE it checks the config that other commands would use, and the configs of your
+editors and agents for errors. A missing variable or program is a warning.`,
 		Example: `  mcptrack validate config/mcp-servers.json
   mcptrack validate
   mcptrack validate --strict --json .mcp.json .cursor/mcp.json

@@ -31,8 +31,8 @@ type versionFlags struct {
 func (o *versionFlags) add(cmd *cobra.Command) {
 	o.JournalFlags.Add(cmd)
 	o.RemoteFlags.Add(cmd)
-	cmd.Flags().BoolVarP(&o.verbose, "verbose", "v", false, "print where the versions come from to stderr")
-	cmd.Flags().DurationVar(&o.timeout, "timeout", 0, "`DURATION` that the whole command may take (default 30s with --url, else no limit)")
+	cmd.Flags().BoolVarP(&o.verbose, "verbose", "v", false, "print on stderr where the versions come from")
+	cmd.Flags().DurationVar(&o.timeout, "timeout", 0, "exit after this `DURATION` (default 30s with --url)")
 }
 
 // askTime is the default --timeout with --url.

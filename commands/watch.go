@@ -46,37 +46,35 @@ func newWatch(env *cli.Env, g *cli.Globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "watch [FILE|SERVER...]",
 		Short: "Follow all tracked servers and print what changes",
-		Long: `Follows every enabled server in the config with a track key, such as "trackResources",
-or with --all every enabled server, and prints what changes. watch reconnects to servers
-that fail, and applies changes to the config without a restart.
+		Long: `Follows the servers in the config and prints every change until you stop it. Without
+SERVER it follows the enabled servers that have "trackResources" or another track key;
+--all follows all enabled servers. watch reconnects to servers that fail, and applies
+changes to the config without a restart.
 
-An argument that is a file, contains a path separator or ends in .json, .jsonc, .toml,
-.yaml or .yml is a config FILE; watch waits for it to exist. Any other argument is a
-SERVER in the config; watch then follows only those, with all their resources, tools,
-prompts and skills.
+With SERVER, watch follows only this server, with all its resources, tools, prompts and
+skills. A path, or a name that ends in .json, .jsonc, .toml, .yaml or .yml, is a config
+FILE; watch waits until it exists.
 
-If a running daemon follows the same config, watch prints its events and connects to no
-server. --url prints the events of a running serve-sse. --since begins with the events that
-a serve-sse has stored: on this machine, or at --url. --no-follow prints only stored
-events.
+If a running daemon follows the same config, watch prints the daemon's events and connects
+to no server. --url prints the events of a running serve-sse. --since also prints events
+that serve-sse has stored, and --no-follow prints only these.
 
---json prints an object for each event; see mcptrack help events. Lines leave out
-transient states and repeated failures. If there is a lock file, watch also prints what
-differs from it; see mcptrack help lock. --agent is for agents; see mcptrack help agents.`,
+Lines leave out short-lived states and repeated failures; --json prints every event (see
+mcptrack help events). If there is a lock file, watch also prints what differs from it (see
+mcptrack help lock).`,
 		Example: `  # See it work, without a config
   mcptrack watch --demo
 
   # Show how the resources of docs change
   mcptrack watch docs --diff
 
-  # Wait in a script until some resource really changes
+  # Wait in a script until a resource changes; exit with 6 after 10 minutes
   mcptrack watch --type resource.updated --changed-only --count 1 --timeout 10m
 
-  # What changed within the last ten minutes, and what changes from now on
-  mcptrack watch --since 10m
+  # Show what changed within the last ten minutes, and what changes now
   mcptrack watch --url https://mcp.example --since 10m
 
-  # The next change that nobody has approved
+  # Wait for the next change that nobody has approved
   mcptrack watch --lock mcptrack.lock --type lock.drift --count 1`,
 		Args: cli.Args(0, -1),
 		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {

@@ -95,7 +95,7 @@ func (o *watchOptions) fromDaemon(ctx context.Context, env *cli.Env, g *cli.Glob
 
 var (
 	errOtherLog = errors.New("the id of --since is from another log")
-	errNotThere = errors.New("the daemon does not track all that is followed since the config changed")
+	errNotThere = errors.New("the daemon does not follow everything that the changed config names")
 )
 
 // followConfig follows the config of a command that reads the events of a daemon, until ctx ends or there is an

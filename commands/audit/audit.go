@@ -52,16 +52,15 @@ func Command(env *cli.Env, g *cli.Globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "audit [SERVER...]",
 		Short: "Check whether servers do what they say",
-		Long: `Checks whether servers do what they say: the same lists in every session, valid
-schemas, working subscriptions, consistent annotations, no hidden characters, errors for what does
-not exist and, over HTTP, explained logins and no access for pages of other sites.
+		Long: `Checks whether servers do what they say: the same lists in every session, valid schemas,
+working subscriptions, consistent annotations, no hidden characters, errors for what does
+not exist and, over HTTP, logins and no access for pages of other sites.
 
 An audit has no effects: it asks only for tools, prompts and resources that no server has.
 
-The command fails if there is an error, or what --fail-on selects: a severity (error, warning or
-note, with the worse ones) or rules. --skip omits rules. A rule is given by its id or name; mcptrack
-help audit-rules lists them. The table shows a finding that several items have in common once;
--o wide shows each. -o sarif and markdown are for CI.`,
+The command fails if it finds an error. --fail-on selects another severity or rules, and
+--skip omits rules, both by id or name (see mcptrack help audit-rules). -o wide shows each
+item of a finding; -o sarif and -o markdown are for CI.`,
 		Example: `  mcptrack audit
   mcptrack audit --demo --fail-on note
   mcptrack audit docs --fail-on warning --skip title,A022
@@ -75,7 +74,7 @@ help audit-rules lists them. The table shows a finding that several items have i
 	}
 	opts.Add(cmd)
 	f := cmd.Flags()
-	f.StringSliceVar(&opts.failOn, "fail-on", []string{string(lock.Error)}, "fail on findings of this severity or worse (error, warning, note), or of these `RULES`")
+	f.StringSliceVar(&opts.failOn, "fail-on", []string{string(lock.Error)}, "fail on this severity (error, warning, note) or worse, or on these `RULES`")
 	f.StringSliceVar(&opts.skip, "skip", nil, "omit these `RULES`, by id or name")
 	var names []string
 	for _, r := range rules() {

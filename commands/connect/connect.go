@@ -41,26 +41,24 @@ func Command(env *cli.Env, g *cli.Globals) *cobra.Command {
 	cmd := newCommand(env, g, &opts)
 	cmd.Use = "connect [HOST…]"
 	cmd.Short = "Let editors and agents share the servers of the daemon"
-	cmd.Long = `Makes the MCP servers in the configs of your editors and agents (the hosts) run through
-the daemon, which all sessions share. Without HOST, it connects every host that has a
-config here. It shows what changes, without secrets, and asks first.
+	cmd.Long = `Lets your editors and agents (the hosts) share their MCP servers through the daemon. Without
+HOST, it connects every host that has a config here. It shows each change, without secrets,
+and asks first; --undo restores the entries.
 
-Each entry then runs mcptrack-attach. Its name stays, and so do the names of its tools and
-the permissions in the host. The original entry moves to mcptrack/mcp-servers.json in your
-config folder or, for a file of a project, to mcp-servers.json there. Equal entries of
-several hosts become one.
+Each entry then runs mcptrack attach. The names of servers and tools, and the permissions in
+the host, stay the same. The original entry moves to mcptrack/mcp-servers.json in your
+config folder or, from a project's file, to mcp-servers.json there. Equal entries become one.
 
---undo restores the entries byte for byte: without HOST, those of all your own files and of
-this folder. An entry that was edited after connect is left alone.
+--undo restores the entries byte for byte. Without HOST, it restores all your own files and
+those of this folder. It does not touch an entry that was edited after connect.
 FILE.mcptrack-backup is the first original of a file.
 
-A server that keeps a browser, a terminal or a debugger gets "shared": false, a process
-for each session. Entries that are disabled, not usable, or have $NAME are left alone:
-mcptrack expands only ${NAME}. So are read-only files, and files of a project that you have
-not approved (mcptrack help trust).
+A server that keeps a browser, a terminal or a debugger gets "shared": false: a process for
+each session. connect skips entries that are disabled, invalid or have $NAME (mcptrack
+expands only ${NAME}), read-only files, and files of a project that you have not approved
+(mcptrack help trust).
 
-The last line compares the programs that run for one folder with those that would run
-without the daemon. -o wide shows where each server is.`
+The last line says how many programs this saves. -o wide shows where each server is.`
 	cmd.Example = `  mcptrack connect --dry-run
   mcptrack connect claude-code cursor
   mcptrack connect --undo

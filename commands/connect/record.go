@@ -52,7 +52,7 @@ type store struct{ dir string }
 func openStore(env *cli.Env) (store, error) {
 	dir := env.StateDir("connect")
 	if dir == "" {
-		return store{}, &cli.Failure{Exit: cli.ExitFailed, Code: "failed", Err: errors.New("there is no folder for the records with which changes are undone"), Hint: "set HOME or XDG_STATE_HOME"}
+		return store{}, &cli.Failure{Exit: cli.ExitFailed, Code: "failed", Err: errors.New("there is no home folder for the records that --undo needs"), Hint: "set HOME or XDG_STATE_HOME"}
 	}
 	return store{dir}, nil
 }
@@ -67,7 +67,7 @@ func (s store) lock(ctx context.Context) (unlock func(), err error) {
 	defer cancel()
 	if _, err := lock.TryLockContext(waiting, 20*time.Millisecond); err != nil {
 		if ctx.Err() == nil && waiting.Err() != nil {
-			err = &cli.Failure{Exit: cli.ExitFailed, Code: "busy", Err: errors.New("another mcptrack connect or disconnect has been running for a minute"), Hint: "run the command again when it has ended"}
+			err = &cli.Failure{Exit: cli.ExitFailed, Code: "busy", Err: errors.New("another mcptrack connect has been running for a minute"), Hint: "run the command again when it has ended"}
 		}
 		return nil, err
 	}

@@ -220,13 +220,13 @@ func (r *report) print(env *cli.Env, g *cli.Globals) error {
 // lines returns a row for each server of the file.
 func (f *fileReport) lines(written bool) (rows [][]string) {
 	if f.Problem != "" {
-		rows = append(rows, []string{f.Host, f.File, "", "left alone: " + f.Problem})
+		rows = append(rows, []string{f.Host, f.File, "", "skipped: " + f.Problem})
 	}
 	for _, s := range f.Servers {
 		result := s.Reason
 		switch {
 		case !s.Changed:
-			result = "left alone: " + s.Reason
+			result = "skipped: " + s.Reason
 		case result == "" && written:
 			result = "moved to " + s.Config
 		case result == "":
@@ -256,10 +256,10 @@ func (f *fileReport) line(bool) [][]string {
 		results[i] = result + ": " + cli.Join(names[result], 20)
 	}
 	if f.Problem != "" {
-		results = append(results, "left alone: "+f.Problem)
+		results = append(results, "skipped: "+f.Problem)
 	}
 	if left != nil {
-		results = append(results, "left alone: "+cli.Join(left, 20))
+		results = append(results, "skipped: "+cli.Join(left, 20))
 	}
 	return [][]string{{f.Host, strings.Join(results, "; ")}}
 }

@@ -77,7 +77,7 @@ func undoAll(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) er
 		fmt.Fprintf(env.Err, "hint: configs in other folders are connected too; run mcptrack connect --undo in: %s\n", cli.Join(elsewhere, 5))
 	}
 	if left := r.left(); err == nil && len(left) > 0 {
-		return &cli.Failure{Exit: cli.ExitFailed, Code: "left_alone", Err: fmt.Errorf("left alone: %s", printable.Line(cli.Join(left, 5), 400)),
+		return &cli.Failure{Exit: cli.ExitFailed, Code: "left_alone", Err: fmt.Errorf("not restored: %s", printable.Line(cli.Join(left, 5), 400)),
 			Hint: "FILE" + backupSuffix + " has the original of each file"}
 	}
 	return err

@@ -100,8 +100,8 @@ func Command(env *cli.Env, g *cli.Globals) *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.DurationVar(&opts.idle, "idle", 10*time.Minute, "`DURATION` without clients after which the daemon ends; 0 means never, as does --http by itself")
-	f.StringVar(&opts.Dir, "data-dir", "", "`DIR` for stored events (default: mcptrack/daemon in the XDG state directory)")
+	f.DurationVar(&opts.idle, "idle", 10*time.Minute, "`DURATION` without clients after which the daemon ends; 0 is never")
+	f.StringVar(&opts.Dir, "data-dir", "", "`DIR` of stored events")
 	_ = cmd.MarkFlagDirname("data-dir")
 	opts.RetentionFlags.Add(cmd)
 	opts.AddServing(cmd)

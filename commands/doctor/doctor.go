@@ -37,13 +37,12 @@ func Command(env *cli.Env, g *cli.Globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check what mcptrack needs here, and say how to fix it",
-		Long: `Checks the config, its servers, what you have approved, the lock, logins, the keyring,
-the daemon and the stored events. It prints a line for each check, and what to do about
-an error or a warning.
+		Long: `Checks the config, its servers, what you have approved, the lock, logins, the keyring, the
+daemon and the stored events. It prints a line for each check, and what to do about an
+error or a warning.
 
-It starts and contacts only servers that you have approved, and none that a daemon is
-connected to. The output has no secrets, so you can paste it into a bug report. It does
-have the names, addresses and errors of servers.`,
+It starts only servers that you have approved. The output contains names, addresses and
+errors of servers, but no secrets: you can paste it into a bug report.`,
 		Example: `  mcptrack doctor
   mcptrack doctor --offline
   mcptrack doctor --json | jq '.checks[] | select(.status == "error")'`,
@@ -55,8 +54,8 @@ have the names, addresses and errors of servers.`,
 	opts.AddServing(cmd)
 	opts.LockFlags.Add(cmd)
 	f := cmd.Flags()
-	f.DurationVar(&opts.Timeout, "timeout", time.Minute, "`DURATION` that the whole command may take")
-	f.StringVar(&opts.dataDir, "data-dir", "", "`DIR` of stored events (default: mcptrack in the XDG state directory)")
+	f.DurationVar(&opts.Timeout, "timeout", time.Minute, "exit after this `DURATION`")
+	f.StringVar(&opts.dataDir, "data-dir", "", "`DIR` of stored events")
 	_ = cmd.MarkFlagDirname("data-dir")
 	f.BoolVar(&opts.offline, "offline", false, "start and contact no server")
 	g.AddDemo(cmd)

@@ -213,7 +213,7 @@ func (d *doctor) checkLock(approved *lock.Lock, unreadable error, servers []conf
 	case len(drifted) > 0:
 		return newCheck(kind, "", warning, "what servers offer differs from "+path+": "+cli.Join(drifted, 10), "mcptrack review shows the changes and asks")
 	case len(missing) > 0:
-		return newCheck(kind, "", warning, fmt.Sprintf("%s does not have %s; a gateway blocks what it does not have", path, cli.Join(missing, 10)), "mcptrack lock adds them")
+		return newCheck(kind, "", warning, fmt.Sprintf("%s does not have %s; a gateway blocks them", path, cli.Join(missing, 10)), "mcptrack lock adds them")
 	case compared < len(servers):
 		return newCheck(kind, "", ok, fmt.Sprintf("%s; %d of %s compared", path, compared, cli.Plural(len(servers), "server")), "")
 	}

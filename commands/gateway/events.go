@@ -36,17 +36,20 @@ type eventsFlags struct {
 
 func (o *eventsFlags) add(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.BoolVar(&o.on, "events", false, "store events and serve them to clients as MCP Events")
-	f.StringArrayVar(&o.allow, "events-allow", nil, "deliver to webhooks whose URL matches this `GLOB` without verifying them (repeatable)")
+	f.BoolVar(&o.on, "events", false, "serve MCP Events to clients")
+	f.StringArrayVar(&o.allow, "events-allow", nil, "send to webhooks at URLs that match this `GLOB` without a challenge (repeatable)")
 	modes := []string{string(mcpevents.Poll), string(mcpevents.Push), string(mcpevents.Webhook)}
 	f.StringSliceVar(&o.modes, "events-modes", modes, "`MODES` in which events are delivered")
 	_ = f.MarkHidden("events-modes") // clients choose among the modes themselves
-	f.StringVar(&o.keys, "events-key-file", "", "`FILE` (mode 0600) with the key that encrypts the webhook subscriptions stored with --nats")
+	f.StringVar(&o.keys, "events-key-file", "", "`FILE` (mode 0600) with the key of subscriptions on --nats")
 	_ = cmd.MarkFlagFilename("events-key-file")
-	f.BoolVar(&o.tools, "change-tools", false, "add tools that report what changed and wait for changes")
+	for _, name := range []string{"events-allow", "events-key-file"} { // see mcptrack help mcp-events
+		_ = f.MarkHidden(name)
+	}
+	f.BoolVar(&o.tools, "change-tools", false, "add tools that report and await changes")
 	o.JournalFlags.Add(cmd)
-	f.Lookup("data-dir").Usage = "`DIR` in which events and calls are stored (with --events: mcptrack/gateway in the XDG state directory)"
-	f.Lookup("nats").Usage = "`URL` of a NATS cluster to store events on instead; calls are then kept in memory"
+	f.Lookup("data-dir").Usage = "`DIR` for events and calls"
+	f.Lookup("nats").Usage = "`URL` of a NATS cluster for events; calls stay in memory"
 	o.RetentionFlags.Add(cmd)
 }
 

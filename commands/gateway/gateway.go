@@ -103,14 +103,14 @@ func Command(env *cli.Env, g *cli.Globals) *cobra.Command {
 	}
 	opts.MCPFlags.Add(cmd, cli.DefaultGatewayAddress)
 	f := cmd.Flags()
-	cli.AddChoice(cmd, &opts.onDown, "on-down", "keep", "`ACTION` for the items of a server that is down: keep or drop", "keep", "drop")
+	cli.AddChoice(cmd, &opts.onDown, "on-down", "keep", "`ACTION` for items of a server that is down: keep or drop", "keep", "drop")
 	f.StringArrayVar(&opts.allow, "allow", nil, "serve only names and URIs that match this `GLOB` (repeatable)")
 	f.StringArrayVar(&opts.deny, "deny", nil, "do not serve names and URIs that match this `GLOB` (repeatable)")
-	f.BoolVar(&opts.AllServers, "all", false, "serve all enabled servers, not only tracked ones")
+	f.BoolVar(&opts.AllServers, "all", false, "serve all enabled servers, also without a track key")
 	opts.AddServers(cmd)
 	_ = cmd.RegisterFlagCompletionFunc("server", cli.CompleteServers(env, g))
 	opts.LockFlags.Add(cmd)
-	cli.AddChoice(cmd, &opts.enforce, "enforce", string(lock.Hold), "`ACTION` for what differs from the lock: audit only reports it, hold serves what is approved, block serves nothing of the server", enforcements()...)
+	cli.AddChoice(cmd, &opts.enforce, "enforce", string(lock.Hold), "`ACTION` for what differs from the lock: audit (report it), hold (serve what is approved) or block (serve nothing of the server)", enforcements()...)
 	f.StringVar(&opts.catalogURL, "catalog-url", "", "`URL` of an HTTP API that describes its tools")
 	f.BoolVar(&opts.index, "index", false, "also serve an index of all capabilities")
 	// The config has these, too, so the help leaves them out.
@@ -122,9 +122,10 @@ func Command(env *cli.Env, g *cli.Globals) *cobra.Command {
 	}
 	opts.events.add(cmd)
 	f.DurationVar(&opts.callTimeout, "call-timeout", 10*time.Minute, "`DURATION` without progress after which a call fails")
-	f.DurationVar(&opts.wait, "wait", 10*time.Second, "`DURATION` to wait for servers before serving the first client")
+	f.DurationVar(&opts.wait, "wait", 10*time.Second, "`DURATION` that the first client waits for servers")
 	f.BoolVar(&opts.instead, "instead", false, "serve a client of attach without the daemon: leave out entries that run attach")
 	_ = f.MarkHidden("instead")
+	_ = f.MarkHidden("wait") // few clients start sooner than the servers
 	g.AddDemo(cmd)
 	g.AddApproved(cmd)
 	_ = cmd.Flags().MarkHidden("approved") // only mcptrack-attach uses it, without a daemon

@@ -50,14 +50,15 @@ func Command(env *cli.Env, g *cli.Globals) *cobra.Command {
 		Use:   "inject",
 		Short: "Add every update as a message to a live Realtime conversation",
 		Long: `Adds a message to a live conversation for every update of a resource. The model knows of the
-update on its next turn. Prints a receipt for each message that the endpoint acknowledged.
+update on its next turn. inject prints a receipt for each message that the endpoint
+acknowledged.
 
-The conversation is a running call (--call-id), a running GPT-Live session or ElevenLabs
-conversation (--session-id), a new session (--model), or each session of the applications
-that connect to --listen instead of --upstream. The updates come from the servers of the
-config, from a running serve-sse (--from), or from watch (--stdin).
+The conversation is a running call (--call-id), a GPT-Live session or ElevenLabs conversation
+(--session-id), a new session (--model), or each session of the applications that connect
+to --listen. The updates come from the servers of the config, from a running serve-sse
+(--from), or from watch --json (--stdin).
 
-mcptrack help realtime tells about keys, endpoints and delivery.`,
+See mcptrack help realtime for keys, endpoints and delivery.`,
 		Example: `  # Show what would be sent; no key is needed
   mcptrack inject --demo --dry-run --count 3
 
@@ -85,12 +86,15 @@ mcptrack help realtime tells about keys, endpoints and delivery.`,
 	opts.AddChangedOnly(cmd)
 	cli.AddChoice(cmd, &opts.role, "role", "user", "`ROLE` of the messages: user or system", "user", "system")
 	f.BoolVar(&opts.respond, "respond", false, "ask the model to respond")
-	f.BoolVar(&opts.content, "content", false, "add up to 2 KiB of the new text to the message")
-	f.DurationVar(&opts.coalesce, "coalesce", 2*time.Second, "`DURATION` within which updates of a resource become one message")
-	f.IntVar(&opts.maxPerMinute, "max-per-minute", 30, "maximum `NUMBER` of items per minute; 0 means no limit")
+	f.BoolVar(&opts.content, "content", false, "add up to 2 KiB of the new text")
+	f.DurationVar(&opts.coalesce, "coalesce", 2*time.Second, "`DURATION` within which updates become one message")
+	f.IntVar(&opts.maxPerMinute, "max-per-minute", 30, "at most this `NUMBER` of items a minute; 0 is no limit")
 	cli.AddCount(cmd, &opts.count, "messages")
-	f.BoolVar(&opts.refreshTools, "refresh-tools", false, "with --listen, make sessions import tools again that have changed")
-	f.BoolVar(&opts.dryRun, "dry-run", false, "print what would be sent, as NDJSON, without a connection")
+	f.BoolVar(&opts.refreshTools, "refresh-tools", false, "with --listen: let sessions import changed tools again")
+	f.BoolVar(&opts.dryRun, "dry-run", false, "print what would be sent")
+	for _, name := range []string{"refresh-tools", "coalesce", "max-per-minute"} { // see mcptrack help realtime
+		_ = f.MarkHidden(name)
+	}
 	_ = cmd.RegisterFlagCompletionFunc("server", cli.CompleteServers(env, g))
 	cli.MainFlags(cmd, "call-id", "model", "listen", "upstream", "dry-run")
 	return cmd

@@ -34,9 +34,9 @@ type sourceFlags struct {
 
 func (s *sourceFlags) add(cmd *cobra.Command, g *cli.Globals) {
 	f := cmd.Flags()
-	f.StringVar(&s.from, "from", "", "`URL` of a running serve-sse to receive updates from")
-	f.StringVar(&s.fromTokenFile, "from-token-file", "", "`FILE` (mode 0600) with the token for --from, instead of MCPTRACK_TOKEN")
-	f.BoolVar(&s.stdin, "stdin", false, "read updates from stdin, as NDJSON from watch --json")
+	f.StringVar(&s.from, "from", "", "`URL` of a running serve-sse with the updates")
+	f.StringVar(&s.fromTokenFile, "from-token-file", "", "`FILE` (mode 0600) with the token for --from")
+	f.BoolVar(&s.stdin, "stdin", false, "read updates of watch --json from stdin")
 	g.AddDemo(cmd)
 	cli.AddAllFlag(cmd, &s.AllServers)
 	s.AddReload(cmd)
@@ -135,7 +135,7 @@ func (s *source) follow(ctx context.Context, client remote.Client, from remote.P
 			return nil
 		}
 		if gap, ok := e.Payload.(event.Gap); ok {
-			log.Warn("some updates have expired from the feed", "from", gap.From, "to", gap.To, "reason", gap.Reason)
+			log.Warn("the feed no longer stores some updates", "from", gap.From, "to", gap.To, "reason", gap.Reason)
 		}
 		return r.deliver(&e)
 	})

@@ -39,13 +39,16 @@ func (t *targetFlags) add(cmd *cobra.Command) {
 	f := cmd.Flags()
 	cli.AddChoice(cmd, &t.dialect, "dialect", "", "`NAME` of the endpoint's API: openai, gpt-live or elevenlabs", realtime.Dialects()...)
 	f.StringVar(&t.callID, "call-id", "", "`ID` of a running WebRTC or SIP call")
-	f.StringVar(&t.sessionID, "session-id", "", "`ID` of a running GPT-Live session or ElevenLabs conversation")
-	f.StringVar(&t.model, "model", "", "`NAME` of the model of a new session")
+	f.StringVar(&t.sessionID, "session-id", "", "`ID` of a GPT-Live session or ElevenLabs conversation")
+	f.StringVar(&t.model, "model", "", "`NAME` of the model for a new session")
 	f.StringVar(&t.url, "url", "", "`URL` of the endpoint (default "+realtime.DefaultURL+")")
 	f.StringArrayVar(&t.headers, "header", nil, "`NAME=VALUE` of a header for the endpoint (repeatable)")
 	f.StringVar(&t.authHeader, "auth-header", "", "`NAME` of the header with the key, such as api-key")
+	_ = f.MarkHidden("header")
+	_ = f.MarkHidden("auth-header") // see mcptrack help realtime
 	f.StringVar(&t.keyFile, "api-key-file", "", "`FILE` (mode 0600) with the key")
 	f.BoolVar(&t.insecure, "insecure", false, "allow a remote endpoint or feed without TLS")
+	_ = f.MarkHidden("insecure") // the error message names it
 	f.StringVar(&t.listen, "listen", "", "`ADDRESS` or port to which applications connect")
 	f.StringVar(&t.upstream, "upstream", "", "`URL` of the endpoint behind --listen")
 	t.access.Add(cmd, "applications", "connect to --listen")

@@ -101,7 +101,7 @@ func advice(changes []lock.Change) string {
 	}
 	switch {
 	case others:
-		return "mcptrack review shows them; mcptrack lock --update takes them over"
+		return "mcptrack review shows them; mcptrack lock --update approves them"
 	case rejected:
 		return "mcptrack review shows them; mcptrack review --approve SERVER:ITEM approves what was rejected"
 	case added:

@@ -135,7 +135,7 @@ func (d decision) choose(t target, found []lock.Change) (chosen []lock.Change, e
 		}
 	}
 	if t.item != "" && len(chosen) == 0 {
-		return nil, &cli.Failure{Exit: cli.ExitRefused, Code: "no_change", Err: fmt.Errorf("%s: %s has no such change", printable.Line(t.server, 128), printable.Line(t.item, 128)),
+		return nil, &cli.Failure{Exit: cli.ExitRefused, Code: "no_change", Err: fmt.Errorf("%s:%s has no such change", printable.Line(t.server, 128), printable.Line(t.item, 128)),
 			Hint: cli.DidYouMean(t.item, items, "mcptrack review "+printable.Shell(t.server)+" shows what has changed")}
 	}
 	return chosen, nil

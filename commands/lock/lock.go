@@ -39,7 +39,7 @@ func Command(env *cli.Env, g *cli.Globals) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			opts.servers = args
 			if len(opts.classes) > 0 && !opts.update {
-				return cli.UsageHint("add --update", "--class selects changes to take over, so it needs --update")
+				return cli.UsageHint("add --update", "--class needs --update")
 			}
 			if opts.classes, err = classIDs("class", opts.classes); err != nil {
 				return err
@@ -49,7 +49,7 @@ func Command(env *cli.Env, g *cli.Globals) *cobra.Command {
 	}
 	opts.add(cmd)
 	f := cmd.Flags()
-	f.BoolVar(&opts.update, "update", false, "take over what has changed since it was approved, except rejected changes")
+	f.BoolVar(&opts.update, "update", false, "approve all changes except rejected ones")
 	addClasses(cmd, &opts.classes, "class", "only changes whose classes are all in this list of `CLASS,...`")
 	cli.MainFlags(cmd, "update", "class", "lock", "timeout", "json")
 	return cmd

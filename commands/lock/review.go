@@ -20,7 +20,7 @@ func ReviewCommand(env *cli.Env, g *cli.Globals) *cobra.Command {
 	var approve, reject, classes []string
 	cmd := &cobra.Command{
 		Use:         "review [SERVER]",
-		Short:       "Show what has changed since it was approved, and ask",
+		Short:       "Show unapproved changes, and ask about each",
 		Annotations: cli.ManualPage("review"),
 		Example: `  mcptrack review
   mcptrack review docs --json
@@ -37,7 +37,7 @@ func ReviewCommand(env *cli.Env, g *cli.Globals) *cobra.Command {
 			case len(approve) > 0 && len(reject) > 0:
 				return cli.Usage("--approve and --reject cannot be used together")
 			case decides && len(args) > 0:
-				return cli.UsageHint("write SERVER or SERVER:ITEM after --approve or --reject", "%q is one argument too many", printable.Line(args[0], 60))
+				return cli.UsageHint("write SERVER or SERVER:ITEM after --approve or --reject", "unexpected argument %q", printable.Line(args[0], 60))
 			case len(ids) > 0 && !decides:
 				return cli.Usage("--class needs --approve or --reject")
 			}
@@ -51,7 +51,7 @@ func ReviewCommand(env *cli.Env, g *cli.Globals) *cobra.Command {
 	}
 	flags.add(cmd)
 	for flag, value := range map[string]*[]string{"approve": &approve, "reject": &reject} {
-		cmd.Flags().StringArrayVar(value, flag, nil, flag+" `ITEM` without a question: SERVER:tool/NAME, or SERVER for all its changes (repeatable)")
+		cmd.Flags().StringArrayVar(value, flag, nil, flag+" `ITEM`: SERVER:tool/NAME, or SERVER (repeatable)")
 		_ = cmd.RegisterFlagCompletionFunc(flag, cli.CompleteServerArgs(env, g))
 	}
 	addClasses(cmd, &classes, "class", "only changes whose classes are all in this list of `CLASS,...`")

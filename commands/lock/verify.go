@@ -44,7 +44,7 @@ func VerifyCommand(env *cli.Env, g *cli.Globals) *cobra.Command {
 		},
 	}
 	opts.add(cmd)
-	cmd.Flags().StringVar(&opts.against, "against", "", "show what the lock changes since the lock in `FILE`, without a server")
+	cmd.Flags().StringVar(&opts.against, "against", "", "compare the lock with an older one in `FILE`")
 	_ = cmd.MarkFlagFilename("against", "lock")
 	addClasses(cmd, &opts.failOn, "fail-on", "exit with 7 only for changes with a class in this list of `CLASS,...`")
 	g.AddReports(cmd)

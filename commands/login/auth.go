@@ -29,7 +29,7 @@ func AuthCommand(env *cli.Env, g *cli.Globals) *cobra.Command {
 	}
 	g.AddDemo(cmd)
 	cmd.Flags().BoolVar(&renew, "renew", false, "renew the tokens now")
-	cmd.Flags().DurationVar(&timeout, "timeout", time.Minute, "`DURATION` that the whole command may take")
+	cmd.Flags().DurationVar(&timeout, "timeout", time.Minute, "exit after this `DURATION`")
 	return cmd
 }
 
@@ -179,7 +179,7 @@ func LogoutCommand(env *cli.Env, g *cli.Globals) *cobra.Command {
 	}
 	g.AddDemo(cmd)
 	cmd.Flags().BoolVar(&all, "all", false, "log out of every server in the config")
-	cmd.Flags().DurationVar(&timeout, "timeout", time.Minute, "`DURATION` that the whole command may take")
+	cmd.Flags().DurationVar(&timeout, "timeout", time.Minute, "exit after this `DURATION`")
 	return cmd
 }
 

@@ -79,13 +79,13 @@ func Command(env *cli.Env, g *cli.Globals) *cobra.Command {
 	g.AddDemo(cmd)
 	timeout := f.Lookup("timeout")
 	timeout.Usage, timeout.DefValue, opts.Timeout = "`DURATION` that the whole command may take", loginTime.String(), loginTime
-	f.BoolVar(&opts.list, "list", false, "show who is logged in, and when the tokens expire")
+	f.BoolVar(&opts.list, "list", false, "list the logins")
 	f.BoolVar(&opts.renew, "renew", false, "renew the tokens now")
-	f.BoolVar(&opts.out, "out", false, "delete the login, and revoke its tokens if possible")
-	f.BoolVar(&opts.all, "all", false, "log in to every server that needs it; with --out, log out of all")
-	f.BoolVar(&opts.noBrowser, "no-browser", false, "print the URL to open, and read the redirected URL from stdin")
-	f.IntVar(&opts.port, "port", 0, "`PORT` on 127.0.0.1 to which the browser is redirected (default any)")
-	cli.AddChoice(cmd, &opts.tokenStore, "token-store", "", "`PLACE` of the token: keyring, file or memory (default: the keyring, else a file)", cli.TokenStores()...)
+	f.BoolVar(&opts.out, "out", false, "log out")
+	f.BoolVar(&opts.all, "all", false, "log in to all servers that need it, or with --out log out of all")
+	f.BoolVar(&opts.noBrowser, "no-browser", false, "print the URL to open, and ask for the redirected URL")
+	f.IntVar(&opts.port, "port", 0, "`PORT` to which the browser is redirected (default any)")
+	cli.AddChoice(cmd, &opts.tokenStore, "token-store", "", "`PLACE` of the token: keyring, file or memory", cli.TokenStores()...)
 	cli.MainFlags(cmd, "list", "out", "all", "no-browser", "json")
 	return cmd
 }

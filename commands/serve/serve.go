@@ -66,14 +66,12 @@ func Command(env *cli.Env, g *cli.Globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve-sse",
 		Short: "Serve events over HTTP, with history, dashboard and metrics",
-		Long: `Follows the servers in the config, as watch does, stores their events, and
-serves them over HTTP: as server-sent events, in a dashboard, as JSON and as
-Prometheus metrics. A client that reconnects with the last id it received
-misses nothing, even after a crash.
+		Long: `Follows the servers in the config, as watch does, stores their events, and serves them over
+HTTP: as server-sent events, in a dashboard, as JSON and as Prometheus metrics. A client
+that reconnects with the last id it received misses nothing, even after a crash.
 
-Only this machine can connect unless --token-file protects the address. If
-there is a lock file, differences from it are events, too. mcptrack help
-serving has the routes, access, backups and several processes.`,
+Without --token-file only this machine can connect. See mcptrack help serving for routes,
+access, backups and several processes.`,
 		Example: `  mcptrack serve-sse --demo
   curl -N 'http://127.0.0.1:8722/events?type=resource.updated'
   mcptrack serve-sse --config mcp-servers.json --addr :8722 --token-file token
@@ -92,18 +90,20 @@ serving has the routes, access, backups and several processes.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&opts.addr, "addr", "127.0.0.1:8722", "`ADDRESS` or port to listen on; port 0 selects a free port")
+	f.StringVar(&opts.addr, "addr", "127.0.0.1:8722", "`ADDRESS` or port to listen on; port 0 means any free one")
 	opts.access.Add(cmd, "clients", "read from here")
 	opts.JournalFlags.Add(cmd)
 	opts.RetentionFlags.Add(cmd)
 	opts.LockFlags.Add(cmd)
-	f.StringVar(&opts.keepContent, "keep-content", "256MiB", "`BYTES` of text versions to keep for history; 0 keeps none")
+	f.StringVar(&opts.keepContent, "keep-content", "256MiB", "`BYTES` of texts to keep for history")
 	cli.AddAllFlag(cmd, &opts.AllServers)
 	g.AddDemo(cmd)
 	f.BoolVar(&opts.follow, "follow", false, "with --nats: only serve what other processes store")
-	f.StringVar(&opts.publicURL, "public-url", "", "`URL` (https://HOST[:PORT]) at which servers reach this process, for their webhooks")
-	f.StringVar(&opts.dashboard, "dashboard-url", "", "`URL` of the dashboard for links in Slack messages (default: --public-url)")
+	f.StringVar(&opts.publicURL, "public-url", "", "`URL` at which servers reach this process with webhooks")
+	f.StringVar(&opts.dashboard, "dashboard-url", "", "`URL` of the dashboard, for links in Slack messages")
 	f.BoolVar(&opts.HoldCommands, "no-exec-on-reload", false, "start new or changed commands only after SIGHUP")
+	_ = f.MarkHidden("no-exec-on-reload")
+	_ = f.MarkHidden("dashboard-url") // see mcptrack help serving
 	opts.AddServing(cmd)
 	cli.MainFlags(cmd, "addr", "token-file", "data-dir", "retain", "demo")
 	return cmd

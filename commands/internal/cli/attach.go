@@ -31,7 +31,7 @@ func SelectAttached(cfg *config.Config, server string) (config.Server, error) {
 		return config.Server{}, err
 	}
 	if chosen[0].Attaches() {
-		return config.Server{}, &Failure{Exit: ExitConfig, Code: "attaches", Err: fmt.Errorf("server %q in %s runs mcptrack attach, so it cannot be started for mcptrack attach", printable.Line(server, 128), printable.Line(cfg.Path, 200)),
+		return config.Server{}, &Failure{Exit: ExitConfig, Code: "attaches", Err: fmt.Errorf("server %q in %s runs mcptrack attach itself", printable.Line(server, 128), printable.Line(cfg.Path, 200)),
 			Hint: "--config FILE names the config with the server's own command; mcptrack connect moves it there"}
 	}
 	return chosen[0], nil

@@ -27,12 +27,13 @@ type ConnectFlags struct {
 // Add adds all flags.
 func (c *ConnectFlags) Add(cmd *cobra.Command) {
 	c.AddServing(cmd)
-	cmd.Flags().DurationVar(&c.Timeout, "timeout", 0, "`DURATION` that the whole command may take (default no limit)")
+	cmd.Flags().DurationVar(&c.Timeout, "timeout", 0, "exit after this `DURATION`")
 }
 
 // AddServing adds the flags for a command that runs until it is stopped: all except --timeout.
 func (c *ConnectFlags) AddServing(cmd *cobra.Command) {
 	cmd.Flags().DurationVar(&c.connectTimeout, "connect-timeout", defaultConnectTimeout, "`DURATION` that one connection may take")
+	_ = cmd.Flags().MarkHidden("connect-timeout") // the config has it for each server
 }
 
 func (c *ConnectFlags) Parse() error {

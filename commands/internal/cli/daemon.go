@@ -41,7 +41,7 @@ type DaemonUse struct {
 
 // AddVerbose adds -v to a command that has no other use for it.
 func (u *DaemonUse) AddVerbose(cmd *cobra.Command) {
-	cmd.Flags().BoolVarP(&u.Verbose, "verbose", "v", false, "print to stderr whether a running daemon is used")
+	cmd.Flags().BoolVarP(&u.Verbose, "verbose", "v", false, "print on stderr whether a daemon is used")
 }
 
 // say prints whether the daemon is used.

@@ -20,7 +20,7 @@ type Filter struct {
 
 // AddCount adds the flag --count. what names the things that are counted.
 func AddCount(cmd *cobra.Command, count *int, what string) {
-	cmd.Flags().IntVarP(count, "count", "n", 0, "exit after this `NUMBER` of "+what+" (default no limit)")
+	cmd.Flags().IntVarP(count, "count", "n", 0, "exit after this `NUMBER` of "+what)
 }
 
 // AddSince adds the flag --since.

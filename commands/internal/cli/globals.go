@@ -54,17 +54,17 @@ type Globals struct {
 
 func (g *Globals) AddFlags(root *cobra.Command) {
 	f := root.PersistentFlags()
-	f.StringVar(&g.Config, "config", "", "config `FILE` (default: see mcptrack help environment)")
-	f.StringVar(&g.Host, "host", "", "use the config of this `HOST` (editor or agent), such as cursor or codex")
-	f.BoolVar(&g.trust, "trust", false, "approve for this run everything in the config of this folder; see mcptrack help trust")
-	f.BoolVar(&g.insecure, "insecure-config", false, "read a config that another user owns or can change")
-	f.BoolVar(&g.noDaemon, "no-daemon", false, "do not use a running daemon; see mcptrack help daemon")
-	f.StringVar(&g.logLevel, "log-level", "warn", "log `LEVEL` on stderr: debug, info, warn or error")
-	f.StringVar(&g.logFormat, "log-format", "", "log `FORMAT`: text or json (default: messages on a terminal, text elsewhere)")
+	f.StringVar(&g.Config, "config", "", "config `FILE` (see mcptrack help environment)")
+	f.StringVar(&g.Host, "host", "", "use the config of this `HOST`: an editor or agent, such as cursor")
+	f.BoolVar(&g.trust, "trust", false, "approve this folder's config for this run (mcptrack help trust)")
+	f.BoolVar(&g.insecure, "insecure-config", false, "read files that other users can change")
+	f.BoolVar(&g.noDaemon, "no-daemon", false, "do not use a running daemon")
+	f.StringVar(&g.logLevel, "log-level", "warn", "log `LEVEL`: debug, info, warn or error")
+	f.StringVar(&g.logFormat, "log-format", "", "log `FORMAT`: text or json")
 	f.StringVar(&g.color, "color", "auto", "`WHEN` to use colours: auto, always or never")
-	f.StringVarP(&g.output, "output", "o", "", "output `FORMAT`: "+document.Choices()+", which is run for each item (default table)")
+	f.StringVarP(&g.output, "output", "o", "", "output `FORMAT`: "+document.Choices()+" (default table)")
 	f.BoolVar(&g.JSON, "json", false, "short for --output json")
-	f.BoolVarP(&g.Quiet, "quiet", "q", false, "print only errors on stderr: no progress, hints or warnings")
+	f.BoolVarP(&g.Quiet, "quiet", "q", false, "print no progress, hints or warnings")
 	f.StringToStringVar(&g.limit, "limit", nil, limitUsage)
 	f.Lookup("limit").Hidden = true // see mcptrack help limits
 	complete := func(name string, choices ...string) {
@@ -97,7 +97,7 @@ func (g *Globals) Approved() bool { return g.approved }
 // AddDemo adds --demo to a command that reads its config with Load or Read, which then return a
 // config with only the built-in server.
 func (g *Globals) AddDemo(cmd *cobra.Command) {
-	cmd.Flags().BoolVar(&g.demo, "demo", false, "use a built-in server; no config needed")
+	cmd.Flags().BoolVar(&g.demo, "demo", false, "use the built-in server demo; no config needed")
 }
 
 // Demo reports whether --demo was given to a command with AddDemo.

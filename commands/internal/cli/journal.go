@@ -190,8 +190,9 @@ func Retained(bytes int64) Retention { return Retention{bytes: bytes} }
 func (o *RetentionFlags) Add(cmd *cobra.Command) {
 	f := cmd.Flags()
 	AddChoice(cmd, &o.durability, "durability", "always", "`WHEN` an event counts as stored: always or interval", "always", "interval")
-	f.StringVar(&o.retain, "retain", "7d", "`DURATION` for which events are kept")
-	f.StringVar(&o.retainBytes, "retain-bytes", "1GiB", "maximum `BYTES` of events to keep")
+	_ = f.MarkHidden("durability") // see mcptrack help serving
+	f.StringVar(&o.retain, "retain", "7d", "keep events for this `DURATION`")
+	f.StringVar(&o.retainBytes, "retain-bytes", "1GiB", "keep at most this many `BYTES` of events")
 }
 
 func (o *RetentionFlags) Parse() (err error) {

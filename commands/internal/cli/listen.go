@@ -34,11 +34,11 @@ type AccessFlags struct {
 // describes what pages from other origins can do.
 func (o *AccessFlags) Add(cmd *cobra.Command, clients, pages string) {
 	f := cmd.Flags()
-	f.StringVar(&o.TokenFile, "token-file", "", "`FILE` (mode 0600) with the tokens of "+clients+", one a line; changes take effect without a restart")
+	f.StringVar(&o.TokenFile, "token-file", "", "`FILE` (mode 0600) with the tokens of "+clients+", one a line")
 	f.StringArrayVar(&o.origins, "allow-origin", nil, "`ORIGIN` of a site whose pages may "+pages+" (repeatable)")
 	f.StringVar(&o.tlsCert, "tls-cert", "", "PEM `FILE` with the certificate for HTTPS")
 	f.StringVar(&o.tlsKey, "tls-key", "", "PEM `FILE` (mode 0600) with its private key")
-	f.BoolVar(&o.trustProxy, "trust-proxy", false, "trust the X-Forwarded headers: all requests come from a reverse proxy")
+	f.BoolVar(&o.trustProxy, "trust-proxy", false, "trust X-Forwarded headers of the reverse proxy")
 	for _, name := range []string{"token-file", "tls-cert", "tls-key"} {
 		_ = cmd.MarkFlagFilename(name)
 	}
@@ -138,8 +138,8 @@ type MCPFlags struct {
 
 func (o *MCPFlags) Add(cmd *cobra.Command, addr string) {
 	f := cmd.Flags()
-	f.BoolVar(&o.Stdio, "stdio", false, "serve one client over standard input and output")
-	f.StringVar(&o.addr, "addr", addr, "`ADDRESS` or port to listen on; port 0 selects a free port")
+	f.BoolVar(&o.Stdio, "stdio", false, "serve one client over stdin and stdout")
+	f.StringVar(&o.addr, "addr", addr, "`ADDRESS` or port to listen on; port 0 means any free one")
 	o.Access.Add(cmd, "clients", "send requests")
 }
 

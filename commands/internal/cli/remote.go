@@ -34,6 +34,7 @@ func (r *RemoteFlags) Add(cmd *cobra.Command) {
 	f.StringVar(&r.URL, "url", "", "`URL` or port of a running serve-sse")
 	f.StringVar(&r.tokenFile, "token-file", "", "`FILE` with the token of the serve-sse (default $MCPTRACK_TOKEN)")
 	f.BoolVar(&r.insecure, "insecure", false, "send the token over http to another machine")
+	_ = f.MarkHidden("insecure") // the error message names it
 	_ = cmd.MarkFlagFilename("token-file")
 }
 

@@ -24,7 +24,7 @@ func reportFormats() []string { return []string{"sarif", "markdown"} }
 // Each of them can also be written to a file, with the same findings: --output can be given several
 // times.
 func (g *Globals) AddReports(cmd *cobra.Command) {
-	cmd.Flags().VarP(&reportOutput{g}, "output", "o", "output `FORMAT`: "+document.Choices(reportFormats()...)+" (default table); sarif=FILE and markdown=FILE write to a file in addition")
+	cmd.Flags().VarP(&reportOutput{g}, "output", "o", "output `FORMAT`: "+document.Choices(reportFormats()...)+" (default table); sarif=FILE and markdown=FILE also write a file")
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(document.Formats(reportFormats()...), cobra.ShellCompDirectiveNoFileComp))
 }
 

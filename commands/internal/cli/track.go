@@ -25,7 +25,7 @@ type Selection struct {
 
 // AddAllFlag adds the flag --all to a command that follows servers.
 func AddAllFlag(cmd *cobra.Command, all *bool) {
-	cmd.Flags().BoolVar(all, "all", false, "follow all enabled servers, also those without a track key")
+	cmd.Flags().BoolVar(all, "all", false, "follow all enabled servers, also without a track key")
 }
 
 // Of returns the config reduced to the servers to follow.
@@ -134,6 +134,9 @@ func (o *TrackFlags) AddReload(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.BoolVar(&o.NoFollow, "no-follow-config", false, "ignore changes to the config file")
 	f.BoolVar(&o.HoldCommands, "no-exec-on-reload", false, "start new or changed commands only after SIGHUP")
+	for _, name := range []string{"no-follow-config", "no-exec-on-reload"} { // see mcptrack help config
+		_ = f.MarkHidden(name)
+	}
 }
 
 // Desired returns what an engine follows: the servers that pick selects from the loaded config and,
