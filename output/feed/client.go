@@ -265,18 +265,24 @@ func (c *streamClient) page() reason {
 // history reads the next page from the log: the events in it, encoded for the client, and their number. It
 // returns why the stream must end, or "" if it continues.
 func (c *streamClient) history() (text []byte, events int, why reason) {
-	select {
-	case <-c.hub.last:
-		return nil, 0, c.stopped()
-	default:
-	}
-	select {
-	case c.hub.readers <- struct{}{}:
-		defer func() { <-c.hub.readers }()
-	case <-c.hub.last:
-		return nil, 0, c.stopped()
-	case <-c.ctx.Done():
-		return nil, 0, gone
+	for turn := false; !turn; {
+		select {
+		case <-c.hub.last:
+			return nil, 0, c.stopped()
+		default:
+		}
+		select {
+		case c.hub.readers <- struct{}{}:
+			defer func() { <-c.hub.readers }()
+			turn = true
+		case <-c.hub.last:
+		case <-c.ctx.Done():
+			return nil, 0, gone
+		case <-c.beat.C: // many clients may be waiting
+			if why := c.heartbeat(); why != "" {
+				return nil, 0, why
+			}
+		}
 	}
 	bounds, err := c.hub.opts.Log.Bounds(c.ctx)
 	if err != nil {

@@ -252,3 +252,29 @@ func TestSlowReadersOfHistoryDoNotDelayOthers(t *testing.T) {
 		}
 	}
 }
+
+// A client that waits until it may read history gets heartbeats.
+func TestHeartbeatsWhileWaitingForHistory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newMemLog()
+		l.append(updates(1)...)
+		h := New(Options{Log: l})
+		for range maxReaders {
+			h.readers <- struct{}{} // simulates other clients
+		}
+		inBubble(t, h, func(open func(string, int) *recorder) {
+			s := open("/events?since=earliest", allWrites)
+			s.take()
+			time.Sleep(31 * time.Second)
+			synctest.Wait()
+			if got := s.take(); got != ": heartbeat\n\n: heartbeat\n\n" {
+				t.Errorf("%q", got)
+			}
+			<-h.readers
+			synctest.Wait()
+			if got := s.take(); !strings.Contains(got, "event: resource.updated\n") {
+				t.Errorf("then %q", got)
+			}
+		})
+	})
+}

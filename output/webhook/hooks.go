@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/glob"
 	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/mcpevents"
@@ -99,6 +101,7 @@ func (h *Webhooks) Apply(all []config.Webhook) {
 	defer h.mu.Unlock()
 	h.applied, h.incomplete = true, missing > 0
 	before, next := slices.Clone(h.endpoints), make([]*endpoint, len(all))
+	slices.SortStableFunc(before, func(a, b *endpoint) int { return earlier(a.progress, b.progress) })
 	// The same filters first, so that a webhook cannot take the progress of another one with the same URL.
 	for _, same := range []func(e *endpoint, w config.Webhook) bool{
 		func(e *endpoint, w config.Webhook) bool { return e.conf.Equal(w) },
@@ -139,6 +142,17 @@ func (h *Webhooks) Apply(all []config.Webhook) {
 	h.wake()
 }
 
+// earlier orders progress by the position in the log; what has not begun is last. If webhooks with one URL
+// become fewer, those that remain lose nothing.
+func earlier(a, b progress) int {
+	if a.Cursor == "" || b.Cursor == "" {
+		return cmp.Compare(len(b.Cursor), len(a.Cursor))
+	}
+	epochA, seqA, _ := event.ParseID(a.Cursor)
+	epochB, seqB, _ := event.ParseID(b.Cursor)
+	return cmp.Or(cmp.Compare(epochA, epochB), cmp.Compare(seqA, seqB))
+}
+
 // configureLocked makes an endpoint deliver as configured.
 func (h *Webhooks) configureLocked(e *endpoint, w config.Webhook) {
 	if e.secret != nil && e.conf.Secret != w.Secret {
@@ -170,6 +184,7 @@ func (h *Webhooks) ready() error {
 func (h *Webhooks) caughtUp(context.Context, uint64) error { return nil }
 
 func (h *Webhooks) adoptLocked(all []*endpoint) {
+	slices.SortStableFunc(h.kept, earlier)
 	adopted := map[*endpoint]bool{}
 	for _, same := range []func(p progress, e *endpoint) bool{
 		func(p progress, e *endpoint) bool { return p.Key == e.Key },

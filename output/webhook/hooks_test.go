@@ -110,6 +110,45 @@ func TestHooks(t *testing.T) {
 	})
 }
 
+// One webhook in place of two with its URL continues at the earlier of their positions.
+func TestMergedHooksLoseNothing(t *testing.T) {
+	t.Parallel()
+	for name, restart := range map[string]bool{"reload": false, "restart": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				log, to := newTestLog(), newReceiver(t)
+				to.set(func(r received) int {
+					if r.id == log.id(1) {
+						return 503
+					}
+					return 204
+				})
+				ahead, behind := standard(hook), standard(hook)
+				ahead.URIs, behind.URIs = []string{"file:///a*"}, []string{"file:///b*"}
+				w := newWebhooksWorld(t, log, to, ahead, behind)
+				synctest.Wait()
+				log.add("file:///b")
+				log.add("file:///a")
+				time.Sleep(time.Second)
+				to.set(nil)
+				merged := standard(hook)
+				merged.URIs = []string{"file:///*"}
+				tried := len(to.ids())
+				if restart {
+					w.end()
+					newWebhooksWorld(t, log, to, merged)
+				} else {
+					w.Apply([]config.Webhook{merged})
+				}
+				time.Sleep(time.Second)
+				if got := to.ids()[tried:]; !slices.Contains(got, log.id(1)) {
+					t.Errorf("then %v", got)
+				}
+			})
+		})
+	}
+}
+
 // Filters select by type, server and URI. An update without a change is never sent.
 func TestHookFilters(t *testing.T) {
 	t.Parallel()
