@@ -318,7 +318,7 @@ type listed struct {
 // itemFields are the members that items of servers may have.
 func itemFields() []string {
 	return []string{"serverId", "invalid", "name", "title", "description", "icons", "annotations", "_meta", "uri", "mimeType", "size",
-		"uriTemplate", "arguments", "inputSchema", "outputSchema", "execution", "files", "delivery"}
+		"uriTemplate", "arguments", "inputSchema", "outputSchema", "execution", "files", "delivery", "payloadSchema"}
 }
 
 // itemList returns what list prints for a kind of items. Its document has the items as the servers sent

@@ -54,7 +54,7 @@ func run() int {
 	}
 	if outTTY {
 		env.Out = terminal{os.Stdout}
-		env.Page = page
+		env.Page = signals.page
 	}
 	env.Terminal = func() (*commands.Terminal, error) { return askOn(os.Stdin, os.Stderr) }
 	env.Size = func() (columns, rows int) {
@@ -83,8 +83,10 @@ func openBrowser(url string) error {
 }
 
 // page shows a text with the user's pager, which by default is less if it is installed. Without a pager, page
-// prints the text.
-func page(text string) {
+// prints the text. Interrupts are the pager's.
+func (s *signals) page(text string) {
+	s.paging.Store(true)
+	defer s.paging.Store(false)
 	pager, given := os.LookupEnv("PAGER")
 	if !given {
 		pager = "less -FRX" // ends if the text fits the screen

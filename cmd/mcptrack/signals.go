@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/signal"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -21,6 +22,7 @@ type signals struct {
 	gone    func() bool // reports whether the terminal was closed
 	done    chan struct{}
 	running sync.WaitGroup
+	paging  atomic.Bool // a pager has the terminal
 
 	mu     sync.Mutex
 	reload []chan struct{} // returned by reloads; handle sends to them; never closed; capacity 1: one request is enough
@@ -63,6 +65,9 @@ func (s *signals) handle(sig os.Signal, ending bool) bool {
 			return false
 		}
 	default:
+		if sig == os.Interrupt && s.paging.Load() {
+			return ending
+		}
 		if ending {
 			die(sig)
 		}

@@ -283,7 +283,7 @@ func newOutput(rep *report.Report, results []*result, wide bool) table.Output {
 	if len(rows) > 0 {
 		out.Parts = []table.Part{table.Records(rows, func(s shown) []string {
 			return []string{s.ServerID, string(s.Severity), s.ID, s.Rule, named(s.items), s.Message}
-		}, "Server", "Severity", "Id", "Rule", "Item", "Finding"), table.Text("")}
+		}, "Server", "Severity", "Id", "Rule", "Item", "Finding").Roomy("Id").Wrapped(), table.Text("")}
 	}
 	for _, r := range results {
 		if r.err != nil {

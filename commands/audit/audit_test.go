@@ -330,6 +330,11 @@ func TestCheckSchema(t *testing.T) {
 		`"properties":{"a":7}`:                                                                                        "properties/a has",
 		`"properties":[]`:                                                                                             "properties has",
 		`"required":[7]`:                                                                                              "required has",
+		`"properties":{"a":{"$ref":""},"b":{"$ref":"y"}},"c":{"$id":"y","$ref":"#/d","d":1}`:                          "",
+		`"$id":"https://x/a","properties":{"a":{"$ref":"/a#/$defs/n"}},"$defs":{"n":true}`:                            "",
+		`"$id":"https://x/a","properties":{"a":{"$ref":"/b"}},"$defs":{"b":{"$id":"c"}}`:                              "refers to /b, which clients do not load",
+		`"$defs":{"n":{"$id":"y","$ref":"#/$defs/n"}}`:                                                                "$defs/n/$ref refers to #/$defs/n, which the schema does not have",
+		`"properties":{"a":{"$schema":"http://json-schema.org/draft-07/schema#","items":[{}]}}`:                       "",
 		`"properties":{"a":{"$ref":"#/properties/b"}}`:                                                                "properties/a/$ref refers to #/properties/b, which the schema does not have",
 		`"properties":{"a":{"$ref":"https://evil.dev/x"}}`:                                                            "properties/a/$ref refers to https://evil.dev/x, which clients do not load",
 	} {

@@ -32,8 +32,8 @@ func checkSchema(raw json.RawMessage) (problem string) {
 	case len(raw) > maxSchema:
 		return ""
 	}
-	dialect, named := root["$schema"].(string)
-	c := schemaCheck{root: root, older: named && !strings.Contains(dialect, "2020-12")}
+	c := schemaCheck{root: root, named: map[string]any{}}
+	c.name(root, "")
 	if c.schema(root, ""); c.problem == "" {
 		return ""
 	}
@@ -42,9 +42,46 @@ func checkSchema(raw json.RawMessage) (problem string) {
 
 // A schemaCheck checks a schema and those within it.
 type schemaCheck struct {
-	root    any
-	older   bool   // its dialect is older than 2020-12
-	problem string // the first that was found
+	root    any            // the nearest schema around that has an $id, or the whole; pointers begin here
+	base    string         // its $id
+	named   map[string]any // schemas by their $id
+	older   bool           // its dialect is older than 2020-12
+	problem string         // the first that was found
+}
+
+// name collects the schemas that have an $id.
+func (c *schemaCheck) name(v any, base string) {
+	switch v := v.(type) {
+	case map[string]any:
+		if id := idOf(v); id != "" {
+			base = resolve(base, id)
+			c.named[base] = v
+		}
+		for _, in := range v {
+			c.name(in, base)
+		}
+	case []any:
+		for _, in := range v {
+			c.name(in, base)
+		}
+	}
+}
+
+// idOf returns the $id of a schema without its fragment, or "".
+func idOf(schema map[string]any) string {
+	id, _ := schema["$id"].(string)
+	id, _, _ = strings.Cut(id, "#")
+	return id
+}
+
+// resolve returns a reference as an absolute one, if that is possible.
+func resolve(base, to string) string {
+	if b, err := url.Parse(base); err == nil {
+		if u, err := b.Parse(to); err == nil {
+			return u.String()
+		}
+	}
+	return to
 }
 
 // schema checks a schema, which is at a JSON pointer of the root.
@@ -52,6 +89,16 @@ func (c *schemaCheck) schema(v any, at string) {
 	members, is := v.(map[string]any)
 	if _, trivial := v.(bool); !is && !trivial {
 		c.require(false, at)
+	}
+	defer func(outer schemaCheck) {
+		outer.problem = c.problem
+		*c = outer
+	}(*c)
+	if id := idOf(members); id != "" {
+		c.root, c.base = v, resolve(c.base, id)
+	}
+	if dialect, named := members["$schema"].(string); named {
+		c.older = !strings.Contains(dialect, "2020-12")
 	}
 	for _, keyword := range slices.Sorted(maps.Keys(members)) {
 		if c.problem != "" {
@@ -124,19 +171,23 @@ func (c *schemaCheck) schemas(list []any, at string) {
 	}
 }
 
-// reference checks that a reference leads to a place in the schema, or to the schema of a dialect. Names that
-// the schema gives to its parts are not looked up.
+// reference checks that a reference leads to a place in the schema, or to the schema of a dialect. Anchors are
+// not looked up.
 func (c *schemaCheck) reference(to, at string) {
-	pointer, within := strings.CutPrefix(to, "#/")
+	address, pointer, _ := strings.Cut(to, "#")
+	in, known := c.root, true
+	if address != "" {
+		in, known = c.named[resolve(c.base, address)]
+	}
 	if decoded, err := url.PathUnescape(pointer); err == nil {
 		pointer = decoded
 	}
-	named := strings.HasPrefix(to, "#") && !within
-	if c.problem != "" || named || within && points(c.root, pointer) || strings.Contains(to, "//json-schema.org/") {
-		return
-	}
-	c.problem = strings.TrimPrefix(at, "/") + " refers to " + to + ", which clients do not load"
-	if within {
+	pointer, within := strings.CutPrefix(pointer, "/")
+	switch {
+	case c.problem != "", strings.Contains(address, "//json-schema.org/"):
+	case !known:
+		c.problem = strings.TrimPrefix(at, "/") + " refers to " + to + ", which clients do not load"
+	case within && !points(in, pointer):
 		c.problem = strings.TrimPrefix(at, "/") + " refers to " + to + ", which the schema does not have"
 	}
 }

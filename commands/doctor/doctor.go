@@ -224,11 +224,8 @@ func (r report) parts() []table.Part {
 		if c.Fix != "" {
 			text += "; to fix: " + c.Fix
 		}
-		if c.Status == failed || c.Status == warning {
-			return []string{c.Name, string(c.Status), "", text}
-		}
-		return []string{c.Name, string(c.Status), text, ""}
-	}, "Check", "State", "Detail", "Error")
+		return []string{c.Name, string(c.Status), text}
+	}, "Check", "State", "Detail").Wrapped()
 	var sums []string
 	for _, s := range []status{failed, warning, ok, skipped} {
 		n := 0

@@ -28,7 +28,7 @@ func (e *UnknownFieldError) Error() string {
 // the optional ones and those that a record has. Nil means that they may have any.
 func knownFields(v any, doc []byte, optional []string) []string {
 	var items []map[string]json.RawMessage
-	if optional != nil && json.Unmarshal(doc, &items) == nil {
+	if optional != nil && json.Unmarshal(doc, &items) == nil && len(items) > 0 {
 		all := map[string]bool{}
 		for _, name := range optional {
 			all[name] = true

@@ -45,6 +45,7 @@ type Part struct {
 	text        string
 	head        []string
 	wide, roomy []string // columns with conditions
+	wraps       bool     // the last column
 	rows        [][]string
 	records     any // nil for a text
 }
@@ -77,6 +78,12 @@ func (p Part) Wide(names ...string) Part {
 // Roomy returns the table with columns that tables on narrow terminals do not have, unless they are wide.
 func (p Part) Roomy(names ...string) Part {
 	p.roomy = append(slices.Clone(p.roomy), names...)
+	return p
+}
+
+// Wrapped returns the table with a last column that is wrapped on a terminal, not truncated.
+func (p Part) Wrapped() Part {
+	p.wraps = true
 	return p
 }
 
@@ -148,8 +155,9 @@ func (p Part) write(w io.Writer, o Options) error {
 		return err
 	}
 	head, rows, below := p.shown(o)
+	var more [][]string // further lines of the last cell of each row
 	if o.fits() {
-		fit(head, rows, o.Width)
+		more = fit(head, rows, o.Width, p.wraps)
 	}
 	var drawn bytes.Buffer
 	t := tablewriter.NewTable(&drawn,
@@ -181,6 +189,10 @@ func (p Part) write(w io.Writer, o Options) error {
 	}
 	var out strings.Builder
 	widths := widthsOf(head, rows)
+	indent := 0 // of the last column
+	for _, w := range widths[:len(widths)-1] {
+		indent += w + 2
+	}
 	n := -1 // row index; -1 is the header
 	for line := range strings.Lines(drawn.String()) {
 		line = strings.TrimRight(line, " \n") // the terminal would wrap trailing padding
@@ -198,6 +210,11 @@ func (p Part) write(w io.Writer, o Options) error {
 			}
 		}
 		out.WriteString(line + "\n")
+		if n >= 0 && n < len(more) {
+			for _, text := range more[n] {
+				out.WriteString(strings.Repeat(" ", indent) + text + "\n")
+			}
+		}
 		if n >= 0 && n < len(below) {
 			for _, text := range termtext.Wrap(below[n], max(o.Width-4, 20)) {
 				out.WriteString("    " + paint(termtext.Red, text) + "\n")
@@ -260,8 +277,9 @@ func widthsOf(head []string, rows [][]string) []int {
 const minColumn = 10
 
 // fit truncates cells so that the table fits the terminal. It narrows the widest column first, and
-// truncates ids and URIs in the middle and other text at the end.
-func fit(head []string, rows [][]string, width int) {
+// truncates ids and URIs in the middle and other text at the end. If the last column wraps, fit returns what
+// follows the first line of its cells.
+func fit(head []string, rows [][]string, width int, wraps bool) (more [][]string) {
 	widths, total := widthsOf(head, rows), 2*(len(head)-1)
 	for _, w := range widths {
 		total += w
@@ -278,15 +296,19 @@ func fit(head []string, rows [][]string, width int) {
 		}
 		widths[widest]--
 	}
-	for _, row := range rows {
+	more = make([][]string, len(rows))
+	for n, row := range rows {
 		for i := range row {
-			if i == 0 || strings.HasPrefix(head[i], "URI") {
+			if lines := termtext.Wrap(row[i], widths[i]); wraps && i == len(row)-1 && len(lines) > 0 {
+				row[i], more[n] = lines[0], lines[1:]
+			} else if i == 0 || strings.HasPrefix(head[i], "URI") {
 				row[i] = termtext.Middle(row[i], widths[i])
 			} else {
 				row[i] = termtext.End(row[i], widths[i])
 			}
 		}
 	}
+	return more
 }
 
 // isState reports whether a column contains states.

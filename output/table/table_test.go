@@ -121,3 +121,11 @@ func TestStateColours(t *testing.T) {
 		}
 	}
 }
+
+func TestWrapped(t *testing.T) {
+	rows := [][2]string{{"a", "one two three four five"}, {"b", ""}, {"c", "six"}}
+	part := Records(rows, func(r [2]string) []string { return r[:] }, "Name", "Detail").Wrapped()
+	if got, want := written(t, "table", Output{Parts: []Part{part}}, Options{Width: 20}), "NAME  DETAIL\na     one two three\n      four five\nb\nc     six\n"; got != want {
+		t.Errorf("got\n%swant\n%s", got, want)
+	}
+}
