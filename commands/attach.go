@@ -60,7 +60,7 @@ func runAttach(ctx context.Context, env *cli.Env, g *cli.Globals, server string)
 		return nil
 	}
 	if none, ok := errors.AsType[*attach.NoDaemon](err); ok {
-		log.Warn(none.Error() + "; the servers are started only for this client")
+		log.Warn(none.Error() + "; the servers are started for this client alone")
 		instead := gateway.Command(env, g)
 		instead.SilenceErrors, instead.SilenceUsage = true, true
 		instead.SetArgs(opts.Gateway())

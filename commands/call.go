@@ -34,8 +34,8 @@ func newCall(env *cli.Env, g *cli.Globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "call SERVER TOOL [--arg NAME=VALUE]... | [--args-json JSON]",
 		Short: "Call a tool on a server",
-		Long: `Calls one tool and prints the content of its result. Of binary content, a terminal shows
-only type, size and digest; --out writes it to a file. --json prints the MCP result.
+		Long: `Calls one tool and prints the content of its result. A terminal shows only type, size and digest of
+binary content; --out writes it to a file. --json prints the MCP result.
 
 The value of --arg is text if the tool's schema says so, and otherwise JSON. Arguments that
 the schema refuses are not sent; --args-json is sent unchanged. Ctrl-C cancels the call at

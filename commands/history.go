@@ -22,7 +22,7 @@ func newHistory(env *cli.Env, g *cli.Globals) *cobra.Command {
 		Use:   "history SERVER URI|ITEM [ID [ID]]",
 		Short: "Show the versions of a resource or a tool",
 		Long: `Shows the versions of a followed resource, newest first: the time, the cause, the size and
-the digest, and whether the text is stored. Of an item, such as tool/search, it shows the
+the digest, and whether the text is stored. For an item, such as tool/search, it shows the
 versions of the definition, and what changed in each. The versions come from a running
 daemon or from serve-sse.
 

@@ -126,10 +126,10 @@ over HTTP. It continues when a server crashes or restarts, and when you edit the
 	for _, group := range groups {
 		root.AddCommand(group.commands...)
 	}
-	root.AddCommand(newCalls(env, g), newVersion(env, g))
+	root.AddCommand(newCalls(env, g), newStatus(env, g), newVersion(env, g))
 	for _, hidden := range []*cobra.Command{
 		lock.ApproveCommand(env, g), lock.RejectCommand(env, g), newDiff(env, g), newTail(env, g), newReplay(env, g), daemon.PSCommand(env, g),
-		newStatus(env, g), newAttach(env, g), connect.DisconnectCommand(env, g), login.AuthCommand(env, g), login.LogoutCommand(env, g), newDemoServer(env, g),
+		newAttach(env, g), connect.DisconnectCommand(env, g), login.AuthCommand(env, g), login.LogoutCommand(env, g), newDemoServer(env, g),
 	} {
 		hidden.Hidden = true
 		root.AddCommand(hidden)

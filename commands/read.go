@@ -29,8 +29,8 @@ func newRead(env *cli.Env, g *cli.Globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "read SERVER (URI | --template URITEMPLATE [--param K=V]...)",
 		Short: "Print the content of a resource",
-		Long: `Reads one resource and prints its content unchanged. Of binary content, a terminal shows
-only type, size and digest; --out writes it to a file. --json prints the MCP result.
+		Long: `Reads one resource and prints its content unchanged. A terminal shows only type, size and digest of
+binary content; --out writes it to a file. --json prints the MCP result.
 --template is a URI template (RFC 6570).`,
 		Example: `  mcptrack read docs file:///guide.md
   mcptrack read docs file:///logo.png --out logo.png

@@ -26,9 +26,9 @@ func newStatus(env *cli.Env, g *cli.Globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status [URL]",
 		Short: "Show the status of a running serve-sse",
-		Long: `Shows the servers that a running serve-sse, or gateway with --events, follows, with its hooks
-and webhooks. Without a URL it asks the daemon if it follows the same config, else the
-serve-sse at http://127.0.0.1:8722. A template is run for each server.`,
+		Long: `Shows the servers that a running serve-sse follows, or a gateway with --events, and its
+hooks and webhooks. Without a URL it asks the daemon if that follows the same config, else
+the serve-sse at http://127.0.0.1:8722.`,
 		Example: `  mcptrack status
   mcptrack status https://mcp.example:8722 --token-file token
   mcptrack status --json | jq '.servers[] | select(.state != "Ready")'`,

@@ -249,7 +249,7 @@ func usage() [][2]string {
 		{"inject --demo --dialect elevenlabs --url ws://127.0.0.1:1", "--session-id"},
 		{"inject --demo --dialect elevenlabs --session-id conv_1", "set ELEVENLABS_API_KEY"},
 		{"inject --demo --listen 127.0.0.1:0", "must be used together"},
-		{"inject --demo --listen 0.0.0.0:0 --upstream wss://api.openai.com/v1/realtime", "a token is required"},
+		{"inject --demo --listen 0.0.0.0:0 --upstream wss://api.openai.com/v1/realtime", "add --token-file"},
 		{"inject --demo --listen 127.0.0.1:0 --upstream ws://elsewhere.example/v1", "not encrypted"},
 		{"inject --demo --model m --url ws://elsewhere.example/v1", "use wss"},
 		{"inject --demo --model m --url wss://user:secret@elsewhere.example", ""},

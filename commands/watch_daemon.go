@@ -35,7 +35,7 @@ func ownWatch(connect cli.ConnectFlags, cfg, picked *config.Config) string {
 	}
 	for _, srv := range picked.Servers {
 		if known, _ := cfg.Server(srv.ID); known.TrackResources != srv.TrackResources {
-			return "the config does not track all that is followed"
+			return "this command follows more than the config tracks"
 		}
 	}
 	return ""

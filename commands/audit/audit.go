@@ -58,8 +58,8 @@ not exist and, over HTTP, logins and no access for pages of other sites.
 
 An audit has no effects: it asks only for tools, prompts and resources that no server has.
 
-The command fails if it finds an error. --fail-on selects another severity or rules, and
---skip omits rules, both by id or name (see mcptrack help audit-rules). -o wide shows each
+The command fails if it finds an error. --fail-on selects another severity, or rules by
+id or name; --skip omits rules (see mcptrack help audit-rules). -o wide shows each
 item of a finding; -o sarif and -o markdown are for CI.`,
 		Example: `  mcptrack audit
   mcptrack audit --demo --fail-on note

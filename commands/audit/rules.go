@@ -24,12 +24,12 @@ type rule report.Rule
 // have the name. An id or name never changes and is never used for another rule.
 func rules() []rule {
 	return []rule{
-		{"A001", "unstable", lock.Warning, "Sessions get different items or definitions.", "List the same in every session."},
+		{"A001", "unstable", lock.Warning, "Sessions get different items or definitions.", "List the same items in every session."},
 		{"A002", "order", lock.Note, "Sessions get the items in another order.", "Sort lists, for the caches of model providers."},
 		{"A003", "duplicate", lock.Error, "Two items have the same name or URI.", "Clients keep one; rename the other."},
 		{"A004", "malformed", lock.Error, "An item has no name or URI, or ambiguous JSON.", "Correct it; clients ignore or misread the item."},
 		{"A005", "pagination", lock.Error, "A list does not end, or is too long.", "Return nextCursor only before another page."},
-		{"A006", "cursor", lock.Note, "An unknown cursor gets a page.", "Answer with error -32602."},
+		{"A006", "cursor", lock.Note, "The server answers an unknown cursor with a page.", "Answer with error -32602."},
 		{"A007", "capability", lock.Error, "A declared capability fails.", "Implement it, or do not declare it."},
 		{"A008", "undeclared", lock.Note, "There are items of an undeclared kind.", "Declare it, or clients do not ask."},
 		{"A009", "subscribe", lock.Error, "A declared subscription is not acknowledged.", "Acknowledge it, or do not declare it."},
@@ -47,7 +47,7 @@ func rules() []rule {
 		{"A021", "secret", lock.Note, "A text mentions a secret.", "Check that no model sends one."},
 		{"A022", "link", lock.Note, "A text has a link.", "Check that no model sends data there."},
 		{"A023", "item-size", lock.Warning, "A definition has more than 10,000 bytes.", "Shorten it; models read it in every conversation."},
-		{"A024", "list-size", lock.Warning, "All tools have more than 100,000 bytes.", "Offer fewer tools by default."},
+		{"A024", "list-size", lock.Warning, "The tools together have more than 100,000 bytes.", "Offer fewer tools by default."},
 		{"A025", "unknown-method", lock.Warning, "An unknown method does not get error -32601.", "Answer with it; clients otherwise wait."},
 		{"A026", "unknown-item", lock.Warning, "An unknown item gets no error.", "Answer with one; models trust the answer."},
 		{"A027", "bad-arguments", lock.Warning, "Arguments that are not an object get no error.", "Answer with error -32602."},
@@ -58,7 +58,7 @@ func rules() []rule {
 		{"A032", "tls", lock.Warning, "The server is on another machine, without TLS.", "Use https."},
 		{"A033", "auth", lock.Warning, "Credentials are required but not explained (RFC 9728).", "Send WWW-Authenticate, and serve the metadata."},
 		{"A034", "origin", lock.Error, "Pages of other sites can use the server (DNS rebinding).", "Answer other origins with status 403."},
-		{"A035", "version", lock.Note, "The server supports only one era or an old version.", "Update the SDK."},
+		{"A035", "version", lock.Note, "The server supports only one protocol era or an old version.", "Update the SDK."},
 		{"A036", "identity", lock.Note, "serverInfo has no name or version.", "Set them, for logs and reports."},
 	}
 }

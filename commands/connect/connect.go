@@ -50,7 +50,7 @@ the host, stay the same. The original entry moves to mcptrack/mcp-servers.json i
 config folder or, from a project's file, to mcp-servers.json there. Equal entries become one.
 
 --undo restores the entries byte for byte. Without HOST, it restores all your own files and
-those of this folder. It does not touch an entry that was edited after connect.
+the files of this folder. It does not touch an entry that was edited after connect.
 FILE.mcptrack-backup is the first original of a file.
 
 A server that keeps a browser, a terminal or a debugger gets "shared": false: a process for

@@ -100,7 +100,7 @@ func Command(env *cli.Env, g *cli.Globals) *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.DurationVar(&opts.idle, "idle", 10*time.Minute, "`DURATION` without clients after which the daemon ends; 0 is never")
+	f.DurationVar(&opts.idle, "idle", 10*time.Minute, "`DURATION` without clients after which the daemon ends; 0 means never")
 	f.StringVar(&opts.Dir, "data-dir", "", "`DIR` of stored events")
 	_ = cmd.MarkFlagDirname("data-dir")
 	opts.RetentionFlags.Add(cmd)

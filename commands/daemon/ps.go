@@ -32,7 +32,7 @@ starters. An orphan still waits for requests although the program that started i
 ended. -o wide shows each copy.
 
 A server is recognised by the configs of your editors and agents, or by "mcp" in the name of
-its program, script, package or image. Its memory includes that of its child processes.
+its program, script, package or image. Its memory includes its child processes.
 
 --kill-orphans asks, and then ends the orphans.`,
 		Example: `  mcptrack daemon ps

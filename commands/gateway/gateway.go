@@ -106,7 +106,7 @@ func Command(env *cli.Env, g *cli.Globals) *cobra.Command {
 	cli.AddChoice(cmd, &opts.onDown, "on-down", "keep", "`ACTION` for items of a server that is down: keep or drop", "keep", "drop")
 	f.StringArrayVar(&opts.allow, "allow", nil, "serve only names and URIs that match this `GLOB` (repeatable)")
 	f.StringArrayVar(&opts.deny, "deny", nil, "do not serve names and URIs that match this `GLOB` (repeatable)")
-	f.BoolVar(&opts.AllServers, "all", false, "serve all enabled servers, also without a track key")
+	f.BoolVar(&opts.AllServers, "all", false, "serve all enabled servers, also those without a track key")
 	opts.AddServers(cmd)
 	_ = cmd.RegisterFlagCompletionFunc("server", cli.CompleteServers(env, g))
 	opts.LockFlags.Add(cmd)

@@ -87,6 +87,9 @@ func (d decision) run(ctx context.Context, env *cli.Env, g *cli.Globals, flags w
 	var ids []string
 	for _, arg := range d.targets {
 		t := newTarget(cfg, arg)
+		if _, known := cfg.Server(t.server); !known && t.item == "" && strings.Contains(arg, "/") {
+			return cli.UsageHint("write SERVER:"+printable.Line(arg, 128), "%q does not name its server", printable.Line(arg, 128))
+		}
 		targets, ids = append(targets, t), append(ids, t.server)
 	}
 	w, err := flags.open(ctx, env, g, ids)

@@ -557,6 +557,9 @@ func TestApproveAndReject(t *testing.T) {
 	b.serve(drawNew, `{"name":"more"}`)
 	b.run(cli.ExitOK, "review", "--approve", "notes:tool/same", "--approve", "notes:prompt/same", "--approve", "notes")
 	b.items(cli.ExitOK)
+	if b.run(cli.ExitUsage, "review", "--approve", "tool/same"); !strings.Contains(b.Stderr.String(), "SERVER:tool/same") {
+		t.Errorf("an item without a server: %s", b.Stderr.String())
+	}
 	for _, args := range [][]string{{"--approve", "nots:tool/same"}, {"notes", "--approve", "notes"}, {"--approve", "notes", "--reject", "notes"}, {"--class", "added"}} {
 		b.run(cli.ExitUsage, append([]string{"review"}, args...)...)
 	}

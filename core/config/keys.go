@@ -441,7 +441,7 @@ func (t table[T]) texts() (all []KeyText) {
 		text := k.doc
 		var more []string
 		if k.def != "" {
-			more = append(more, "default `"+k.def+"`")
+			more = append(more, "default: `"+k.def+"`")
 		}
 		if k.least > time.Millisecond {
 			more = append(more, "at least "+short(k.least))

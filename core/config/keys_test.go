@@ -193,7 +193,7 @@ func TestKeyTexts(t *testing.T) {
 		if strings.ContainsAny(k.Text, "\n|") || !strings.HasSuffix(k.Text, ".") {
 			t.Errorf("%s: %q cannot be a row of a table", k.Name, k.Text)
 		}
-		if k.Name == "safetyInterval" && !strings.HasSuffix(k.Text, "Default `5m`, at least 1s, `\"0\"`: never.") {
+		if k.Name == "safetyInterval" && !strings.HasSuffix(k.Text, "Default: `5m`, at least 1s, `\"0\"`: never.") {
 			t.Error(k.Text)
 		}
 	}

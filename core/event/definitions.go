@@ -62,7 +62,7 @@ type Definition struct {
 func Definitions() []Definition {
 	return []Definition{
 		{TypeServerState, "The state of a server changed.", false, decode[ServerState], ServerState{}},
-		{TypeSubscriptionActive, "What mcptrack follows of a server changed.", false, decode[SubscriptionActive], SubscriptionActive{}},
+		{TypeSubscriptionActive, "The followed items of a server changed.", false, decode[SubscriptionActive], SubscriptionActive{}},
 		{TypeResourceUpdated, "A resource changed, or its server announced that it did.", true, decode[ResourceUpdated], ResourceUpdated{}},
 		{TypeResourceAdded, "A server offers a new resource.", true, decode[ResourceAdded], ResourceAdded{}},
 		{TypeResourceRemoved, "A server no longer offers a resource.", true, decode[ResourceRemoved], ResourceRemoved{}},
@@ -75,7 +75,7 @@ func Definitions() []Definition {
 		{TypeSkillAdded, "A server offers a new skill.", true, decode[SkillAdded], SkillAdded{}},
 		{TypeSkillRemoved, "A server no longer offers a skill, or its entry became invalid.", true, decode[SkillRemoved], SkillRemoved{}},
 		{TypeSkillChanged, "The files or the frontmatter of a skill changed. It must be approved again.", true, decode[SkillChanged], SkillChanged{}},
-		{TypeSkillMismatch, "A file of a skill is not what its entry says. Nobody received it.", true, decode[SkillMismatch], SkillMismatch{}},
+		{TypeSkillMismatch, "A file of a skill is not what its entry says, and was not delivered.", true, decode[SkillMismatch], SkillMismatch{}},
 		{TypeServerEvent, "A server sent an MCP event that concerns no resource.", true, decode[ServerEvent], ServerEvent{}},
 		{TypeCardChanged, "The public card of a server changed, appeared or is gone.", true, decode[CardChanged], CardChanged{}},
 		{TypeLockDrift, "An item of a server differs from the lock file, or no longer does.", true, decode[LockDrift], LockDrift{}},
@@ -86,7 +86,7 @@ func Definitions() []Definition {
 		{TypePromptContent, "A client of mcptrack got a prompt.", false, decode[PromptContent], PromptContent{}},
 		{TypeToolResult, "A client of mcptrack called a tool.", false, decode[ToolResult], ToolResult{}},
 		{TypeSubscriptionsChanged, "The subscriptions of mcptrack's clients changed.", false, decode[SubscriptionsChanged], SubscriptionsChanged{}},
-		{TypeGap, "Earlier events are gone.", true, decode[Gap], Gap{}},
+		{TypeGap, "Earlier events are no longer stored.", true, decode[Gap], Gap{}},
 	}
 }
 

@@ -87,11 +87,11 @@ type ServerState struct {
 	RetryIn         Milliseconds `json:"retryInMs,omitempty"`
 	ProtocolVersion string       `json:"protocolVersion,omitempty"`
 	Era             string       `json:"era,omitempty"`
-	ConnectedIn     Milliseconds `json:"connectedInMs,omitempty" about:"how long connecting took"`
+	ConnectedIn     Milliseconds `json:"connectedInMs,omitempty"`
 	StillConnected  bool         `json:"stillConnected,omitempty" about:"still connected as approved before"`
 	// InstructionsDigest is the digest of Instructions, in every event that reports a connection; zero
 	// if the server has no instructions.
-	InstructionsDigest catalog.Digest `json:"instructionsDigest,omitzero" about:"of the server's instructions"`
+	InstructionsDigest catalog.Digest `json:"instructionsDigest,omitzero"`
 	// Instructions are the server's instructions, encoded as JSON. Only a tracker's recorder receives
 	// them; otherwise it is empty, and also if the server has none.
 	Instructions string `json:"-"`
@@ -223,11 +223,11 @@ type SkillChanged struct {
 	// Frontmatter reports whether the frontmatter differs. The lists of files are absent if the
 	// previous files are unknown, because an earlier process listed them or because they were or are
 	// generated.
-	Frontmatter bool        `json:"frontmatter,omitempty" about:"it differs"`
-	Added       []SkillFile `json:"added,omitempty" about:"new files"`
-	Removed     []SkillFile `json:"removed,omitempty" about:"files that are gone"`
-	Changed     []SkillFile `json:"changed,omitempty" about:"files with other content"`
-	More        int         `json:"more,omitempty" about:"number of files left out"`
+	Frontmatter bool        `json:"frontmatter,omitempty"`
+	Added       []SkillFile `json:"added,omitempty"`
+	Removed     []SkillFile `json:"removed,omitempty"`
+	Changed     []SkillFile `json:"changed,omitempty"`
+	More        int         `json:"more,omitempty" about:"files left out"`
 }
 
 // SkillFile is a file of a changed skill.
@@ -246,7 +246,7 @@ const MaxSkillFiles = 100
 // skill's entry says. The event's resourceUri is the URI of the file.
 type SkillMismatch struct {
 	Skill  string `json:"skill" about:"URI of its SKILL.md"`
-	Reason string `json:"reason" about:"what differs"`
+	Reason string `json:"reason"`
 }
 
 // ServerEvent is published for an event from the server (MCP Events) that does not concern a
@@ -437,7 +437,7 @@ type ToolResult struct {
 // SubscriptionsChanged is published when the set of resources that clients subscribe to changes.
 // These resources are followed in addition to those selected by the config.
 type SubscriptionsChanged struct {
-	URIs []string `json:"uris" about:"all that are subscribed"`
+	URIs []string `json:"uris"`
 }
 
 func (ServerState) Type() Type          { return TypeServerState }

@@ -297,7 +297,7 @@ func (s *Server) Listen(ctx context.Context, addr string) (net.Listener, error) 
 func (s *Server) checkExposed(addr string) error {
 	if !s.opts.Tokens.Set() {
 		return &OptionError{"addr", fmt.Sprintf(
-			"%s is reachable from other machines: a token is required (--token-file), or listen on 127.0.0.1", printable.Line(addr, 128))}
+			"%s is reachable from other machines: add --token-file, or listen on 127.0.0.1", printable.Line(addr, 128))}
 	}
 	if err := s.opts.Tokens.expose(); err != nil {
 		return err

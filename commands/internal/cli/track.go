@@ -25,7 +25,7 @@ type Selection struct {
 
 // AddAllFlag adds the flag --all to a command that follows servers.
 func AddAllFlag(cmd *cobra.Command, all *bool) {
-	cmd.Flags().BoolVar(all, "all", false, "follow all enabled servers, also without a track key")
+	cmd.Flags().BoolVar(all, "all", false, "follow all enabled servers, also those without a track key")
 }
 
 // Of returns the config reduced to the servers to follow.
