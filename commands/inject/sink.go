@@ -301,7 +301,7 @@ func (r *receipts) outcome(ctx context.Context, failed error, unreached string) 
 			f.Hint = "the call, session or model does not exist, or has ended"
 		}
 		if refused.Status == 0 || refused.Status >= 4000 {
-			f.Hint = "the endpoint refused the session: check --url, --model and --query"
+			f.Hint = "the endpoint refused the session: check --url and --model"
 		}
 		return f
 	case failed != nil:
