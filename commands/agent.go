@@ -70,7 +70,7 @@ func (o *agentFlags) parse(cmd *cobra.Command, g *cli.Globals) error {
 }
 
 // openReader opens the reader that stores what was reported. followed, together with the working directory,
-// identifies its directory. Without --once, it is nil if this fails.
+// identifies its directory. It is nil if nothing can be stored; see unstored.
 func (o *agentFlags) openReader(env *cli.Env, log *slog.Logger, followed ...any) (r *agent.Reader, dir string, err error) {
 	folder, err := os.Getwd()
 	key, keyErr := json.Marshal(append([]any{folder}, followed...))
@@ -82,14 +82,20 @@ func (o *agentFlags) openReader(env *cli.Env, log *slog.Logger, followed ...any)
 			r, err = agent.OpenReader(dir, log)
 		}
 	}
-	switch {
-	case err == nil:
-		return r, dir, nil
-	case o.once:
-		return nil, "", &cli.Failure{Exit: cli.ExitFailed, Code: "no_cursor", Err: err, Hint: "make the state directory writable, or set XDG_STATE_HOME"}
+	if err != nil {
+		return nil, "", o.unstored(log, err)
+	}
+	return r, dir, nil
+}
+
+// unstored returns the error of a run with --once that cannot store what was reported. Without --once, it logs err,
+// and the run continues.
+func (o *agentFlags) unstored(log *slog.Logger, err error) error {
+	if o.once {
+		return &cli.Failure{Exit: cli.ExitFailed, Code: "no_cursor", Err: err, Hint: "make the state directory writable, or set XDG_STATE_HOME"}
 	}
 	log.Warn("cannot store which changes were reported; changes between this run and the next will not be reported", "err", err)
-	return nil, "", nil
+	return nil
 }
 
 // runWatchAgent implements watch --agent. The events of servers in the config are stored, so that a later run
@@ -129,6 +135,7 @@ func runWatchAgent(ctx context.Context, env *cli.Env, g *cli.Globals, opts watch
 	}
 	for s.agent = agent.NewWatch(report); ; {
 		var events journal.Log = journal.NewMemory(journal.MemoryOptions{})
+		var err error
 		if report.Reader != nil {
 			events, err = opts.JournalFlags.Open(ctx, env, log, cli.Retained(keptForAgents))
 		}
@@ -142,7 +149,12 @@ func runWatchAgent(ctx context.Context, env *cli.Env, g *cli.Globals, opts watch
 				}
 			}
 		case err != nil:
-			return err
+			if err := opts.unstored(log, err); err != nil {
+				return err
+			}
+			report.Reader = nil
+			s.agent = agent.NewWatch(report)
+			continue
 		default:
 			err = errors.Join(opts.agentFollows(ctx, env, g, desired, events, s), events.Close())
 		}
