@@ -85,7 +85,7 @@ func (c *clients) startLocked(v *view) {
 	ctx, v.cancel = context.WithCancel(c.ctx)
 	c.running.Go(func() { _ = v.run(ctx) }) // until ctx ends
 	if v.reader != nil {
-		c.running.Go(func() { _ = v.reader.Run(ctx) }) // likewise
+		c.running.Go(func() { _ = v.read(ctx) }) // likewise
 	}
 }
 

@@ -253,7 +253,7 @@ func run(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) error 
 		return s.settle(ctx)
 	}))
 	if s.whole.reader != nil {
-		parts = append(parts, engine.Reader(s.whole.reader.Run))
+		parts = append(parts, engine.Reader(s.whole.read))
 	}
 	return cli.WhileRunning(ctx, func(ctx context.Context) error { return s.engine.Run(ctx, parts...) }, ready, serving)
 }

@@ -414,3 +414,37 @@ func TestRealGatewaysAgreeOnIdentities(t *testing.T) {
 		})
 	}
 }
+
+// What a webhook did not accept before a restart is sent after it: the gateway reads no event before it exports its
+// servers.
+func TestWebhookContinuesAfterARestart(t *testing.T) {
+	w := newIdentityWorld(t, "a")
+	accept := make(chan struct{})                                         // closed when the endpoint accepts
+	refused, accepted := make(chan string, 1000), make(chan string, 1000) // event ids; sent to by the endpoint, never closed
+	ts := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		select {
+		case <-accept:
+			accepted <- r.Header.Get("Webhook-Id")
+		default:
+			rw.WriteHeader(http.StatusServiceUnavailable)
+			refused <- r.Header.Get("Webhook-Id")
+		}
+	}))
+	t.Cleanup(ts.Close)
+	w.save("mcp.json", strings.TrimSuffix(string(w.entries), "}")+`,"webhooks":[{"url":"`+ts.URL+`","secret":"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw","types":["resource.updated"],"allowPrivate":true}]}`)
+	w.start()
+	w.servers["a"].Set("x://a/r1", "two")
+	id := <-refused
+	w.stop()
+	close(accept)
+	w.start()
+	select {
+	case got := <-accepted:
+		if got != id {
+			t.Errorf("%s instead of %s", got, id)
+		}
+	case <-time.After(time.Minute):
+		t.Error("it was passed over")
+	}
+	w.stop()
+}

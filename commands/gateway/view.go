@@ -148,6 +148,15 @@ func (v *view) run(ctx context.Context) error {
 	return err
 }
 
+// read follows the events until ctx ends. It begins once the gateway exports its servers: until then the scope shows
+// nothing, and the webhooks that continue after a restart would pass over their events.
+func (v *view) read(ctx context.Context) error {
+	if err := v.gw.Applied(ctx); err != nil {
+		return err
+	}
+	return v.reader.Run(ctx)
+}
+
 // end ends the sessions of the view's client, and everything in it.
 func (v *view) end() {
 	v.gw.Server().EndSessions(func(string) bool { return false })

@@ -381,6 +381,10 @@ func (g *Gateway) Apply(cfg *config.Config) {
 	g.kick()
 }
 
+// Applied waits until the last config passed to Apply takes effect. Before the first one does, Exports and
+// ExportsServer show nothing. The error is the cause of ctx. Run must be running.
+func (g *Gateway) Applied(ctx context.Context) error { return g.flush(ctx) }
+
 // Settled waits until one connection attempt to every server of the gateway has completed and the
 // items of the connected servers are listed, so that the first client receives a complete catalog.
 // The error is the cause of ctx. The Run methods of the gateway and the tracker must be running.

@@ -69,14 +69,18 @@ func (d *Dashboard) content(r *http.Request) (any, error) {
 		return d.definition(r)
 	}
 	id, uri, digest := r.PathValue("id"), query.Get("uri"), query.Get("digest")
-	followed, err := d.followed(r.Context(), id)
-	if err != nil {
-		return nil, err
-	}
-	st, here := d.opts.Snapshot().Server(id)
 	var out content
-	if i := slices.IndexFunc(followed, func(res resource) bool { return res.URI == uri }); i >= 0 {
-		out.resource = followed[i]
+	st, here := d.opts.Snapshot().Server(id)
+	if res, ok := find(st, uri); ok {
+		out.resource = newResource(&st, &res)
+	} else if !here {
+		followed, err := d.followed(r.Context(), id)
+		if err != nil {
+			return nil, err
+		}
+		if i := slices.IndexFunc(followed, func(res resource) bool { return res.URI == uri }); i >= 0 {
+			out.resource = followed[i]
+		}
 	}
 	switch {
 	case digest != "" && digest != out.Digest:
