@@ -82,8 +82,8 @@ func openBrowser(url string) error {
 	}
 }
 
-// page shows a text with the user's pager, which by default is less if it is installed. Without a pager, page
-// prints the text. Interrupts are the pager's.
+// page shows a text with the user's pager, which by default is less if it is installed. Without a pager, or if
+// it fails, page prints the text. Interrupts are the pager's.
 func (s *signals) page(text string) {
 	s.paging.Store(true)
 	defer s.paging.Store(false)
@@ -99,7 +99,9 @@ func (s *signals) page(text string) {
 		}
 		if cmd.Start() == nil {
 			_ = cmd.Wait() // the pager reports its own errors
-			return
+			if cmd.ProcessState.ExitCode() <= 0 {
+				return // it succeeded, or was killed
+			}
 		}
 	}
 	fmt.Fprint(os.Stdout, text)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"fmt"
@@ -103,6 +104,41 @@ func TestWatchOnATerminal(t *testing.T) {
 	local := func(at time.Time) bool { return strings.Contains(got, at.UTC().Add(9*time.Hour).Format("15:")) }
 	if !local(began) && !local(time.Now()) {
 		t.Errorf("no local times:\n%s", got)
+	}
+}
+
+// Interrupts on the terminal are the pager's, which would otherwise be left behind.
+func TestPagerIsInterrupted(t *testing.T) {
+	t.Parallel()
+	pager := filepath.Join(t.TempDir(), "pager")
+	if err := os.WriteFile(pager, []byte("trap '' INT\necho ready\nwhile read line; do echo \"read $line\"; done </dev/tty\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	window, end := openTerminal(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	cmd := mcptrackCommand(ctx, "--help")
+	cmd.Env = append(os.Environ(), "PAGER=sh "+pager)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = end, end, end
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	_ = end.Close()
+	screen := bufio.NewReader(window)
+	for _, step := range []struct{ until, press string }{{"ready", "\x03a\n"}, {"read a", "\x03b\n"}, {"read b", "\x04"}} {
+		for line := ""; !strings.Contains(line, step.until); {
+			var err error
+			if line, err = screen.ReadString('\n'); err != nil {
+				t.Fatalf("%v before %q; mcptrack: %v", err, step.until, cmd.Wait())
+			}
+		}
+		if _, err := io.WriteString(window, step.press); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -34,7 +34,7 @@ func rules() []rule {
 		{"A008", "undeclared", lock.Note, "There are items of an undeclared kind.", "Declare it, or clients do not ask."},
 		{"A009", "subscribe", lock.Error, "A declared subscription is not acknowledged.", "Acknowledge it, or do not declare it."},
 		{"A010", "completion", lock.Warning, "A declared completion fails.", "Answer for every argument."},
-		{"A011", "schema", lock.Error, "A schema is invalid, or does not describe an object.", "Correct it; some hosts refuse all tools."},
+		{"A011", "schema", lock.Error, "A schema is not valid, or not of an object.", "Correct it; some hosts refuse all tools."},
 		{"A012", "contradiction", lock.Error, "Annotations contradict each other, or are not boolean.", "Correct them."},
 		{"A013", "annotations", lock.Note, "A tool has no readOnlyHint.", "Add it; hosts otherwise assume the worst."},
 		{"A014", "description", lock.Warning, "An item has no description.", "Say what it does and when to use it."},

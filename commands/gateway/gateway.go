@@ -153,7 +153,7 @@ func (o *options) parse(flags *pflag.FlagSet) error {
 		return cli.Usage("--index-ttl and --catalog-interval must be positive")
 	}
 	if o.callTimeout <= 0 || o.wait < 0 {
-		return cli.Usage("--call-timeout must be positive, and --wait must not be negative")
+		return cli.Usage("--call-timeout must be positive, and --wait not negative")
 	}
 	if o.catalogURL != "" {
 		if _, err := upstream.New(upstream.FromConfig(o.catalog())); err != nil {

@@ -121,7 +121,7 @@ func (o *options) parse() (err error) {
 			return cli.Usage("--public-url: %w", err)
 		}
 		if o.access.TokenFile == "" && !strings.HasPrefix(strings.ToLower(o.publicURL), "http:") {
-			return cli.UsageHint("add --token-file", "--public-url requires --token-file: a proxy may expose more than the webhook path")
+			return cli.UsageHint("add --token-file", "--public-url requires --token-file: a proxy may make more than the webhook path reachable")
 		}
 	}
 	if o.dashboard != "" {

@@ -86,7 +86,7 @@ func (j *JournalFlags) Stored(ctx context.Context, env *Env, log *slog.Logger) (
 	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, &Failure{Exit: ExitFailed, Code: "nothing_stored", Err: fmt.Errorf("no events are stored in %s", place),
-			Hint: "use the --data-dir or --nats that serve-sse was started with; mcptrack help serving shows how to copy a log"}
+			Hint: "use the --data-dir or --nats that serve-sse was started with; a copy of a log also needs events.db-wal (mcptrack help serving)"}
 	}
 	if err != nil {
 		return nil, j.noCluster(err)
