@@ -24,7 +24,7 @@ func newHistory(env *cli.Env, g *cli.Globals) *cobra.Command {
 		Long: `Shows the versions of a followed resource, newest first: the time, the cause, the size and
 the digest, and whether the text is stored. For an item, such as tool/search, it shows the
 versions of the definition, and what changed in each. The versions come from a running
-daemon or from serve-sse.
+daemon, from a running serve-sse, or from the log that serve-sse left.
 
 ITEM is tool/NAME, prompt/NAME, template/URITEMPLATE, resource/URI, skill/URI or
 instructions.

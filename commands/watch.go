@@ -69,7 +69,7 @@ mcptrack help lock).`,
   mcptrack watch docs --diff
 
   # Wait in a script until a resource changes; exit with 6 after 10 minutes
-  mcptrack watch --type resource.updated --changed-only --count 1 --timeout 10m
+  mcptrack watch --type resource.updated --count 1 --timeout 10m
 
   # Show what changed within the last ten minutes, and what changes now
   mcptrack watch --url https://mcp.example --since 10m
@@ -82,7 +82,7 @@ mcptrack help lock).`,
 			return names, cobra.ShellCompDirectiveDefault
 		},
 	}
-	cli.MainFlags(cmd, "all", "json", "type", "diff", "since")
+	cli.MainFlags(cmd, "json", "diff", "type", "count", "timeout")
 	return watching(env, g, cmd, func(o *watchOptions, args []string) error { return o.parseArgs(cmd, g, args) })
 }
 

@@ -56,7 +56,7 @@ func Command(env *cli.Env, g *cli.Globals) *cobra.Command {
 working subscriptions, consistent annotations, no hidden characters, errors for what does
 not exist and, over HTTP, logins and no access for pages of other sites.
 
-An audit has no effects: it asks only for tools, prompts and resources that no server has.
+An audit changes nothing: it calls and reads only what does not exist.
 
 The command fails if it finds an error. --fail-on selects another severity, or rules by
 id or name; --skip omits rules (see mcptrack help audit-rules). -o wide shows each

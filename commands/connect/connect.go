@@ -39,15 +39,16 @@ type options struct {
 func Command(env *cli.Env, g *cli.Globals) *cobra.Command {
 	var opts options
 	cmd := newCommand(env, g, &opts)
-	cmd.Use = "connect [HOST…]"
+	cmd.Use = "connect [HOST...]"
 	cmd.Short = "Let editors and agents share the servers of the daemon"
 	cmd.Long = `Lets your editors and agents (the hosts) share their MCP servers through the daemon. Without
 HOST, it connects every host that has a config here. It shows each change, without secrets,
 and asks first; --undo restores the entries.
 
 Each entry then runs mcptrack attach. The names of servers and tools, and the permissions in
-the host, stay the same. The original entry moves to mcptrack/mcp-servers.json in your
-config folder or, from a project's file, to mcp-servers.json there. Equal entries become one.
+the host, stay the same. The original entry of your own config moves to mcptrack/mcp-servers.json
+in your config folder, and the entry of a project to mcp-servers.json in the project's folder.
+Equal entries become one.
 
 --undo restores the entries byte for byte. Without HOST, it restores all your own files and
 the files of this folder. It does not touch an entry that was edited after connect.
@@ -75,7 +76,7 @@ The last line says how many programs this saves. -o wide shows where each server
 func DisconnectCommand(env *cli.Env, g *cli.Globals) *cobra.Command {
 	opts := options{undo: true}
 	cmd := newCommand(env, g, &opts)
-	cmd.Use, cmd.Short, cmd.Hidden = "disconnect [HOST…]", "Restore the original entries of editors and agents", true
+	cmd.Use, cmd.Short, cmd.Hidden = "disconnect [HOST...]", "Restore the original entries of editors and agents", true
 	cmd.Long = "Does the same as mcptrack connect --undo."
 	cmd.Example = `  mcptrack disconnect
   mcptrack disconnect cursor --dry-run`
@@ -93,8 +94,8 @@ func newCommand(env *cli.Env, g *cli.Globals, opts *options) *cobra.Command {
 				return err
 			}
 			switch {
-			case opts.undo && (opts.yes || opts.only != nil):
-				return cli.Usage("--undo asks nothing and restores all servers; use it without --yes and --only")
+			case opts.undo && opts.only != nil:
+				return cli.Usage("--undo restores all servers; use it without --only")
 			case opts.undo:
 				return undoAll(cmd.Context(), env, g, *opts)
 			}
@@ -128,8 +129,8 @@ func check(cmd *cobra.Command, args []string) error {
 func run(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) error {
 	command, args := attach(env, false)
 	if entry := config.Stdio("entry", command, args...); !entry.Attaches() {
-		return &cli.Failure{Exit: cli.ExitFailed, Code: "failed", Err: fmt.Errorf("this program is called %s; later runs recognise connected entries only by the name mcptrack", printable.Line(filepath.Base(command), 100)),
-			Hint: "rename the program to mcptrack"}
+		return &cli.Failure{Exit: cli.ExitFailed, Code: "failed", Err: fmt.Errorf("this program is called %s; connected entries are recognised by the name mcptrack", printable.Line(filepath.Base(command), 100)),
+			Hint: "rename the program to mcptrack; a link is not enough"}
 	}
 	s, err := openStore(env)
 	if err != nil {

@@ -93,9 +93,11 @@ func (s *summary) String() string {
 	text := cli.Plural(s.Hosts, "host") + ", " + cli.Plural(s.Servers, "server")
 	if s.Instead > 0 {
 		text += ": " + cli.Plural(s.Programs, "program")
-	}
-	if s.Instead > s.Programs {
-		text += fmt.Sprintf(" instead of %d", s.Instead)
+		if s.Instead > s.Programs {
+			text += fmt.Sprintf(" instead of %d", s.Instead)
+		} else {
+			text += ", as many as without the daemon"
+		}
 	}
 	if s.MemoryBytes > 0 {
 		text += fmt.Sprintf(", about %s less", printable.Size(s.MemoryBytes))

@@ -197,7 +197,7 @@ func writeOutcomes(w *work, outcomes []outcome) error {
 			parts = append(parts, "taken over: "+counted(o.Taken))
 		}
 		if len(o.Left) > 0 {
-			parts = append(parts, "left: "+counted(o.Left))
+			parts = append(parts, "not approved: "+counted(o.Left))
 		}
 		if why := unapprovable(o.Left); why != "" {
 			parts = append(parts, why)

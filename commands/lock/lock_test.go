@@ -203,7 +203,7 @@ func TestLockUpdate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if out := b.run(cli.ExitFound, "lock", "--update"); !strings.Contains(out, "old     removed") || !strings.Contains(out, "left: 1 added") {
+	if out := b.run(cli.ExitFound, "lock", "--update"); !strings.Contains(out, "old     removed") || !strings.Contains(out, "not approved: 1 added") {
 		t.Errorf("--update prints\n%s", out)
 	}
 	if out := b.run(cli.ExitFound, "verify"); !strings.Contains(out, "new; rejected") {
@@ -318,7 +318,7 @@ func TestWeakerConfig(t *testing.T) {
 	b.items(cli.ExitOK)
 
 	set(url, `{"wording": "audit", "title": "allow"}`) // one is stricter, one is absent, one is weaker
-	if out := b.run(cli.ExitFound, "lock"); !strings.Contains(out, "left: 1 policy") {
+	if out := b.run(cli.ExitFound, "lock"); !strings.Contains(out, "not approved: 1 policy") {
 		t.Errorf("lock prints\n%s", out)
 	}
 	policy(lock.Policy{"L002": lock.Audit})

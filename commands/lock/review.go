@@ -51,7 +51,7 @@ func ReviewCommand(env *cli.Env, g *cli.Globals) *cobra.Command {
 	}
 	flags.add(cmd)
 	for flag, value := range map[string]*[]string{"approve": &approve, "reject": &reject} {
-		cmd.Flags().StringArrayVar(value, flag, nil, flag+" `ITEM`: SERVER:tool/NAME, or SERVER (repeatable)")
+		cmd.Flags().StringArrayVar(value, flag, nil, flag+" `ITEM`: SERVER:tool/NAME, SERVER:launch, or SERVER for all its changes (repeatable)")
 		_ = cmd.RegisterFlagCompletionFunc(flag, cli.CompleteServerArgs(env, g))
 	}
 	addClasses(cmd, &classes, "class", "only changes whose classes are all in this list of `CLASS,...`")

@@ -73,8 +73,8 @@ that reconnects with the last id it received misses nothing, even after a crash.
 Without --token-file only this machine can connect. See mcptrack help serving for routes,
 access, backups and several processes.`,
 		Example: `  mcptrack serve-sse --demo
-  curl -N 'http://127.0.0.1:8722/events?type=resource.updated'
   mcptrack serve-sse --config mcp-servers.json --addr :8722 --token-file token
+  curl -N -H "Authorization: Bearer $(cat token)" http://127.0.0.1:8722/events
   mcptrack serve-sse --nats nats://nats-1:4222,nats://nats-2:4222 --follow`,
 		Args: cli.Args(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -91,7 +91,7 @@ func serverKeys() table[Server] {
 	const globHint = " `*` matches within a path segment, `**` across segments, `{a,b}` either."
 	return table[Server]{
 		{name: "id", read: readWithOthers, free: true, schema: "id", example: `"docs"`,
-			doc: "The name of the server in a list. In an object, the key is the name."},
+			doc: "The name of the server if the servers are a list; in an object, the key is the name."},
 		{name: "description", mixed: true, field: func(s *Server) any { return &s.Description }, read: readWithOthers, free: true, live: true,
 			doc: "Text for people."},
 		{name: "enabled", field: func(s *Server) any { return &s.Enabled }, read: readWithOthers, free: true, def: "true",

@@ -71,14 +71,14 @@ func Classes() []Class {
 		{"L006", "loosened", Note, "A schema accepts more values, or requires less.", Hold},
 		{"L007", "narrowed", Warning, "A schema accepts fewer values, or requires more.", Hold},
 		{"L008", "annotation", Error, "An annotation promises less: readOnlyHint became false, for example.", Hold},
-		{"L009", "suspicious", Error, "A text has a new link, mentions a secret, gives the model an order, or has hidden or imitating characters; or a new name looks like another.", Hold},
+		{"L009", "suspicious", Error, "A text has a new link, mentions a secret, gives the model an order, or has invisible characters or characters that look like others; or a new name looks like another.", Hold},
 		{"L010", "instructions", Warning, "The server's instructions have changed.", Hold},
 		{"L011", "launch", Error, "The command, URL, package or script has changed.", Block},
 		{"L012", "output", Warning, "An output schema has changed.", Hold},
 		{"L013", "capability", Warning, "The server declares other capabilities.", Audit},
 		{"L014", "content", Warning, "A pinned resource or a file of a skill has changed.", Hold},
-		{"L015", "other", Warning, "A change that no other class covers.", Hold},
+		{"L015", "other", Warning, "Something else has changed.", Hold},
 		{"L016", "promise", Warning, "An annotation promises more; hosts may stop asking you.", Hold},
-		{"L017", "policy", Error, "A setting \"lock\" in the config has become weaker.", ""},
+		{"L017", "policy", Error, "The \"lock\" setting of the config now protects less.", ""},
 	}
 }
