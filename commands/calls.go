@@ -40,8 +40,8 @@ Arguments and results are not recorded. The outcome is ok, tool error (the resul
 isError) or error (the client got no result). --json prints each call on a line.
 
 The calls are read from the logs of the daemon and of the gateway on this machine; if
-there are none, from the gateway at http://` + cli.DefaultGatewayAddress + `. --url asks another
-gateway, and --data-dir reads another log.`,
+there are none, from the gateway at http://` + cli.DefaultGatewayAddress + `. --url reads from another gateway, and --data-dir
+from another log.`,
 		Example: `  mcptrack calls github --since 1h
   mcptrack calls --failed --follow
   mcptrack calls --client claude-code --json | jq -s 'map(.ms) | add'`,

@@ -32,8 +32,9 @@ instructions.
 --diff compares the last two texts. With one ID it compares this version with the newest,
 and with two IDs these two. The number at the end of an ID is enough.
 
-Without a daemon, history asks the serve-sse at http://127.0.0.1:8722, and then reads the
-log of serve-sse on this machine. -v says which.`,
+If no daemon has them, history asks the serve-sse at http://127.0.0.1:8722; if that one
+has none, history reads the log of serve-sse on this machine. -v shows which source was
+used.`,
 		Example: `  mcptrack history docs file:///guide.md
   mcptrack history docs file:///guide.md --diff
   mcptrack history docs tool/search --diff

@@ -129,7 +129,7 @@ func (s *statusParts) servers(env *cli.Env, servers []core.Summary) table.Part {
 	return of
 }
 
-// tables returns the tables below that of the servers.
+// tables returns the tables below the table of servers.
 func (s *statusParts) tables(env *cli.Env) (parts []table.Part) {
 	if len(s.Hooks) > 0 {
 		parts = append(parts, table.Text(""), table.Records(s.Hooks, func(h hook.Status) []string {

@@ -29,9 +29,10 @@ func newValidate(env *cli.Env, g *cli.Globals) *cobra.Command {
 		Use:     "validate [FILE...]",
 		Aliases: []string{"validate-config"},
 		Short:   "Check configs and report every problem; starts no server",
-		Long: `Checks configs and reports every problem with its line and column. It starts no server.
-Without FILE it checks the config that other commands would use, and the configs of your
-editors and agents for errors. A missing variable or program is a warning.`,
+		Long: `Checks configs and reports every problem with its line and column. It starts no
+server. Without FILE it checks the config that other commands would use. It also checks
+the configs of your editors and agents, but reports only their errors. A missing variable
+or program is a warning.`,
 		Example: `  mcptrack validate config/mcp-servers.json
   mcptrack validate
   mcptrack validate --strict --json .mcp.json .cursor/mcp.json

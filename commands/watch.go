@@ -57,7 +57,7 @@ FILE; watch waits until it exists.
 
 If a running daemon follows the same config, watch prints the daemon's events and connects
 to no server. --url prints the events of a running serve-sse. --since also prints events
-that serve-sse has stored, and --no-follow prints only these.
+that serve-sse has stored, and --no-follow prints only the stored events and exits.
 
 Lines leave out short-lived states and repeated failures; --json prints every event (see
 mcptrack help events). If there is a lock file, watch also prints what differs from it (see

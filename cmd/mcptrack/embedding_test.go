@@ -19,7 +19,7 @@ import (
 )
 
 // TestManualProgram builds the program of help embedding and runs it until it has printed a
-// change. It is also that of go doc core/tracker.
+// change. go doc core/tracker shows the same example.
 func TestManualProgram(t *testing.T) {
 	t.Parallel()
 	page := readFile(t, "commands", "topics", "embedding.md")

@@ -42,7 +42,7 @@ daemon and the stored events. It prints a line for each check, and what to do ab
 error or a warning.
 
 It starts only servers that you have approved. The output contains names, addresses and
-errors of servers, but no secrets: you can paste it into a bug report.`,
+errors of servers, but no secrets, and can be pasted into a bug report.`,
 		Example: `  mcptrack doctor
   mcptrack doctor --offline
   mcptrack doctor --json | jq '.checks[] | select(.status == "error")'`,

@@ -33,7 +33,7 @@
 // ID and reads history in pages of 128 KiB. So a slow client does not delay others. Memory is limited to
 // the ring and about 25 KiB per client, or a page more while it reads history.
 //
-// The ring is not that of the log: on a cluster, every follower of the log is a consumer.
+// The log has a ring of its own, which cannot be used here: on a cluster, every follower of the log is a consumer.
 //
 // A client beyond the limit, or one that connects while the hub shuts down, gets status 200, a retry
 // time, and the end of the stream, because EventSource would never reconnect after any other status.

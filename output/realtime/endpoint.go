@@ -117,7 +117,7 @@ func (e *Endpoint) resolve(o MessageOptions) (*url.URL, *dialect, error) {
 		why := ""
 		switch {
 		case !headerName(name):
-			why = "is no valid name"
+			why = "is not a valid name"
 		case hopByHop(name):
 			why = "is a connection header and cannot be set"
 		case strings.EqualFold(name, "OpenAI-Beta"):

@@ -31,7 +31,7 @@
 //
 // # Connections
 //
-// Options.MaxConns limits all connections, and half of it those of one address, except of loopback addresses, and
+// Options.MaxConns limits all connections, and half of it the connections of one address, except of loopback addresses, and
 // with Options.TrustProxy. A connection beyond a limit is closed.
 //
 // Headers must arrive within 5 s, with TLS 15 s, and fit into 16 KiB; bodies must arrive within

@@ -44,7 +44,7 @@ type deliverer struct {
 	revision   uint64 // of the checkpoint that this process loaded or saved last
 	saveFailed bool   // and the failure was logged
 
-	mu        sync.Mutex // guards the fields below and those of all endpoints
+	mu        sync.Mutex // guards the fields below and the fields of all endpoints
 	endpoints []*endpoint
 	kept      []progress      // stored progress of endpoints that are not in endpoints
 	changed   bool            // some progress was not saved
@@ -60,7 +60,7 @@ type owner interface {
 	ready() error
 	// caughtUp waits until all records are known that were written before a checkpoint.
 	caughtUp(ctx context.Context, revision uint64) error
-	// adoptLocked gives the progress in kept to those of the endpoints that it belongs to, and removes it
+	// adoptLocked gives the progress in kept to the endpoints to which it belongs, and removes it
 	// from kept, with all that no endpoint can need.
 	adoptLocked(all []*endpoint)
 	// view returns what an endpoint may receive; reader is nil if that is not known yet. It may be called
