@@ -37,9 +37,9 @@ func newCall(env *cli.Env, g *cli.Globals) *cobra.Command {
 		Long: `Calls one tool and prints the content of its result. A terminal shows only type, size and digest of
 binary content; --out writes it to a file. --json prints the MCP result.
 
-The value of --arg is text if the tool's schema says so, and otherwise JSON. Arguments that
-the schema refuses are not sent; --args-json is sent unchanged. Ctrl-C cancels the call at
-the server.`,
+The value of --arg is text if the tool's schema says so, and otherwise JSON. If the schema
+refuses an argument, the command fails and sends nothing; --args-json is sent without this
+check. Ctrl-C cancels the call at the server.`,
 		Example: `  mcptrack call everything echo --arg message=hello
   mcptrack call everything get-sum --arg a=2 --arg b=3
   mcptrack call build start --args-json '{"targets":["all"]}' --timeout 10m`,
