@@ -132,17 +132,11 @@ func run(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) error 
 		return &cli.Failure{Exit: cli.ExitFailed, Code: "failed", Err: fmt.Errorf("this program is called %s; connected entries are recognised by the name mcptrack", printable.Line(filepath.Base(command), 100)),
 			Hint: "rename the program to mcptrack; a link is not enough"}
 	}
-	s, err := openStore(env)
+	s, unlock, err := openStore(ctx, env, opts.dryRun)
 	if err != nil {
 		return err
 	}
-	if !opts.dryRun {
-		unlock, err := s.lock(ctx)
-		if err != nil {
-			return err
-		}
-		defer unlock()
-	}
+	defer unlock()
 	p, plans, err := prepare(env, g, opts, s)
 	if err != nil {
 		return err

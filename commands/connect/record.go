@@ -49,12 +49,17 @@ type recorded struct {
 // A store keeps one file for each record in a folder.
 type store struct{ dir string }
 
-func openStore(env *cli.Env) (store, error) {
-	dir := env.StateDir("connect")
-	if dir == "" {
-		return store{}, &cli.Failure{Exit: cli.ExitFailed, Code: "failed", Err: errors.New("there is no home folder for the records that --undo needs"), Hint: "set HOME or XDG_STATE_HOME"}
+// openStore opens the records of connected files. Unless the run writes nothing, other runs wait until unlock
+// is called.
+func openStore(ctx context.Context, env *cli.Env, dryRun bool) (s store, unlock func(), err error) {
+	if s.dir = env.StateDir("connect"); s.dir == "" {
+		return s, nil, &cli.Failure{Exit: cli.ExitFailed, Code: "failed", Err: errors.New("there is no home folder for the records that --undo needs"), Hint: "set HOME or XDG_STATE_HOME"}
 	}
-	return store{dir}, nil
+	if dryRun {
+		return s, func() {}, nil
+	}
+	unlock, err = s.lock(ctx)
+	return s, unlock, err
 }
 
 // lock makes other runs wait until unlock is called.

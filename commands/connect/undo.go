@@ -18,20 +18,14 @@ import (
 
 // undoAll restores the entries of the hosts that the options name.
 func undoAll(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) error {
-	s, err := openStore(env)
+	s, unlock, err := openStore(ctx, env, opts.dryRun)
 	if err != nil {
 		return err
 	}
+	defer unlock()
 	read, err := hostOptions(env, g)
 	if err != nil {
 		return err
-	}
-	if !opts.dryRun {
-		unlock, err := s.lock(ctx)
-		if err != nil {
-			return err
-		}
-		defer unlock()
 	}
 	records, err := s.all()
 	if err != nil {

@@ -90,13 +90,6 @@ func (c *conns) network(nc net.Conn) (from netip.Prefix, limit int) {
 	return ipscope.Network(ip), limit
 }
 
-// open returns the number of open connections.
-func (c *conns) open() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return len(c.used)
-}
-
 // closeUnused closes the connections that never carried a request, such as those that browsers
 // open in advance. [http.Server.Shutdown] would wait five seconds for them.
 func (c *conns) closeUnused() {

@@ -4,4 +4,8 @@ package web
 func MostConns() int { return mostConns() }
 
 // Conns returns the number of open connections.
-func (s *Server) Conns() int { return s.conns.open() }
+func (s *Server) Conns() int {
+	s.conns.mu.Lock()
+	defer s.conns.mu.Unlock()
+	return len(s.conns.used)
+}
