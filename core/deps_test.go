@@ -44,7 +44,7 @@ func rules() []rule {
 		{"modernc.org/sqlite", nil, "it is used through zombiezen.com/go/sqlite"},
 		{module + "core/login", []string{"core/login", "core/session", "core/tracker", "commands"}, "tokens are for sessions, and the commands that log in"},
 		{"golang.org/x/oauth2", []string{"core/login"}, "tokens are obtained in one place"},
-		{"github.com/modelcontextprotocol/go-sdk", []string{"core/login"}, "of the official SDK only the discovery for OAuth is used"},
+		{"github.com/modelcontextprotocol/go-sdk", nil, "it links a JSON library of its own; only tests connect with it"},
 		{"github.com/golang-jwt", []string{"core/login"}, "one place proves who a client is"},
 		{"github.com/gofrs/flock", []string{"core/login", "core/daemon/ipc", "core/lock", "output/agent", "commands/connect"}, "one renewal at a time, of all processes, locks that several of them change, one daemon, one run of connect, and one reader of a log for each"},
 		{"github.com/go-json-experiment/json", []string{"core/lock"}, "canonical JSON and strict parsing are for what users approve; all else uses encoding/json"},
