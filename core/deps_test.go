@@ -76,7 +76,7 @@ func rules() []rule {
 		{"github.com/briandowns/spinner", []string{"commands"}, "progress is for the terminal of a command"},
 		{"github.com/cenkalti/backoff", []string{"core/backoff"}, "there is one way to wait before another attempt"},
 		{"golang.org/x/time", []string{"core/gateway", "core/hook", "output/realtime", "output/web"}, "it limits probes, wrong tokens, messages to hooks and items of conversations; retries use core/backoff"},
-		{"github.com/shirou/gopsutil", []string{"core/machine"}, "the process table is read in one place"},
+		{module + "core/internal/proctable", []string{"core/machine", "core/process"}, "processes are found by those who list or end them"},
 		{module + "core/machine", []string{"commands"}, "what runs on the machine is asked for, not watched"},
 		{"github.com/chromedp", []string{"output/internal/browsertest", "scripts/pictures"}, "a browser is for tests and pictures"},
 		{"charm.land", []string{"output/tui"}, "the full screen is one package"},
