@@ -95,6 +95,7 @@
 //	internal/fair       limits that principals share fairly
 //	internal/rawjson    members and elements of JSON, in order and not decoded
 //	internal/textindex  full-text search with ranking
+//	internal/proctable  reads the process table of Linux
 //	internal/program    finds the file that a command runs
 //	internal/regularfile  reads regular files of limited size, and never blocks on others
 //	internal/wake       a channel that wakes one goroutine, and a change that wakes all who wait

@@ -12,8 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/modelcontextprotocol/go-sdk/oauthex"
-
 	"github.com/mcptrack/mcptrack/core/guarded"
 	"github.com/mcptrack/mcptrack/core/ipscope"
 	"github.com/mcptrack/mcptrack/core/printable"
@@ -41,17 +39,13 @@ type Challenge struct {
 func ParseChallenge(values []string) Challenge {
 	var c Challenge
 	for _, value := range values {
-		all, err := oauthex.ParseWWWAuthenticate([]string{value})
-		if err != nil {
-			continue
-		}
-		for _, one := range all {
+		for _, one := range parseSchemes(value) {
 			switch {
-			case one.Scheme == "basic":
+			case one.name == "basic":
 				c.Basic = true
-			case one.Scheme == "bearer" && c.Metadata == "" && c.Code == "":
-				c.Metadata, c.Code, c.Description = one.Params["resource_metadata"], one.Params["error"], one.Params["error_description"]
-				c.Scopes = usableScopes(strings.Fields(one.Params["scope"]))
+			case one.name == "bearer" && c.Metadata == "" && c.Code == "":
+				c.Metadata, c.Code, c.Description = one.params["resource_metadata"], one.params["error"], one.params["error_description"]
+				c.Scopes = usableScopes(strings.Fields(one.params["scope"]))
 			}
 		}
 	}
@@ -72,7 +66,7 @@ func (c Challenge) Reason() string {
 type discovery struct {
 	resource string
 	scopes   []string // scopes that the server supports
-	server   *oauthex.AuthServerMeta
+	server   *serverMeta
 	metadata string // URL of the authorization server's metadata; empty if it publishes none
 }
 
@@ -129,7 +123,7 @@ func discoverOnce(ctx context.Context, client *http.Client, t Target, c Challeng
 	for _, issuer := range issuers[:min(len(issuers), maxIssuers)] {
 		at.server, at.metadata, err = serverMetadata(ctx, client, issuer)
 		if err == nil && at.server == nil && resource == nil {
-			at.server = &oauthex.AuthServerMeta{Issuer: issuer, AuthorizationEndpoint: issuer + "/authorize",
+			at.server = &serverMeta{Issuer: issuer, AuthorizationEndpoint: issuer + "/authorize",
 				TokenEndpoint: issuer + "/token", RegistrationEndpoint: issuer + "/register"}
 		}
 		if err == nil && at.server == nil {
@@ -145,7 +139,7 @@ func discoverOnce(ctx context.Context, client *http.Client, t Target, c Challeng
 
 // resourceMetadata returns the protected resource metadata of the server (RFC 9728), or nil if it
 // has none.
-func resourceMetadata(ctx context.Context, client *http.Client, t Target, c Challenge) (*oauthex.ProtectedResourceMetadata, error) {
+func resourceMetadata(ctx context.Context, client *http.Client, t Target, c Challenge) (*resourceMeta, error) {
 	u, err := url.Parse(t.URL)
 	if err != nil {
 		return nil, errors.New("the URL is not an absolute http or https URL")
@@ -162,7 +156,7 @@ func resourceMetadata(ctx context.Context, client *http.Client, t Target, c Chal
 		places = append([]string{c.Metadata}, places...)
 	}
 	for _, place := range places {
-		var m oauthex.ProtectedResourceMetadata
+		var m resourceMeta
 		found, err := getJSON(ctx, client, place, &m)
 		switch {
 		case err != nil:
@@ -196,7 +190,7 @@ func metadataPlaces(issuer string) []string {
 
 // serverMetadata returns the metadata of an authorization server and the URL at which it was found,
 // or nil if there is none.
-func serverMetadata(ctx context.Context, client *http.Client, issuer string) (m *oauthex.AuthServerMeta, at string, err error) {
+func serverMetadata(ctx context.Context, client *http.Client, issuer string) (m *serverMeta, at string, err error) {
 	places := metadataPlaces(issuer)
 	if places == nil {
 		return nil, "", fmt.Errorf("the server specifies an authorization server that is not a URL: %q", printable.Line(issuer, 200))
@@ -216,13 +210,8 @@ func serverMetadata(ctx context.Context, client *http.Client, issuer string) (m 
 
 // configuredServer returns the authorization server's metadata from an address specified in the
 // config. It accepts any issuer; see audience for the consequences.
-func configuredServer(ctx context.Context, client *http.Client, address string) (*oauthex.AuthServerMeta, error) {
-	var names struct{ Issuer string }
-	found, err := getJSON(ctx, client, address, &names)
-	var m *oauthex.AuthServerMeta
-	if err == nil && found {
-		m, err = readMetadata(ctx, client, address, names.Issuer)
-	}
+func configuredServer(ctx context.Context, client *http.Client, address string) (*serverMeta, error) {
+	m, err := readMetadata(ctx, client, address, "")
 	if err == nil && m == nil {
 		err = fmt.Errorf("%s: there is no metadata", printable.Line(address, 200))
 	}
@@ -232,21 +221,32 @@ func configuredServer(ctx context.Context, client *http.Client, address string) 
 	return m, nil
 }
 
-// readMetadata reads the metadata of an issuer from an address. It returns nil if there is none.
-func readMetadata(ctx context.Context, client *http.Client, address, issuer string) (*oauthex.AuthServerMeta, error) {
-	m, err := oauthex.GetAuthServerMeta(ctx, address, issuer, client)
-	if err != nil {
-		return nil, errors.New(printable.Line(err.Error(), 500)) // the error quotes the metadata and wraps no other error
+// readMetadata reads the metadata of an issuer, or of any issuer if it is empty, from an address. It
+// returns nil if there is none. Issuers that differ in a final slash only are equal.
+func readMetadata(ctx context.Context, client *http.Client, address, issuer string) (*serverMeta, error) {
+	if !secure(address) {
+		return nil, fmt.Errorf("the URL does not use https: %s", printable.Line(address, 200))
 	}
-	if m != nil {
-		err = usable(m)
+	var m serverMeta
+	found, err := getJSON(ctx, client, address, &m)
+	if err != nil || !found {
+		return nil, err
 	}
-	return m, err
+	if issuer != "" && strings.TrimSuffix(m.Issuer, "/") != strings.TrimSuffix(issuer, "/") {
+		return nil, fmt.Errorf("its issuer %q does not match %q", printable.Line(m.Issuer, 200), printable.Line(issuer, 200))
+	}
+	return &m, usable(&m)
 }
 
-// usable validates what the library does not: that the endpoints exist, that they can be trusted
-// and displayed, and that PKCE with S256 is supported.
-func usable(m *oauthex.AuthServerMeta) error {
+// secure reports whether a URL uses https, or http on this machine.
+func secure(address string) bool {
+	u, err := url.Parse(address)
+	return err == nil && u.Host != "" && (u.Scheme == "https" || u.Scheme == "http" && ipscope.Loopback(u.Hostname()))
+}
+
+// usable validates that the endpoints exist, that they can be trusted and displayed, and that PKCE
+// with S256 is supported.
+func usable(m *serverMeta) error {
 	if m.TokenEndpoint == "" || !slices.Contains(m.CodeChallengeMethodsSupported, "S256") {
 		return errors.New("the metadata contains no token endpoint, or PKCE with S256 is not supported")
 	}
@@ -261,7 +261,7 @@ func usable(m *oauthex.AuthServerMeta) error {
 		if endpoint == "" {
 			continue
 		}
-		if err != nil || u.Host == "" || u.Scheme != "https" && !(u.Scheme == "http" && ipscope.Loopback(u.Hostname())) {
+		if err != nil || !secure(endpoint) {
 			return fmt.Errorf("an endpoint does not use https: %s", printable.Line(endpoint, 200))
 		}
 		if u.User != nil || u.Fragment != "" { // a user name before the @ can be mistaken for the host

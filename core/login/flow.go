@@ -1,18 +1,20 @@
 package login
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"crypto/subtle"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/modelcontextprotocol/go-sdk/oauthex"
 	"golang.org/x/oauth2"
 
 	"github.com/mcptrack/mcptrack/core/config"
@@ -126,7 +128,7 @@ func (f *Flow) Finish(ctx context.Context, answer url.Values) (*Login, error) {
 // checkIssuer checks that the redirect comes from the authorization server to which the browser was
 // sent (RFC 9207). Otherwise an attacker's server could respond in its place to obtain an
 // authorization code.
-func checkIssuer(answer url.Values, m *oauthex.AuthServerMeta) error {
+func checkIssuer(answer url.Values, m *serverMeta) error {
 	switch iss := answer.Get("iss"); {
 	case iss == "" && m.AuthorizationResponseIssParameterSupported:
 		return errors.New(`the redirected URL does not contain "iss", which identifies the authorization server`)
@@ -211,7 +213,7 @@ const (
 var ErrNoClient = errors.New("the authorization server does not support client registration")
 
 // configuredClient returns the client in the config. ok is false if there is none.
-func configuredClient(t Target, m *oauthex.AuthServerMeta) (OAuthClient, bool) {
+func configuredClient(t Target, m *serverMeta) (OAuthClient, bool) {
 	o := t.OAuth
 	if o.ClientID == "" {
 		return OAuthClient{}, false
@@ -232,7 +234,7 @@ func configuredClient(t Target, m *oauthex.AuthServerMeta) (OAuthClient, bool) {
 // chooseClient selects the client for a login, in the order of the specification: the client in the
 // config, a client identified by a metadata URL, a client registered during an earlier login
 // (reused), or a newly registered client.
-func (f *Flow) chooseClient(ctx context.Context, client *http.Client, m *oauthex.AuthServerMeta, earlier *Login) (c OAuthClient, reused bool, err error) {
+func (f *Flow) chooseClient(ctx context.Context, client *http.Client, m *serverMeta, earlier *Login) (c OAuthClient, reused bool, err error) {
 	if c, ok := configuredClient(f.target, m); ok {
 		return c, false, f.at.entrust(f.target, c, earlier)
 	}
@@ -253,7 +255,7 @@ func (f *Flow) chooseClient(ctx context.Context, client *http.Client, m *oauthex
 }
 
 // register registers a new client with the authorization server (RFC 7591).
-func register(ctx context.Context, client *http.Client, m *oauthex.AuthServerMeta, redirect string, scopes []string) (OAuthClient, error) {
+func register(ctx context.Context, client *http.Client, m *serverMeta, redirect string, scopes []string) (OAuthClient, error) {
 	method := methodNone
 	if offered := m.TokenEndpointAuthMethodsSupported; len(offered) > 0 && !slices.Contains(offered, methodNone) {
 		method = methodPost
@@ -261,17 +263,26 @@ func register(ctx context.Context, client *http.Client, m *oauthex.AuthServerMet
 			method = methodBasic
 		}
 	}
-	p, err := oauthex.RegisterClient(ctx, m.RegistrationEndpoint, &oauthex.ClientRegistrationMetadata{
-		RedirectURIs: []string{redirect}, ClientName: "mcptrack", SoftwareID: "mcptrack", ApplicationType: "native",
-		GrantTypes: []string{"authorization_code", "refresh_token"}, ResponseTypes: []string{"code"},
-		TokenEndpointAuthMethod: method, Scope: strings.Join(scopes, " "),
-	}, client)
-	if answer, ok := errors.AsType[*oauthex.ClientRegistrationError](err); ok {
-		return OAuthClient{}, &AnswerError{Doing: "to register a client", Code: answer.ErrorCode, Description: answer.ErrorDescription, Status: http.StatusBadRequest}
-	} else if err != nil {
-		return OAuthClient{}, fmt.Errorf("register a client: %w", registrationError(err))
+	var p struct {
+		ID      string `json:"client_id"`
+		Secret  string `json:"client_secret"`
+		Expires int64  `json:"client_secret_expires_at"` // in Unix time; 0 if never
+		Method  string `json:"token_endpoint_auth_method"`
 	}
-	c := OAuthClient{ID: p.ClientID, secret: config.NewSecret(p.ClientSecret), Registered: true, Redirect: redirect, Expires: p.ClientSecretExpiresAt, Method: p.TokenEndpointAuthMethod}
+	if err := postRegistration(ctx, client, m.RegistrationEndpoint, map[string]any{
+		"redirect_uris": []string{redirect}, "client_name": "mcptrack", "software_id": "mcptrack", "application_type": "native",
+		"grant_types": []string{"authorization_code", "refresh_token"}, "response_types": []string{"code"},
+		"token_endpoint_auth_method": method, "scope": strings.Join(scopes, " "),
+	}, &p); err != nil {
+		return OAuthClient{}, err
+	}
+	if p.ID == "" {
+		return OAuthClient{}, errors.New("register a client: the response contains no client ID")
+	}
+	c := OAuthClient{ID: p.ID, secret: config.NewSecret(p.Secret), Registered: true, Redirect: redirect, Method: p.Method}
+	if p.Expires != 0 {
+		c.Expires = time.Unix(p.Expires, 0)
+	}
 	if c.Method == "" {
 		c.Method = method
 	}
@@ -284,17 +295,46 @@ func register(ctx context.Context, client *http.Client, m *oauthex.AuthServerMet
 	return c, nil
 }
 
-// registrationError returns err without the server's response, which may contain a secret.
-func registrationError(err error) error {
-	if before, _, ok := strings.Cut(err.Error(), "failed with status"); ok && before != err.Error() {
-		_, status, _ := strings.Cut(err.Error(), "failed with status ")
-		status, _, _ = strings.Cut(status, ":")
-		return fmt.Errorf("the authorization server responded with HTTP status %s", printable.Line(status, 60))
+// postRegistration sends a client registration and reads the response. Its errors contain no text of a
+// response that may contain a secret.
+func postRegistration(ctx context.Context, client *http.Client, endpoint string, registration, into any) error {
+	body, err := json.Marshal(registration)
+	if err != nil {
+		return err
 	}
-	if strings.Contains(err.Error(), "failed to decode") {
-		return errors.New("the response is not JSON of the expected form")
+	q, err := http.NewRequestWithContext(ctx, http.MethodPost, endpoint, bytes.NewReader(body))
+	if err != nil {
+		return errors.New("register a client: the registration endpoint is not a URL")
 	}
-	return guarded.WithoutQuery(err)
+	q.Header.Set("Content-Type", "application/json")
+	q.Header.Set("Accept", "application/json")
+	p, err := client.Do(q)
+	if err != nil {
+		return fmt.Errorf("register a client: %w", guarded.WithoutQuery(err))
+	}
+	defer func() { _ = p.Body.Close() }()
+	text, err := io.ReadAll(p.Body)
+	if err != nil {
+		return fmt.Errorf("register a client: %w", err)
+	}
+	var refused struct {
+		Code        string `json:"error"`
+		Description string `json:"error_description"`
+	}
+	switch p.StatusCode {
+	case http.StatusOK, http.StatusCreated:
+	case http.StatusBadRequest:
+		into = &refused
+	default:
+		return fmt.Errorf("register a client: the authorization server responded with HTTP status %s", printable.Line(p.Status, 60))
+	}
+	if json.Unmarshal(text, into) != nil {
+		return errors.New("register a client: the response is not JSON of the expected form")
+	}
+	if p.StatusCode == http.StatusBadRequest {
+		return &AnswerError{Doing: "to register a client", Code: refused.Code, Description: refused.Description, Status: p.StatusCode}
+	}
+	return nil
 }
 
 const (

@@ -60,7 +60,7 @@ func TestHostileServers(t *testing.T) {
 		}, "S256"},
 		"http token endpoint": {func(s *logintest.Issuer) {
 			s.Meta = func(m map[string]any) { m["token_endpoint"] = "http://as.example/token" }
-		}, "does not use HTTPS"},
+		}, "does not use https"},
 		"http revocation endpoint": {func(s *logintest.Issuer) {
 			s.Meta = func(m map[string]any) { m["revocation_endpoint"] = "http://as.example/revoke" }
 		}, "does not use https"},
@@ -82,7 +82,7 @@ func TestHostileServers(t *testing.T) {
 		}, "describes a different resource"},
 		"script as login page": {func(s *logintest.Issuer) {
 			s.Meta = func(m map[string]any) { m["authorization_endpoint"] = "javascript:alert(1)" }
-		}, "disallowed scheme"},
+		}, "does not use https"},
 		"token endpoint that redirects": {func(s *logintest.Issuer) {
 			s.AnswerToken(func(w http.ResponseWriter, q *http.Request) bool {
 				http.Redirect(w, q, elsewhere.URL+"/token", http.StatusTemporaryRedirect)

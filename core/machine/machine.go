@@ -10,7 +10,7 @@
 // process, and masks credentials in command lines. Command lines are untrusted: every process can
 // choose its own.
 //
-// Library: shirou/gopsutil for the process table on Linux, macOS and Windows (maintained, BSD).
+// Library: shirou/gopsutil for the process table of macOS and Windows (maintained, BSD).
 package machine
 
 import (
@@ -149,6 +149,7 @@ type process struct {
 	pid, parent int
 	args        []string
 	started     time.Time
+	identity    string // on Linux, tells the process from another one that inherits its pid
 	memory      int64
 	stdio       bool // stdin is a pipe or socket, or unknown
 

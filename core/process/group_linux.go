@@ -1,13 +1,11 @@
 package process
 
 import (
-	"bytes"
-	"errors"
-	"iter"
 	"os"
-	"strconv"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/mcptrack/mcptrack/core/internal/proctable"
 )
 
 // awaitExit waits until the child is dead but not yet reaped, and then returns true. It waits in
@@ -40,50 +38,12 @@ func awaitExit(pid int) bool {
 // memberRuns reports whether a member of the group is not a zombie. The first process of a
 // container may never reap zombies.
 func memberRuns(pgid int) bool {
-	for pid := range pids() {
-		if st, err := readStat(pid); err == nil && st.pgrp == pgid && !st.dead {
+	for pid := range proctable.PIDs() {
+		if st, err := proctable.Read(pid); err == nil && st.Group == pgid && !st.Dead {
 			return true
 		}
 	}
 	return false
-}
-
-// pids yields the process ids in /proc. Processes may start and exit during the iteration.
-func pids() iter.Seq[int] {
-	return func(yield func(int) bool) {
-		dir, err := os.Open("/proc")
-		if err != nil {
-			return
-		}
-		defer dir.Close()
-		names, _ := dir.Readdirnames(-1)
-		for _, name := range names {
-			if pid, err := strconv.Atoi(name); err == nil && !yield(pid) {
-				return
-			}
-		}
-	}
-}
-
-// stat holds the fields of /proc/PID/stat that this package uses; see proc_pid_stat(5).
-type stat struct {
-	dead  bool // a zombie
-	pgrp  int
-	start string // in clock ticks since boot; together with the pid, it identifies a process
-}
-
-func readStat(pid int) (stat, error) {
-	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-	if err != nil {
-		return stat{}, err
-	}
-	// The command name may contain blanks and parentheses.
-	fields := bytes.Fields(b[bytes.LastIndexByte(b, ')')+1:])
-	if len(fields) < 20 {
-		return stat{}, errors.New("short stat file")
-	}
-	pgrp, err := strconv.Atoi(string(fields[2]))
-	return stat{dead: bytes.ContainsAny(fields[0], "ZX"), pgrp: pgrp, start: string(fields[19])}, err
 }
 
 // unread returns how many bytes in the pipe with the given write end have not been read.
@@ -98,5 +58,5 @@ func unread(fd uintptr) int {
 // sacrifice makes the kernel kill this child before other processes when memory runs out, because
 // the tracker can restart the child.
 func sacrifice(pid int) {
-	_ = os.WriteFile("/proc/"+strconv.Itoa(pid)+"/oom_score_adj", []byte("1000"), 0) // may have exited
+	_ = os.WriteFile(proctable.Path(pid, "oom_score_adj"), []byte("1000"), 0) // may have exited
 }

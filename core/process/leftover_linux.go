@@ -12,6 +12,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/mcptrack/mcptrack/core/internal/proctable"
 )
 
 // Sweep ends the processes that a killed tracker left behind: every process with a mark whose owner
@@ -51,8 +53,8 @@ func marked(env []string) (with []string, mark string) {
 }
 
 func owner() string {
-	own, _ := readStat(os.Getpid())
-	return fmt.Sprintf("%d-%s-%s", os.Getpid(), own.start, namespace())
+	own, _ := proctable.Read(os.Getpid())
+	return fmt.Sprintf("%d-%s-%s", os.Getpid(), own.Start, namespace())
 }
 
 func namespace() string {
@@ -68,14 +70,14 @@ func ownerless(mark string) bool {
 	if err != nil || len(owner) < 3 || owner[2] != namespace() {
 		return false
 	}
-	st, err := readStat(pid)
-	return errors.Is(err, fs.ErrNotExist) || err == nil && (st.dead || st.start != owner[1])
+	st, err := proctable.Read(pid)
+	return errors.Is(err, fs.ErrNotExist) || err == nil && (st.Dead || st.Start != owner[1])
 }
 
 // signalMarked sends a signal to every other process whose mark satisfies the condition. It returns
 // how many there were.
 func signalMarked(s syscall.Signal, condition func(mark string) bool) (n int) {
-	for pid := range pids() {
+	for pid := range proctable.PIDs() {
 		if pid == os.Getpid() {
 			continue
 		}
@@ -83,7 +85,7 @@ func signalMarked(s syscall.Signal, condition func(mark string) bool) (n int) {
 		if err != nil {
 			continue
 		}
-		env, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/environ") // empty for zombies and other users' processes
+		env, _ := os.ReadFile(proctable.Path(pid, "environ")) // empty for zombies and other users' processes
 		for kv := range strings.SplitSeq(string(env), "\x00") {
 			if mark, ok := strings.CutPrefix(kv, markKey+"="); ok && condition(mark) && p.Signal(s) == nil {
 				n++

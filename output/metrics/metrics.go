@@ -6,17 +6,13 @@
 // of the first 100 tools of each of the first 1,000 servers that are called; all others are "other". So
 // the number of time series is bounded.
 //
-// Library: prometheus/client_golang, the reference implementation (Apache 2.0).
+// The text format is written here: prometheus/client_golang would enlarge every command by 1 MB, and start
+// it later, also where nobody scrapes.
 package metrics
 
 import (
-	"net/http"
 	"sync"
 	"time"
-
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/mcptrack/mcptrack/core/calls"
 	"github.com/mcptrack/mcptrack/core/event"
@@ -64,34 +60,30 @@ type Options struct {
 
 // Metrics is a set of metrics. It is safe for concurrent use.
 type Metrics struct {
-	registry *prometheus.Registry
-	latency  prometheus.Histogram
-	calls    *prometheus.HistogramVec
+	opts    Options
+	started time.Time
 
-	mu     sync.Mutex
-	called map[string]map[string]bool // tools that are labels, by server
+	mu      sync.Mutex // guards the fields below
+	latency histogram
+	calls   map[series]*histogram
+	called  map[string]map[string]bool // tools that are labels, by server
 }
+
+// series contains the values of the labels outcome, server and tool.
+type series [3]string
 
 // New returns a new set of metrics.
 func New(opts Options) *Metrics {
-	m := &Metrics{registry: prometheus.NewRegistry(), called: map[string]map[string]bool{}, latency: prometheus.NewHistogram(prometheus.HistogramOpts{
-		Name:    "mcptrack_delivery_latency_seconds",
-		Help:    "Time from a server's notification until its event is written to the first client.",
-		Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10},
-	})}
-	m.calls = prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name:    "mcptrack_call_seconds",
-		Help:    "Time from a client's call of a tool until it is answered, by outcome.",
-		Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60},
-	}, []string{"server", "tool", "outcome"})
-	m.registry.MustRegister(m.latency, m.calls, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		&collector{opts})
-	return m
+	return &Metrics{opts: opts, started: time.Now(), calls: map[series]*histogram{}, called: map[string]map[string]bool{}}
 }
 
 // Delivered records the time from a server's notification until its event reached the first
 // client.
-func (m *Metrics) Delivered(after time.Duration) { m.latency.Observe(after.Seconds()) }
+func (m *Metrics) Delivered(after time.Duration) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.latency.observe(after.Seconds(), latencyBounds())
+}
 
 // Limits of the labels of calls; see the package documentation.
 const (
@@ -103,6 +95,7 @@ const (
 // Called records a call. Tools that no server has are "other", because clients choose their names.
 func (m *Metrics) Called(c calls.Call) {
 	m.mu.Lock()
+	defer m.mu.Unlock()
 	if m.called[c.ServerID] == nil {
 		if len(m.called) < maxCalledServers {
 			m.called[c.ServerID] = map[string]bool{}
@@ -115,34 +108,47 @@ func (m *Metrics) Called(c calls.Call) {
 	} else if tools != nil {
 		tools[c.Tool] = true
 	}
+	key := series{string(c.Outcome), c.ServerID, c.Tool}
+	if m.calls[key] == nil {
+		m.calls[key] = &histogram{}
+	}
+	m.calls[key].observe(c.Duration.Seconds(), callBounds())
+}
+
+// observed adds what was recorded as it occurred.
+func (m *Metrics) observed(s page) {
+	m.mu.Lock()
+	latency, all := m.latency, make(map[series]histogram, len(m.calls))
+	for key, h := range m.calls {
+		all[key] = *h
+	}
 	m.mu.Unlock()
-	m.calls.WithLabelValues(c.ServerID, c.Tool, string(c.Outcome)).Observe(c.Duration.Seconds())
+	s.histogram("mcptrack_delivery_latency_seconds", "Time from a server's notification until its event is written to the first client.", latency, latencyBounds())
+	for key, h := range all {
+		s.histogram("mcptrack_call_seconds", "Time from a client's call of a tool until it is answered, by outcome.", h, callBounds(),
+			"outcome", key[0], "server", key[1], "tool", key[2])
+	}
 }
 
-// Handler returns the HTTP handler for scrapes.
-func (m *Metrics) Handler() http.Handler {
-	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4, Timeout: 10 * time.Second})
+func latencyBounds() []float64 {
+	return []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}
 }
 
-// collector reads all counts at each scrape. It is an unchecked collector, because its options
-// determine which metrics exist.
-type collector struct{ opts Options }
+func callBounds() []float64 {
+	return []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60}
+}
 
-// Describe implements [prometheus.Collector].
-func (c *collector) Describe(chan<- *prometheus.Desc) {}
-
-// Collect implements [prometheus.Collector].
-func (c *collector) Collect(out chan<- prometheus.Metric) {
-	s := scrape{out}
-	s.gauge("mcptrack_info", "The running version.", 1, "version", c.opts.Version)
-	if c.opts.Snapshot != nil {
-		snap := c.opts.Snapshot()
+// read adds the counts that others maintain.
+func (c *Options) read(s page) {
+	s.gauge("mcptrack_info", "The running version.", 1, "version", c.Version)
+	if c.Snapshot != nil {
+		snap := c.Snapshot()
 		for i := range snap.Servers {
 			s.server(&snap.Servers[i])
 		}
 	}
-	if c.opts.Journal != nil {
-		j := c.opts.Journal()
+	if c.Journal != nil {
+		j := c.Journal()
 		s.counter("mcptrack_journal_stored_total", "Events that are durable.", j.Stored)
 		s.gauge("mcptrack_journal_waiting", "Events waiting to be stored.", float64(j.Waiting))
 		s.counter("mcptrack_journal_folded_total", "Events merged into a newer event of the same resource because storage was slow.", j.Folded)
@@ -150,50 +156,50 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 		s.counter("mcptrack_journal_failures_total", "Failed attempts to store events.", j.Failures)
 		s.counter("mcptrack_journal_damages_total", "Stored events that could not be read.", j.Damages)
 		s.counter("mcptrack_journal_syncs_total", "Groups of events stored in one transaction.", j.Syncs)
-		s.emit("mcptrack_journal_sync_seconds_total", "Time spent storing events.", prometheus.CounterValue, j.SyncTime.Seconds())
+		s.add("mcptrack_journal_sync_seconds_total", "Time spent storing events.", "counter", j.SyncTime.Seconds())
 		s.gauge("mcptrack_journal_slowest_sync_seconds", "The longest time taken to store one group of events.", j.SlowestSync.Seconds())
 	}
-	if c.opts.Clients != nil {
-		cl := c.opts.Clients()
+	if c.Clients != nil {
+		cl := c.Clients()
 		s.gauge("mcptrack_clients", "Connected clients of the feeds.", float64(cl.Connected))
 		s.counter("mcptrack_clients_total", "Clients of the feeds that have connected since the start.", cl.Served)
 		s.counter("mcptrack_clients_closed_total", "Clients disconnected, by reason.", cl.Slow, "reason", "slow")
 		s.counter("mcptrack_clients_closed_total", "Clients disconnected, by reason.", cl.Refused, "reason", "overload")
 		s.counter("mcptrack_gaps_total", "Gap events sent.", cl.Gaps)
 	}
-	if c.opts.Webhooks != nil {
-		for source, st := range c.opts.Webhooks() {
+	if c.Webhooks != nil {
+		for source, st := range c.Webhooks() {
 			s.webhooks(string(source), st)
 		}
 	}
-	if c.opts.Hooks != nil {
-		s.hooks(c.opts.Hooks())
+	if c.Hooks != nil {
+		s.hooks(c.Hooks())
 	}
-	if c.opts.Streams != nil {
-		s.gauge("mcptrack_event_streams", "Open streams of MCP Events.", float64(c.opts.Streams()))
+	if c.Streams != nil {
+		s.gauge("mcptrack_event_streams", "Open streams of MCP Events.", float64(c.Streams()))
 	}
-	if c.opts.StrayAnswers != nil {
-		s.counter("mcptrack_stray_answers_total", "Answers of MCP clients that were dropped because they belong to no pending question.", c.opts.StrayAnswers())
+	if c.StrayAnswers != nil {
+		s.counter("mcptrack_stray_answers_total", "Answers of MCP clients that were dropped because they belong to no pending question.", c.StrayAnswers())
 	}
-	if c.opts.Deliveries != nil {
-		for _, d := range c.opts.Deliveries() {
+	if c.Deliveries != nil {
+		for _, d := range c.Deliveries() {
 			s.gauge("mcptrack_webhook_lease", "1 if this process of the cluster delivers the webhooks.", truth(d.Own), "source", string(d.Source))
 		}
 	}
-	if c.opts.Cluster != nil {
-		if cl, ok := c.opts.Cluster(); ok {
+	if c.Cluster != nil {
+		if cl, ok := c.Cluster(); ok {
 			s.gauge("mcptrack_processes", "Processes that share the servers.", float64(cl.Processes))
 			s.gauge("mcptrack_servers_unfollowed", "Servers that no process follows.", float64(len(cl.Unfollowed)))
 			s.gauge("mcptrack_waiting_for_leases", "1 while this process cannot renew leases and will stop following servers.", truth(cl.Waiting != ""))
 		}
 	}
-	if c.opts.LockChanges != nil {
-		for server, changes := range c.opts.LockChanges() {
+	if c.LockChanges != nil {
+		for server, changes := range c.LockChanges() {
 			s.gauge("mcptrack_lock_changes", "Items of a server that differ from the lock file.", float64(len(changes)), "server", server)
 		}
 	}
-	if c.opts.Reloads != nil {
-		r := c.opts.Reloads()
+	if c.Reloads != nil {
+		r := c.Reloads()
 		s.counter("mcptrack_config_reloads_total", "Config reloads, by result.", r.Reloaded, "result", "reloaded")
 		s.counter("mcptrack_config_reloads_total", "Config reloads, by result.", r.Rejected, "result", "rejected")
 		s.gauge("mcptrack_config_last_reload_successful", "1 if the config on disk is in use.", truth(r.Good))
@@ -207,10 +213,7 @@ func truth(b bool) float64 {
 	return 0
 }
 
-// scrape sends the metrics of one scrape to a channel.
-type scrape struct{ out chan<- prometheus.Metric }
-
-func (s scrape) server(st *status.ServerStatus) {
+func (s page) server(st *status.ServerStatus) {
 	for _, state := range event.States() { // all, so that states that the server has left drop to 0
 		s.gauge("mcptrack_server_state", "1 for the current state of a server.", truth(st.State == state), "server", st.ID, "state", string(state))
 	}
@@ -225,12 +228,12 @@ func (s scrape) server(st *status.ServerStatus) {
 	s.counter("mcptrack_tracker_errors_total", "Failed connections and lists.", c.Failures, "server", st.ID)
 	s.counter("mcptrack_missed_changes_total", "Changes without a notification, although the server claims to push them, or with a notification lost on a dead stream.", c.Missed, "server", st.ID)
 	for reason, n := range c.Dropped {
-		s.counter("mcptrack_dropped_total", "Notifications dropped, by reason.", n, "server", st.ID, "reason", reason)
+		s.counter("mcptrack_dropped_total", "Notifications dropped, by reason.", n, "reason", reason, "server", st.ID)
 	}
-	s.counter("mcptrack_dropped_total", "Notifications dropped, by reason.", c.Unknown, "server", st.ID, "reason", "not_followed")
+	s.counter("mcptrack_dropped_total", "Notifications dropped, by reason.", c.Unknown, "reason", "not_followed", "server", st.ID)
 }
 
-func (s scrape) hooks(all []hook.Status) {
+func (s page) hooks(all []hook.Status) {
 	for _, h := range all {
 		for _, outcome := range hook.Outcomes() {
 			s.counter("mcptrack_hook_messages_total", "Messages to an incoming webhook, by outcome; only accepted ones have an effect.", h.Messages[outcome], "hook", h.ID, "outcome", string(outcome))
@@ -238,30 +241,13 @@ func (s scrape) hooks(all []hook.Status) {
 	}
 }
 
-func (s scrape) webhooks(source string, st webhook.Stats) {
+func (s page) webhooks(source string, st webhook.Stats) {
 	s.gauge("mcptrack_webhooks", "Webhooks, by source and state.", float64(st.Active), "source", source, "state", "active")
 	s.gauge("mcptrack_webhooks", "Webhooks, by source and state.", float64(st.Suspended), "source", source, "state", "suspended")
 	for outcome, n := range map[string]uint64{"taken": st.Taken, "dropped": st.Dropped, "failed": st.Failed} {
-		s.counter("mcptrack_webhook_attempts_total", "Attempts to deliver an event to a webhook, by outcome.", n, "source", source, "outcome", outcome)
+		s.counter("mcptrack_webhook_attempts_total", "Attempts to deliver an event to a webhook, by outcome.", n, "outcome", outcome, "source", source)
 	}
 	s.counter("mcptrack_webhook_given_up_total", "Events dead-lettered after the last attempt to deliver them to a webhook.", st.Abandoned, "source", source)
 	s.counter("mcptrack_webhook_gaps_total", "Gap messages sent to a webhook.", st.Gaps, "source", source)
 	s.gauge("mcptrack_webhook_lag_seconds", "Age of the oldest event not yet delivered to every webhook.", st.Lag.Seconds(), "source", source)
-}
-
-func (s scrape) gauge(name, help string, value float64, labels ...string) {
-	s.emit(name, help, prometheus.GaugeValue, value, labels...)
-}
-
-func (s scrape) counter(name, help string, value uint64, labels ...string) {
-	s.emit(name, help, prometheus.CounterValue, float64(value), labels...)
-}
-
-// emit sends one metric; labels contains alternating names and values.
-func (s scrape) emit(name, help string, kind prometheus.ValueType, value float64, labels ...string) {
-	var names, values []string
-	for i := 0; i+1 < len(labels); i += 2 {
-		names, values = append(names, labels[i]), append(values, labels[i+1])
-	}
-	s.out <- prometheus.MustNewConstMetric(prometheus.NewDesc(name, help, names, nil), kind, value, values...)
 }

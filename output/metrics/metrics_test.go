@@ -1,18 +1,27 @@
 package metrics
 
 import (
+	"compress/gzip"
 	"encoding/json"
 	"fmt"
+	"io"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
 	"go.yaml.in/yaml/v4"
 
+	"github.com/mcptrack/mcptrack/core/calls"
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/lock/guard"
@@ -79,6 +88,104 @@ func TestScrape(t *testing.T) {
 	}
 	if n := strings.Count(text, "mcptrack_server"); n > 30 {
 		t.Errorf("%d lines about one server: series must not grow with its resources", n)
+	}
+}
+
+// Prometheus' own parser reads what we write: every series once, in families that are sorted, with the labels
+// that were given and buckets that only grow.
+func TestTextFormat(t *testing.T) {
+	m := example()
+	hostile := "a\"}\n\\b, x=\"1\" \xff"
+	m.Called(calls.Call{ServerID: "docs", Tool: hostile, Outcome: calls.OK, Duration: time.Minute})
+	m.Called(calls.Call{ServerID: "docs", Tool: hostile, Outcome: calls.OK, Duration: time.Hour})
+	m.Delivered(5 * time.Millisecond)
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(strings.NewReader(scraped(t, m)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]bool{}
+	for name, family := range families {
+		if family.GetHelp() == "" || family.GetType() == dto.MetricType_UNTYPED {
+			t.Errorf("%s has no help or no type", name)
+		}
+		for _, s := range family.GetMetric() {
+			key := fmt.Sprint(name, s.GetLabel())
+			if seen[key] {
+				t.Errorf("%s occurs twice", key)
+			}
+			seen[key] = true
+			if !slices.IsSortedFunc(s.GetLabel(), func(a, b *dto.LabelPair) int { return strings.Compare(a.GetName(), b.GetName()) }) {
+				t.Errorf("the labels of %s are not in order", key)
+			}
+			for i, b := range s.GetHistogram().GetBucket() {
+				if i > 0 && b.GetCumulativeCount() < s.GetHistogram().GetBucket()[i-1].GetCumulativeCount() {
+					t.Errorf("the buckets of %s shrink", key)
+				}
+			}
+		}
+	}
+	called := families["mcptrack_call_seconds"].GetMetric()[0]
+	if tool := called.GetLabel()[2].GetValue(); tool != strings.ToValidUTF8(hostile, "\uFFFD") || called.GetHistogram().GetSampleCount() != 2 || called.GetHistogram().GetSampleSum() != 3660 {
+		t.Errorf("%q: %v", tool, called)
+	}
+	if b := called.GetHistogram().GetBucket(); len(b) != 16 || b[13].GetCumulativeCount() != 0 || b[14].GetCumulativeCount() != 1 {
+		t.Errorf("the bound of 60 s includes 60 s: %v", b)
+	}
+	for _, name := range []string{"go_goroutines", "go_memstats_heap_inuse_bytes", "process_start_time_seconds"} {
+		if v := families[name].GetMetric()[0].GetGauge().GetValue(); v <= 0 {
+			t.Errorf("%s is %v", name, v)
+		}
+	}
+	if runtime.GOOS == "linux" {
+		gauge := func(name string) float64 { return families[name].GetMetric()[0].GetGauge().GetValue() }
+		resident, virtual := gauge("process_resident_memory_bytes"), gauge("process_virtual_memory_bytes")
+		if resident < 1<<20 || virtual < resident || virtual > 1<<50 || gauge("process_open_fds") < 3 || gauge("process_max_fds") < gauge("process_open_fds") {
+			t.Errorf("resident %v, virtual %v", resident, virtual)
+		}
+		if families["process_cpu_seconds_total"].GetMetric()[0].GetCounter().GetValue() <= 0 {
+			t.Error("no processor time was used")
+		}
+	}
+}
+
+// Scrapers get what they accept, and no more than four at a time.
+func TestHandler(t *testing.T) {
+	scraping, release := make(chan struct{}, 9), make(chan struct{})
+	m := New(Options{Streams: func() int { scraping <- struct{}{}; <-release; return 1 }})
+	get := func(h http.Handler, accepted string) *httptest.ResponseRecorder {
+		w, r := httptest.NewRecorder(), httptest.NewRequest("GET", "/metrics", nil)
+		r.Header.Set("Accept-Encoding", accepted)
+		h.ServeHTTP(w, r)
+		return w
+	}
+	handler := m.Handler()
+	var running sync.WaitGroup
+	for range 4 {
+		running.Go(func() { get(handler, "") })
+		<-scraping
+	}
+	if w := get(handler, ""); w.Code != http.StatusServiceUnavailable {
+		t.Errorf("the fifth scrape: %d", w.Code)
+	}
+	close(release)
+	running.Wait()
+	for accepted, want := range map[string]string{"gzip": "gzip", "br, gzip;q=0.5": "gzip", "": "", "gzip;q=0": "", "identity, gzip; q=0.0": "", "gzipped": ""} {
+		w := get(handler, accepted)
+		if got := w.Header().Get("Content-Encoding"); w.Code != 200 || got != want || w.Header().Get("Content-Type") != "text/plain; version=0.0.4; charset=utf-8" {
+			t.Errorf("Accept-Encoding: %s: %d %v", accepted, w.Code, w.Header())
+		}
+		body := io.Reader(w.Body)
+		if want == "gzip" {
+			z, err := gzip.NewReader(body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			body = z
+		}
+		if text, err := io.ReadAll(body); err != nil || !strings.Contains(string(text), "\nmcptrack_event_streams 1\n") {
+			t.Errorf("%s, %v", text, err)
+		}
 	}
 }
 

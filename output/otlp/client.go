@@ -16,8 +16,7 @@ import (
 	"sync"
 	"time"
 
-	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
-	"google.golang.org/protobuf/proto"
+	sdk "go.opentelemetry.io/otel/sdk/trace"
 
 	"github.com/mcptrack/mcptrack/core/backoff"
 	"github.com/mcptrack/mcptrack/core/printable"
@@ -30,7 +29,7 @@ const (
 	maxResponse = 64 << 10        // bytes of a response that are read, so that the connection is used again
 )
 
-// client posts spans. It is the otlptrace.Client of an Export.
+// client posts spans. It is the exporter of an Export.
 type client struct {
 	endpoint string
 	header   http.Header
@@ -69,22 +68,19 @@ func newClient(env settings, logger *slog.Logger) (*client, error) {
 	return c, nil
 }
 
-// Start implements otlptrace.Client. It does not connect.
-func (c *client) Start(context.Context) error { return nil }
-
-// Stop implements otlptrace.Client.
-func (c *client) Stop(context.Context) error {
+// Shutdown implements [sdk.SpanExporter].
+func (c *client) Shutdown(context.Context) error {
 	c.http.CloseIdleConnections()
 	return nil
 }
 
-// UploadTraces posts spans. Spans that cannot be posted are dropped: the first failure is logged, and
+// ExportSpans posts spans. Spans that cannot be posted are dropped: the first failure is logged, and
 // none is returned, because the SDK would print each of them.
-func (c *client) UploadTraces(ctx context.Context, spans []*tracepb.ResourceSpans) error {
+func (c *client) ExportSpans(ctx context.Context, spans []sdk.ReadOnlySpan) error {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
 	defer context.AfterFunc(c.life, cancel)()
-	if err := c.upload(ctx, spans); err != nil {
+	if err := c.upload(ctx, encode(spans)); err != nil {
 		c.warned.Do(func() {
 			c.logger.Warn("cannot send traces to the collector; later failures are not reported", "err", printable.Reason(err, 300))
 		})
@@ -92,12 +88,7 @@ func (c *client) UploadTraces(ctx context.Context, spans []*tracepb.ResourceSpan
 	return nil
 }
 
-func (c *client) upload(ctx context.Context, spans []*tracepb.ResourceSpans) error {
-	// TracesData has the same encoding as the request message, whose package needs gRPC.
-	body, err := proto.Marshal(&tracepb.TracesData{ResourceSpans: spans})
-	if err != nil {
-		return err
-	}
+func (c *client) upload(ctx context.Context, body []byte) (err error) {
 	if c.gzip {
 		var b bytes.Buffer
 		z := gzip.NewWriter(&b)

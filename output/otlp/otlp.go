@@ -2,9 +2,9 @@
 // variables say (https://opentelemetry.io/docs/specs/otel/protocol/exporter/). It does nothing unless
 // one of them names an endpoint.
 //
-// Libraries: go.opentelemetry.io/otel/sdk and its otlptrace exporter (Apache 2.0), which batch, sample
-// and encode spans. Only the HTTP request is made here: the official otlptracehttp links all of gRPC,
-// which would enlarge every command by 8 MiB, and start it later, also where no spans are recorded.
+// Library: go.opentelemetry.io/otel/sdk (Apache 2.0), which batches and samples spans. They are encoded and
+// sent here: the official exporters link protobuf and gRPC, which would enlarge every command by 9 MiB, and
+// start it later, also where no spans are recorded.
 package otlp
 
 import (
@@ -22,7 +22,6 @@ import (
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/exporters/otlp/otlptrace"
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdk "go.opentelemetry.io/otel/sdk/trace"
 
@@ -57,11 +56,7 @@ func Start(ctx context.Context, lookup func(string) (string, bool), version stri
 		if err != nil {
 			return nil, errors.New("OTEL_RESOURCE_ATTRIBUTES is not a list of NAME=VALUE pairs")
 		}
-		exporter, err := otlptrace.New(ctx, c)
-		if err != nil {
-			return nil, err
-		}
-		p := sdk.NewTracerProvider(sdk.WithBatcher(exporter), sdk.WithResource(about))
+		p := sdk.NewTracerProvider(sdk.WithBatcher(c), sdk.WithResource(about))
 		return &Export{tracing.New(p, version), p, c}, nil
 	}
 	return nil, nil

@@ -14,6 +14,15 @@ import (
 	"testing"
 	"time"
 
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/sdk/instrumentation"
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdk "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"go.opentelemetry.io/otel/trace"
+	commonpb "go.opentelemetry.io/proto/otlp/common/v1"
+	resourcepb "go.opentelemetry.io/proto/otlp/resource/v1"
 	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
 	"go.uber.org/goleak"
 	"google.golang.org/protobuf/proto"
@@ -121,6 +130,52 @@ func TestExport(t *testing.T) {
 		if s.Name != "tools/call dig" || s.Kind != tracepb.Span_SPAN_KIND_CLIENT || s.Status.Message != "bad" || len(hex.EncodeToString(s.TraceId)) != 32 {
 			t.Errorf("%v", s)
 		}
+	}
+}
+
+// The official types read what was recorded, and nothing else.
+func TestEncoding(t *testing.T) {
+	state, err := trace.ParseTraceState("vendor=1,other=2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	traceID, spanID, parentID := trace.TraceID{1, 15: 2}, trace.SpanID{3, 7: 4}, trace.SpanID{5}
+	of := trace.SpanContextConfig{TraceID: traceID, SpanID: spanID, TraceFlags: trace.FlagsSampled, TraceState: state}
+	own, local := trace.NewSpanContext(of), trace.NewSpanContext(trace.SpanContextConfig{TraceID: traceID, SpanID: parentID})
+	remote := local.WithRemote(true)
+	long := strings.Repeat("\u00e9", 300)
+	spans := tracetest.SpanStubs{
+		{Name: "tools/call \xff\u2028", SpanContext: own, Parent: remote, SpanKind: trace.SpanKindServer, StartTime: time.Unix(1, 2), EndTime: time.Unix(1<<33, 4),
+			Attributes: []attribute.KeyValue{attribute.String("empty", ""), attribute.String("long", long)}, DroppedAttributes: 300,
+			Links:        []sdk.Link{{SpanContext: own}, {SpanContext: remote, Attributes: []attribute.KeyValue{attribute.String("a", "b")}, DroppedAttributeCount: 1}},
+			DroppedLinks: 2, Status: sdk.Status{Code: codes.Error, Description: "why"}},
+		{SpanContext: local, Parent: own, SpanKind: trace.SpanKindClient, Status: sdk.Status{Code: codes.Ok}, StartTime: time.Unix(0, 0), EndTime: time.Unix(0, 0)},
+		{SpanContext: own, SpanKind: trace.SpanKindProducer, StartTime: time.Unix(0, 1), EndTime: time.Unix(0, 2)},
+	}
+	for i := range spans {
+		spans[i].Resource = resource.NewWithAttributes("https://opentelemetry.io/schemas/1", attribute.String("service.name", "mcptrack"))
+		spans[i].InstrumentationScope = instrumentation.Scope{Name: "scope", Version: "1.2.3"}
+	}
+	pair := func(key, value string) *commonpb.KeyValue {
+		return &commonpb.KeyValue{Key: key, Value: &commonpb.AnyValue{Value: &commonpb.AnyValue_StringValue{StringValue: value}}}
+	}
+	want := &tracepb.TracesData{ResourceSpans: []*tracepb.ResourceSpans{{
+		SchemaUrl: "https://opentelemetry.io/schemas/1",
+		Resource:  &resourcepb.Resource{Attributes: []*commonpb.KeyValue{pair("service.name", "mcptrack")}},
+		ScopeSpans: []*tracepb.ScopeSpans{{Scope: &commonpb.InstrumentationScope{Name: "scope", Version: "1.2.3"}, Spans: []*tracepb.Span{
+			{Name: "tools/call \ufffd\u2028", TraceId: traceID[:], SpanId: spanID[:], ParentSpanId: parentID[:], TraceState: state.String(), Flags: 0x301,
+				Kind: tracepb.Span_SPAN_KIND_SERVER, StartTimeUnixNano: 1e9 + 2, EndTimeUnixNano: 1<<33*1e9 + 4,
+				Attributes: []*commonpb.KeyValue{pair("empty", ""), pair("long", long)}, DroppedAttributesCount: 300,
+				Links: []*tracepb.Span_Link{{TraceId: traceID[:], SpanId: spanID[:], TraceState: state.String(), Flags: 0x101},
+					{TraceId: traceID[:], SpanId: parentID[:], Flags: 0x300, Attributes: []*commonpb.KeyValue{pair("a", "b")}, DroppedAttributesCount: 1}},
+				DroppedLinksCount: 2, Status: &tracepb.Status{Code: tracepb.Status_STATUS_CODE_ERROR, Message: "why"}},
+			{TraceId: traceID[:], SpanId: parentID[:], ParentSpanId: spanID[:], Flags: 0x100, Kind: tracepb.Span_SPAN_KIND_CLIENT, Status: &tracepb.Status{Code: tracepb.Status_STATUS_CODE_OK}},
+			{TraceId: traceID[:], SpanId: spanID[:], TraceState: state.String(), Flags: 0x101, Kind: tracepb.Span_SPAN_KIND_PRODUCER, StartTimeUnixNano: 1, EndTimeUnixNano: 2, Status: &tracepb.Status{}},
+		}}},
+	}}}
+	var got tracepb.TracesData
+	if err := proto.Unmarshal(encode(spans.Snapshots()), &got); err != nil || !proto.Equal(&got, want) {
+		t.Errorf("got  %v, %v\nwant %v", &got, err, want)
 	}
 }
 
