@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
+	"slices"
 	"strings"
+	"sync"
 
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/printable"
@@ -59,7 +61,10 @@ type Definition struct {
 }
 
 // Definitions returns the definitions of all event types, in the order used in the documentation.
-func Definitions() []Definition {
+func Definitions() []Definition { return slices.Clone(definitions()) }
+
+// definitions is built on first use, because every decoded event needs it.
+var definitions = sync.OnceValue(func() []Definition {
 	return []Definition{
 		{TypeServerState, "The state of a server changed.", false, decode[ServerState], ServerState{}},
 		{TypeSubscriptionActive, "The followed items of a server changed.", false, decode[SubscriptionActive], SubscriptionActive{}},
@@ -88,7 +93,7 @@ func Definitions() []Definition {
 		{TypeSubscriptionsChanged, "The subscriptions of mcptrack's clients changed.", false, decode[SubscriptionsChanged], SubscriptionsChanged{}},
 		{TypeGap, "Earlier events are no longer stored.", true, decode[Gap], Gap{}},
 	}
-}
+})
 
 // Types returns all event types, in the order used in the documentation.
 func Types() []Type {
@@ -101,7 +106,7 @@ func Types() []Type {
 
 // Define returns the definition of an event type, or false if the type is unknown.
 func Define(t Type) (Definition, bool) {
-	for _, d := range Definitions() {
+	for _, d := range definitions() {
 		if d.Type == t {
 			return d, true
 		}

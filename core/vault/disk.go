@@ -182,29 +182,50 @@ func (d *disk) check(p string, info fs.FileInfo) error {
 	return nil
 }
 
+// A fileReader opens files one after another. It keeps the folder of the last one open, so it is for files that
+// are opened in the same moment. Only one goroutine may use it; it must call close.
+type fileReader struct {
+	*disk
+	dir string
+	in  *os.Root // dir; nil if no folder is open
+	buf bytes.Buffer
+}
+
+func (d *disk) reader() *fileReader { return &fileReader{disk: d} }
+
+func (r *fileReader) close() {
+	if r.in != nil {
+		_ = r.in.Close()
+		r.in = nil
+	}
+}
+
 // open opens a file and returns its file info. It fails if the opened file is not the one that the path
 // refers to (compare enter), or does not pass check. The caller closes it.
-func (d *disk) open(p string) (*os.File, fs.FileInfo, error) {
-	in, err := d.enter(parentOf(p))
-	if err != nil {
-		return nil, nil, err
+func (r *fileReader) open(p string) (*os.File, fs.FileInfo, error) {
+	if dir := parentOf(p); r.in == nil || r.dir != dir {
+		r.close()
+		in, err := r.enter(dir)
+		if err != nil {
+			return nil, nil, err
+		}
+		r.in, r.dir = in, dir
 	}
-	defer in.Close()
 	// Check before opening, because merely opening some devices has side effects.
-	named, err := in.Lstat(path.Base(p))
+	named, err := r.in.Lstat(path.Base(p))
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := d.check(p, named); err != nil {
+	if err := r.check(p, named); err != nil {
 		return nil, nil, err
 	}
-	f, err := in.OpenFile(path.Base(p), openFlags, 0)
+	f, err := r.in.OpenFile(path.Base(p), openFlags, 0)
 	if err != nil {
 		return nil, nil, err
 	}
 	info, err := f.Stat()
 	if err == nil {
-		err = d.check(p, info)
+		err = r.check(p, info)
 	}
 	if err == nil && !os.SameFile(named, info) {
 		err = errMoved
@@ -216,22 +237,29 @@ func (d *disk) open(p string) (*os.File, fs.FileInfo, error) {
 	return f, info, nil
 }
 
-// read returns the content of a file of at most d.maxNote bytes, and its file info.
+// read returns the content of a file of at most maxNote bytes, and its file info.
 func (d *disk) read(p string) ([]byte, fs.FileInfo, error) {
-	f, info, err := d.open(p)
+	r := d.reader()
+	defer r.close()
+	return r.read(p)
+}
+
+// read is like disk.read, but the content is valid only until the next call.
+func (r *fileReader) read(p string) ([]byte, fs.FileInfo, error) {
+	f, info, err := r.open(p)
 	if err != nil {
 		return nil, nil, err
 	}
 	defer f.Close()
-	var b bytes.Buffer
-	b.Grow(int(min(info.Size(), d.maxNote)) + bytes.MinRead)
-	if _, err := b.ReadFrom(io.LimitReader(f, d.maxNote+1)); err != nil {
+	r.buf.Reset()
+	r.buf.Grow(int(min(info.Size(), r.maxNote)) + bytes.MinRead)
+	if _, err := r.buf.ReadFrom(io.LimitReader(f, r.maxNote+1)); err != nil {
 		return nil, nil, err
 	}
-	if int64(b.Len()) > d.maxNote {
+	if int64(r.buf.Len()) > r.maxNote {
 		return nil, nil, errTooLarge
 	}
-	return b.Bytes(), info, nil
+	return r.buf.Bytes(), info, nil
 }
 
 // reason returns the sentinel error under which an entry skipped because of err is counted.

@@ -37,9 +37,7 @@ type facts struct {
 	title, preview string
 	tags           []string // sorted, without duplicates
 	links          []string // sorted, without duplicates; see linkTo
-	// metadata is the frontmatter as JSON, or nil if it is missing, invalid or exceeds the limits.
-	// Only read_note uses it; the index discards it.
-	metadata json.RawMessage
+	frontmatter    map[string]any
 }
 
 // markdown parses notes. It is safe for concurrent use.
@@ -114,6 +112,10 @@ func plain(n ast.Node, src []byte) string {
 			if entering {
 				b.Write(n.Value)
 			}
+		case *tagNode:
+			if entering {
+				b.Write(n.text.Value(src))
+			}
 		}
 		return ast.WalkContinue, nil
 	})
@@ -170,7 +172,16 @@ func frontEnd(src []byte) int {
 	return 0
 }
 
-// front sets tags and metadata from the frontmatter src, which includes its delimiters. It returns
+// metadata returns the frontmatter as JSON, or nil if it is missing, invalid or exceeds the limits.
+func (f *facts) metadata() json.RawMessage {
+	b, err := json.Marshal(f.frontmatter)
+	if err != nil || len(b) > maxMetadata || len(f.frontmatter) == 0 || catalog.Depth(b) > catalog.MaxDepth {
+		return nil
+	}
+	return b
+}
+
+// front sets tags and frontmatter from the frontmatter src, which includes its delimiters. It returns
 // the title, or "" if there is none. Invalid frontmatter is ignored.
 func (f *facts) front(src []byte) string {
 	src = bytes.TrimRight(src, "\r\n \t")
@@ -182,13 +193,11 @@ func (f *facts) front(src []byte) string {
 	if unmarshal(src[len("---"):len(src)-len("---")], &values) != nil {
 		return ""
 	}
+	f.frontmatter = values
 	for key, value := range values {
 		if k := strings.ToLower(key); k == "tags" || k == "tag" {
 			f.tags = append(f.tags, frontTags(value)...)
 		}
-	}
-	if b, err := json.Marshal(values); err == nil && len(b) <= maxMetadata && len(values) > 0 && catalog.Depth(b) <= catalog.MaxDepth {
-		f.metadata = b
 	}
 	switch title := values["title"].(type) {
 	case string:
@@ -288,13 +297,13 @@ func limitMarkup(src []byte) (text []byte, changed bool) {
 	return append(out, src[copied:]...), true
 }
 
-func isMark(c byte) bool { return bytes.IndexByte([]byte("[]()*_!<&`\\~:"), c) >= 0 }
+const marks = "[]()*_!<&`\\~:"
+
+func isMark(c byte) bool { return strings.IndexByte(marks, c) >= 0 }
 
 func countMarks(line []byte) (n int) {
-	for _, c := range line {
-		if isMark(c) {
-			n++
-		}
+	for i := range len(marks) {
+		n += bytes.Count(line, []byte(marks[i:i+1]))
 	}
 	return n
 }
@@ -386,7 +395,8 @@ const maxTagBytes = 200
 // tagNode represents a tag in the text of a note.
 type tagNode struct {
 	ast.BaseInline
-	tag string
+	tag  string
+	text text.Segment
 }
 
 // Kind implements ast.Node; tags are never rendered.
@@ -402,8 +412,7 @@ type tagParser struct{}
 // Trigger implements parser.InlineParser.
 func (tagParser) Trigger() []byte { return []byte{'#'} }
 
-// Parse implements parser.InlineParser. The text of the tag is kept as a child node, so that it
-// remains part of a heading, for example.
+// Parse implements parser.InlineParser.
 func (tagParser) Parse(_ ast.Node, block text.Reader, _ parser.Context) ast.Node {
 	before := block.PrecendingCharacter()
 	if unicode.IsLetter(before) || unicode.IsDigit(before) || strings.ContainsRune("_-/&#", before) {
@@ -422,10 +431,8 @@ func (tagParser) Parse(_ ast.Node, block text.Reader, _ parser.Context) ast.Node
 	if !ok {
 		return nil
 	}
-	n := &tagNode{tag: tag}
-	n.AppendChild(n, ast.NewTextSegment(segment.WithStop(segment.Start+end)))
 	block.Advance(end)
-	return n
+	return &tagNode{tag: tag, text: segment.WithStop(segment.Start + end)}
 }
 
 // tagRune reports whether a character is allowed in a tag, as in Obsidian: letters,

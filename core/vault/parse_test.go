@@ -51,7 +51,7 @@ func TestParse(t *testing.T) {
 	m := newMarkdown()
 	for name, tt := range tests {
 		f := m.parse("dir/note.md", []byte(tt.src))
-		got := want{f.title, f.preview, f.tags, f.links, string(f.metadata)}
+		got := want{f.title, f.preview, f.tags, f.links, string(f.metadata())}
 		if tt.want.Preview == "" || name == "no tags" || name == "hostile" {
 			tt.want.Preview = got.Preview
 		}
@@ -86,11 +86,11 @@ func TestDeepFrontmatter(t *testing.T) {
 		"brackets in text":  {"---\ntitle: T\ntags: [x]\na: '\"\\" + lists(300, "") + "'\n---\n", []string{"x"}, true},
 	} {
 		f := m.parse("n.md", []byte(tt.src))
-		if f.title != "T" || !slices.Equal(f.tags, tt.tags) || (f.metadata != nil) != tt.want {
-			t.Errorf("%s: title %q, tags %q, metadata %.100s", name, f.title, f.tags, f.metadata)
+		if f.title != "T" || !slices.Equal(f.tags, tt.tags) || (f.metadata() != nil) != tt.want {
+			t.Errorf("%s: title %q, tags %q, metadata %.100s", name, f.title, f.tags, f.metadata())
 		}
-		if catalog.Depth(f.metadata) > catalog.MaxDepth {
-			t.Errorf("%s: %d levels", name, catalog.Depth(f.metadata))
+		if catalog.Depth(f.metadata()) > catalog.MaxDepth {
+			t.Errorf("%s: %d levels", name, catalog.Depth(f.metadata()))
 		}
 	}
 }
@@ -107,7 +107,7 @@ func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, src string) {
 		got := m.parse("dir/note.md", []byte(src))
 		if got.title == "" || utf8.RuneCountInString(got.title) > maxTitle || utf8.RuneCountInString(got.preview) > maxPreview ||
-			len(got.tags) > maxTags || len(got.links) > maxLinks || len(got.metadata) > maxMetadata || catalog.Depth(got.metadata) > catalog.MaxDepth {
+			len(got.tags) > maxTags || len(got.links) > maxLinks || len(got.metadata()) > maxMetadata || catalog.Depth(got.metadata()) > catalog.MaxDepth {
 			t.Fatalf("unbounded: %+v", got)
 		}
 		for _, text := range append(append([]string{got.title, got.preview}, got.tags...), got.links...) {

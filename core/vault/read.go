@@ -107,7 +107,7 @@ func (v *Vault) ReadNote(ctx context.Context, p string) (*Note, error) {
 	now := &note{path: n.path, links: f.links}
 	note := &Note{
 		Path: n.path, URI: noteURI(n.path), Title: f.title, Modified: timestamp(n.modified), Size: int64(len(src)),
-		Tags: listOf(f.tags), Frontmatter: f.metadata, Content: src,
+		Tags: listOf(f.tags), Frontmatter: f.metadata(), Content: src,
 		Backlinks: listOf(backlinks),
 	}
 	to, broken := s.linkTargets(now)

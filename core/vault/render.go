@@ -382,12 +382,18 @@ func titleOf(texts ...string) string {
 // shorten returns the first runes of a text on one line: white space is collapsed and hidden
 // characters are removed.
 func shorten(s string, runes int) string {
-	line := func(s string) string { return strings.Join(strings.Fields(s), " ") }
-	s = line(printable.Visible(line(s)))
-	for i := range s {
-		if runes--; runes < 0 {
-			return strings.TrimRight(s[:i], " ")
+	var line strings.Builder
+	line.Grow(min(len(s), runes))
+	for word := range strings.FieldsSeq(s) {
+		if word = printable.Visible(word); word != "" && line.Len() > 0 {
+			word = " " + word
+		}
+		for _, r := range word {
+			if runes--; runes < 0 {
+				return strings.TrimRight(line.String(), " ")
+			}
+			line.WriteRune(r)
 		}
 	}
-	return s
+	return line.String()
 }

@@ -45,6 +45,7 @@ func (s *scanner) scan(ctx context.Context, paths []string, old *snapshot) (scan
 		w := &walk{scanner: s, ctx: ctx, old: old, work: &work, from: p}
 		w.room = s.most - len(old.entries) + len(old.below(p))
 		w.begin()
+		w.readLate()
 		walks = append(walks, w)
 		err = cmp.Or(err, w.err)
 	}
@@ -80,8 +81,9 @@ type walk struct {
 
 	// results are allocated separately, so that concurrent reads can fill them in without a lock.
 	results []*result
-	room    int   // number of entries that may still be added to the vault
-	err     error // error from reading the root folder; nil if it was readable
+	late    []*result // notes to be read together
+	room    int       // number of entries that may still be added to the vault
+	err     error     // error from reading the root folder; nil if it was readable
 }
 
 // result describes the entry found at a path.
@@ -91,8 +93,10 @@ type result struct {
 	retry bool   // the state is transient: scan the path again
 }
 
-func (w *walk) add(p string, e *entry, retry bool) {
-	w.results = append(w.results, &result{p, e, retry})
+func (w *walk) add(p string, e *entry, retry bool) *result {
+	r := &result{p, e, retry}
+	w.results = append(w.results, r)
+	return r
 }
 
 // begin scans the starting path of the walk.
@@ -148,13 +152,29 @@ func (w *walk) entry(p string, info fs.FileInfo, read bool) {
 	case !isNote(p):
 		w.add(p, file(p, info), false)
 	default:
-		w.add(p, nil, false)
-		place := w.results[len(w.results)-1]
-		w.work.Go(func() error {
-			w.read(place, have)
-			return nil
-		})
+		if w.late = append(w.late, w.add(p, nil, false)); len(w.late) == readTogether {
+			w.readLate()
+		}
 	}
+}
+
+// readTogether is how many notes one goroutine reads, one after another.
+const readTogether = 64
+
+// readLate starts a goroutine that reads w.late.
+func (w *walk) readLate() {
+	late := w.late
+	w.late = nil
+	w.work.Go(func() error {
+		in := w.disk.reader()
+		defer in.close()
+		for _, r := range late {
+			if w.ctx.Err() == nil {
+				w.read(in, r, w.old.at(r.path))
+			}
+		}
+		return nil
+	})
 }
 
 // folder scans the entries of a folder.
@@ -199,11 +219,8 @@ func transient(err error) bool {
 }
 
 // read creates the entry of a note.
-func (w *walk) read(r *result, have *entry) {
-	if w.ctx.Err() != nil {
-		return
-	}
-	src, info, err := w.disk.read(r.path)
+func (w *walk) read(in *fileReader, r *result, have *entry) {
+	src, info, err := in.read(r.path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return

@@ -211,27 +211,37 @@ func (x *noteTexts) refresh(ctx context.Context, now *atomic.Pointer[snapshot]) 
 	}
 	s := now.Load() // when it is this search's turn, so that the index never becomes older
 	var late []*note
-	for _, n := range s.recent {
-		if x.indexed[n.path] != n.digest {
+	for _, e := range s.entries {
+		if n := e.note; n != nil && x.indexed[n.path] != n.digest {
 			late = append(late, n)
 		}
 	}
 	var read errgroup.Group
 	read.SetLimit(max(2, runtime.GOMAXPROCS(0)))
 	var mu sync.Mutex // guards x.indexed
-	for _, n := range late {
+	for notes := range slices.Chunk(late, readTogether) {
 		read.Go(func() error {
-			if ctx.Err() != nil {
-				return context.Cause(ctx)
+			in, times := x.disk.reader(), make(map[string]int)
+			defer in.close()
+			for _, n := range notes {
+				if ctx.Err() != nil {
+					return context.Cause(ctx)
+				}
+				src, _, err := in.read(n.path)
+				if err != nil {
+					continue
+				}
+				sum, f := sha256.Sum256(src), facts{title: n.title, tags: n.tags}
+				if sum != n.digest { // the file has changed since it was scanned
+					f = x.md.parse(n.path, src)
+				}
+				clear(times)
+				count(times, f, src)
+				x.index.Put(n.path, times)
+				mu.Lock()
+				x.indexed[n.path] = sum
+				mu.Unlock()
 			}
-			src, _, err := x.disk.read(n.path)
-			if err != nil {
-				return nil
-			}
-			x.index.Put(n.path, x.words(n.path, src))
-			mu.Lock()
-			defer mu.Unlock()
-			x.indexed[n.path] = sha256.Sum256(src)
 			return nil
 		})
 	}
@@ -250,21 +260,18 @@ func (x *noteTexts) refresh(ctx context.Context, now *atomic.Pointer[snapshot]) 
 	return err
 }
 
-// words returns the words of a note and how often each occurs, weighted by field.
-func (x *noteTexts) words(p string, src []byte) map[string]int {
-	times := make(map[string]int)
-	count := func(text string, weight int) {
+// count adds to times how often each word of a note occurs, weighted by field.
+func count(times map[string]int, f facts, src []byte) {
+	add := func(text string, weight int) {
 		for word := range textindex.Words(text, false) {
 			times[word] += weight
 		}
 	}
-	f := x.md.parse(p, src)
-	count(f.title, titleWeight)
+	add(f.title, titleWeight)
 	for _, tag := range f.tags {
-		count(tag, tagWeight)
+		add(tag, tagWeight)
 	}
-	count(searchable(src), 1)
-	return times
+	add(searchable(src), 1)
 }
 
 // searchable returns the part of a note that is indexed.

@@ -266,7 +266,9 @@ func (u *updater) digestOf(ctx context.Context, e *entry, digests map[string]fil
 			return d, context.Cause(ctx)
 		}
 		began := time.Now()
-		f, info, err := u.disk.open(e.path)
+		r := u.disk.reader()
+		defer r.close()
+		f, info, err := r.open(e.path)
 		if err != nil {
 			return d, err
 		}

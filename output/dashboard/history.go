@@ -40,7 +40,7 @@ type eventHistory struct {
 // history returns the versions of the definition of an item, or the stored events of a resource, of a server
 // (without events about its resources), or, if neither is specified, of the time span from after to before (both
 // in seconds since 1970), which is by default the span recent before now. With described, events have a
-// description; see [event.Described].
+// description; see [event.Described]. With versions, events are left out.
 func (d *Dashboard) history(ctx context.Context, r *http.Request) (any, error) {
 	query := r.URL.Query()
 	limit, err := strconv.Atoi(query.Get("limit"))
@@ -80,6 +80,9 @@ func (d *Dashboard) history(ctx context.Context, r *http.Request) (any, error) {
 	}
 	if sel.URI != "" {
 		d.addVersions(ctx, &out)
+	}
+	if query.Has("versions") {
+		out.Events = out.Events[:0]
 	}
 	slices.Reverse(out.Events)
 	if query.Has("described") {

@@ -214,7 +214,7 @@ func (c *Client) Calls(ctx context.Context, q calls.Query) ([]calls.Call, error)
 
 // Versions returns the stored versions of a resource, oldest first.
 func (c *Client) Versions(ctx context.Context, server, uri string) ([]history.Version, error) {
-	return c.versions(ctx, url.Values{"server": {server}, "uri": {uri}})
+	return c.versions(ctx, url.Values{"server": {server}, "uri": {uri}, "versions": {"1"}})
 }
 
 // Definitions returns the stored versions of the definition of an item, such as tool/search, oldest

@@ -154,6 +154,9 @@ type reader struct {
 	next  uint64 // number of the next entry to yield
 	to    uint64 // number of the last entry to yield; 0 means no end
 	yield func(journal.Entry, error) bool
+
+	numbers []int64 // of events to examine next, up to number end; only for Select
+	end     uint64
 }
 
 // run yields entries until it has reached the last one to yield.

@@ -38,7 +38,7 @@ func (l *Log) Select(ctx context.Context, sel journal.Selection) iter.Seq2[journ
 func (r *reader) selected(ctx context.Context, sel journal.Selection) error {
 	var held *journal.Entry
 	for r.next <= r.to {
-		found, err := r.selectPart(ctx, sel)
+		found, err := r.selectPage(ctx, sel)
 		if err != nil {
 			return err
 		}
@@ -58,57 +58,55 @@ func (r *reader) selected(ctx context.Context, sel journal.Selection) error {
 	return r.pass(ctx, *held, false)
 }
 
-// selectPart returns selected entries from number r.next on, at most one page and only from one
-// part of the index. It advances r.next past the events that it has examined.
-func (r *reader) selectPart(ctx context.Context, sel journal.Selection) (found []journal.Entry, err error) {
-	part := r.next >> partBits
-	to := min(r.to, (part+1)<<partBits-1)
-	next := r.next
+// selectPage returns selected entries from number r.next on, at most one page. It advances r.next past the
+// events that it has examined.
+func (r *reader) selectPage(ctx context.Context, sel journal.Selection) (found []journal.Entry, err error) {
+	next, numbers, end := r.next, r.numbers, r.end
 	err = r.l.readFile(ctx, r.file, func(c *sqlite.Conn) error {
-		found, next = nil, r.next
-		numbers, err := numbersOf(c, sel, next, to)
-		if err != nil {
-			return err
-		}
 		s, err := c.Prepare("SELECT " + eventColumns + " FROM events WHERE seq = ?")
 		if err != nil {
 			return err
 		}
 		sc := newScanner(r.file)
-		for n, bytes := 0, 0; n < len(numbers) && n < pageEntries && bytes < pageBytes; n++ {
-			bind(s, numbers[n])
-			next = uint64(numbers[n]) + 1
-			row, err := s.Step()
-			if err != nil {
-				return err
-			}
-			if row {
-				e, ok := sc.scan(s)
-				bytes += sc.size
-				if ok && sc.row.isSelected(sel) {
-					found = append(found, e)
+		for n, bytes := 0, 0; n < pageEntries && bytes < pageBytes && next <= r.to; n++ {
+			if len(numbers) == 0 {
+				if numbers, end, err = numbersOf(c, sel, next, r.to); err != nil {
+					return err
 				}
 			}
-			if err := s.Reset(); err != nil {
-				return err
+			if len(numbers) > 0 {
+				bind(s, numbers[0])
+				row, err := s.Step()
+				if err != nil {
+					return err
+				}
+				if row {
+					e, ok := sc.scan(s)
+					bytes += sc.size
+					if ok && sc.row.isSelected(sel) {
+						found = append(found, e)
+					}
+				}
+				if err := s.Reset(); err != nil {
+					return err
+				}
+				next, numbers = uint64(numbers[0])+1, numbers[1:]
 			}
-		}
-		switch n := len(numbers); {
-		case n > 0 && next <= uint64(numbers[n-1]): // stopped early: the rest of numbers follows in the next call
-		case sel.ServerID == "" && n == pageEntries: // numbers was a full page, so this part may contain more
-		default:
-			next = to + 1
+			if len(numbers) == 0 {
+				next = end + 1
+			}
 		}
 		return nil
 	})
-	r.next = next
+	r.next, r.numbers, r.end = next, numbers, end
 	return found, err
 }
 
-// numbersOf returns, in increasing order, the numbers of the events in the range from first to last
-// that the selection may include. The range must be within one part of the index. If the selection
-// includes all servers, it returns at most one page of numbers.
-func numbersOf(c *sqlite.Conn, sel journal.Selection, first, last uint64) (numbers []int64, err error) {
+// numbersOf returns, in increasing order, the numbers of the events in the range from first to end that the
+// selection may include. The range ends with number last, or earlier: with the part of the index that has first
+// or, if the selection includes all servers, after one page of numbers.
+func numbersOf(c *sqlite.Conn, sel journal.Selection, first, last uint64) (numbers []int64, end uint64, err error) {
+	last = min(last, (first>>partBits+1)<<partBits-1)
 	text, args := fmt.Sprintf("SELECT seq FROM events WHERE seq BETWEEN ? AND ? ORDER BY seq LIMIT %d", pageEntries), []any{number64(first), number64(last)}
 	if sel.ServerID != "" {
 		text, args = "SELECT seq FROM events INDEXED BY events_by_resource WHERE seq BETWEEN ? AND ? AND seq >> 14 = ? AND server = ?", append(args, number64(first>>partBits), sel.ServerID)
@@ -121,7 +119,10 @@ func numbersOf(c *sqlite.Conn, sel journal.Selection, first, last uint64) (numbe
 		return nil
 	}, args...)
 	slices.Sort(numbers)
-	return numbers, err
+	if n := len(numbers); sel.ServerID == "" && n == pageEntries {
+		last = uint64(numbers[n-1])
+	}
+	return numbers, last, err
 }
 
 // isSelected reports whether the selection includes the row. It searches the JSON text for a field;
