@@ -58,6 +58,9 @@ func TestReader(t *testing.T) {
 	if _, p, _ := parse(strings.NewReader("retry: 1x\nretry: -1\nretry: +5\nretry: 2500\n"), ""); p.Retry() != 2500*time.Millisecond {
 		t.Errorf("retry %v", p.Retry())
 	}
+	if _, p, _ := parse(strings.NewReader("id: 1\n\nid: 2\ndata: b\n"), ""); p.LastID() != "1" {
+		t.Errorf("after an unfinished event, the last id is %q", p.LastID())
+	}
 	if _, _, err := parse(io.MultiReader(strings.NewReader("data: "), endless{}), ""); !errors.Is(err, ErrTooLarge) {
 		t.Errorf("an endless line: %v", err)
 	}

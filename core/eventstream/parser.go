@@ -20,6 +20,7 @@ type Parser struct {
 	// MaxEvent is the maximum size of an event in bytes. A larger event fails with ErrTooLarge.
 	MaxEvent int
 	lastID   string
+	id       string // the last id; lastID once its event is complete
 	retry    time.Duration
 
 	begun   bool   // the first line, which may start with a byte order mark, has been parsed
@@ -31,7 +32,7 @@ type Parser struct {
 	size    int // bytes of the event so far, excluding complete comments
 }
 
-// LastID returns the last id that the stream has set, or an empty string if there is none.
+// LastID returns the last id that a complete event has set, or an empty string if there is none.
 func (p *Parser) LastID() string { return p.lastID }
 
 // Retry returns the reconnection delay from the stream's last retry field, or 0 if there is none.
@@ -95,6 +96,7 @@ func (p *Parser) endLine(line []byte) (Event, bool) {
 }
 
 func (p *Parser) endEvent() (Event, bool) {
+	p.lastID = p.id
 	e := Event{ID: p.lastID, Type: p.typ, Data: string(bytes.TrimSuffix(p.data, []byte("\n")))}
 	ok := p.hasData
 	p.typ, p.data, p.hasData, p.size = "", shrink(p.data), false, 0
@@ -116,7 +118,7 @@ func (p *Parser) field(line []byte) {
 		p.typ = string(value)
 	case "id":
 		if id := string(value); ValidID(id) {
-			p.lastID = id
+			p.id = id
 		}
 	case "retry":
 		if ms, err := strconv.ParseUint(string(value), 10, 32); err == nil {
@@ -152,7 +154,7 @@ func NewReader(r io.Reader, lastID string, maxEvent int, alive func()) *Reader {
 	if alive == nil {
 		alive = func() {}
 	}
-	return &Reader{Parser: Parser{MaxEvent: maxEvent, lastID: lastID}, r: r, alive: alive, space: make([]byte, 16<<10)}
+	return &Reader{Parser: Parser{MaxEvent: maxEvent, lastID: lastID, id: lastID}, r: r, alive: alive, space: make([]byte, 16<<10)}
 }
 
 // Read returns the next event, or the error that ended the stream. The error is io.EOF if the

@@ -26,12 +26,6 @@ func Append(b []byte, id, typ string, data []byte) []byte {
 	return append(b, '\n')
 }
 
-// AppendID appends an event that only sets the id from which a client resumes. An empty id resets
-// it. The id must satisfy [ValidID].
-func AppendID(b []byte, id string) []byte {
-	return append(append(append(b, "id: "...), id...), "\n\n"...)
-}
-
 // AppendRetry appends a retry field, which tells a client how long to wait before it reconnects.
 func AppendRetry(b []byte, d time.Duration) []byte {
 	return append(strconv.AppendInt(append(b, "retry: "...), d.Milliseconds(), 10), "\n\n"...)

@@ -6,9 +6,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
+	"strings"
 	"testing"
 
+	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/session"
 )
@@ -131,5 +135,63 @@ func BenchmarkSubscribe(b *testing.B) {
 				b.Fatal(err)
 			}
 		}
+	}
+}
+
+// BenchmarkHTTP measures requests over Streamable HTTP whose responses are JSON or an event stream: a call of
+// a tool and a list of 1,000 tools. The server answers by rote, in the same process.
+func BenchmarkHTTP(b *testing.B) {
+	tools := make([]string, 1000)
+	for i := range tools {
+		tools[i] = fmt.Sprintf(`{"name":"tool-%d","description":"a tool that has a description of usual length, of two lines or so, with its method","inputSchema":{"type":"object","properties":{"path":{"type":"string"},"method":{"type":"string","description":"what to do"}},"required":["path"]}}`, i)
+	}
+	results := map[string]string{
+		"initialize": `{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"rote","version":"1"}}`,
+		"tools/call": `{"content":[{"type":"text","text":"done"}]}`,
+		"tools/list": `{"tools":[` + strings.Join(tools, ",") + `]}`,
+	}
+	for _, kind := range []string{"application/json", "text/event-stream"} {
+		ts := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			body, _ := io.ReadAll(r.Body)
+			var m struct {
+				ID     json.RawMessage
+				Method string
+			}
+			switch err := json.Unmarshal(body, &m); {
+			case r.Method != http.MethodPost || err != nil:
+				w.WriteHeader(http.StatusMethodNotAllowed)
+			case m.ID == nil:
+				w.WriteHeader(http.StatusAccepted)
+			default:
+				w.Header().Set("Content-Type", kind)
+				answer := fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":%s}`, m.ID, results[m.Method])
+				if kind != "application/json" {
+					answer = "event: message\ndata: " + answer + "\n\n"
+				}
+				_, _ = io.WriteString(w, answer)
+			}
+		}))
+		defer ts.Close()
+		s, err := session.Dial(b.Context(), httpEntry(ts.URL), session.Options{Era: session.EraLegacy})
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer s.Close()
+		b.Run("call "+kind, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := s.CallTool(context.Background(), "x", nil); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+		b.Run("list "+kind, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if list, err := s.List(context.Background(), catalog.Tools); err != nil || len(list) != len(tools) {
+					b.Fatal(err)
+				}
+			}
+		})
 	}
 }

@@ -164,10 +164,7 @@ func (d *httpDial) tracked(ctx context.Context, info Info) Info {
 // legacy opens a legacy session. If the server supports only another version, it retries with that
 // version.
 func (d *httpDial) legacy(ctx context.Context, version string) (Info, error) {
-	conn, err := d.dialer.Streamable()
-	if err != nil {
-		return Info{}, err
-	}
+	conn := d.dialer.Streamable()
 	info, err := handshake{d.s, conn}.initialize(ctx, version)
 	if err == nil {
 		d.conn = conn
@@ -181,10 +178,7 @@ func (d *httpDial) legacy(ctx context.Context, version string) (Info, error) {
 }
 
 func (d *httpDial) modern(ctx context.Context) (Info, error) {
-	conn, err := d.dialer.Streamable()
-	if err != nil {
-		return Info{}, err
-	}
+	conn := d.dialer.Streamable()
 	info, err := handshake{d.s, conn}.discover(ctx)
 	if err != nil {
 		d.abandon(conn)

@@ -20,6 +20,6 @@
 // Signals are not ordered. If a notification precedes a response on the same stream, its signal is
 // in the set before List or Read returns the response.
 //
-// The library's typed requests are not used: raw requests preserve all members of a response, and allow a
-// handshake to try both eras on one connection.
+// Requests and responses have no types: raw ones preserve all members of a response, and allow a handshake
+// to try both eras on one connection.
 package session

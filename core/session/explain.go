@@ -93,7 +93,7 @@ func explainHTTP(srv config.Server, err error) string {
 		return text
 	}
 	text := err.Error()
-	if _, kind, found := strings.Cut(text, "unexpected content type: "); found { // the text is the library's
+	if _, kind, found := strings.Cut(text, "unexpected content type: "); found {
 		kind, _, _ = strings.Cut(kind, "\n")
 		if strings.HasPrefix(kind, "text/html") {
 			return at + " is a web page, not an MCP server"

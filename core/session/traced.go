@@ -18,7 +18,7 @@ func (s *Session) traced(ctx context.Context, conn *wire.Conn, q wire.Request) (
 		return conn.Do(ctx, q)
 	}
 	ctx, span := s.opts.Tracer.Client(ctx, tracing.Request{
-		Method: q.Method, Target: s.redact.text(param(q.Params, "name")), URI: s.redact.text(param(q.Params, "uri")),
+		Method: q.Method, Target: s.redact.text(q.Text("name")), URI: s.redact.text(q.Text("uri")),
 		ID: strconv.FormatInt(int64(q.ID), 10), Version: q.Version, Server: s.id, Pipe: !conn.HTTP(),
 	})
 	defer span.End()
@@ -53,15 +53,4 @@ func hasSpan(method string) bool {
 		return false
 	}
 	return true
-}
-
-// param returns a parameter that is a string, or an empty string.
-func param(params map[string]any, name string) (value string) {
-	switch v := params[name].(type) {
-	case string:
-		return v
-	case json.RawMessage:
-		_ = json.Unmarshal(v, &value) // stays empty if it is not a string
-	}
-	return value
 }

@@ -45,6 +45,13 @@ func (m *Middlebox) DialContext(ctx context.Context, _, _ string) (net.Conn, err
 	return c, nil
 }
 
+// Dialled returns how many connections DialContext has made.
+func (m *Middlebox) Dialled() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.conns)
+}
+
 // Accept implements [net.Listener].
 func (m *Middlebox) Accept() (net.Conn, error) {
 	select {

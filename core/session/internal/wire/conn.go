@@ -7,13 +7,9 @@ import (
 	"io"
 	"log/slog"
 	"net"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/mark3labs/mcp-go/client/transport"
-	sdk "github.com/mark3labs/mcp-go/mcp"
 
 	"github.com/mcptrack/mcptrack/core/backoff"
 	"github.com/mcptrack/mcptrack/core/mcp"
@@ -24,10 +20,10 @@ import (
 type Config struct {
 	MaxLine int   // maximum bytes of one stdout line or event
 	MaxBody int64 // maximum bytes of one HTTP body after decompression
-	// Redact makes text from a server or library safe to show: one printable line of bounded length
-	// without secrets.
+	// Redact makes text from a server safe to show: one printable line of bounded length without
+	// secrets.
 	Redact func(string) string
-	// Logger also receives the library's log records, so it must redact secrets.
+	// Logger must redact secrets.
 	Logger *slog.Logger
 	// WriteTimeout returns how long a server may take to read one message from stdin.
 	WriteTimeout func() time.Duration
@@ -71,9 +67,8 @@ type Handler struct {
 // Conn is a connection to one server. Its methods are safe for concurrent use.
 type Conn struct {
 	cfg   Config
-	stdio *stdioConn          // nil over HTTP
-	tr    transport.Interface // nil over pipes
-	http  *httpConn           // nil over pipes
+	stdio *stdioConn // nil over HTTP
+	http  *httpConn  // nil over pipes
 	// interrupted is set once a request has been cancelled, because the server may then have to
 	// clean up.
 	interrupted atomic.Bool
@@ -97,23 +92,8 @@ func newConn(cfg Config) *Conn {
 	return c
 }
 
-// attach makes tr the transport of the connection.
-func (c *Conn) attach(tr transport.Interface) {
-	c.tr = tr
-	tr.SetNotificationHandler(func(n sdk.JSONRPCNotification) {
-		// receive did not recognise this notification, because its method is written with escape
-		// sequences.
-		if data, err := json.Marshal(n); err == nil {
-			c.receive(new(scratch), data)
-		}
-	})
-}
-
 // SetProtocolVersion sets the protocol version that HTTP requests send in a header.
 func (c *Conn) SetProtocolVersion(version string) {
-	if h, ok := c.tr.(transport.HTTPConnection); ok {
-		h.SetProtocolVersion(version)
-	}
 	if c.http != nil {
 		c.http.version.Store(version)
 	}
@@ -122,16 +102,33 @@ func (c *Conn) SetProtocolVersion(version string) {
 // HTTP reports whether the connection uses Streamable HTTP.
 func (c *Conn) HTTP() bool { return c.http != nil && !c.http.sse }
 
+// outgoing is a request or, without an id, a notification.
+type outgoing struct {
+	JSONRPC string `json:"jsonrpc"`
+	ID      ID     `json:"id,omitempty"`
+	Method  string `json:"method"`
+	Params  any    `json:"params,omitempty"`
+}
+
+func encode(id ID, method string, params map[string]any) ([]byte, error) {
+	m := outgoing{JSONRPC: "2.0", ID: id, Method: method}
+	if params != nil {
+		m.Params = params
+	}
+	return json.Marshal(m)
+}
+
 // Notify sends a notification.
 func (c *Conn) Notify(ctx context.Context, method string, params map[string]any) error {
+	message, err := encode(0, method, params)
+	if err != nil {
+		return err
+	}
 	x := new(exchange)
-	n := sdk.JSONRPCNotification{JSONRPC: sdk.JSONRPC_VERSION,
-		Notification: sdk.Notification{Method: method, Params: sdk.NotificationParams{AdditionalFields: params}}}
-	var err error
 	if c.stdio != nil {
-		err = c.stdio.send(n)
+		err = c.stdio.send(message)
 	} else {
-		err = c.tr.SendNotification(withExchange(ctx, x), n)
+		err = c.http.deliver(ctx, message, x)
 	}
 	if err != nil {
 		return c.requestError(ctx, x, err)
@@ -146,7 +143,7 @@ func (c *Conn) reply(answer []byte) {
 		c.postReply(answer)
 		return
 	}
-	_, _ = c.stdio.stdin.Write(append(answer, '\n'))
+	_ = c.stdio.send(answer)
 }
 
 // Err returns why the connection ended, or nil while it is open.
@@ -207,18 +204,14 @@ func (c *Conn) expire(err error) {
 func (c *Conn) Close(err error) {
 	c.closeOnce.Do(func() {
 		gone := c.Err() != nil
-		switch {
-		case c.http != nil:
-			c.http.guard.close(gone)
-		case c.stdio != nil && !gone:
+		if c.stdio != nil && !gone {
 			c.stdio.stdin.flush(flushPatience) // a cancellation may be queued
 		}
 		c.end(err)
 		c.pending.failAll(err)
 		c.cancel()
 		if c.http != nil {
-			_ = c.tr.Close()
-			c.http.dialer.Close()
+			c.http.close(gone)
 		} else {
 			_ = c.stdio.stdin.Close()
 			c.stdio.release(c.interrupted.Load())
@@ -235,9 +228,20 @@ type Request struct {
 	Params  map[string]any
 	// Announce sends notifications/cancelled if ctx ends before the response arrives.
 	Announce bool
-	// Alive is called by the reading goroutine whenever bytes of the response arrive in an event
-	// stream. May be nil.
+	// Alive is called, until Do returns, whenever bytes of the response arrive in an event stream. May be
+	// nil.
 	Alive func()
+}
+
+// Text returns a parameter that is a string, or an empty string.
+func (q Request) Text(name string) (value string) {
+	switch v := q.Params[name].(type) {
+	case string:
+		return v
+	case json.RawMessage:
+		_ = json.Unmarshal(v, &value) // stays empty if it is not a string
+	}
+	return value
 }
 
 // Do sends a request and returns its result. It sets no deadline. If ctx is done, the error is the
@@ -252,53 +256,50 @@ func (c *Conn) Do(ctx context.Context, q Request) (json.RawMessage, error) {
 }
 
 func (c *Conn) do(ctx context.Context, q Request, x *exchange) (json.RawMessage, error) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	f := flight{cancel: cancel}
-	if c.stdio != nil {
-		f.answer = make(chan *transport.JSONRPCResponse, 1)
+	f := flight{answer: make(chan answer, 1), cancel: func() {}}
+	own := ctx
+	if c.http != nil {
+		// What follows the response in an event stream is read after Do has returned.
+		own, f.cancel = context.WithCancel(context.WithoutCancel(ctx))
+		defer context.AfterFunc(ctx, f.cancel)()
 	}
-	defer c.pending.add(q.ID, f)()
+	c.pending.add(q.ID, f)
+	defer c.pending.take(q.ID)
 	if err := c.Err(); err != nil {
 		return nil, &InterruptedError{Err: err}
 	}
-	id := sdk.NewRequestId(int64(q.ID))
-	out := transport.JSONRPCRequest{JSONRPC: sdk.JSONRPC_VERSION, ID: id, Method: q.Method}
-	if q.Params != nil {
-		out.Params = q.Params
-	}
-	if c.http != nil && q.Version == mcp.ModernVersion {
-		var err error
-		if out.Header, err = c.http.headersFor(q); err != nil {
-			return nil, err
-		}
-	}
-	var resp *transport.JSONRPCResponse
-	var err error
-	if c.stdio != nil {
-		resp, err = c.stdio.request(ctx, out, f.answer)
-	} else {
-		resp, err = c.tr.SendRequest(withExchange(ctx, x), out)
-	}
+	message, err := encode(q.ID, q.Method, q.Params)
 	switch {
-	case err != nil || resp == nil: // the SSE transport can return neither if its stream breaks
-		if q.Announce && ctx.Err() != nil && c.Err() == nil && !IsAnswer(context.Cause(ctx)) {
-			c.announceCancel(id)
-		}
-		return nil, c.requestError(ctx, x, err)
-	case x.failed():
-		return nil, c.requestError(ctx, x, nil) // the library mistakes any object with a member "error" for a response
-	case !resp.ID.IsNil() && resp.ID.String() != id.String():
-		return nil, errors.New("the response belongs to another request")
-	case resp.Error != nil:
-		return nil, c.rpcError(resp.Error)
+	case err != nil:
+		return nil, err
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case c.stdio != nil:
+		err = c.stdio.send(message)
+	default:
+		err = c.http.request(own, q, message, f, x)
 	}
-	return resp.Result, nil
+	if err == nil {
+		select {
+		case a := <-f.answer:
+			return a.result, a.err
+		case <-ctx.Done():
+		}
+	}
+	select {
+	case a := <-f.answer: // a failure of the connection also ends the exchange
+		return a.result, a.err
+	default:
+	}
+	if q.Announce && ctx.Err() != nil && c.Err() == nil {
+		c.announceCancel(q.ID)
+	}
+	return nil, c.requestError(ctx, x, err)
 }
 
 // announceCancel sends notifications/cancelled. It returns when the notification is sent or after a
 // short wait, because the caller may be about to exit. Over HTTP it may have to travel far.
-func (c *Conn) announceCancel(id sdk.RequestId) {
+func (c *Conn) announceCancel(id ID) {
 	c.interrupted.Store(true)
 	patience := flushPatience
 	if c.http != nil {
@@ -316,25 +317,17 @@ func (c *Conn) announceCancel(id sdk.RequestId) {
 	waitFor(out, new(struct{}), patience)
 }
 
-// requestError returns why a request failed, as an error that is safe to show. err is the library's
-// error, which is often less specific than x or the connection's error.
+// requestError returns why a request failed with err, as an error that is safe to show.
 func (c *Conn) requestError(ctx context.Context, x *exchange, err error) error {
-	x.oauthRefused(c.cfg.Redact)
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
-	case x.rpcError() != nil:
-		return x.wrap(c.rpcError(x.rpcError()))
-	case x.error() != nil:
-		return x.error()
+	case x.err != nil:
+		return x.err
 	case c.stdio != nil && c.waitLost(ctx):
 		return c.Err()
-	case c.stdio != nil || err == nil:
+	case c.stdio != nil:
 		return errConnectionLost
-	}
-	if deadline, ok := ctx.Deadline(); ok && !time.Now().Before(deadline) {
-		<-ctx.Done() // the SSE transport has its own timer and error
-		return context.Cause(ctx)
 	}
 	return c.cleanError(err)
 }
@@ -351,29 +344,31 @@ func (c *Conn) waitLost(ctx context.Context) bool {
 	return c.Err() != nil
 }
 
-func (c *Conn) rpcError(e *sdk.JSONRPCErrorDetails) *RPCError {
-	out := &RPCError{Code: e.Code, Message: c.cfg.Redact(e.Message)}
-	if e.Data != nil {
-		if raw, err := json.Marshal(e.Data); err == nil && len(raw) <= maxErrorData {
-			out.Data = raw
+// rpcError returns the error of a response, and whether it is one as JSON-RPC specifies. Some servers
+// send a text.
+func (c *Conn) rpcError(raw json.RawMessage) (e *RPCError, proper bool) {
+	e = new(RPCError)
+	err := json.Unmarshal(raw, e)
+	if err != nil {
+		*e = RPCError{Code: mcp.CodeInternal}
+		if json.Unmarshal(raw, &e.Message) != nil {
+			e.Message = "malformed error response: " + string(raw)
 		}
 	}
-	return out
+	e.Message = c.cfg.Redact(e.Message)
+	if len(e.Data) > maxErrorData || string(e.Data) == "null" {
+		e.Data = nil
+	}
+	return e, err == nil && e.Code != 0
 }
 
-// cleanError makes a library's error safe to show, because errors from net/http contain the URL,
-// which may contain secrets.
+// cleanError makes an error safe to show, because errors from net/http may contain the URL, which may
+// contain secrets.
 func (c *Conn) cleanError(err error) error {
 	if err == nil {
 		return nil
 	}
-	text := strings.ReplaceAll(printable.Reason(err, 0), "failed to send request: ", "") // the library adds it
-	if _, malformed := errors.AsType[*json.SyntaxError](err); malformed {
-		text = "the response is not JSON"
-	}
-	if strings.HasPrefix(text, "response should contain RPC id") { // and the library quotes it
-		text = "the response has no id"
-	}
+	text := printable.Reason(err, 0)
 	switch {
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		text = "the connection was lost in the middle of the response"
@@ -383,7 +378,7 @@ func (c *Conn) cleanError(err error) error {
 	return &transportError{c.cfg.Redact(text), err}
 }
 
-// transportError is a library's error with a text that is safe to show to users.
+// transportError is an error with a text that is safe to show to users.
 type transportError struct {
 	text string
 	err  error
@@ -404,31 +399,32 @@ func IsAnswer(err error) bool {
 
 // pending tracks the requests in flight. The zero value is ready to use.
 type pending struct {
-	mu      sync.Mutex // guards the fields below
+	mu      sync.Mutex // guards flights
 	flights map[ID]flight
-	err     error // error for all later requests; nil if they may start
 }
 
 // flight is a request in flight.
 type flight struct {
-	cancel context.CancelCauseFunc // makes it fail
-	// answer receives the response over pipes. Capacity 1; never closed.
-	answer chan *transport.JSONRPCResponse
+	// answer receives the response, or why there is none, from whoever takes the flight. Capacity 1;
+	// never closed.
+	answer chan answer
+	cancel func() // ends the HTTP request
 }
 
-// add registers a request. The caller must call remove when the request ends.
-func (p *pending) add(id ID, f flight) (remove func()) {
+// answer is the result of a request or, if err is not nil, why it has none.
+type answer struct {
+	result json.RawMessage
+	err    error
+}
+
+// add registers a request. The caller must call take when the request ends.
+func (p *pending) add(id ID, f flight) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.err != nil {
-		f.cancel(p.err)
-		return func() {}
-	}
 	if p.flights == nil {
 		p.flights = map[ID]flight{}
 	}
 	p.flights[id] = f
-	return func() { p.take(id) }
 }
 
 // take removes a request, and returns it if it is in flight.
@@ -443,19 +439,19 @@ func (p *pending) take(id ID) (f flight, ok bool) {
 // fail makes a request fail if it is in flight.
 func (p *pending) fail(id ID, err error) {
 	if f, ok := p.take(id); ok {
-		f.cancel(err)
+		f.answer <- answer{err: err}
+		f.cancel()
 	}
 }
 
-// failAll makes all requests in flight, and all later ones, fail.
+// failAll makes all requests in flight fail.
 func (p *pending) failAll(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.err == nil {
-		p.err = err
-	}
-	for _, f := range p.flights {
-		f.cancel(p.err)
+	for id, f := range p.flights {
+		delete(p.flights, id)
+		f.answer <- answer{err: err}
+		f.cancel()
 	}
 }
 

@@ -10,9 +10,8 @@
 // several streams, and messages on different streams have no order. [Handler.Gap] reports that a
 // broken stream may have lost messages, which are never sent again.
 //
-// Each message is scanned once to find its end and decoded once. This package handles notifications
-// and requests from the server, and responses over pipes; only responses over HTTP are passed to the
-// library.
+// Each message is scanned once to find its end and decoded once. On every transport, a response is
+// passed to the request that waits for its id.
 //
 // # Limits
 //
@@ -25,6 +24,7 @@
 // they are gone. The functions in [Handler] run on the goroutines that read from the server: they
 // must not block or call the Conn.
 //
-// Library: mark3labs/mcp-go makes requests over HTTP (sessions, responses in an event stream,
-// resumption) and implements the SSE transport. Its notification stream is not used, because it can be neither resumed nor replaced and does not report that it broke.
+// Library: mark3labs/mcp-go knows which arguments are repeated in headers, and encodes them. Its
+// transports are not used: they link its server, which compiles JSON Schemas when a program starts, and
+// do not report that a stream broke.
 package wire

@@ -29,9 +29,9 @@ const maxErrorData = 64 << 10
 // RPCError is a server's error response. It matches [ErrUnsupported] (method not found) and
 // [ErrNotFound] (resource not found) with errors.Is.
 type RPCError struct {
-	Code    int
-	Message string          // printable, at most 1 KiB
-	Data    json.RawMessage // as sent by the server; nil if absent or larger than 64 KiB
+	Code    int             `json:"code"`
+	Message string          `json:"message"`        // printable, at most 1 KiB
+	Data    json.RawMessage `json:"data,omitempty"` // as sent by the server; nil if absent or larger than 64 KiB
 }
 
 func (e *RPCError) Error() string {

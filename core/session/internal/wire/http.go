@@ -1,25 +1,21 @@
 package wire
 
 import (
+	"bufio"
 	"bytes"
+	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"mime"
 	"net"
 	"net/http"
 	"net/url"
-	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/mark3labs/mcp-go/client/transport"
-	sdk "github.com/mark3labs/mcp-go/mcp"
-
 	"github.com/mcptrack/mcptrack/core/backoff"
-	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/eventstream"
 	"github.com/mcptrack/mcptrack/core/mcp"
 	"github.com/mcptrack/mcptrack/core/process"
@@ -90,139 +86,224 @@ func (d *HTTPDialer) Close() { d.base.CloseIdleConnections() }
 
 // httpConn is the state of a connection over HTTP.
 type httpConn struct {
-	dialer *HTTPDialer
-	sse    bool
-	guard  *guard
-	client *http.Client
-	url    *url.URL // where messages are posted; nil on SSE until the server sends it
-	// session returns the server's session id, or an empty string if there is none.
-	session func() string
+	conn    *Conn
+	dialer  *HTTPDialer
+	base    http.RoundTripper // of the dialer
+	sse     bool
+	session atomic.Value // the server's session id (string); empty or nil if there is none
 	version atomic.Value // protocol version (string), once it is known
 	mirrors mirrors
 	stream  *notificationStream // nil until Listen
 
 	replies chan struct{} // semaphore for replies in flight: capacity maxReplies, never closed
-	mu      sync.Mutex    // guards url on the SSE transport
-}
-
-// conn returns a connection without a transport.
-func (d *HTTPDialer) conn() *Conn {
-	c := newConn(d.cfg)
-	g := &guard{conn: c, base: d.base, origin: d.url, headers: d.headers, credentials: d.login}
-	c.http = &httpConn{
-		dialer: d, guard: g, url: d.url, replies: make(chan struct{}, maxReplies), session: func() string { return "" },
-		client: &http.Client{Transport: g, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
-	}
-	return c
+	// endpoint is where messages are posted; nil on SSE until the server sends it.
+	endpoint atomic.Pointer[url.URL]
 }
 
 // Streamable returns a connection over Streamable HTTP. It sends nothing yet.
-func (d *HTTPDialer) Streamable() (*Conn, error) {
-	c := d.conn()
-	tr, err := transport.NewStreamableHTTP(d.url.String(), transport.WithHTTPBasicClient(c.http.client),
-		transport.WithHTTPLogger(d.cfg.Logger))
-	if err != nil {
-		return nil, errors.New("the server's URL is invalid")
-	}
-	c.http.session = tr.GetSessionId
-	c.attach(tr)
-	if err := tr.Start(c.ctx); err != nil {
-		return nil, err
-	}
-	return c, nil
+func (d *HTTPDialer) Streamable() *Conn {
+	c := newConn(d.cfg)
+	c.http = &httpConn{conn: c, dialer: d, base: d.base, replies: make(chan struct{}, maxReplies)}
+	c.http.endpoint.Store(d.url)
+	return c
 }
 
-// headersFor returns the headers in which a modern request repeats parts of its content.
-func (h *httpConn) headersFor(q Request) (http.Header, error) {
-	raw, err := json.Marshal(q.Params)
+// close deletes the session, unless the server is gone.
+func (h *httpConn) close(gone bool) {
+	if id, _ := h.session.Load().(string); id != "" && !gone {
+		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+		defer cancel()
+		if p, err := h.send(ctx, http.MethodDelete, h.dialer.url, nil, nil, new(exchange)); err == nil {
+			discard(p)
+		}
+	}
+	h.dialer.Close()
+}
+
+// post sends a message.
+func (h *httpConn) post(ctx context.Context, message []byte, header http.Header, x *exchange) (*http.Response, error) {
+	to := h.endpoint.Load()
+	if to == nil {
+		return nil, x.fail(errConnectionLost)
+	}
+	if header == nil {
+		header = http.Header{}
+	}
+	header.Set("Content-Type", jsonType)
+	header.Set("Accept", jsonType+", "+eventstream.ContentType)
+	return h.send(ctx, http.MethodPost, to, header, message, x)
+}
+
+// deliver posts a message that has no response.
+func (h *httpConn) deliver(ctx context.Context, message []byte, x *exchange) error {
+	p, err := h.post(ctx, message, nil, x)
+	if err == nil {
+		discard(p)
+	}
+	return err
+}
+
+// jsonType is the media type of JSON.
+const jsonType = "application/json"
+
+// request posts a request and handles the messages in the response. It returns nil once the request is
+// answered or, over SSE, accepted. f.cancel ends ctx.
+func (h *httpConn) request(ctx context.Context, q Request, message []byte, f flight, x *exchange) error {
+	header, err := h.headersFor(q)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", q.Method, err)
+		return x.fail(err)
 	}
-	out := http.Header{}
-	for k, v := range sdk.StandardHeaders(q.Version, sdk.MCPMethod(q.Method), raw) {
-		out.Set(k, v)
+	p, err := h.post(x.trace(ctx), message, header, x)
+	if err != nil {
+		return err
 	}
-	if strings.HasPrefix(q.Method, "tasks/") {
-		if id, ok := q.Params["taskId"].(json.RawMessage); ok {
-			var name string
-			_ = json.Unmarshal(id, &name) // an empty header is not sent
-			if name, ok = sdk.EncodeHeaderValue(name); ok && name != "" {
-				out.Set(mcp.HeaderName, name)
+	if h.sse {
+		discard(p)
+		return nil
+	}
+	if id := p.Header.Get(mcp.HeaderSession); id != "" && q.Method == mcp.MethodInitialize {
+		h.session.Store(id)
+	}
+	kind := p.Header.Get("Content-Type")
+	switch media, _, _ := mime.ParseMediaType(kind); media {
+	case jsonType:
+		return h.read(p.Body, p, f, x)
+	case eventstream.ContentType:
+		body := bufio.NewReaderSize(p.Body, 16) // an eventstream.Reader has its own buffer
+		// No field of an event begins like this: it is JSON with the wrong media type.
+		if first, _ := body.Peek(1); len(first) > 0 && (first[0] == '{' || first[0] == '[') {
+			return h.read(body, p, f, x)
+		}
+		return h.follow(ctx, q, body, p, f, x)
+	}
+	_ = p.Body.Close()
+	return fmt.Errorf("unexpected content type: %s", kind)
+}
+
+// byteOrderMark may precede JSON.
+var byteOrderMark = []byte("\ufeff")
+
+// read handles the messages in the body of p. It returns an error if they do not answer the request.
+func (h *httpConn) read(body io.Reader, p *http.Response, f flight, x *exchange) error {
+	defer p.Body.Close()
+	limit := h.conn.cfg.MaxBody // after decompression, so that a small response cannot expand without limit
+	data, err := io.ReadAll(io.LimitReader(body, limit+1))
+	if err != nil {
+		return err
+	}
+	if int64(len(data)) > limit {
+		return x.fail(&TooLargeError{"body", "body", limit})
+	}
+	data = bytes.TrimPrefix(data, byteOrderMark)
+	m := scratch{request: x.id}
+	switch decoded := h.conn.receive(&m, data); {
+	case len(f.answer) > 0:
+		return nil
+	case len(data) == 0 || m.Method != "":
+		return io.EOF
+	case !decoded:
+		return errors.New("the response is not JSON")
+	case parseID(m.ID) == 0:
+		return errors.New("the response has no id")
+	}
+	return errors.New("the response belongs to another request")
+}
+
+// follow handles the messages in the body of p, an event stream, until the request is answered. In the
+// legacy era, it resumes a stream that ends before.
+func (h *httpConn) follow(ctx context.Context, q Request, body io.Reader, p *http.Response, f flight, x *exchange) error {
+	m, lastID := scratch{request: x.id}, ""
+	for {
+		events := eventstream.NewReader(body, lastID, h.conn.cfg.MaxLine, func() {
+			if x.alive != nil {
+				x.alive()
 			}
+		})
+		var err error
+		for err == nil && len(f.answer) == 0 {
+			err = h.handleNext(events, &m)
 		}
-	}
-	if q.Method == mcp.MethodCallTool {
-		for k, v := range h.mirrors.headers(raw) {
-			out.Set(k, v)
+		if err == nil {
+			x.alive = nil
+			if !h.conn.group.Go(func() { h.finish(events, &m, p, f) }) {
+				_ = p.Body.Close()
+			}
+			return nil
 		}
+		_ = p.Body.Close()
+		if _, tooLarge := errors.AsType[*TooLargeError](err); tooLarge {
+			return x.fail(err)
+		}
+		if err == io.EOF {
+			err = errors.New("the server closed the event stream before it sent the response")
+		} else {
+			err = fmt.Errorf("the event stream was interrupted before the response: %w", h.conn.cleanError(err))
+		}
+		wait := max(min(cmp.Or(events.Retry(), reopenDelay), maxWait), minResumeDelay)
+		if lastID = events.LastID(); lastID == "" || q.Version == mcp.ModernVersion || !backoff.Sleep(ctx, wait) {
+			return x.fail(&InterruptedError{Sent: true, Err: err})
+		}
+		var failed error
+		if p, failed = h.open(ctx, lastID, new(exchange)); failed != nil {
+			return x.fail(&InterruptedError{Sent: true, Err: err})
+		}
+		body = p.Body
 	}
-	return out, nil
 }
 
-// endpointEvent is the type of the event in which an SSE server sends the URL for posting messages.
-const endpointEvent = "endpoint"
+// minResumeDelay is the shortest delay after which the event stream of a response is resumed, whatever the server
+// requests.
+const minResumeDelay = 10 * time.Millisecond
 
-// SSE connects over the HTTP+SSE transport of 2024-11-05. ctx limits the wait for the endpoint.
-func (d *HTTPDialer) SSE(ctx context.Context) (*Conn, error) {
-	c := d.conn()
-	c.http.sse, c.http.url = true, nil
-	c.http.guard.onEvent = c.http.checkEndpoint
-	tr, err := transport.NewSSE(d.url.String(), transport.WithHTTPClient(c.http.client),
-		transport.WithSSELogger(d.cfg.Logger),
-		transport.WithEndpointTimeout(time.Hour), transport.WithResponseTimeout(time.Hour)) // never reached, because the contexts have shorter deadlines
-	if err != nil {
-		return nil, errors.New("the server's URL is invalid")
+// restPatience limits the wait for the end of an event stream after the response. Most servers send both
+// together.
+const restPatience = 250 * time.Millisecond
+
+// finish reads the rest of an event stream after the response, so that the connection can be reused.
+func (h *httpConn) finish(events *eventstream.Reader, m *scratch, p *http.Response, f flight) {
+	ctx, cancel := context.WithTimeout(h.conn.ctx, restPatience)
+	defer cancel()
+	defer context.AfterFunc(ctx, f.cancel)()
+	for h.handleNext(events, m) == nil {
 	}
-	c.attach(tr)
-	tr.SetConnectionLostHandler(func(err error) {
-		if !c.http.guard.closing.Load() {
-			c.fail(&EndError{Reason: "the event stream ended", Err: c.cleanError(err)})
-		}
-	})
-	if err := c.startSSE(ctx, tr); err != nil {
-		c.Close(ErrClosed)
+	_ = p.Body.Close()
+}
+
+// handleNext handles the messages in the next event of a stream. The error ends the stream.
+func (h *httpConn) handleNext(events *eventstream.Reader, m *scratch) error {
+	e, err := h.next(events)
+	if err == nil {
+		h.conn.handle(m, []byte(e.Data))
+	}
+	return err
+}
+
+func (h *httpConn) next(events *eventstream.Reader) (eventstream.Event, error) {
+	e, err := events.Read()
+	if errors.Is(err, eventstream.ErrTooLarge) {
+		err = &TooLargeError{"event", "line", int64(h.conn.cfg.MaxLine)}
+	}
+	return e, err
+}
+
+// open requests an event stream, to be resumed after the event lastID.
+func (h *httpConn) open(ctx context.Context, lastID string, x *exchange) (*http.Response, error) {
+	header := http.Header{"Accept": {eventstream.ContentType}}
+	if lastID != "" {
+		header.Set(mcp.HeaderLastEventID, lastID)
+	}
+	p, err := h.send(ctx, http.MethodGet, h.dialer.url, header, nil, x)
+	if err != nil {
 		return nil, err
 	}
-	return c, nil
-}
-
-// startSSE opens the event stream. ctx limits only the wait for it; the stream continues after ctx
-// is done.
-func (c *Conn) startSSE(ctx context.Context, tr *transport.SSE) error {
-	x := new(exchange)
-	start, cancel := context.WithCancelCause(withExchange(c.ctx, x))
-	context.AfterFunc(c.ctx, func() { cancel(nil) })
-	stop := context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })
-	err := tr.Start(start)
-	stop()
-	switch {
-	case err == nil:
-		return nil
-	case c.Err() != nil && x.error() == nil:
-		return c.Err()
-	case ctx.Err() != nil:
-		return context.Cause(ctx)
+	if kind := p.Header.Get("Content-Type"); !eventstream.IsStream(kind) {
+		_ = p.Body.Close()
+		if x.status == http.StatusOK {
+			x.status = http.StatusNotAcceptable
+		}
+		return nil, x.fail(fmt.Errorf("unexpected content type: %s", kind))
 	}
-	return c.requestError(ctx, x, err)
-}
-
-// checkEndpoint rejects an endpoint on another origin.
-func (h *httpConn) checkEndpoint(e eventstream.Event) error {
-	if e.Type != endpointEvent {
-		return nil
-	}
-	u, err := h.guard.origin.Parse(e.Data)
-	if err != nil {
-		return errors.New("the server sent an endpoint that is not a URL")
-	}
-	if !sameOrigin(u, h.guard.origin) {
-		return fmt.Errorf("the server sent an endpoint on another origin: %s",
-			h.guard.conn.cfg.Redact((&url.URL{Scheme: u.Scheme, Host: u.Host}).String()))
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.url = u
-	return nil
+	return p, nil
 }
 
 const (
@@ -239,10 +320,6 @@ const (
 // postReply posts a reply that needed no client. It runs in the background so that the caller can
 // read the next message. Replies beyond maxReplies are dropped.
 func (c *Conn) postReply(answer []byte) {
-	address := c.http.address()
-	if address == "" {
-		return
-	}
 	select {
 	case c.http.replies <- struct{}{}:
 	default:
@@ -251,7 +328,7 @@ func (c *Conn) postReply(answer []byte) {
 	}
 	if !c.group.Go(func() {
 		defer func() { <-c.http.replies }()
-		_, _ = c.post(c.ctx, address, answer) // the server may repeat the request
+		_, _ = c.post(c.ctx, answer) // the server may repeat the request
 	}) {
 		<-c.http.replies
 	}
@@ -262,15 +339,11 @@ func (c *Conn) postReply(answer []byte) {
 // the server, so posting is retried after temporary failures, for at most answerPatience. At most
 // maxInbound goroutines run it.
 func (c *Conn) postAnswer(answer []byte) {
-	address := c.http.address()
-	if address == "" {
-		return
-	}
 	ctx, cancel := context.WithTimeout(c.ctx, answerPatience)
 	defer cancel()
 	waits := backoff.New(reopenDelay/4, answerPatience/4)
 	for {
-		again, err := c.post(ctx, address, answer)
+		again, err := c.post(ctx, answer)
 		if err != nil {
 			c.cfg.Logger.Debug("a response to the server was not delivered", "err", c.cleanError(err))
 		}
@@ -281,129 +354,10 @@ func (c *Conn) postAnswer(answer []byte) {
 }
 
 // post posts a reply. If it fails, again reports whether a retry may succeed.
-func (c *Conn) post(ctx context.Context, address string, reply []byte) (again bool, err error) {
+func (c *Conn) post(ctx context.Context, reply []byte) (again bool, err error) {
 	x := new(exchange)
-	ctx, cancel := context.WithTimeout(withExchange(ctx, x), replyTimeout)
+	ctx, cancel := context.WithTimeout(ctx, replyTimeout)
 	defer cancel()
-	q, err := http.NewRequestWithContext(ctx, http.MethodPost, address, bytes.NewReader(reply))
-	if err != nil {
-		return false, err
-	}
-	q.Header.Set("Content-Type", "application/json")
-	q.Header.Set("Accept", "application/json, text/event-stream")
-	c.http.identify(q.Header)
-	p, err := c.http.client.Do(q)
-	if err != nil {
-		return x.error() == nil, err // x records only refusals and redirects that mcptrack itself rejected
-	}
-	_, _ = io.CopyN(io.Discard, p.Body, maxPeek) // so that the connection can be reused
-	_ = p.Body.Close()
-	return transient(p.StatusCode), x.error()
-}
-
-// identify adds the headers that identify the session.
-func (h *httpConn) identify(header http.Header) {
-	if id := h.session(); id != "" {
-		header.Set(mcp.HeaderSession, id)
-	}
-	if v, _ := h.version.Load().(string); v != "" {
-		header.Set(mcp.HeaderProtocolVersion, v)
-	}
-}
-
-// address returns the URL for posting messages, or an empty string if it is not known yet.
-func (h *httpConn) address() string {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.url == nil {
-		return ""
-	}
-	return h.url.String()
-}
-
-// mirrors stores which modern tools require arguments to be repeated in HTTP headers
-// ("x-mcp-header" in their schemas). Servers reject calls without these headers.
-// https://modelcontextprotocol.io/specification/2026-07-28/basic/transports
-type mirrors struct {
-	mu     sync.Mutex           // guards the fields below
-	listed bool                 // the tool list is known
-	tools  map[string]*sdk.Tool // tools that require headers, by name
-	bad    map[string]error     // errors in the annotations of tools, by tool name
-}
-
-// LearnTools records the server's tool list, which specifies the headers that calls need.
-func (c *Conn) LearnTools(items []catalog.Item) {
-	if c.http != nil {
-		c.http.mirrors.learn(items)
-	}
-}
-
-// ToolsKnown reports whether the headers that calls need are known. Only HTTP needs any.
-func (c *Conn) ToolsKnown() bool { return c.http == nil || c.http.mirrors.known() }
-
-// ToolError returns an error if a listed tool must not be called because its annotations are
-// invalid, and nil otherwise.
-func (c *Conn) ToolError(name string) error {
-	if c.http == nil {
-		return nil
-	}
-	c.http.mirrors.mu.Lock()
-	defer c.http.mirrors.mu.Unlock()
-	return c.http.mirrors.bad[name]
-}
-
-func (m *mirrors) learn(items []catalog.Item) {
-	tools, bad := map[string]*sdk.Tool{}, map[string]error{}
-	for _, it := range items {
-		if tool, err := mirrored(it); err != nil {
-			bad[it.Key] = err
-		} else if tool != nil {
-			tools[it.Key] = tool
-		}
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.listed, m.tools, m.bad = true, tools, bad
-}
-
-// mirrored returns a tool whose calls need headers, nil for another tool, and an error if the tool's
-// definition is invalid.
-func mirrored(it catalog.Item) (*sdk.Tool, error) {
-	if !bytes.Contains(it.Raw, []byte(`"x-mcp-header"`)) {
-		return nil, nil
-	}
-	var schema struct {
-		InputSchema json.RawMessage `json:"inputSchema"`
-	}
-	if json.Unmarshal(it.Raw, &schema) != nil {
-		return nil, nil
-	}
-	tool := &sdk.Tool{Name: it.Key, RawInputSchema: schema.InputSchema}
-	return tool, sdk.ValidateParamHeaderAnnotations(tool)
-}
-
-// CheckTool returns why a tool must not be called over HTTP in the modern era, or nil if it may be.
-func CheckTool(it catalog.Item) error {
-	_, err := mirrored(it)
-	return err
-}
-
-// headers returns the headers that a tools/call with these params needs, or nil if it needs none.
-func (m *mirrors) headers(params json.RawMessage) map[string]string {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if len(m.tools) == 0 {
-		return nil
-	}
-	var call struct{ Name string }
-	if json.Unmarshal(params, &call) != nil || m.tools[call.Name] == nil {
-		return nil
-	}
-	return sdk.GenerateParamHeaders(m.tools[call.Name], params)
-}
-
-func (m *mirrors) known() bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.listed
+	err = c.http.deliver(ctx, reply, x)
+	return err != nil && (x.err == nil || transient(x.status)), err
 }

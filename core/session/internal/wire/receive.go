@@ -8,13 +8,9 @@ import (
 	"fmt"
 	"math"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
-
-	"github.com/mark3labs/mcp-go/client/transport"
-	sdk "github.com/mark3labs/mcp-go/mcp"
 
 	"github.com/mcptrack/mcptrack/core/mcp"
 	"github.com/mcptrack/mcptrack/core/process"
@@ -62,38 +58,6 @@ func unquoted(raw []byte) []byte {
 	return raw
 }
 
-// numbered returns a response with its id as a number if it is a number in a text.
-func numbered(data []byte) []byte {
-	if !hasText(data, `"id"`) {
-		return data
-	}
-	d := json.NewDecoder(bytes.NewReader(data))
-	if start, err := d.Token(); err != nil || start != json.Delim('{') {
-		return data
-	}
-	for d.More() {
-		name, err := d.Token()
-		var value json.RawMessage
-		if err != nil || d.Decode(&value) != nil {
-			break
-		}
-		if end := int(d.InputOffset()); name == "id" && value[0] == '"' && parseID(value) != 0 {
-			return slices.Concat(data[:end-len(value)], unquoted(value), data[end:])
-		}
-	}
-	return data
-}
-
-// hasText reports whether a member with this quoted name may have a text as its value, at any depth.
-func hasText(data []byte, name string) bool {
-	for rest, found := data, true; found; {
-		if _, rest, found = bytes.Cut(rest, []byte(name)); bytes.HasPrefix(bytes.TrimLeft(rest, blanks+":"), []byte(`"`)) {
-			return found
-		}
-	}
-	return false
-}
-
 type meta struct {
 	Subscription SubscriptionID `json:"io.modelcontextprotocol/subscriptionId"`
 }
@@ -110,38 +74,52 @@ func (s *SubscriptionID) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// message is a notification or request from the server.
+// message is a message from the server.
 type message struct {
 	ID     json.RawMessage `json:"id"`
 	Method string          `json:"method"`
 	Params Notification    `json:"params"`
+	Result json.RawMessage `json:"result"`
+	Error  json.RawMessage `json:"error"`
 }
 
-// receive handles a message from the server. It returns false for a response that the library must
-// handle; malformed responses it handles itself. m is the calling goroutine's scratch memory.
-func (c *Conn) receive(m *scratch, data []byte) (handled bool) {
+// handle handles the messages in a line or event: one or, in 2025-03-26, a batch. m is the calling
+// goroutine's scratch memory. Data that is not JSON may have been a notification that was garbled by a
+// crash or by another program writing to the same pipe, if it starts like a message.
+func (c *Conn) handle(m *scratch, data []byte) {
+	if !c.receive(m, data) && beginsLikeMessage(data) {
+		c.cfg.Handler.Undecodable()
+	}
+}
+
+// receive is handle without a report of what is not JSON: it returns false. Afterwards, m contains the
+// last message.
+func (c *Conn) receive(m *scratch, data []byte) (decoded bool) {
 	if n, ok := m.seen[string(data)]; ok {
 		m.Params = n
 		c.cfg.Handler.Notification(&m.Params)
 		return true
 	}
-	if !bytes.Contains(data, []byte(`"method"`)) {
-		return c.rejectMalformed(data)
+	var batch []json.RawMessage
+	if start := bytes.TrimLeft(data, blanks); len(start) == 0 || start[0] != '[' || json.Unmarshal(data, &batch) != nil {
+		return c.receiveOne(m, data)
 	}
-	return c.decode(m, data)
+	for _, one := range batch {
+		c.receiveOne(m, one)
+	}
+	return true
 }
 
-// decode is receive for a message that may be a notification or request.
-func (c *Conn) decode(m *scratch, data []byte) (handled bool) {
+func (c *Conn) receiveOne(m *scratch, data []byte) (decoded bool) {
 	m.message = message{ID: m.ID[:0]}
 	if err := json.Unmarshal(data, &m.message); err != nil {
 		if _, m.Params.Malformed = errors.AsType[*json.UnmarshalTypeError](err); !m.Params.Malformed {
-			return c.undecodable(data)
+			return false
 		}
 	}
 	switch {
 	case m.Method == "":
-		return c.rejectMalformed(data)
+		c.answer(m)
 	case len(m.ID) == 0 || string(m.ID) == "null":
 		m.Params.Method = m.Method
 		if strings.HasPrefix(m.Method, mcp.EventsNotificationPrefix) {
@@ -159,35 +137,26 @@ func (c *Conn) decode(m *scratch, data []byte) (handled bool) {
 	return true
 }
 
-// unhandled returns the messages in a line, event or body that the library must handle; see receive.
-// Data is one message or, in 2025-03-26, a batch.
-func (c *Conn) unhandled(m *scratch, data []byte) (out [][]byte) {
-	var batch []json.RawMessage
-	if start := bytes.TrimLeft(data, blanks); len(start) == 0 || start[0] != '[' || json.Unmarshal(data, &batch) != nil {
-		if !c.receive(m, data) {
-			out = [][]byte{numbered(data)}
-		}
-		return out
+// answer passes a response to the request that waits for it.
+func (c *Conn) answer(m *scratch) {
+	id, failed := parseID(m.ID), len(m.Error) > 0 && string(m.Error) != "null"
+	if id == 0 && failed {
+		id = m.request
 	}
-	for _, one := range batch {
-		if !c.receive(m, one) {
-			out = append(out, append(numbered(one), '\n'))
-		}
+	f, ok := c.pending.take(id)
+	if !ok {
+		return
 	}
-	return out
+	a := answer{result: m.Result}
+	if failed {
+		a.result = nil
+		a.err, _ = c.rpcError(m.Error)
+	}
+	f.answer <- a
 }
 
 // blanks are the characters that JSON allows between tokens.
 const blanks = " \t\r\n"
-
-// undecodable reports data that is not JSON but starts like a message. It may have been a
-// notification that was garbled by a crash or by another program writing to the same pipe.
-func (c *Conn) undecodable(data []byte) bool {
-	if beginsLikeMessage(data) {
-		c.cfg.Handler.Undecodable()
-	}
-	return true
-}
 
 // tooLong handles a line that was skipped because of its length. A response fails its request; any
 // other line may have been a notification.
@@ -218,12 +187,6 @@ func beginsLikeMessage(data []byte) bool {
 	return len(rest) > 0 && (data[0] == '{' && rest[0] == '"' || data[0] == '[' && rest[0] == '{')
 }
 
-// torn reports whether the end of a message is missing.
-func torn(data []byte) bool {
-	data = bytes.TrimRight(data, blanks)
-	return len(data) > 0 && data[len(data)-1] != '}' && data[len(data)-1] != ']'
-}
-
 // defaultAnswer returns the response to a request that no client answers: an empty result for ping,
 // and an error for any other method. The session declares no capability for these methods, but a
 // server that calls one anyway must not be left waiting.
@@ -232,39 +195,6 @@ func defaultAnswer(id json.RawMessage, method string) []byte {
 		return fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"result":{}}`, id)
 	}
 	return fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"error":{"code":%d,"message":"method not found"}}`, id, mcp.CodeMethodNotFound)
-}
-
-// rejectMalformed makes the request fail whose response the library cannot decode, such as an error
-// whose code is not an integer. The library would drop the response, and the request would wait
-// until its deadline. It returns false if the library must handle data.
-func (c *Conn) rejectMalformed(data []byte) bool {
-	if torn(data) && !json.Valid(data) {
-		return c.undecodable(data)
-	}
-	if !bytes.Contains(data, []byte(`"error"`)) && bytes.Contains(data, []byte(`"2.0"`)) {
-		return false
-	}
-	if json.Unmarshal(data, new(transport.JSONRPCResponse)) == nil {
-		return false
-	}
-	var m struct {
-		ID    ID              `json:"id"`
-		Error json.RawMessage `json:"error"`
-	}
-	if json.Unmarshal(data, &m) != nil {
-		return false
-	}
-	err := &RPCError{Code: mcp.CodeInternal, Message: "malformed response"}
-	if len(m.Error) > 0 {
-		err = c.rpcError(malformedError(m.Error))
-	}
-	c.pending.fail(m.ID, err)
-	return true
-}
-
-// malformedError returns what stands for the error of a response that cannot be decoded.
-func malformedError(raw json.RawMessage) *sdk.JSONRPCErrorDetails {
-	return &sdk.JSONRPCErrorDetails{Code: mcp.CodeInternal, Message: "malformed error response: " + string(raw)}
 }
 
 // Limits for scratch.seen, whose texts need at most 64 KiB.
@@ -276,6 +206,9 @@ const (
 // scratch is memory that one goroutine reuses to decode messages.
 type scratch struct {
 	message
+	// request is the request in whose HTTP response the messages are; 0 if they are in none. An error
+	// without an id, from a server that could not read the request, answers it.
+	request ID
 	// seen caches decoded notifications that only announce a change, keyed by the text of the
 	// message. A server that announces the same change repeatedly sends the same text, and decoding
 	// it would be most of the work.
@@ -422,21 +355,18 @@ func paramsOf(data []byte) json.RawMessage {
 }
 
 func encodeAnswer(id, result json.RawMessage, err error) []byte {
-	type rpcError struct {
-		Code    int             `json:"code"`
-		Message string          `json:"message"`
-		Data    json.RawMessage `json:"data,omitempty"`
-	}
 	answer := struct {
 		JSONRPC string          `json:"jsonrpc"`
 		ID      json.RawMessage `json:"id"`
 		Result  json.RawMessage `json:"result,omitempty"`
-		Error   *rpcError       `json:"error,omitempty"`
+		Error   *RPCError       `json:"error,omitempty"`
 	}{"2.0", id, result, nil}
 	if err != nil {
-		answer.Result, answer.Error = nil, &rpcError{Code: mcp.CodeInternal, Message: err.Error()}
+		answer.Result = nil
 		if e, ok := errors.AsType[*RPCError](err); ok {
-			answer.Error = &rpcError{e.Code, e.Message, e.Data}
+			answer.Error = e
+		} else {
+			answer.Error = &RPCError{Code: mcp.CodeInternal, Message: err.Error()}
 		}
 	} else if result == nil {
 		answer.Result = json.RawMessage("{}")

@@ -2,8 +2,6 @@ package wire
 
 import (
 	"bytes"
-	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -11,8 +9,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-
-	"github.com/mark3labs/mcp-go/client/transport"
 
 	"github.com/mcptrack/mcptrack/core/internal/wake"
 	"github.com/mcptrack/mcptrack/core/nowait"
@@ -31,7 +27,6 @@ type stdioConn struct {
 	process *process.Process // nil if the server was already running
 	grace   process.Grace    // passed to process.Stop
 	stdout  io.Reader        // closed by release if it is an io.Closer; nil if process is set
-	ended   chan struct{}    // closed by read when stdout has ended
 }
 
 // StartProcess starts a server as a child process and connects to its pipes. grace is how long
@@ -42,7 +37,7 @@ func StartProcess(spec process.Spec, grace process.Grace, cfg Config) (*Conn, er
 	if err != nil {
 		return nil, &transportError{cfg.Redact(printable.Reason(err, 0)), err}
 	}
-	return newConn(cfg).startStdio(&stdioConn{lines: p.Stdout(), ended: make(chan struct{}), process: p, grace: grace}, p.Stdin()), nil
+	return newConn(cfg).startStdio(&stdioConn{lines: p.Stdout(), process: p, grace: grace}, p.Stdin()), nil
 }
 
 // PID returns the id of the process that StartProcess started, or 0.
@@ -57,7 +52,7 @@ func (c *Conn) PID() int {
 // closes w, and also r if it is an io.Closer.
 func OverIO(r io.Reader, w io.WriteCloser, cfg Config) *Conn {
 	lines := process.NewLines(r, process.Spec{MaxLine: cfg.MaxLine, Redact: cfg.Redact, Logger: cfg.Logger})
-	return newConn(cfg).startStdio(&stdioConn{lines: lines, ended: make(chan struct{}), stdout: r}, w)
+	return newConn(cfg).startStdio(&stdioConn{lines: lines, stdout: r}, w)
 }
 
 // FirstNoise returns the first line of the server's stdout that is not a message, printable and without
@@ -97,8 +92,7 @@ func (s *stdioConn) release(interrupted bool) {
 	}
 }
 
-// read handles the server's stdout, and passes responses to the requests that wait for them. It sends the error that
-// ends stdout to ended.
+// read handles the server's stdout. It sends the error that ends stdout to ended.
 func (c *Conn) read(ended chan<- error) {
 	var m scratch
 	for {
@@ -109,62 +103,16 @@ func (c *Conn) read(ended chan<- error) {
 			c.tooLong(long)
 		case err != nil:
 			ended <- err
-			close(c.stdio.ended)
 			return
 		default:
-			for _, data := range c.unhandled(&m, line) {
-				c.answer(data)
-			}
-		}
-	}
-}
-
-// answer passes a response to the request that waits for it.
-func (c *Conn) answer(data []byte) {
-	var m struct {
-		transport.JSONRPCResponse
-		ID     ID     `json:"id"`
-		Method string `json:"method"`
-	}
-	if json.Unmarshal(data, &m) != nil {
-		return
-	}
-	if m.Method != "" { // receive did not see it, because the name of the member has escape sequences
-		c.decode(new(scratch), data)
-	} else if f, ok := c.pending.take(m.ID); ok {
-		f.answer <- &m.JSONRPCResponse
-	}
-}
-
-// request sends a request and waits for the answer.
-func (s *stdioConn) request(ctx context.Context, q transport.JSONRPCRequest, answer <-chan *transport.JSONRPCResponse) (*transport.JSONRPCResponse, error) {
-	if ctx.Err() != nil {
-		return nil, ctx.Err()
-	}
-	if err := s.send(q); err != nil {
-		return nil, err
-	}
-	select {
-	case r := <-answer:
-		return r, nil
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	case <-s.ended:
-		select {
-		case r := <-answer: // it came before the end
-			return r, nil
-		default:
-			return nil, io.ErrUnexpectedEOF
+			c.handle(&m, line)
 		}
 	}
 }
 
 // send sends a message. It does not wait until the server has read it.
-func (s *stdioConn) send(message any) error {
-	line, err := json.Marshal(message)
-	if err == nil {
-		_, err = s.stdin.Write(append(line, '\n'))
-	}
+func (s *stdioConn) send(message []byte) error {
+	_, err := s.stdin.Write(append(message, '\n'))
 	return err
 }
 
@@ -174,7 +122,7 @@ func (c *Conn) watchStdio(ended <-chan error) {
 	if p == nil {
 		select {
 		case err := <-ended:
-			c.endStdio(&EndError{Reason: endReason(err), Err: err}, true)
+			c.fail(&EndError{Reason: endReason(err), Err: err})
 		case <-c.ctx.Done():
 		}
 		return
@@ -182,12 +130,10 @@ func (c *Conn) watchStdio(ended <-chan error) {
 	// After the process exits, its last responses may still be unread; after its output ends, the
 	// process may still be exiting. Wait briefly for both.
 	var err error
-	drained := false
 	select {
 	case <-p.Done():
-		drained = waitFor(ended, &err, 200*time.Millisecond)
+		waitFor(ended, &err, 200*time.Millisecond)
 	case err = <-ended:
-		drained = true
 		waitFor(p.Done(), new(struct{}), 500*time.Millisecond)
 	case <-c.ctx.Done():
 		return
@@ -206,17 +152,7 @@ func (c *Conn) watchStdio(ended <-chan error) {
 	default:
 	}
 	e.Stderr = c.stderr()
-	c.endStdio(e, drained)
-}
-
-// endStdio ends the connection. drained reports that all output was read: its responses were then
-// delivered, and the requests that are still waiting fail.
-func (c *Conn) endStdio(err error, drained bool) {
-	if !drained {
-		c.fail(err)
-	} else if c.end(err) {
-		c.cfg.Handler.Lost(err)
-	}
+	c.fail(e)
 }
 
 func endReason(err error) string {

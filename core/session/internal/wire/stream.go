@@ -2,7 +2,6 @@ package wire
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -12,7 +11,6 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/backoff"
 	"github.com/mcptrack/mcptrack/core/eventstream"
-	"github.com/mcptrack/mcptrack/core/mcp"
 )
 
 // StreamIdle is how long a notification stream may be silent before it is replaced, because a proxy
@@ -274,29 +272,11 @@ func (s *notificationStream) open(ctx context.Context, lastID string, patience t
 	if patience > 0 {
 		defer time.AfterFunc(patience, cancel).Stop()
 	}
-	q, err := http.NewRequestWithContext(ctx, http.MethodGet, c.http.address(), nil)
-	if err != nil {
-		cancel()
-		return nil, 0, err
-	}
-	q.Header.Set("Accept", eventstream.ContentType)
-	c.http.identify(q.Header)
-	if lastID != "" {
-		q.Header.Set(mcp.HeaderLastEventID, lastID)
-	}
 	x := new(exchange)
-	p, err := c.http.guard.send(q, x)
+	p, err := c.http.open(ctx, lastID, x)
 	if err != nil {
 		cancel()
-		return nil, 0, err
-	}
-	if p.StatusCode != http.StatusOK || !eventstream.IsStream(p.Header.Get("Content-Type")) {
-		_ = p.Body.Close()
-		cancel()
-		if p.StatusCode == http.StatusOK {
-			return nil, http.StatusNotAcceptable, errors.New("the response is not an event stream")
-		}
-		return nil, p.StatusCode, x.error()
+		return nil, x.status, err
 	}
 	resp := &streamResponse{cancel: cancel, body: p.Body, began: time.Now()}
 	resp.events = eventstream.NewReader(p.Body, lastID, c.cfg.MaxLine, func() { resp.alive.Store(int64(time.Since(resp.began))) })
@@ -319,7 +299,7 @@ func (s *notificationStream) read(resp *streamResponse) {
 		if err != nil {
 			return
 		}
-		s.conn.receive(&last, []byte(e.Data)) // responses are not expected here and are dropped
+		s.conn.handle(&last, []byte(e.Data))
 		if e.ID != *resp.lastID.Load() {
 			resp.lastID.Store(&e.ID)
 		}

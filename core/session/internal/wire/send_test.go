@@ -12,7 +12,7 @@ import (
 	"testing/synctest"
 )
 
-// Whatever the library requests, credentials go to one origin only.
+// Whatever is requested, credentials go to one origin only.
 func TestGuardKeepsToItsOrigin(t *testing.T) {
 	var hits int
 	ts := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { hits++ }))
@@ -20,10 +20,10 @@ func TestGuardKeepsToItsOrigin(t *testing.T) {
 	origin, _ := url.Parse("http://origin.test/mcp")
 	base := newBase(nil)
 	defer base.CloseIdleConnections()
-	g := &guard{conn: newConn(testConfig()), base: base, origin: origin, headers: http.Header{"Authorization": {"Bearer x"}}}
+	h := (&HTTPDialer{cfg: testConfig(), url: origin, base: base, headers: http.Header{"Authorization": {"Bearer x"}}}).Streamable().http
 	for _, target := range []string{ts.URL, "https://origin.test/mcp", "http://origin.test:81/mcp"} {
-		q, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, target+"?q=secret", strings.NewReader("x"))
-		p, err := g.RoundTrip(q)
+		to, _ := url.Parse(target + "?q=secret")
+		p, err := h.send(t.Context(), http.MethodPost, to, nil, []byte("x"), new(exchange))
 		if err == nil {
 			p.Body.Close()
 			t.Errorf("%s was asked", target)
@@ -60,8 +60,8 @@ func TestRepliesAreBounded(t *testing.T) {
 		release := make(chan struct{})
 		var out atomic.Int64 // replies that left
 		e := &HTTPDialer{cfg: testConfig(), url: &url.URL{Scheme: "http", Host: "origin.test"}, base: newBase(nil)}
-		c := e.conn()
-		c.http.guard.base = network(func(q *http.Request) (*http.Response, error) {
+		c := e.Streamable()
+		c.http.base = network(func(q *http.Request) (*http.Response, error) {
 			out.Add(1)
 			<-release
 			return &http.Response{StatusCode: http.StatusAccepted, Body: io.NopCloser(strings.NewReader("x")), Request: q}, nil
