@@ -7,7 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
+	"sort"
 	"strconv"
 	"time"
 
@@ -177,7 +177,7 @@ func eachCall(ctx context.Context, places []readCalls, q calls.Query, follow boo
 				read[i] = max(read[i], c.ID)
 			}
 		}
-		slices.SortStableFunc(all, calls.Compare)
+		sort.SliceStable(all, func(i, j int) bool { return all[i].ID < all[j].ID })
 		if err := write(all); err != nil || !follow {
 			return err
 		}

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
-	"strings"
+	"sort"
 
 	"github.com/mcptrack/mcptrack/commands/internal/cli"
 	"github.com/mcptrack/mcptrack/core/catalog"
@@ -56,7 +56,7 @@ func askDaemon(ctx context.Context, env *cli.Env, g *cli.Globals, use cli.Daemon
 		log.Info("not using the daemon", "err", err)
 		return nil, false
 	}
-	slices.SortFunc(reports, func(a, b session.Report) int { return strings.Compare(a.Server.ID, b.Server.ID) })
+	sort.Slice(reports, func(i, j int) bool { return reports[i].Server.ID < reports[j].Server.ID })
 	return reports, true
 }
 

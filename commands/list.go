@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/url"
 	"slices"
+	"sort"
 	"strconv"
 	"strings"
 
@@ -236,7 +237,7 @@ func withDisabled(reports []session.Report, cfg *config.Config) []session.Report
 			all = append(all, session.Report{Server: srv})
 		}
 	}
-	slices.SortFunc(all, func(a, b session.Report) int { return strings.Compare(a.Server.ID, b.Server.ID) })
+	sort.Slice(all, func(i, j int) bool { return all[i].Server.ID < all[j].Server.ID })
 	return all
 }
 

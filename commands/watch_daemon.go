@@ -1,11 +1,11 @@
 package commands
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"log/slog"
 	"slices"
+	"sort"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -222,7 +222,7 @@ func (w *daemonWatch) begin(ctx context.Context) error {
 		}
 		now = append(now, events...)
 	}
-	slices.SortFunc(now, func(a, b journal.Entry) int { return cmp.Compare(a.Seq, b.Seq) })
+	sort.Slice(now, func(i, j int) bool { return now[i].Seq < now[j].Seq })
 	for _, e := range now {
 		if e.Seq > newest {
 			break // the feed has it

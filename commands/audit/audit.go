@@ -20,6 +20,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"sort"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -222,9 +223,10 @@ func newReport(env *cli.Env, cfg *config.Config, results []*result, fails, skips
 				Message: f.message, Help: rule.Help, Location: place, Accepted: !fails[rule.ID]})
 		}
 	}
-	slices.SortStableFunc(rep.Findings, func(a, b report.Finding) int {
+	sort.SliceStable(rep.Findings, func(i, j int) bool {
+		a, b := &rep.Findings[i], &rep.Findings[j]
 		return cmp.Or(strings.Compare(a.Server, b.Server), a.Severity.Rank()-b.Severity.Rank(),
-			strings.Compare(a.Rule, b.Rule), strings.Compare(a.Message, b.Message), strings.Compare(a.Item, b.Item))
+			strings.Compare(a.Rule, b.Rule), strings.Compare(a.Message, b.Message), strings.Compare(a.Item, b.Item)) < 0
 	})
 	return rep
 }

@@ -21,6 +21,9 @@ type finding struct{ rule, item, message string }
 // findings are the findings on one server. The zero value is ready to use.
 type findings []finding
 
+// add is called for each rule.
+//
+//go:noinline
 func (f *findings) add(rule, item, format string, args ...any) {
 	*f = append(*f, finding{rule, item, fmt.Sprintf(format, args...)})
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sort"
 	"strings"
 	"unicode/utf8"
 
@@ -172,7 +173,9 @@ func (p *planner) plan(f config.HostFile) (*plan, error) {
 		plan.servers = append(plan.servers, s)
 	}
 	plan.after = plan.edits.Text()
-	slices.SortStableFunc(plan.servers, func(a, b server) int { return position(originals, a.Name) - position(originals, b.Name) })
+	sort.SliceStable(plan.servers, func(i, j int) bool {
+		return position(originals, plan.servers[i].Name) < position(originals, plan.servers[j].Name)
+	})
 	return plan, nil
 }
 

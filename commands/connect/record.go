@@ -10,8 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
+	"sort"
 	"time"
 
 	"github.com/gofrs/flock"
@@ -111,7 +110,7 @@ func (s store) all() ([]record, error) {
 		}
 		all = append(all, r)
 	}
-	slices.SortFunc(all, func(a, b record) int { return strings.Compare(a.File, b.File) })
+	sort.Slice(all, func(i, j int) bool { return all[i].File < all[j].File })
 	return all, nil
 }
 

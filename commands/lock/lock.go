@@ -176,13 +176,12 @@ func (o lockOptions) take(l *lock.Lock, r observe.Result) outcome {
 
 // removeUnknown removes the servers that the config does not have.
 func (w *work) removeUnknown(l *lock.Lock) (removed []outcome) {
-	for id := range l.Servers {
+	for _, id := range slices.Sorted(maps.Keys(l.Servers)) {
 		if _, known := w.cfg.Server(id); !known {
 			delete(l.Servers, id)
 			removed = append(removed, outcome{ID: id, Result: "removed", Taken: []lock.Change{}, Left: []lock.Change{}})
 		}
 	}
-	slices.SortFunc(removed, func(a, b outcome) int { return strings.Compare(a.ID, b.ID) })
 	return removed
 }
 

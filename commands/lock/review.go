@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sort"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -77,7 +78,7 @@ func runReview(ctx context.Context, env *cli.Env, g *cli.Globals, flags workFlag
 	if err != nil {
 		return err
 	}
-	slices.SortStableFunc(left, func(a, b lock.Change) int { return a.Severity.Rank() - b.Severity.Rank() })
+	sort.SliceStable(left, func(i, j int) bool { return left[i].Severity.Rank() < left[j].Severity.Rank() })
 	all := []shown{}
 	for _, c := range left {
 		all = append(all, shown{c, c.Drift.Diff(), c.Drift.Unshown()})

@@ -14,6 +14,7 @@ import (
 	"math"
 	"net/url"
 	"slices"
+	"sort"
 	"strconv"
 	"sync"
 	"time"
@@ -106,9 +107,6 @@ type Store interface {
 	Read(ctx context.Context, q Query) ([]Call, error)
 }
 
-// Compare orders calls by their ids.
-func Compare(a, b Call) int { return cmp.Compare(a.ID, b.ID) }
-
 // NextID returns the id of a call that is answered now, after the one with the id last.
 func NextID(last int64) int64 { return max(last+1, time.Now().UnixMicro()) }
 
@@ -195,8 +193,9 @@ func ByTool(list []Call) []ToolStats {
 		s.P50, s.P95 = milliseconds(took[(len(took)+1)/2-1]), milliseconds(took[(len(took)*95+99)/100-1])
 		all = append(all, *s)
 	}
-	slices.SortFunc(all, func(a, b ToolStats) int {
-		return cmp.Or(b.Calls-a.Calls, cmp.Compare(a.ServerID, b.ServerID), cmp.Compare(a.Tool, b.Tool))
+	sort.Slice(all, func(i, j int) bool {
+		a, b := &all[i], &all[j]
+		return cmp.Or(b.Calls-a.Calls, cmp.Compare(a.ServerID, b.ServerID), cmp.Compare(a.Tool, b.Tool)) < 0
 	})
 	return all
 }

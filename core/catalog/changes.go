@@ -4,6 +4,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"sort"
 	"strconv"
 	"strings"
 )
@@ -57,7 +58,7 @@ func Changes(from, to Item, limit int) (changes []Change, more int) {
 	}
 	c := comparison{limit: limit}
 	c.compare("", a, b, 0)
-	slices.SortStableFunc(c.changes, func(a, b Change) int { return strings.Compare(a.Path, b.Path) })
+	sort.SliceStable(c.changes, func(i, j int) bool { return c.changes[i].Path < c.changes[j].Path })
 	return c.changes, c.found - len(c.changes)
 }
 

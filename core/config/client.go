@@ -58,19 +58,19 @@ func (c *Config) ClientFor(name string, folders ...string) *Client {
 }
 
 // clientKeys returns the keys of a client.
-func clientKeys() table[Client] {
-	return table[Client]{
-		{name: "token", field: func(c *Client) any { return &c.Token }, read: (*entry).clientToken, schema: "clientToken", example: `"${CI_TOKEN}"`,
+func clientKeys() table {
+	return table{
+		{name: "token", field: "Token", read: reads((*entry).clientToken), schema: "clientToken", example: `"${CI_TOKEN}"`,
 			doc: "The token that the client sends to `gateway`: 16 to 1,024 visible ASCII characters."},
-		{name: "folder", field: func(c *Client) any { return &c.Folder }, read: (*entry).clientFolder, schema: "text", example: `"/home/me/work/**"`,
+		{name: "folder", field: "Folder", read: reads((*entry).clientFolder), schema: "text", example: `"/home/me/work/**"`,
 			doc: "For the daemon: a glob of absolute paths. The entry applies to every client in such a folder. Default: to the client that calls itself NAME."},
-		{name: "servers", field: func(c *Client) any { return &c.Servers }, globs: "server ids",
+		{name: "servers", field: "Servers", globs: "server ids",
 			doc: "Globs of the servers that the client sees. Default: all."},
-		{name: "allow", field: func(c *Client) any { return &c.Allow }, globs: "names and URIs",
+		{name: "allow", field: "Allow", globs: "names and URIs",
 			doc: "Globs of the names and URIs that it sees, as `--allow` of `gateway`. Default: all."},
-		{name: "deny", field: func(c *Client) any { return &c.Deny }, globs: "names and URIs",
+		{name: "deny", field: "Deny", globs: "names and URIs",
 			doc: "Globs of the names and URIs that it does not see, as `--deny`."},
-	}.made()
+	}.made(Client{})
 }
 
 // clients reads the clients, by name. The servers must have been read.

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sort"
 	"strings"
 
 	"github.com/mcptrack/mcptrack/core/config/tree"
@@ -134,9 +135,10 @@ func (e *entry) intent(id string, keys []string) *Intent {
 			in.Keys = append(in.Keys, IntentKey{name, tree.Canonical(f.value)})
 		}
 	}
-	slices.SortFunc(in.Keys, func(a, b IntentKey) int { return strings.Compare(a.Name, b.Name) })
-	slices.SortFunc(in.Uses, func(a, b Use) int {
-		return cmp.Or(strings.Compare(a.String(), b.String()), strings.Compare(a.Path, b.Path))
+	sort.Slice(in.Keys, func(i, j int) bool { return in.Keys[i].Name < in.Keys[j].Name })
+	sort.Slice(in.Uses, func(i, j int) bool {
+		a, b := in.Uses[i], in.Uses[j]
+		return cmp.Or(strings.Compare(a.String(), b.String()), strings.Compare(a.Path, b.Path)) < 0
 	})
 	type use struct{ Reference, Path, Content string }
 	var uses []use

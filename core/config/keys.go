@@ -14,29 +14,29 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// A table lists the keys of one type of object in the file, which is read into a T. The tables
+// A table lists the keys of one type of object in the file, which is read into a struct. The tables
 // (serverKeys, oauthKeys, webhookKeys, hookKeys, indexKeys, clientKeys) are the only place that lists keys. They
 // determine what is read and how, the JSON Schema, the table in "mcptrack help config", what init
 // keeps, which changes require a new connection, and which require the user's approval. To add a
 // key, add a row and the field into which it is read.
-type table[T any] []key[T]
+type table []key
 
 // A key is one row of a table.
-type key[T any] struct {
+type key struct {
 	name string
 	also []string // alternative spellings in mcptrack's own format
 	host []string // spellings used only by other hosts
 	adds []string // keys of other hosts that have their own form and add to the value of this key
 
-	// field returns a pointer to the field into which the key is read; nil if the key does not have
-	// its own field. If read is nil, the field's type determines how the value is read.
-	field func(*T) any
-	read  func(e *entry, spellings []string, into *T)
-	words []string      // allowed values of a string type, or of the elements of a list
-	globs string        // what the elements of a list match, if they are globs
-	def   string        // default value, as written in a file
-	least time.Duration // shortest allowed duration
-	never bool          // allows the duration "0", which is read as -1
+	// field names the field into which the key is read; it is empty if the key does not have its own
+	// field. If read is nil, the field's type determines how the value is read.
+	field string
+	read  func(e *entry, spellings []string, into any) // into points to the struct; see reads
+	words []string                                     // allowed values of a string type, or of the elements of a list
+	globs string                                       // what the elements of a list match, if they are globs
+	def   string                                       // default value, as written in a file
+	least time.Duration                                // shortest allowed duration
+	never bool                                         // allows the duration "0", which is read as -1
 
 	// mixed means that other programs use the same name for something else. In a file that may be
 	// theirs, a value is only read if it has the shape of the key's values: one of kinds, or what the
@@ -55,7 +55,8 @@ type key[T any] struct {
 	example string // example value as JSON, if the field's type does not determine one
 	doc     string // description of the key, as Markdown without line breaks
 
-	spellings []string // name, also and host combined; set by made
+	spellings []string            // name, also and host combined; set by made
+	at        reflect.StructField // field; set by made
 }
 
 // use specifies which servers use a key.
@@ -84,192 +85,202 @@ func (u use) includes(t Transport) bool {
 }
 
 // readWithOthers is the read function of a key that is read together with another key.
-func readWithOthers(*entry, []string, *Server) {}
+func readWithOthers(*entry, []string, any) {}
+
+// reads returns the read function of a key of a T.
+func reads[T any](read func(*entry, []string, *T)) func(*entry, []string, any) {
+	return func(e *entry, spellings []string, into any) { read(e, spellings, into.(*T)) }
+}
 
 // serverKeys returns the keys of a server, in the order used in the manual.
-func serverKeys() table[Server] {
+func serverKeys() table {
 	const globHint = " `*` matches within a path segment, `**` across segments, `{a,b}` either."
-	return table[Server]{
+	return table{
 		{name: "id", read: readWithOthers, free: true, schema: "id", example: `"docs"`,
 			doc: "The name of the server if the servers are a list; in an object, the key is the name."},
-		{name: "description", mixed: true, field: func(s *Server) any { return &s.Description }, read: readWithOthers, free: true, live: true,
+		{name: "description", mixed: true, field: "Description", read: readWithOthers, free: true, live: true,
 			doc: "Text for people."},
-		{name: "enabled", field: func(s *Server) any { return &s.Enabled }, read: readWithOthers, free: true, def: "true",
+		{name: "enabled", field: "Enabled", read: readWithOthers, free: true, def: "true",
 			doc: "`false`: listed, but never connected."},
-		{name: "disabled", field: func(s *Server) any { return &s.Enabled }, read: readWithOthers, free: true, def: "false",
+		{name: "disabled", field: "Enabled", read: readWithOthers, free: true, def: "false",
 			doc: "The opposite of `enabled`."},
 		{name: "type", also: []string{"transport"}, read: readWithOthers, schema: "transport", example: `"http"`,
 			doc: "`stdio`, `http`, `sse` or `catalog` (see `mcptrack help catalogs`). Default: `stdio` with `command`, else `http`, which falls back to `sse`."},
-		{name: "command", host: []string{"cmd"}, read: (*entry).program, schema: "text", example: `"go"`,
+		{name: "command", host: []string{"cmd"}, read: reads((*entry).program), schema: "text", example: `"go"`,
 			doc: "The program, without arguments. No shell starts it."},
-		{name: "args", field: func(s *Server) any { return &s.Args }, read: readWithOthers, use: byPrograms,
+		{name: "args", field: "Args", read: readWithOthers, use: byPrograms,
 			doc: "The arguments."},
 		{name: "env", host: []string{"environment", "envs"}, adds: []string{"env_vars", "env_keys"}, read: readWithOthers, use: byPrograms, schema: "env", example: `{"LEVEL": "debug"}`,
 			doc: "Environment variables; `null` removes one."},
 		{name: "envFile", read: readWithOthers, use: byPrograms, schema: "string", example: `".env"`,
 			doc: "A file of `NAME=VALUE` lines. `env` takes precedence."},
-		{name: "cwd", also: []string{"workingDirectory"}, field: func(s *Server) any { return &s.Dir }, read: readWithOthers, use: byPrograms,
+		{name: "cwd", also: []string{"workingDirectory"}, field: "Dir", read: readWithOthers, use: byPrograms,
 			doc: "The working directory. Default: the current one."},
-		{name: "url", also: []string{"serverUrl", "httpUrl"}, host: []string{"uri", "tcp"}, read: (*entry).remote, schema: "text", example: `"https://docs.example/mcp"`,
+		{name: "url", also: []string{"serverUrl", "httpUrl"}, host: []string{"uri", "tcp"}, read: reads((*entry).remote), schema: "text", example: `"https://docs.example/mcp"`,
 			doc: "The http or https URL."},
 		{name: "headers", adds: []string{"http_headers", "env_http_headers", "bearer_token_env_var", "requestOptions"}, read: readWithOthers, use: byURLs, schema: "headers", example: `{"X-Team": "docs"}`,
 			doc: "Headers for every request to `url`."},
-		{name: "oauth", mixed: true, kinds: []tree.Kind{tree.Object, tree.Bool}, adds: []string{"auth", "scopes", "oauthScopes"}, read: (*entry).oauth, schema: "oauth", example: `{"clientId": "me"}`,
+		{name: "oauth", mixed: true, kinds: []tree.Kind{tree.Object, tree.Bool}, adds: []string{"auth", "scopes", "oauthScopes"}, read: reads((*entry).oauth), schema: "oauth", example: `{"clientId": "me"}`,
 			doc: "How to log in to `url`, if the server does not announce it: an object of " + oauthKeys().quoted() + ". See `mcptrack login --help`."},
 
-		{name: "trackResources", field: func(s *Server) any { return &s.TrackResources }, use: bySessions, free: true, live: true, def: "false",
+		{name: "trackResources", field: "TrackResources", use: bySessions, free: true, live: true, def: "false",
 			doc: "Follow the server's resources."},
-		{name: "trackTools", field: func(s *Server) any { return &s.TrackTools }, use: bySessions, free: true, live: true,
+		{name: "trackTools", field: "TrackTools", use: bySessions, free: true, live: true,
 			doc: "Follow its tools. Default: as `trackResources`."},
-		{name: "trackPrompts", field: func(s *Server) any { return &s.TrackPrompts }, use: bySessions, free: true, live: true,
+		{name: "trackPrompts", field: "TrackPrompts", use: bySessions, free: true, live: true,
 			doc: "Follow its prompts. Default: as `trackResources`."},
-		{name: "trackSkills", field: func(s *Server) any { return &s.TrackSkills }, use: bySessions, free: true, live: true,
+		{name: "trackSkills", field: "TrackSkills", use: bySessions, free: true, live: true,
 			doc: "Follow its skills. Default: as `trackResources`."},
-		{name: "include", mixed: true, field: func(s *Server) any { return &s.Include }, globs: "resource URIs", use: bySessions, free: true, live: true,
+		{name: "include", mixed: true, field: "Include", globs: "resource URIs", use: bySessions, free: true, live: true,
 			doc: "Globs of the resource URIs to follow. Default: all." + globHint},
-		{name: "exclude", mixed: true, field: func(s *Server) any { return &s.Exclude }, globs: "resource URIs", use: bySessions, free: true, live: true,
+		{name: "exclude", mixed: true, field: "Exclude", globs: "resource URIs", use: bySessions, free: true, live: true,
 			doc: "Globs of the resource URIs not to follow."},
-		{name: "read", mixed: true, field: func(s *Server) any { return &s.Read }, words: []string{"digest", "none"}, use: bySessions, free: true, live: true, def: string(ReadDigest),
+		{name: "read", mixed: true, field: "Read", words: []string{"digest", "none"}, use: bySessions, free: true, live: true, def: string(ReadDigest),
 			doc: "`digest` reads changed resources to compare their content; `none` does not read them."},
-		{name: "mode", mixed: true, field: func(s *Server) any { return &s.Mode }, words: []string{"auto", "poll"}, use: bySessions, free: true, live: true, def: string(ModeAuto),
+		{name: "mode", mixed: true, field: "Mode", words: []string{"auto", "poll"}, use: bySessions, free: true, live: true, def: string(ModeAuto),
 			doc: "`auto` relies on updates that the server pushes; `poll` reads resources at `pollInterval`."},
-		{name: "pollInterval", field: func(s *Server) any { return &s.PollInterval }, use: bySessions, free: true, live: true, def: short(DefaultPollInterval), least: minPollInterval,
+		{name: "pollInterval", field: "PollInterval", use: bySessions, free: true, live: true, def: short(DefaultPollInterval), least: minPollInterval,
 			doc: "How often a server that cannot push is polled."},
-		{name: "safetyInterval", field: func(s *Server) any { return &s.SafetyInterval }, use: bySessions, free: true, live: true, def: short(DefaultSafetyInterval), least: minSafetyInterval, never: true,
+		{name: "safetyInterval", field: "SafetyInterval", use: bySessions, free: true, live: true, def: short(DefaultSafetyInterval), least: minSafetyInterval, never: true,
 			doc: "How often resources are read although the server pushes updates, because it may miss some."},
-		{name: "events", mixed: true, kinds: []tree.Kind{tree.String, tree.List, tree.Object}, field: func(s *Server) any { return &s.Events }, read: (*entry).events, use: bySessions, live: true, schema: "events", example: `["build.done"]`,
+		{name: "events", mixed: true, kinds: []tree.Kind{tree.String, tree.List, tree.Object}, field: "Events", read: reads((*entry).events), use: bySessions, live: true, schema: "events", example: `["build.done"]`,
 			doc: "MCP Events of the server to follow: `auto` (default: mcptrack's own types), `all`, `off`, or a list of types."},
-		{name: "onConnect", field: func(s *Server) any { return &s.OnConnect }, read: (*entry).onConnect, use: bySessions, schema: "onConnect", example: `[{"tool": "login", "arguments": {}}]`,
+		{name: "onConnect", field: "OnConnect", read: reads((*entry).onConnect), use: bySessions, schema: "onConnect", example: `[{"tool": "login", "arguments": {}}]`,
 			doc: "Tool calls in every new session, after subscribing: a list of `{\"tool\": \"…\", \"arguments\": {…}}`."},
-		{name: "protocol", mixed: true, also: []string{"protocolEra"}, field: func(s *Server) any { return &s.Protocol }, words: []string{"auto", "legacy", "modern"}, use: bySessions, free: true, def: string(ProtocolAuto),
+		{name: "protocol", mixed: true, also: []string{"protocolEra"}, field: "Protocol", words: []string{"auto", "legacy", "modern"}, use: bySessions, free: true, def: string(ProtocolAuto),
 			doc: "`legacy` is 2024-11-05 to 2025-11-25, `modern` is 2026-07-28. `auto` chooses."},
-		{name: "connectTimeout", mixed: true, field: func(s *Server) any { return &s.ConnectTimeout }, use: bySessions, free: true, least: time.Millisecond,
+		{name: "connectTimeout", mixed: true, field: "ConnectTimeout", use: bySessions, free: true, least: time.Millisecond,
 			doc: "The longest that connecting may take. Default: 15s."},
-		{name: "requestTimeout", mixed: true, field: func(s *Server) any { return &s.RequestTimeout }, free: true, live: true, def: short(DefaultRequestTimeout), least: time.Millisecond,
+		{name: "requestTimeout", mixed: true, field: "RequestTimeout", free: true, live: true, def: short(DefaultRequestTimeout), least: time.Millisecond,
 			doc: "The longest that a request may take."},
-		{name: "shared", mixed: true, kinds: []tree.Kind{tree.Bool, tree.String}, field: func(s *Server) any { return &s.Sharing }, read: (*entry).shared, use: bySessions, free: true, live: true, def: "true", schema: "shared", example: `"machine"`,
+		{name: "shared", mixed: true, kinds: []tree.Kind{tree.Bool, tree.String}, field: "Sharing", read: reads((*entry).shared), use: bySessions, free: true, live: true, def: "true", schema: "shared", example: `"machine"`,
 			doc: "Who shares the server through the daemon: `folder` or `true`, `machine`, or `false` (nobody). See `mcptrack help daemon`."},
-		{name: "idle", mixed: true, field: func(s *Server) any { return &s.Idle }, use: bySessions, free: true, live: true, least: time.Second,
+		{name: "idle", mixed: true, field: "Idle", use: bySessions, free: true, live: true, least: time.Second,
 			doc: "How long the daemon keeps the server without clients. Default: 10m."},
-		{name: "lock", mixed: true, kinds: []tree.Kind{tree.Object}, field: func(s *Server) any { return &s.Lock }, read: (*entry).lockPolicy, live: true, schema: "lock", example: `{"wording": "allow", "added": "block"}`,
+		{name: "lock", mixed: true, kinds: []tree.Kind{tree.Object}, field: "Lock", read: reads((*entry).lockPolicy), live: true, schema: "lock", example: `{"wording": "allow", "added": "block"}`,
 			doc: "What the gateway does about unapproved changes, by class: `allow`, `audit`, `hold` or `block`. See `mcptrack help lock`."},
-		{name: "pinContent", field: func(s *Server) any { return &s.PinContent }, globs: "resource URIs", use: bySessions, free: true, live: true,
+		{name: "pinContent", field: "PinContent", globs: "resource URIs", use: bySessions, free: true, live: true,
 			doc: "Globs of the resources whose contents belong to the lock. Default: none."},
-		{name: "tools", mixed: true, is: isToolObject, field: func(s *Server) any { return &s.Tools }, read: (*entry).tools, live: true, schema: "tools", example: `{"create_issue": {"name": "new_issue", "description": "Reports a bug."}}`,
+		{name: "tools", mixed: true, is: isToolObject, field: "Tools", read: reads((*entry).tools), live: true, schema: "tools", example: `{"create_issue": {"name": "new_issue", "description": "Reports a bug."}}`,
 			doc: "Other names and descriptions of tools, for clients of the gateway and the daemon: `{\"TOOL\": {\"name\": \"…\", \"description\": \"…\"}}`."},
-		{name: "maxResult", field: func(s *Server) any { return &s.MaxResult }, free: true, live: true, example: `"64KiB"`,
+		{name: "maxResult", field: "MaxResult", free: true, live: true, example: `"64KiB"`,
 			doc: "The largest result of a tool that these clients get whole, at least 1KiB. Of a larger one they get the beginning and a link."},
-		{name: "catalogInterval", field: func(s *Server) any { return &s.CatalogInterval }, use: byCatalogs, free: true, live: true, def: short(DefaultCatalogInterval), least: minPollInterval,
+		{name: "catalogInterval", field: "CatalogInterval", use: byCatalogs, free: true, live: true, def: short(DefaultCatalogInterval), least: minPollInterval,
 			doc: "How often the version of a catalog is checked."},
-	}.made()
+	}.made(Server{})
 }
 
 // oauthKeys returns the keys of the "oauth" object.
-func oauthKeys() table[OAuth] {
-	return table[OAuth]{
-		{name: "clientId", host: []string{"client_id", "CLIENT_ID"}, field: func(o *OAuth) any { return &o.ClientID },
+func oauthKeys() table {
+	return table{
+		{name: "clientId", host: []string{"client_id", "CLIENT_ID"}, field: "ClientID",
 			doc: "The ID of a client that is registered with the authorization server."},
-		{name: "clientSecret", host: []string{"client_secret", "CLIENT_SECRET"}, field: func(o *OAuth) any { return &o.ClientSecret },
+		{name: "clientSecret", host: []string{"client_secret", "CLIENT_SECRET"}, field: "ClientSecret",
 			doc: "The secret of the client."},
-		{name: "privateKeyFile", field: func(o *OAuth) any { return &o.PrivateKeyFile }, read: (*entry).privateKeyFile,
+		{name: "privateKeyFile", field: "PrivateKeyFile", read: reads((*entry).privateKeyFile),
 			doc: "A PEM file with the key that the client authenticates with instead of a secret."},
-		{name: "clientMetadataUrl", field: func(o *OAuth) any { return &o.ClientMetadataURL }, schema: "text",
-			read: func(e *entry, name []string, o *OAuth) { e.endpoint(name, &o.ClientMetadataURL) },
+		{name: "clientMetadataUrl", field: "ClientMetadataURL", schema: "text",
+			read: reads(func(e *entry, name []string, o *OAuth) { e.endpoint(name, &o.ClientMetadataURL) }),
 			doc:  "The https URL of a client ID metadata document."},
-		{name: "scopes", host: []string{"scope"}, field: func(o *OAuth) any { return &o.Scopes }, read: (*entry).oauthScopes, schema: "scopes",
+		{name: "scopes", host: []string{"scope"}, field: "Scopes", read: reads((*entry).oauthScopes), schema: "scopes",
 			doc: "The scopes to request. Default: what the server requests."},
-		{name: "callbackPort", host: []string{"callback_port"}, field: func(o *OAuth) any { return &o.CallbackPort }, read: (*entry).callbackPort, schema: "port", example: "8080",
+		{name: "callbackPort", host: []string{"callback_port"}, field: "CallbackPort", read: reads((*entry).callbackPort), schema: "port", example: "8080",
 			doc: "The local port that the browser returns to. Default: any."},
-		{name: "redirectUri", host: []string{"redirect_uri"}, field: func(o *OAuth) any { return &o.RedirectURI }, read: (*entry).redirect,
+		{name: "redirectUri", host: []string{"redirect_uri"}, field: "RedirectURI", read: reads((*entry).redirect),
 			doc: "The registered URL that the browser returns to, such as http://localhost:8080/callback."},
-		{name: "grant", field: func(o *OAuth) any { return &o.Grant }, words: []string{string(GrantCode), string(GrantClient)},
+		{name: "grant", field: "Grant", words: []string{string(GrantCode), string(GrantClient)},
 			doc: "`authorization_code` (default): a user logs in with a browser; `client_credentials`: the client acts for itself."},
-		{name: "authServerMetadataUrl", field: func(o *OAuth) any { return &o.AuthServerMetadataURL }, schema: "text",
-			read: func(e *entry, name []string, o *OAuth) { e.endpoint(name, &o.AuthServerMetadataURL) },
+		{name: "authServerMetadataUrl", field: "AuthServerMetadataURL", schema: "text",
+			read: reads(func(e *entry, name []string, o *OAuth) { e.endpoint(name, &o.AuthServerMetadataURL) }),
 			doc:  "The URL of the authorization server's metadata. It is required for servers that announce none, and for a `clientSecret` without a terminal on which to confirm the one that the server announces."},
-	}.made()
+	}.made(OAuth{})
 }
 
 // webhookKeys returns the keys of a webhook. The URL and the secret come last, because checking
 // them depends on the other keys.
-func webhookKeys() table[Webhook] {
-	return table[Webhook]{
-		{name: "allowPrivate", field: func(w *Webhook) any { return &w.AllowPrivate }, def: "false",
+func webhookKeys() table {
+	return table{
+		{name: "allowPrivate", field: "AllowPrivate", def: "false",
 			doc: "Allow addresses that are not public, and plain http."},
-		{name: "format", field: func(w *Webhook) any { return &w.Format }, words: []string{"cloudevents", "slack", "standard"}, def: string(WebhookStandard),
+		{name: "format", field: "Format", words: []string{"cloudevents", "slack", "standard"}, def: string(WebhookStandard),
 			doc: "The format of the messages."},
-		{name: "settle", field: func(w *Webhook) any { return &w.Settle }, def: short(DefaultSettle), least: minSettle, never: true,
+		{name: "settle", field: "Settle", def: short(DefaultSettle), least: minSettle, never: true,
 			doc: "How long a server must be up or down before the change is sent; `\"0\"`: every change is sent immediately."},
-		{name: "types", field: func(w *Webhook) any { return &w.Types }, words: WebhookTypes(),
+		{name: "types", field: "Types", words: WebhookTypes(),
 			doc: "The types of events to send. Default: all."},
-		{name: "servers", field: func(w *Webhook) any { return &w.Servers }, globs: "server ids",
+		{name: "servers", field: "Servers", globs: "server ids",
 			doc: "Globs of server ids. Default: all."},
-		{name: "uris", field: func(w *Webhook) any { return &w.URIs }, globs: "resource URIs",
+		{name: "uris", field: "URIs", globs: "resource URIs",
 			doc: "Globs of URIs: only events about matching resources are sent."},
-		{name: "url", field: func(w *Webhook) any { return &w.URL }, read: (*entry).webhookURL, schema: "text", example: `"https://hooks.example/x"`,
+		{name: "url", field: "URL", read: reads((*entry).webhookURL), schema: "text", example: `"https://hooks.example/x"`,
 			doc: "The https URL; http only with `allowPrivate`."},
-		{name: "secret", field: func(w *Webhook) any { return &w.Secret }, read: (*entry).webhookSecret, schema: "webhookSecret", example: `"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"`,
+		{name: "secret", field: "Secret", read: reads((*entry).webhookSecret), schema: "webhookSecret", example: `"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"`,
 			doc: "The key that signs messages as Standard Webhooks: whsec_ and 24 to 64 bytes in base64. Required for the format `standard`."},
-	}.made()
+	}.made(Webhook{})
 }
 
 // hookKeys returns the keys of an incoming webhook. The secret comes after the scheme, which
 // determines its format.
-func hookKeys() table[Hook] {
-	return table[Hook]{
-		{name: "id", field: func(h *Hook) any { return &h.ID }, read: (*entry).hookID, schema: "hookId", example: `"repo"`,
+func hookKeys() table {
+	return table{
+		{name: "id", field: "ID", read: reads((*entry).hookID), schema: "hookId", example: `"repo"`,
 			doc: "The last part of the URL: other programs send messages to /hooks/ID."},
-		{name: "verify", field: func(h *Hook) any { return &h.Verify }, read: (*entry).hookVerify, words: HookSchemes(),
+		{name: "verify", field: "Verify", read: reads((*entry).hookVerify), words: HookSchemes(),
 			doc: "How messages are signed: `github`, `stripe` and `slack` as these services do it, `standard-webhooks`, or `hmac`: the HMAC-SHA256 of the body in hexadecimal, with or without `sha256=` before it."},
-		{name: "secret", field: func(h *Hook) any { return &h.Secrets }, read: (*entry).hookSecret, schema: "hookSecret", example: `"${HOOK_SECRET}"`,
+		{name: "secret", field: "Secrets", read: reads((*entry).hookSecret), schema: "hookSecret", example: `"${HOOK_SECRET}"`,
 			doc: "The key that verifies signatures: whsec_ and 24 to 64 bytes in base64 for `standard-webhooks`, at least 16 bytes otherwise. A list of up to 3 during a rotation."},
-		{name: "header", field: func(h *Hook) any { return &h.Header }, read: (*entry).hookHeader, schema: "header", example: `"X-Signature-256"`,
+		{name: "header", field: "Header", read: reads((*entry).hookHeader), schema: "header", example: `"X-Signature-256"`,
 			doc: "The header with the signature of `hmac`. Default: X-Signature-256."},
-		{name: "touches", field: func(h *Hook) any { return &h.Touches }, read: (*entry).touches, schema: "touches",
+		{name: "touches", field: "Touches", read: reads((*entry).touches), schema: "touches",
 			doc: "The resources to read when a message arrives: the id of a server and a glob of URIs."},
-	}.made()
+	}.made(Hook{})
 }
 
 // indexKeys returns the keys of the "index" object.
-func indexKeys() table[Index] {
-	return table[Index]{
-		{name: "enabled", field: func(x *Index) any { return &x.Enabled }, def: "false",
+func indexKeys() table {
+	return table{
+		{name: "enabled", field: "Enabled", def: "false",
 			doc: "Serve the index."},
-		{name: "expose", field: func(x *Index) any { return &x.Expose }, words: IndexDocuments(),
+		{name: "expose", field: "Expose", words: IndexDocuments(),
 			doc: "The documents to serve. Default: all."},
-		{name: "ttl", field: func(x *Index) any { return &x.TTL }, least: time.Millisecond,
+		{name: "ttl", field: "TTL", least: time.Millisecond,
 			doc: "How long a generated index is valid. Default: 5m."},
-	}.made()
+	}.made(Index{})
 }
 
-// made returns the table with the derived fields of its rows filled in.
-func (t table[T]) made() table[T] {
+// made returns the table with the derived fields of its rows filled in. The keys are read into structs
+// like of.
+func (t table) made(of any) table {
 	for i, k := range t {
 		t[i].spellings = slices.Concat([]string{k.name}, k.also, k.host)
+		known := false
+		if t[i].at, known = reflect.TypeOf(of).FieldByName(k.field); !known && k.field != "" {
+			panic("no field " + k.field)
+		}
 	}
 	return t
 }
 
-func (k key[T]) names() []string { return slices.Concat(k.spellings, k.adds) }
+func (k key) names() []string { return slices.Concat(k.spellings, k.adds) }
 
-func (t table[T]) names() (all []string) {
+func (t table) names() (all []string) {
 	for _, k := range t {
 		all = append(all, k.names()...)
 	}
 	return all
 }
 
-func (t table[T]) get(name string) key[T] {
-	return t[slices.IndexFunc(t, func(k key[T]) bool { return k.name == name })]
+func (t table) get(name string) key {
+	return t[slices.IndexFunc(t, func(k key) bool { return k.name == name })]
 }
 
 // effective returns the keys that affect what is run, sent or enforced.
-func (t table[T]) effective() table[T] {
-	return slices.DeleteFunc(slices.Clone(t), func(k key[T]) bool { return k.free })
+func (t table) effective() table {
+	return slices.DeleteFunc(slices.Clone(t), func(k key) bool { return k.free })
 }
 
 // quoted returns the names of the keys as a Markdown list.
-func (t table[T]) quoted() string {
+func (t table) quoted() string {
 	var quoted []string
 	for _, k := range t {
 		quoted = append(quoted, "`"+k.name+"`")
@@ -279,12 +290,12 @@ func (t table[T]) quoted() string {
 
 // fill reads the key from the entry into its field. If the value is missing or invalid, the field
 // keeps its default.
-func (k key[T]) fill(e *entry, into *T) {
+func (k key) fill(e *entry, into any) {
 	if k.read != nil {
 		k.read(e, k.spellings, into)
 		return
 	}
-	switch p := k.field(into).(type) {
+	switch p := k.in(into).Addr().Interface().(type) {
 	case *bool:
 		*p = e.boolean(k.def == "true", k.spellings...)
 	case *time.Duration:
@@ -312,14 +323,14 @@ func (k key[T]) fill(e *entry, into *T) {
 
 // shaped reports whether a value may be one of the key's: it has the right type and, if the key has a
 // list of words, is one of them or refers to one.
-func (k key[T]) shaped(v *tree.Node) bool {
+func (k key) shaped(v *tree.Node) bool {
 	if k.is != nil {
 		return k.is(v)
 	}
 	if k.kinds != nil {
 		return slices.Contains(k.kinds, v.Kind)
 	}
-	switch k.field(new(T)).(type) {
+	switch reflect.New(k.at.Type).Interface().(type) {
 	case *bool:
 		return v.Kind == tree.Bool
 	case *[]string:
@@ -328,9 +339,14 @@ func (k key[T]) shaped(v *tree.Node) bool {
 	return v.Kind == tree.String && (k.words == nil || slices.Contains(k.words, v.Text) || strings.Contains(v.Text, "${"))
 }
 
-func (k key[T]) setZero(of *T) {
-	if k.field != nil {
-		reflect.ValueOf(k.field(of)).Elem().SetZero()
+// in returns the field of the struct at into.
+func (k key) in(into any) reflect.Value {
+	return reflect.ValueOf(into).Elem().FieldByIndex(k.at.Index)
+}
+
+func (k key) setZero(of any) {
+	if k.field != "" {
+		k.in(of).SetZero()
 	}
 }
 
@@ -374,7 +390,7 @@ func Schema() []byte {
 }
 
 // properties returns the schemas of the keys, by key name.
-func (t table[T]) properties() map[string]any {
+func (t table) properties() map[string]any {
 	all := map[string]any{}
 	for _, k := range t {
 		all[k.name] = k.property(strings.ReplaceAll(k.doc, "`", `"`))
@@ -385,7 +401,7 @@ func (t table[T]) properties() map[string]any {
 	return all
 }
 
-func (k key[T]) property(description string) map[string]any {
+func (k key) property(description string) map[string]any {
 	ref := func(name string) map[string]any { return map[string]any{"$ref": "#/$defs/" + name} }
 	oneOf := func(words []string) []any {
 		return []any{map[string]any{"enum": words}, ref("reference")}
@@ -401,7 +417,7 @@ func (k key[T]) property(description string) map[string]any {
 		p["$ref"] = "#/$defs/" + k.schema
 		return p
 	}
-	switch k.field(new(T)).(type) {
+	switch reflect.New(k.at.Type).Interface().(type) {
 	case *bool:
 		p["type"] = "boolean"
 		if k.def != "" {
@@ -436,7 +452,7 @@ func KeyTexts() []KeyText { return serverKeys().texts() }
 // ClientKeyTexts is like KeyTexts for the keys of a client.
 func ClientKeyTexts() []KeyText { return clientKeys().texts() }
 
-func (t table[T]) texts() (all []KeyText) {
+func (t table) texts() (all []KeyText) {
 	for _, k := range t {
 		text := k.doc
 		var more []string

@@ -19,11 +19,11 @@ import (
 )
 
 // sample returns a value of a key as JSON, different from its default.
-func (k key[T]) sample() string {
+func (k key) sample() string {
 	if k.example != "" {
 		return k.example
 	}
-	switch k.field(new(T)).(type) {
+	switch reflect.New(k.at.Type).Interface().(type) {
 	case *bool:
 		return fmt.Sprint(k.def != "true")
 	case *time.Duration:
@@ -35,7 +35,7 @@ func (k key[T]) sample() string {
 }
 
 // beside returns the keys without which a server with the key would be invalid.
-func (k key[T]) beside() string {
+func (k key) beside() string {
 	switch {
 	case k.name == "command" || k.name == "url":
 		return ""
@@ -48,7 +48,7 @@ func (k key[T]) beside() string {
 }
 
 // fields returns the fields that differ from a server without the key.
-func (k key[T]) fields(t *testing.T, entry string) (changed []string) {
+func (k key) fields(t *testing.T, entry string) (changed []string) {
 	t.Helper()
 	read := func(entry string) reflect.Value {
 		c, problems := Parse([]byte(`{"servers":[{"id":"docs"`+entry+`}]}`), "f", surroundings(t, nil))

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"sort"
 	"strings"
 )
 
@@ -160,7 +161,7 @@ func (ps Problems) errorIn(path string) string {
 func (p Problem) in(path string) bool { return p.Path == path || strings.HasPrefix(p.Path, path+"/") }
 
 func (ps Problems) sort() {
-	slices.SortStableFunc(ps, func(a, b Problem) int {
-		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
+	sort.SliceStable(ps, func(i, j int) bool {
+		return cmp.Or(cmp.Compare(ps[i].Line, ps[j].Line), cmp.Compare(ps[i].Column, ps[j].Column)) < 0
 	})
 }

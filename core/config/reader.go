@@ -219,8 +219,8 @@ func (r *reader) unknownRootKeys(root *tree.Node, found []container) {
 // A reader converts the tree of one document to servers.
 type reader struct {
 	*document
-	keys      table[Server] // the table of server keys
-	oauthKeys table[OAuth]
+	keys      table // the table of server keys
+	oauthKeys table
 	names     []string // names of all server keys
 	effective []string // names of the keys that affect what is run or sent
 	expander  expander

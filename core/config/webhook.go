@@ -114,8 +114,8 @@ func (r *reader) objects(v *tree.Node, name, label string, most int, hint string
 	}
 }
 
-// fill reads all keys of an entry into a T, and reports the others. missing receives what the entry lacks.
-func (t table[T]) fill(e *entry, into *T, missing *[]string) {
+// fill reads all keys of an entry into the struct at into, and reports the others. missing receives what the entry lacks.
+func (t table) fill(e *entry, into any, missing *[]string) {
 	e.missing = (*clauses)(missing)
 	e.expander.forgetUses()
 	for _, k := range t {

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"slices"
+	"sort"
 	"strings"
 	"sync"
 	"time"
@@ -271,10 +272,9 @@ func (d *Daemon) apply(changed ...*Group) {
 		return !used
 	})
 	var all []config.Server
-	for _, srv := range byID {
-		all = append(all, srv)
+	for _, id := range slices.Sorted(maps.Keys(byID)) {
+		all = append(all, byID[id])
 	}
-	slices.SortFunc(all, func(a, b config.Server) int { return strings.Compare(a.ID, b.ID) })
 	d.opts.Engine.Apply(&config.Config{Servers: all, Hooks: d.hooks()})
 	for _, g := range changed {
 		g.gw.Apply(g.config.Load().With(g.exported))
@@ -416,8 +416,9 @@ func (d *Daemon) Status() Status {
 		}
 		out.Servers = append(out.Servers, *s)
 	}
-	slices.SortFunc(out.Servers, func(a, b ServerStatus) int {
-		return cmp.Or(strings.Compare(a.ID, b.ID), strings.Compare(a.Folder, b.Folder), strings.Compare(a.Config, b.Config), a.PID-b.PID)
+	sort.Slice(out.Servers, func(i, j int) bool {
+		a, b := &out.Servers[i], &out.Servers[j]
+		return cmp.Or(strings.Compare(a.ID, b.ID), strings.Compare(a.Folder, b.Folder), strings.Compare(a.Config, b.Config), a.PID-b.PID) < 0
 	})
 	return out
 }

@@ -1,11 +1,11 @@
 package engine
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"maps"
 	"slices"
+	"sort"
 	"sync"
 	"time"
 
@@ -114,7 +114,9 @@ func (c *cluster) servers() []status.Summary {
 		}
 		all[srv.ID] = srv
 	}
-	return slices.SortedFunc(maps.Values(all), func(a, b status.Summary) int { return cmp.Compare(a.ID, b.ID) })
+	sorted := slices.Collect(maps.Values(all))
+	sort.Slice(sorted, func(i, j int) bool { return sorted[i].ID < sorted[j].ID })
+	return sorted
 }
 
 // known returns the servers that were announced or are in the config, and the process that follows

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"maps"
 	"slices"
+	"sort"
 	"sync"
 
 	"github.com/mcptrack/mcptrack/core/catalog"
@@ -146,8 +147,9 @@ func (d *drifts) run(ctx context.Context) error {
 
 func (d *drifts) publishPending() {
 	d.mu.Lock()
-	pending := slices.SortedFunc(maps.Keys(d.pending), func(a, b subject) int {
-		return cmp.Or(cmp.Compare(a.server, b.server), cmp.Compare(a.lock, b.lock))
+	pending := slices.Collect(maps.Keys(d.pending))
+	sort.Slice(pending, func(i, j int) bool {
+		return cmp.Or(cmp.Compare(pending[i].server, pending[j].server), cmp.Compare(pending[i].lock, pending[j].lock)) < 0
 	})
 	clear(d.pending)
 	d.mu.Unlock()
@@ -167,7 +169,7 @@ func (d *drifts) verdicts(s subject) (of []*guard.Verdict) {
 			all = append(all, j)
 		}
 	}
-	slices.SortStableFunc(all, func(a, b latest) int { return cmp.Compare(b.changed, a.changed) })
+	sort.SliceStable(all, func(i, j int) bool { return all[i].changed > all[j].changed })
 	for _, j := range all {
 		of = append(of, j.verdict)
 	}
@@ -216,7 +218,12 @@ func (d *drifts) publish(s subject) {
 	if len(verdicts) == 0 {
 		return
 	}
-	for _, it := range slices.SortedFunc(maps.Keys(before), compareItems) {
+	known := slices.Collect(maps.Keys(before))
+	sort.Slice(known, func(i, j int) bool {
+		a, b := known[i], known[j]
+		return cmp.Or(cmp.Compare(a.lock, b.lock), cmp.Compare(a.section, b.section), cmp.Compare(a.key, b.key)) < 0
+	})
+	for _, it := range known {
 		_, still := now[it]
 		switch {
 		case still:
@@ -243,10 +250,6 @@ func (d *drifts) setOpen(s subject, changes []guard.Change, none bool) {
 	} else {
 		d.open[s] = changes
 	}
-}
-
-func compareItems(a, b item) int {
-	return cmp.Or(cmp.Compare(a.lock, b.lock), cmp.Compare(a.section, b.section), cmp.Compare(a.key, b.key))
 }
 
 // isOver reports whether a published change, which nobody finds any longer, is over: it was approved, or

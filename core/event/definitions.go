@@ -56,8 +56,7 @@ type Definition struct {
 	// --count counts only events of types with Change set.
 	Change bool
 
-	decode func(data []byte) (Payload, error)
-	sample Payload // zero value of the type's payload struct
+	empty Payload // what an event without members contains
 }
 
 // Definitions returns the definitions of all event types, in the order used in the documentation.
@@ -66,32 +65,32 @@ func Definitions() []Definition { return slices.Clone(definitions()) }
 // definitions is built on first use, because every decoded event needs it.
 var definitions = sync.OnceValue(func() []Definition {
 	return []Definition{
-		{TypeServerState, "The state of a server changed.", false, decode[ServerState], ServerState{}},
-		{TypeSubscriptionActive, "The followed items of a server changed.", false, decode[SubscriptionActive], SubscriptionActive{}},
-		{TypeResourceUpdated, "A resource changed, or its server announced that it did.", true, decode[ResourceUpdated], ResourceUpdated{}},
-		{TypeResourceAdded, "A server offers a new resource.", true, decode[ResourceAdded], ResourceAdded{}},
-		{TypeResourceRemoved, "A server no longer offers a resource.", true, decode[ResourceRemoved], ResourceRemoved{}},
-		{TypeResourceChanged, "The description of a resource changed, not its content.", true, decode[ResourceChanged], ResourceChanged{}},
-		{TypeResourcesListChanged, "The list of resources changed, or could not be loaded.", true, decodeList(catalog.Resources), ListChanged{}},
-		{TypeTemplatesListChanged, "The list of templates changed, or could not be loaded.", true, decodeList(catalog.Templates), ListChanged{}},
-		{TypePromptsListChanged, "The list of prompts changed, or could not be loaded.", true, decodeList(catalog.Prompts), ListChanged{}},
-		{TypeToolsListChanged, "The list of tools changed, or could not be loaded.", true, decodeList(catalog.Tools), ListChanged{}},
-		{TypeSkillsListChanged, "The list of skills changed, or could not be loaded.", true, decodeList(catalog.Skills), ListChanged{}},
-		{TypeSkillAdded, "A server offers a new skill.", true, decode[SkillAdded], SkillAdded{}},
-		{TypeSkillRemoved, "A server no longer offers a skill, or its entry became invalid.", true, decode[SkillRemoved], SkillRemoved{}},
-		{TypeSkillChanged, "The files or the frontmatter of a skill changed. It must be approved again.", true, decode[SkillChanged], SkillChanged{}},
-		{TypeSkillMismatch, "A file of a skill is not what its entry says, and was not delivered.", true, decode[SkillMismatch], SkillMismatch{}},
-		{TypeServerEvent, "A server sent an MCP event that concerns no resource.", true, decode[ServerEvent], ServerEvent{}},
-		{TypeCardChanged, "The server card (the public description of a server) changed, appeared or disappeared.", true, decode[CardChanged], CardChanged{}},
-		{TypeLockDrift, "An item of a server differs from the lock file, or no longer does.", true, decode[LockDrift], LockDrift{}},
-		{TypeHookReceived, "A hook received a message with a valid signature.", true, decode[HookReceived], HookReceived{}},
-		{TypeConfigReloaded, "A new config was applied.", true, decode[ConfigReloaded], ConfigReloaded{}},
-		{TypeConfigRejected, "A new config is invalid. The previous one stays in use.", true, decode[ConfigRejected], ConfigRejected{}},
-		{TypeResourceContent, "A client of mcptrack read a resource.", false, decode[ResourceContent], ResourceContent{}},
-		{TypePromptContent, "A client of mcptrack got a prompt.", false, decode[PromptContent], PromptContent{}},
-		{TypeToolResult, "A call of a tool through mcptrack has ended.", false, decode[ToolResult], ToolResult{}},
-		{TypeSubscriptionsChanged, "The subscriptions of mcptrack's clients changed.", false, decode[SubscriptionsChanged], SubscriptionsChanged{}},
-		{TypeGap, "Earlier events are no longer stored.", true, decode[Gap], Gap{}},
+		{TypeServerState, "The state of a server changed.", false, ServerState{}},
+		{TypeSubscriptionActive, "The followed items of a server changed.", false, SubscriptionActive{}},
+		{TypeResourceUpdated, "A resource changed, or its server announced that it did.", true, ResourceUpdated{}},
+		{TypeResourceAdded, "A server offers a new resource.", true, ResourceAdded{}},
+		{TypeResourceRemoved, "A server no longer offers a resource.", true, ResourceRemoved{}},
+		{TypeResourceChanged, "The description of a resource changed, not its content.", true, ResourceChanged{}},
+		{TypeResourcesListChanged, "The list of resources changed, or could not be loaded.", true, ListChanged{List: catalog.Resources}},
+		{TypeTemplatesListChanged, "The list of templates changed, or could not be loaded.", true, ListChanged{List: catalog.Templates}},
+		{TypePromptsListChanged, "The list of prompts changed, or could not be loaded.", true, ListChanged{List: catalog.Prompts}},
+		{TypeToolsListChanged, "The list of tools changed, or could not be loaded.", true, ListChanged{List: catalog.Tools}},
+		{TypeSkillsListChanged, "The list of skills changed, or could not be loaded.", true, ListChanged{List: catalog.Skills}},
+		{TypeSkillAdded, "A server offers a new skill.", true, SkillAdded{}},
+		{TypeSkillRemoved, "A server no longer offers a skill, or its entry became invalid.", true, SkillRemoved{}},
+		{TypeSkillChanged, "The files or the frontmatter of a skill changed. It must be approved again.", true, SkillChanged{}},
+		{TypeSkillMismatch, "A file of a skill is not what its entry says, and was not delivered.", true, SkillMismatch{}},
+		{TypeServerEvent, "A server sent an MCP event that concerns no resource.", true, ServerEvent{}},
+		{TypeCardChanged, "The server card (the public description of a server) changed, appeared or disappeared.", true, CardChanged{}},
+		{TypeLockDrift, "An item of a server differs from the lock file, or no longer does.", true, LockDrift{}},
+		{TypeHookReceived, "A hook received a message with a valid signature.", true, HookReceived{}},
+		{TypeConfigReloaded, "A new config was applied.", true, ConfigReloaded{}},
+		{TypeConfigRejected, "A new config is invalid. The previous one stays in use.", true, ConfigRejected{}},
+		{TypeResourceContent, "A client of mcptrack read a resource.", false, ResourceContent{}},
+		{TypePromptContent, "A client of mcptrack got a prompt.", false, PromptContent{}},
+		{TypeToolResult, "A call of a tool through mcptrack has ended.", false, ToolResult{}},
+		{TypeSubscriptionsChanged, "The subscriptions of mcptrack's clients changed.", false, SubscriptionsChanged{}},
+		{TypeGap, "Earlier events are no longer stored.", true, Gap{}},
 	}
 })
 
@@ -125,7 +124,7 @@ type Member struct {
 
 // Members returns the members specific to this event type, in wire order. They are the fields of
 // the payload struct; their descriptions come from the struct's about tags.
-func (d Definition) Members() []Member { return members(reflect.TypeOf(d.sample), "") }
+func (d Definition) Members() []Member { return members(reflect.TypeOf(d.empty), "") }
 
 func members(t reflect.Type, path string) []Member {
 	var out []Member
@@ -147,22 +146,24 @@ var ErrUnknownType = errors.New("unknown event type")
 
 // decode parses the payload of an event. It ignores optional members whose values have the wrong
 // type.
-func decode[P Payload](data []byte) (Payload, error) {
-	var p P
-	err := json.Unmarshal(data, &p)
+func (d Definition) decode(data []byte) (Payload, error) {
+	into := reflect.New(reflect.TypeOf(d.empty))
+	into.Elem().Set(reflect.ValueOf(d.empty))
+	err := json.Unmarshal(data, into.Interface())
+	p, _ := reflect.TypeAssert[Payload](into.Elem())
 	wrong, ok := errors.AsType[*json.UnmarshalTypeError](err)
 	if !ok {
 		return p, err
 	}
-	for _, m := range members(reflect.TypeOf(p), "") {
+	for _, m := range d.Members() {
 		if m.Optional && (wrong.Field == m.path || strings.HasPrefix(wrong.Field, m.path+".")) {
-			return decodeWithout[P](data, m.Name)
+			return d.decodeWithout(data, m.Name)
 		}
 	}
 	return p, fmt.Errorf("member %q has the wrong type: JSON %s", printable.Line(wrong.Field, 64), wrong.Value)
 }
 
-func decodeWithout[P Payload](data []byte, name string) (Payload, error) {
+func (d Definition) decodeWithout(data []byte, name string) (Payload, error) {
 	var all map[string]json.RawMessage
 	if err := json.Unmarshal(data, &all); err != nil {
 		return nil, err
@@ -172,14 +173,5 @@ func decodeWithout[P Payload](data []byte, name string) (Payload, error) {
 	if err != nil {
 		return nil, err
 	}
-	return decode[P](rest)
-}
-
-func decodeList(kind catalog.Kind) func([]byte) (Payload, error) {
-	return func(data []byte) (Payload, error) {
-		p, err := decode[ListChanged](data)
-		l, _ := p.(ListChanged)
-		l.List = kind
-		return l, err
-	}
+	return d.decode(rest)
 }

@@ -47,7 +47,7 @@ func TestString(t *testing.T) {
 // JSON of its description is valid and safe.
 func TestEveryPayloadIsDescribed(t *testing.T) {
 	for _, d := range Definitions() {
-		v := reflect.New(reflect.TypeOf(d.sample)).Elem()
+		v := reflect.New(reflect.TypeOf(d.empty)).Elem()
 		fillHostile(v)
 		e := Event{ServerID: "s", Payload: v.Interface().(Payload)}
 		got := fmt.Sprintf("%+v", e)

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"regexp"
 	"slices"
+	"sort"
 	"strings"
 
 	"github.com/mcptrack/mcptrack/core/catalog"
@@ -113,7 +114,8 @@ type owner struct {
 // newExports merges the contributions of all enabled servers, in any order. Local items have no
 // server, take precedence and keep their names.
 func newExports(local contribution, parts []contribution, f filter, refuse func(Refusal)) *exports {
-	parts = slices.SortedFunc(slices.Values(parts), func(a, b contribution) int { return f.alias.compare(a.id, b.id) })
+	parts = slices.Clone(parts)
+	sort.Slice(parts, func(i, j int) bool { return f.alias.compare(parts[i].id, parts[j].id) < 0 })
 	v := &exports{filter: f, servers: map[string]exportedServer{}, byAlias: map[string]string{}, byKey: map[catalog.Kind]map[string]target{}, qualified: map[target]struct{}{},
 		extensions: map[string][]string{}, held: map[string][]template{}}
 	ids := make([]string, len(parts))

@@ -85,69 +85,73 @@ func oneOf(values ...string) shape {
 }
 
 func objectOf(members ...shapeMember) shape {
-	return func(m *mender, raw json.RawMessage) (json.RawMessage, string) {
-		if !isObject(raw) {
-			return nil, "is not an object"
-		}
-		all, changed := rawjson.Members(raw), false
-		kept := all[:0]
-		for _, one := range all {
-			i := slices.IndexFunc(members, func(s shapeMember) bool { return s.name == one.Name })
-			if i < 0 {
-				kept = append(kept, one)
-				continue
-			}
-			if string(one.Value) == "null" {
-				changed = true
-				continue
-			}
-			mended, problem := m.within(one.Name, members[i].of, one.Value)
-			switch {
-			case problem == "":
-				changed = changed || !bytes.Equal(mended, one.Value)
-				one.Value = mended
-				kept = append(kept, one)
-			case members[i].required:
-				return nil, "has a member " + one.Name + " that " + problem
-			default:
-				changed = true
-				m.leave(one.Name, problem)
-			}
-		}
-		for _, s := range members {
-			if s.required && !slices.ContainsFunc(kept, func(one rawjson.Member) bool { return one.Name == s.name }) {
-				return nil, "has no " + s.name
-			}
-		}
-		if !changed {
-			return raw, ""
-		}
-		return writeMembers(kept), ""
+	return func(m *mender, raw json.RawMessage) (json.RawMessage, string) { return m.object(members, raw) }
+}
+
+func (m *mender) object(members []shapeMember, raw json.RawMessage) (json.RawMessage, string) {
+	if !isObject(raw) {
+		return nil, "is not an object"
 	}
+	all, changed := rawjson.Members(raw), false
+	kept := all[:0]
+	for _, one := range all {
+		i := slices.IndexFunc(members, func(s shapeMember) bool { return s.name == one.Name })
+		if i < 0 {
+			kept = append(kept, one)
+			continue
+		}
+		if string(one.Value) == "null" {
+			changed = true
+			continue
+		}
+		mended, problem := m.within(one.Name, members[i].of, one.Value)
+		switch {
+		case problem == "":
+			changed = changed || !bytes.Equal(mended, one.Value)
+			one.Value = mended
+			kept = append(kept, one)
+		case members[i].required:
+			return nil, "has a member " + one.Name + " that " + problem
+		default:
+			changed = true
+			m.leave(one.Name, problem)
+		}
+	}
+	for _, s := range members {
+		if s.required && !slices.ContainsFunc(kept, func(one rawjson.Member) bool { return one.Name == s.name }) {
+			return nil, "has no " + s.name
+		}
+	}
+	if !changed {
+		return raw, ""
+	}
+	return writeMembers(kept), ""
 }
 
 func elementsOf(of shape) shape {
-	return func(m *mender, raw json.RawMessage) (json.RawMessage, string) {
-		all := rawjson.Elements(raw)
-		if all == nil {
-			return nil, "is not a list"
-		}
-		kept, changed := all[:0], false
-		for _, e := range all {
-			mended, problem := m.within("[]", of, e)
-			if problem != "" {
-				m.leave("[]", problem)
-				changed = true
-				continue
-			}
-			changed = changed || !bytes.Equal(mended, e)
-			kept = append(kept, mended)
-		}
-		if !changed {
-			return raw, ""
-		}
-		return encode(kept), ""
+	return func(m *mender, raw json.RawMessage) (json.RawMessage, string) { return m.elements(of, raw) }
+}
+
+func (m *mender) elements(of shape, raw json.RawMessage) (json.RawMessage, string) {
+	all := rawjson.Elements(raw)
+	if all == nil {
+		return nil, "is not a list"
 	}
+	kept, changed := all[:0], false
+	for _, e := range all {
+		mended, problem := m.within("[]", of, e)
+		if problem != "" {
+			m.leave("[]", problem)
+			changed = true
+			continue
+		}
+		changed = changed || !bytes.Equal(mended, e)
+		kept = append(kept, mended)
+	}
+	if !changed {
+		return raw, ""
+	}
+	return encode(kept), ""
 }
 
 // schemaOf returns the shape of a JSON Schema. Clients accept only objects as schemas of properties.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/binary"
 	"slices"
+	"sort"
 	"strings"
 	"sync"
 )
@@ -123,7 +124,9 @@ func (g *Matcher) next(from *set, r rune) *set {
 // reached returns the set of the states in g.m.
 func (g *Matcher) reached() *set {
 	states := slices.Clone(g.m.next)
-	slices.SortFunc(states, func(a, b state) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.c, b.c)) })
+	sort.Slice(states, func(i, j int) bool {
+		return cmp.Or(cmp.Compare(states[i].at, states[j].at), cmp.Compare(states[i].c, states[j].c)) < 0
+	})
 	key := make([]byte, 0, 5*len(states)+1)
 	for _, s := range states {
 		key = append(binary.LittleEndian.AppendUint32(key, uint32(s.at)), byte(s.c)) //nolint:gosec // at is a position

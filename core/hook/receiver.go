@@ -410,10 +410,10 @@ func (r *Receiver) Status() []Status {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	all := []Status{}
-	for id, e := range r.endpoints {
+	for _, id := range slices.Sorted(maps.Keys(r.endpoints)) {
+		e := r.endpoints[id]
 		all = append(all, e.status(id, e.hooks[0]))
 	}
-	slices.SortFunc(all, func(a, b Status) int { return strings.Compare(a.ID, b.ID) })
 	return all
 }
 

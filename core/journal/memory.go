@@ -6,6 +6,7 @@ import (
 	"iter"
 	"maps"
 	"slices"
+	"sort"
 	"sync"
 	"time"
 
@@ -483,7 +484,7 @@ func (m *Memory) missedLocked(first, last uint64, reason string) []held {
 			out = append(out, e)
 		}
 	}
-	slices.SortFunc(out[1:], func(a, b held) int { return cmp.Compare(a.Seq, b.Seq) })
+	sort.Slice(out[1:], func(i, j int) bool { return out[1+i].Seq < out[1+j].Seq })
 	return out
 }
 

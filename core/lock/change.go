@@ -8,6 +8,7 @@ import (
 	"errors"
 	"reflect"
 	"slices"
+	"sort"
 )
 
 // Change is a drift of a server as it is shown to the user. Its JSON is part of the output of commands
@@ -59,7 +60,7 @@ func bySeverity(ids []string) []Class {
 		c, _ := FindClass(id)
 		classes = append(classes, c)
 	}
-	slices.SortStableFunc(classes, func(a, b Class) int { return a.Severity.Rank() - b.Severity.Rank() })
+	sort.SliceStable(classes, func(i, j int) bool { return classes[i].Severity.Rank() < classes[j].Severity.Rank() })
 	return classes
 }
 

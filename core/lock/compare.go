@@ -187,7 +187,7 @@ func (s *Server) Reject(drifts []Drift) {
 			s.Rejected = append(s.Rejected, d.rejection())
 		}
 	}
-	slices.SortFunc(s.Rejected, compareRejections)
+	s.Rejected = sortedRejections(s.Rejected)
 }
 
 // rejection returns the change of a drift.

@@ -352,7 +352,7 @@ func (f *fileServer) server(h Hashing) (*Server, *defect) {
 		}
 		s.Rejected = append(s.Rejected, Rejection{r.Section, r.Key, string(r.Hash)})
 	}
-	slices.SortFunc(s.Rejected, compareRejections)
+	s.Rejected = sortedRejections(s.Rejected)
 	return s, nil
 }
 
@@ -458,7 +458,7 @@ func Marshal(l *Lock) ([]byte, error) {
 	}
 	for id, s := range l.Servers {
 		fs := &fileServer{Policy: s.Policy, Hashes: object[fileSum]{}}
-		for _, r := range slices.SortedFunc(slices.Values(s.Rejected), compareRejections) {
+		for _, r := range sortedRejections(s.Rejected) {
 			fs.Rejected = append(fs.Rejected, fileRejection{r.Section, r.Key, fileSum(r.Hash)})
 		}
 		for section, items := range s.Items {
@@ -470,7 +470,7 @@ func Marshal(l *Lock) ([]byte, error) {
 			} else {
 				*fs.named(section) = object[fileItem]{}
 			}
-			for _, it := range slices.SortedFunc(slices.Values(items), compareItems) {
+			for _, it := range sortedItems(items) {
 				fs.add(section, it)
 			}
 			fs.Hashes[string(section)] = fileSum(SetHash(items))

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sort"
 	"strconv"
 	"strings"
 	"unicode/utf16"
@@ -293,8 +294,8 @@ func SetHash(items []Item) string {
 	for i, it := range items {
 		lines[i] = line{utf16.Encode([]rune(it.Key)), it.Key + ":" + it.Hash}
 	}
-	slices.SortFunc(lines, func(a, b line) int {
-		return cmp.Or(slices.Compare(a.key, b.key), strings.Compare(a.text, b.text))
+	sort.Slice(lines, func(i, j int) bool {
+		return cmp.Or(slices.Compare(lines[i].key, lines[j].key), strings.Compare(lines[i].text, lines[j].text)) < 0
 	})
 	texts := make([]string, len(lines))
 	for i, l := range lines {

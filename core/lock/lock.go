@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"slices"
+	"sort"
 	"strings"
 )
 
@@ -73,14 +74,23 @@ func NewServer(o Observation) *Server {
 
 // unique sorts items and removes all but one of those with the same key and hash. The result is not nil.
 func unique(items []Item) []Item {
-	slices.SortFunc(items, compareItems)
-	return append([]Item{}, slices.CompactFunc(items, func(a, b Item) bool { return compareItems(a, b) == 0 })...)
+	return append([]Item{}, slices.CompactFunc(sortedItems(items), func(a, b Item) bool { return compareItems(a, b) == 0 })...)
+}
+
+func sortedItems(items []Item) []Item {
+	all := slices.Clone(items)
+	sort.Slice(all, func(i, j int) bool { return compareItems(all[i], all[j]) < 0 })
+	return all
 }
 
 func compareItems(a, b Item) int {
 	return cmp.Or(strings.Compare(a.Key, b.Key), strings.Compare(a.Hash, b.Hash), strings.Compare(a.Problem, b.Problem))
 }
 
-func compareRejections(a, b Rejection) int {
-	return cmp.Or(slices.Index(sections(), a.Section)-slices.Index(sections(), b.Section), strings.Compare(a.Key, b.Key), strings.Compare(a.Hash, b.Hash))
+func sortedRejections(rejected []Rejection) []Rejection {
+	all := slices.Clone(rejected)
+	sort.Slice(all, func(i, j int) bool {
+		return cmp.Or(slices.Index(sections(), all[i].Section)-slices.Index(sections(), all[j].Section), strings.Compare(all[i].Key, all[j].Key), strings.Compare(all[i].Hash, all[j].Hash)) < 0
+	})
+	return all
 }

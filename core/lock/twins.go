@@ -1,9 +1,9 @@
 package lock
 
 import (
-	"cmp"
 	"maps"
 	"slices"
+	"sort"
 	"strings"
 
 	"go.mau.fi/util/confusable"
@@ -28,7 +28,7 @@ func Twins(names []string) [][2]string {
 			twins = append(twins, [2]string{other, name})
 		}
 	}
-	slices.SortFunc(twins, func(a, b [2]string) int { return cmp.Or(strings.Compare(a[0], b[0]), strings.Compare(a[1], b[1])) })
+	sort.Slice(twins, func(i, j int) bool { return slices.Compare(twins[i][:], twins[j][:]) < 0 })
 	return slices.Compact(twins)
 }
 

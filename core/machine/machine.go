@@ -19,6 +19,7 @@ import (
 	"fmt"
 	"path"
 	"slices"
+	"sort"
 	"strings"
 	"time"
 
@@ -135,11 +136,14 @@ func find(all []process, commands [][]string) []Group {
 	}
 	out := make([]Group, 0, len(groups))
 	for _, g := range groups {
-		slices.SortFunc(g.Servers, func(a, b Server) int { return cmp.Or(a.Since.Compare(b.Since), a.PID-b.PID) })
+		sort.Slice(g.Servers, func(i, j int) bool {
+			a, b := &g.Servers[i], &g.Servers[j]
+			return cmp.Or(a.Since.Compare(b.Since), a.PID-b.PID) < 0
+		})
 		out = append(out, *g)
 	}
-	slices.SortFunc(out, func(a, b Group) int {
-		return cmp.Or(cmp.Compare(b.Memory(), a.Memory()), strings.Compare(a.Command, b.Command))
+	sort.Slice(out, func(i, j int) bool {
+		return cmp.Or(cmp.Compare(out[j].Memory(), out[i].Memory()), strings.Compare(out[i].Command, out[j].Command)) < 0
 	})
 	return out
 }

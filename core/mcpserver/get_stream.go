@@ -1,11 +1,11 @@
 package mcpserver
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"net/http"
 	"slices"
+	"sort"
 	"strconv"
 	"strings"
 	"sync"
@@ -301,7 +301,7 @@ func (t *replayLog) batch(wanted func(sentEvent) bool) (b subscriptions.Batch) {
 			again = append(again, what)
 		}
 	}
-	slices.SortFunc(again, func(a, b topic) int { return cmp.Compare(t.sent[a].event, t.sent[b].event) })
+	sort.Slice(again, func(i, j int) bool { return t.sent[again[i]].event < t.sent[again[j]].event })
 	for _, what := range again {
 		if what.uri != "" {
 			b.URIs = append(b.URIs, what.uri)

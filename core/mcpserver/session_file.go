@@ -13,7 +13,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"slices"
+	"sort"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -90,7 +90,7 @@ func (d *sessionDir) sweep() error {
 		}
 	}
 	for _, of := range files {
-		slices.SortFunc(of, func(a, b fs.FileInfo) int { return b.ModTime().Compare(a.ModTime()) })
+		sort.Slice(of, func(i, j int) bool { return of[i].ModTime().After(of[j].ModTime()) })
 		for i, f := range of {
 			if i >= d.limit || time.Since(f.ModTime()) > sessionRetention {
 				_ = os.Remove(filepath.Join(d.dir, f.Name())) // another server may already have removed it

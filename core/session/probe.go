@@ -5,7 +5,7 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strings"
+	"sort"
 	"sync"
 
 	"github.com/mcptrack/mcptrack/core/catalog"
@@ -111,7 +111,7 @@ func Probe(ctx context.Context, servers []config.Server, opts ProbeOptions) []Re
 		})
 	}
 	probes.Wait()
-	slices.SortFunc(reports, func(a, b Report) int { return strings.Compare(a.Server.ID, b.Server.ID) })
+	sort.Slice(reports, func(i, j int) bool { return reports[i].Server.ID < reports[j].Server.ID })
 	return reports
 }
 

@@ -18,6 +18,7 @@ import (
 	"iter"
 	"net/url"
 	"slices"
+	"sort"
 	"strings"
 	"unicode/utf8"
 
@@ -162,7 +163,7 @@ func Parse(raw json.RawMessage) (Entry, error) {
 	if total > MaxBytes {
 		return bad("the files have %d bytes; at most %d are allowed", total, MaxBytes)
 	}
-	slices.SortFunc(e.Files, byURI)
+	sort.Slice(e.Files, func(i, j int) bool { return e.Files[i].URI < e.Files[j].URI })
 	for i := 1; i < len(e.Files); i++ {
 		if e.Files[i].URI == e.Files[i-1].URI {
 			return bad("file %q is listed twice", printable.Line(e.Files[i].URI, 200))
@@ -173,8 +174,6 @@ func Parse(raw json.RawMessage) (Entry, error) {
 	}
 	return e, nil
 }
-
-func byURI(a, b File) int { return cmp.Compare(a.URI, b.URI) }
 
 // describe returns the name and the description of a frontmatter.
 func describe(frontmatter json.RawMessage) (name, description string, err error) {

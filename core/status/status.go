@@ -5,6 +5,7 @@ package status
 
 import (
 	"slices"
+	"sort"
 	"strings"
 	"time"
 
@@ -53,7 +54,7 @@ func (s *Snapshot) Renamed(names map[string]string) *Snapshot {
 		}
 		out.Servers = append(out.Servers, st)
 	}
-	slices.SortFunc(out.Servers, func(a, b ServerStatus) int { return strings.Compare(a.ID, b.ID) })
+	sort.Slice(out.Servers, func(i, j int) bool { return out.Servers[i].ID < out.Servers[j].ID })
 	return out
 }
 

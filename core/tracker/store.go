@@ -4,7 +4,6 @@ import (
 	"context"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -371,7 +370,8 @@ func (s *store) subscribe(ctx context.Context) (*status.Snapshot, *journal.Subsc
 
 func (s *store) snapshotLocked() *status.Snapshot {
 	snap := &status.Snapshot{Epoch: s.stream.Epoch(), Seq: s.stream.Last(), Servers: make([]status.ServerStatus, 0, len(s.servers))}
-	for _, r := range s.servers {
+	for _, id := range slices.Sorted(maps.Keys(s.servers)) {
+		r := s.servers[id]
 		if !r.applied {
 			continue
 		}
@@ -380,13 +380,11 @@ func (s *store) snapshotLocked() *status.Snapshot {
 		st.Counts.Dropped = maps.Clone(r.status.Counts.Dropped)
 		st.Missing = slices.Clone(r.status.Missing)
 		st.Resources = make([]status.ResourceStatus, 0, len(r.resources))
-		for _, res := range r.resources {
-			st.Resources = append(st.Resources, *res)
+		for _, uri := range slices.Sorted(maps.Keys(r.resources)) {
+			st.Resources = append(st.Resources, *r.resources[uri])
 		}
-		slices.SortFunc(st.Resources, func(a, b status.ResourceStatus) int { return strings.Compare(a.URI, b.URI) })
 		snap.Servers = append(snap.Servers, st)
 	}
-	slices.SortFunc(snap.Servers, func(a, b status.ServerStatus) int { return strings.Compare(a.ID, b.ID) })
 	return snap
 }
 

@@ -33,6 +33,8 @@ func (r *syncRequest) empty() bool { return len(r.lists) == 0 && !r.all && !r.su
 
 // list requests that lists be loaded. If a change to a list was already announced, the original
 // cause is kept.
+//
+//go:noinline
 func (r *syncRequest) list(kinds []catalog.Kind, cause event.Cause) {
 	if r.lists == nil {
 		r.lists = map[catalog.Kind]event.Cause{}

@@ -19,6 +19,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sort"
 	"strings"
 	"time"
 
@@ -195,7 +196,7 @@ func (s *Store) List() ([]Folder, error) {
 			all = append(all, f)
 		}
 	}
-	slices.SortFunc(all, func(a, b Folder) int { return strings.Compare(a.Path, b.Path) })
+	sort.Slice(all, func(i, j int) bool { return all[i].Path < all[j].Path })
 	return all, err
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"path"
 	"slices"
+	"sort"
 	"strings"
 	"sync"
 )
@@ -29,7 +30,7 @@ func (s *snapshot) named(name string) []named {
 			t.notes[name] = append(t.notes[name], named{key, n.path})
 		}
 		for _, notes := range t.notes {
-			slices.SortFunc(notes, named.compare)
+			sort.Slice(notes, func(i, j int) bool { return notes[i].compare(notes[j]) < 0 })
 		}
 	})
 	return t.notes[name]

@@ -9,6 +9,7 @@ import (
 	"path"
 	"runtime"
 	"slices"
+	"sort"
 	"strings"
 	"syscall"
 	"time"
@@ -194,7 +195,7 @@ func (w *walk) folder(p string) {
 	default:
 		w.add(p+"/", skipped(p+"/", err), false) // the folder exists, but its entries are unknown
 	}
-	slices.SortFunc(infos, func(a, b fs.FileInfo) int { return strings.Compare(a.Name(), b.Name()) })
+	sort.Slice(infos, func(i, j int) bool { return infos[i].Name() < infos[j].Name() })
 	for _, info := range infos {
 		if at := path.Join(p, info.Name()); !w.rules.ignored(at, info.IsDir()) {
 			w.entry(at, info, false)

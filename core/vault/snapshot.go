@@ -361,8 +361,8 @@ func (s *snapshot) tagCounts() []tagCount {
 			}
 			t.list = append(t.list, tagCount{Name: best, Count: f.count})
 		}
-		slices.SortFunc(t.list, func(a, b tagCount) int {
-			return cmp.Or(b.Count-a.Count, strings.Compare(a.Name, b.Name))
+		sort.Slice(t.list, func(i, j int) bool {
+			return cmp.Or(t.list[j].Count-t.list[i].Count, strings.Compare(t.list[i].Name, t.list[j].Name)) < 0
 		})
 	})
 	return t.list

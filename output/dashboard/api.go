@@ -7,7 +7,7 @@ import (
 	"io"
 	"net/http"
 	"slices"
-	"strings"
+	"sort"
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/catalog"
@@ -138,8 +138,8 @@ func (d *Dashboard) status(r *http.Request) (any, error) {
 	}
 	if d.opts.Webhooks != nil {
 		all, order := d.opts.Webhooks(r), []webhook.DeliveryState{webhook.Suspended, webhook.Failing, webhook.Active}
-		slices.SortStableFunc(all, func(a, b webhook.EndpointStatus) int {
-			return slices.Index(order, a.State) - slices.Index(order, b.State)
+		sort.SliceStable(all, func(i, j int) bool {
+			return slices.Index(order, all[i].State) < slices.Index(order, all[j].State)
 		})
 		out.Webhooks = all[:min(len(all), maxWebhooks)]
 		out.MoreWebhooks = len(all) - len(out.Webhooks)
@@ -242,7 +242,7 @@ func (d *Dashboard) followed(ctx context.Context, id string) ([]resource, error)
 		}
 		out = append(out, res)
 	}
-	slices.SortFunc(out, func(a, b resource) int { return strings.Compare(a.URI, b.URI) })
+	sort.Slice(out, func(i, j int) bool { return out[i].URI < out[j].URI })
 	return out, nil
 }
 

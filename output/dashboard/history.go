@@ -2,13 +2,13 @@ package dashboard
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"iter"
 	"maps"
 	"net/http"
 	"slices"
+	"sort"
 	"strconv"
 	"time"
 
@@ -117,7 +117,9 @@ func (d *Dashboard) standing(ctx context.Context, r *http.Request) (any, error) 
 		}
 	}
 	out := []json.RawMessage{}
-	for _, entry := range slices.SortedFunc(maps.Values(newest), func(a, b journal.Entry) int { return cmp.Compare(a.Seq, b.Seq) }) {
+	entries := slices.Collect(maps.Values(newest))
+	sort.Slice(entries, func(i, j int) bool { return entries[i].Seq < entries[j].Seq })
+	for _, entry := range entries {
 		out = append(out, entry.Data())
 	}
 	return out, nil

@@ -10,6 +10,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"sort"
 	"strings"
 
 	"github.com/mcptrack/mcptrack/core/lock"
@@ -117,8 +118,9 @@ func (v *Review) open(server, item string) []lockChange {
 			all = append(all, l)
 		}
 	}
-	slices.SortFunc(all, func(a, b lockChange) int {
-		return cmp.Or(worst[a.server]-worst[b.server], strings.Compare(a.server, b.server), a.rank-b.rank, strings.Compare(a.name, b.name), strings.Compare(a.Drift.New.Hash, b.Drift.New.Hash), strings.Compare(a.Drift.Old.Hash, b.Drift.Old.Hash))
+	sort.Slice(all, func(i, j int) bool {
+		a, b := &all[i], &all[j]
+		return cmp.Or(worst[a.server]-worst[b.server], strings.Compare(a.server, b.server), a.rank-b.rank, strings.Compare(a.name, b.name), strings.Compare(a.Drift.New.Hash, b.Drift.New.Hash), strings.Compare(a.Drift.Old.Hash, b.Drift.Old.Hash)) < 0
 	})
 	return all
 }
@@ -265,7 +267,8 @@ func (v *Review) decide(ctx context.Context, in decision, approve bool) (items [
 		}
 		wanted[fingerprint] = c
 	}
-	chosen := slices.SortedFunc(maps.Values(wanted), func(a, b lock.Change) int { return strings.Compare(a.Item, b.Item) })
+	chosen := slices.Collect(maps.Values(wanted))
+	sort.Slice(chosen, func(i, j int) bool { return chosen[i].Item < chosen[j].Item })
 	left, err := lock.Decide(ctx, v.Guard.Path(), approve, chosen)
 	if err != nil {
 		return nil, err

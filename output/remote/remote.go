@@ -34,8 +34,8 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"sort"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/calls"
@@ -186,7 +186,7 @@ func (c *Client) refusal(p *http.Response) error {
 // Servers returns the states of the servers, sorted by id.
 func (c *Client) Servers(ctx context.Context) (servers []status.Summary, err error) {
 	err = c.Get(ctx, []string{"api", "servers"}, nil, &servers)
-	slices.SortFunc(servers, func(a, b status.Summary) int { return strings.Compare(a.ID, b.ID) })
+	sort.Slice(servers, func(i, j int) bool { return servers[i].ID < servers[j].ID })
 	return servers, err
 }
 

@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"sort"
 	"strings"
 	"unicode/utf16"
 
@@ -125,10 +126,13 @@ func (r *Report) place(f Finding) Location {
 
 // sorted returns the findings, the most severe first.
 func (r *Report) sorted() []Finding {
-	return slices.SortedStableFunc(slices.Values(r.Findings), func(a, b Finding) int {
+	all := slices.Clone(r.Findings)
+	sort.SliceStable(all, func(i, j int) bool {
+		a, b := &all[i], &all[j]
 		return cmp.Or(a.Severity.Rank()-b.Severity.Rank(), strings.Compare(a.Server, b.Server), strings.Compare(a.Item, b.Item),
-			strings.Compare(a.Rule, b.Rule), strings.Compare(a.Message, b.Message), strings.Compare(a.Diff, b.Diff))
+			strings.Compare(a.Rule, b.Rule), strings.Compare(a.Message, b.Message), strings.Compare(a.Diff, b.Diff)) < 0
 	})
+	return all
 }
 
 func (r *Report) rule(id string) Rule {

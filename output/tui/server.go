@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"sort"
 	"strings"
 	"unicode"
 
@@ -114,7 +115,7 @@ func (p *serverPage) rows(m *model) (rows []Row) {
 		}
 	}
 	if p.byChange {
-		slices.SortStableFunc(rows, func(a, b Row) int { return b.Changed.Compare(a.Changed) })
+		sort.SliceStable(rows, func(i, j int) bool { return rows[i].Changed.After(rows[j].Changed) })
 	}
 	p.list.follow(keysOf(rows))
 	return rows

@@ -3,7 +3,7 @@ package tui
 import (
 	"fmt"
 	"maps"
-	"slices"
+	"sort"
 	"strings"
 	"time"
 
@@ -50,7 +50,7 @@ func (p *serversPage) rows(m *model) []ServerRow {
 		}
 	}
 	if p.byChange {
-		slices.SortStableFunc(rows, func(a, b ServerRow) int { return m.feed.last[b.ID].Compare(m.feed.last[a.ID]) })
+		sort.SliceStable(rows, func(i, j int) bool { return m.feed.last[rows[i].ID].After(m.feed.last[rows[j].ID]) })
 	}
 	p.list.follow(ids(rows))
 	return rows

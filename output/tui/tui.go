@@ -24,6 +24,7 @@ import (
 	"errors"
 	"io"
 	"slices"
+	"sort"
 	"strings"
 	"sync"
 	"time"
@@ -209,7 +210,7 @@ func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 func (m *model) refresh() (reload bool) {
 	m.now = time.Now()
 	m.servers, m.stale = m.opts.Source.Servers()
-	slices.SortStableFunc(m.servers, func(a, b ServerRow) int { return rank(a.State) - rank(b.State) })
+	sort.SliceStable(m.servers, func(i, j int) bool { return rank(m.servers[i].State) < rank(m.servers[j].State) })
 	m.reconnected()
 	events := m.opts.Source.Events()
 	m.feed.add(events, m.paused, m.now)

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sort"
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/journal"
@@ -76,7 +77,9 @@ func checkpointKey(source Source) string {
 // encodeCheckpoint returns the stored form. To stay within the size limit it drops the last sent
 // server states: some may be sent again after a restart, but no event is lost.
 func encodeCheckpoint(source Source, all []progress) ([]byte, error) {
-	slices.SortStableFunc(all, func(a, b progress) int { return cmp.Or(cmp.Compare(a.ID, b.ID), cmp.Compare(a.Key, b.Key)) })
+	sort.SliceStable(all, func(i, j int) bool {
+		return cmp.Or(cmp.Compare(all[i].ID, all[j].ID), cmp.Compare(all[i].Key, all[j].Key)) < 0
+	})
 	c := checkpoint{Version: storedVersion}
 	if source == FromConfig {
 		c.Webhooks = all

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"log/slog"
 	"slices"
+	"sort"
 	"sync"
 	"time"
 
@@ -184,7 +185,7 @@ func (h *Webhooks) ready() error {
 func (h *Webhooks) caughtUp(context.Context, uint64) error { return nil }
 
 func (h *Webhooks) adoptLocked(all []*endpoint) {
-	slices.SortStableFunc(h.kept, earlier)
+	sort.SliceStable(h.kept, func(i, j int) bool { return earlier(h.kept[i], h.kept[j]) < 0 })
 	adopted := map[*endpoint]bool{}
 	for _, same := range []func(p progress, e *endpoint) bool{
 		func(p progress, e *endpoint) bool { return p.Key == e.Key },

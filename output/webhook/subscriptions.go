@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"sort"
 	"strings"
 	"sync"
 	"time"
@@ -220,8 +221,8 @@ func (s *Subscriptions) Endpoints(of func(identity string) bool) (all []Endpoint
 			all = append(all, e.report())
 		}
 	}
-	slices.SortFunc(all, func(a, b EndpointStatus) int {
-		return cmp.Or(cmp.Compare(a.Host, b.Host), cmp.Compare(a.Subscription, b.Subscription))
+	sort.Slice(all, func(i, j int) bool {
+		return cmp.Or(cmp.Compare(all[i].Host, all[j].Host), cmp.Compare(all[i].Subscription, all[j].Subscription)) < 0
 	})
 	return all
 }

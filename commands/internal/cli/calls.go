@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"slices"
+	"sort"
 
 	"github.com/mcptrack/mcptrack/core/calls"
 	"github.com/mcptrack/mcptrack/core/journal"
@@ -60,7 +60,7 @@ func (l CallLogs) Newest(ctx context.Context, q calls.Query) (all []calls.Call, 
 		}
 		all = append(all, list...)
 	}
-	slices.SortFunc(all, calls.Compare)
+	sort.Slice(all, func(i, j int) bool { return all[i].ID < all[j].ID })
 	return all[max(0, len(all)-q.Limit()):], nil
 }
 

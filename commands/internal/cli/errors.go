@@ -191,25 +191,28 @@ func missing(cmd *cobra.Command, n int) string {
 // Args checks that a command has at least least and at most most arguments; a negative most means
 // no limit.
 func Args(least, most int) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, args []string) error {
-		n := len(args)
-		if i := slices.Index(args, ""); i >= 0 { // most likely from an unset shell variable
-			return UsageHint("usage: "+cmd.UseLine(), "argument %d of %s is empty", i+1, cmd.CommandPath())
-		}
-		if n >= least && (n <= most || most < 0) {
-			return nil
-		}
-		hint, name := "usage: "+cmd.UseLine(), strings.TrimPrefix(cmd.CommandPath(), cmd.Root().Name()+" ")
-		switch {
-		case most == 0:
-			return UsageHint(hint, "%s takes no arguments, got %q", name, printable.Line(args[0], 100))
-		case least == most && n > most:
-			return UsageHint(hint, "%s takes %s, got %d", name, Plural(least, "argument"), n)
-		case least == most:
-			return UsageHint(hint, "%s takes %s, got %d%s", name, Plural(least, "argument"), n, missing(cmd, n))
-		case n < least:
-			return UsageHint(hint, "%s takes at least %s, got %d%s", name, Plural(least, "argument"), n, missing(cmd, n))
-		}
-		return UsageHint(hint, "%s takes at most %s, got %d", name, Plural(most, "argument"), n)
+	return func(cmd *cobra.Command, args []string) error { return checkArgs(cmd, args, least, most) }
+}
+
+// checkArgs is a function of its own, so that a program has it once, not once for each call of Args.
+func checkArgs(cmd *cobra.Command, args []string, least, most int) error {
+	n := len(args)
+	if i := slices.Index(args, ""); i >= 0 { // most likely from an unset shell variable
+		return UsageHint("usage: "+cmd.UseLine(), "argument %d of %s is empty", i+1, cmd.CommandPath())
 	}
+	if n >= least && (n <= most || most < 0) {
+		return nil
+	}
+	hint, name := "usage: "+cmd.UseLine(), strings.TrimPrefix(cmd.CommandPath(), cmd.Root().Name()+" ")
+	switch {
+	case most == 0:
+		return UsageHint(hint, "%s takes no arguments, got %q", name, printable.Line(args[0], 100))
+	case least == most && n > most:
+		return UsageHint(hint, "%s takes %s, got %d", name, Plural(least, "argument"), n)
+	case least == most:
+		return UsageHint(hint, "%s takes %s, got %d%s", name, Plural(least, "argument"), n, missing(cmd, n))
+	case n < least:
+		return UsageHint(hint, "%s takes at least %s, got %d%s", name, Plural(least, "argument"), n, missing(cmd, n))
+	}
+	return UsageHint(hint, "%s takes at most %s, got %d", name, Plural(most, "argument"), n)
 }

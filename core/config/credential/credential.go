@@ -8,6 +8,7 @@ package credential
 
 import (
 	"slices"
+	"sort"
 	"strings"
 
 	"github.com/mcptrack/mcptrack/core/config/tree"
@@ -103,7 +104,7 @@ func (f *finder) add(p part, name string) {
 // sorted returns the credentials in order, with overlaps merged. If the default value of a
 // reference contains a credential, the credential is extended to the whole reference.
 func (f *finder) sorted() []Span {
-	slices.SortStableFunc(f.found, func(a, b Span) int { return a.From - b.From })
+	sort.SliceStable(f.found, func(i, j int) bool { return f.found[i].From < f.found[j].From })
 	var out []Span
 	start, end := -1, 0 // of the last reference that starts before the credential
 	for _, s := range f.found {

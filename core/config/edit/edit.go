@@ -18,6 +18,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sort"
 	"strconv"
 	"strings"
 
@@ -242,7 +243,7 @@ func (d *doc) scattered(pieces []Piece) (changes []change, err error) {
 		}
 		changes = append(changes, change{from, from + len(p.Now), p.Was})
 	}
-	slices.SortFunc(changes, func(a, b change) int { return a.from - b.from })
+	sort.Slice(changes, func(i, j int) bool { return changes[i].from < changes[j].from })
 	return changes, nil
 }
 

@@ -3,8 +3,9 @@ package capindex
 import (
 	"cmp"
 	"encoding/json"
+	"maps"
 	"slices"
-	"strings"
+	"sort"
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/catalog"
@@ -59,7 +60,7 @@ const maxParameters = 32
 // documents.
 func (v Capabilities) sorted() Capabilities {
 	servers := slices.Clone(v.Servers)
-	slices.SortStableFunc(servers, func(a, b ServerCapabilities) int { return cmp.Compare(a.ID, b.ID) })
+	sort.SliceStable(servers, func(i, j int) bool { return servers[i].ID < servers[j].ID })
 	return Capabilities{servers}
 }
 
@@ -104,14 +105,13 @@ func parameters(k catalog.Kind, raw json.RawMessage) []parameter {
 		for _, name := range tool.InputSchema.Required {
 			required[name] = true
 		}
-		for name, schema := range tool.InputSchema.Properties {
+		for _, name := range slices.Sorted(maps.Keys(tool.InputSchema.Properties)) {
 			var s struct {
 				Type string `json:"type"`
 			}
-			_ = json.Unmarshal(schema, &s) // a missing type, or a list of types, is omitted
+			_ = json.Unmarshal(tool.InputSchema.Properties[name], &s) // a missing type, or a list of types, is omitted
 			out = append(out, parameter{name, s.Type, required[name]})
 		}
-		slices.SortFunc(out, func(a, b parameter) int { return strings.Compare(a.Name, b.Name) })
 	case catalog.Prompts:
 		var prompt struct {
 			Arguments []struct {
@@ -162,8 +162,9 @@ func (v Capabilities) updated(most int) []serverUpdate {
 			}
 		}
 	}
-	slices.SortFunc(all, func(a, b serverUpdate) int {
-		return cmp.Or(b.Time.Compare(a.Time), cmp.Compare(a.server, b.server), cmp.Compare(a.URI, b.URI))
+	sort.Slice(all, func(i, j int) bool {
+		a, b := &all[i], &all[j]
+		return cmp.Or(b.Time.Compare(a.Time), cmp.Compare(a.server, b.server), cmp.Compare(a.URI, b.URI)) < 0
 	})
 	return all[:min(len(all), most)]
 }

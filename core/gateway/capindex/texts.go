@@ -3,6 +3,7 @@ package capindex
 import (
 	"cmp"
 	"slices"
+	"sort"
 	"strings"
 	"unicode"
 
@@ -80,8 +81,9 @@ func (g *generation) addTexts() {
 	for _, k := range keywords {
 		g.keywords = append(g.keywords, *k)
 	}
-	slices.SortFunc(g.keywords, func(a, b keyword) int {
-		return cmp.Or(cmp.Compare(b.elements, a.elements), cmp.Compare(a.word, b.word))
+	sort.Slice(g.keywords, func(i, j int) bool {
+		a, b := &g.keywords[i], &g.keywords[j]
+		return cmp.Or(cmp.Compare(b.elements, a.elements), cmp.Compare(a.word, b.word)) < 0
 	})
 	g.keywords = slices.Clone(g.keywords[:min(len(g.keywords), vocabulary)])
 }

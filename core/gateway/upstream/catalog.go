@@ -2,7 +2,6 @@ package upstream
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
@@ -10,6 +9,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"sort"
 
 	"github.com/mcptrack/mcptrack/core/catalog"
 )
@@ -86,7 +86,7 @@ func parseCatalog(body []byte) (*candidate, error) {
 		c.tools = append(c.tools, item)
 	}
 	sorted := slices.Clone(c.tools)
-	slices.SortFunc(sorted, func(a, b catalog.Item) int { return cmp.Compare(a.Key, b.Key) })
+	sort.Slice(sorted, func(i, j int) bool { return sorted[i].Key < sorted[j].Key })
 	h := sha256.New()
 	for _, it := range sorted {
 		h.Write(it.Digest[:])

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"sort"
 	"strings"
 	"time"
 
@@ -129,8 +130,9 @@ func (w *writer) committed(now time.Time) {
 }
 
 func (w *writer) putRemembered(b *batch) error {
-	resources := slices.SortedFunc(maps.Keys(b.states), func(a, b journal.ResourceID) int { // adjacent rows are on the same page
-		return cmp.Or(strings.Compare(a.ServerID, b.ServerID), strings.Compare(a.URI, b.URI))
+	resources := slices.Collect(maps.Keys(b.states))
+	sort.Slice(resources, func(i, j int) bool { // adjacent rows are on the same page
+		return cmp.Or(strings.Compare(resources[i].ServerID, resources[j].ServerID), strings.Compare(resources[i].URI, resources[j].URI)) < 0
 	})
 	for _, r := range resources {
 		st := b.states[r]

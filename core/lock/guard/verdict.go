@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sort"
 	"strings"
 
 	jsonv2 "github.com/go-json-experiment/json"
@@ -203,31 +204,32 @@ func (v *Verdict) Approved(k catalog.Kind, list []catalog.Item) []catalog.Item {
 	if v == nil || v.blocked != "" {
 		return list
 	}
-	var out []catalog.Item
-	for _, at := range slices.SortedFunc(maps.Keys(v.held), func(a, b id) int { return strings.Compare(a.key, b.key) }) {
-		h := v.held[at]
-		if at.section != lock.Section(k) || h.approved == nil {
-			continue
+	approved := map[string]json.RawMessage{}
+	for at, h := range v.held {
+		if at.section == lock.Section(k) && h.approved != nil {
+			approved[at.key] = h.approved
 		}
-		it, err := catalog.NewItem(k, h.approved)
-		if err != nil || it.Key != at.key {
+	}
+	var out []catalog.Item
+	for _, key := range slices.Sorted(maps.Keys(approved)) {
+		it, err := catalog.NewItem(k, approved[key])
+		if err != nil || it.Key != key {
 			continue // cannot be, because the lock file was checked; the item stays and is refused
 		}
 		if out == nil {
 			out = slices.Clone(list)
 		}
-		if i := slices.IndexFunc(out, func(o catalog.Item) bool { return o.Key == at.key }); i >= 0 {
+		if i := slices.IndexFunc(out, func(o catalog.Item) bool { return o.Key == key }); i >= 0 {
 			out[i] = it
 		} else {
 			out = append(out, it)
 		}
 	}
-	byKey := func(a, b catalog.Item) int { return strings.Compare(a.Key, b.Key) }
 	switch {
 	case out == nil:
 		return list
-	case len(out) > len(list) && slices.IsSortedFunc(list, byKey):
-		slices.SortFunc(out, byKey)
+	case len(out) > len(list) && sort.SliceIsSorted(list, func(i, j int) bool { return list[i].Key < list[j].Key }):
+		sort.Slice(out, func(i, j int) bool { return out[i].Key < out[j].Key })
 	}
 	return out
 }

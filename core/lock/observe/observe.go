@@ -9,8 +9,7 @@ package observe
 import (
 	"context"
 	"encoding/json"
-	"slices"
-	"strings"
+	"sort"
 	"sync"
 
 	"github.com/mcptrack/mcptrack/core/catalog"
@@ -71,7 +70,7 @@ func Servers(ctx context.Context, servers []config.Server, opts Options) []Resul
 		})
 	}
 	asked.Wait()
-	slices.SortFunc(results, func(a, b Result) int { return strings.Compare(a.Server.ID, b.Server.ID) })
+	sort.Slice(results, func(i, j int) bool { return results[i].Server.ID < results[j].Server.ID })
 	return results
 }
 

@@ -8,7 +8,6 @@ import (
 	"context"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 
 	"github.com/mcptrack/mcptrack/core/catalog"
@@ -319,5 +318,9 @@ func mergeVersions(was, now []catalog.ItemVersion) []catalog.ItemVersion {
 		}
 		sum[v.Key] = v
 	}
-	return slices.SortedFunc(maps.Values(sum), func(a, b catalog.ItemVersion) int { return strings.Compare(a.Key, b.Key) })
+	var all []catalog.ItemVersion
+	for _, key := range slices.Sorted(maps.Keys(sum)) {
+		all = append(all, sum[key])
+	}
+	return all
 }
