@@ -3,6 +3,7 @@ package commands
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -22,10 +23,11 @@ type group struct {
 // manualPages writes the help of all commands. There are two forms: -h prints what fits one screen, and
 // --help and the command help print everything.
 type manualPages struct {
-	env    *cli.Env
-	g      *cli.Globals
-	groups []group
-	brief  bool // the command line contains -h
+	env     *cli.Env
+	g       *cli.Globals
+	groups  []group
+	brief   bool // the command line contains -h
+	version bool // it contains --version
 }
 
 // helpWidth is the width of help texts in columns.
@@ -35,10 +37,23 @@ const helpWidth = 80
 func setHelp(root *cobra.Command, env *cli.Env, g *cli.Globals, groups []group) {
 	m := &manualPages{env: env, g: g, groups: groups}
 	root.PersistentFlags().Bool("help", false, "print the complete help; -h prints one screen")
-	root.PersistentFlags().VarPF(briefHelp{&m.brief}, "brief-help", "h", "").NoOptDefVal = "true"
+	instead := func(given *bool) func(string) error { // of the command
+		return func(value string) (err error) {
+			if *given, err = strconv.ParseBool(value); *given {
+				err = pflag.ErrHelp
+			}
+			return err
+		}
+	}
+	// pflag does not tell a flag's short form from its long one, so -h is a flag of its own.
+	root.PersistentFlags().BoolFuncP("brief-help", "h", "", instead(&m.brief))
 	_ = root.PersistentFlags().MarkHidden("brief-help")
-	root.Flags().Bool("version", false, "print the version")
+	root.Flags().BoolFunc("version", "print the version", instead(&m.version)) // cobra's links text/template
 	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) {
+		if m.version {
+			fmt.Fprintf(env.Out, "mcptrack %s\n", env.Version)
+			return
+		}
 		text := m.whole(cmd)
 		if m.brief {
 			text = m.screen(cmd)
@@ -50,22 +65,6 @@ func setHelp(root *cobra.Command, env *cli.Env, g *cli.Globals, groups []group) 
 		env.Page(text)
 	})
 }
-
-// briefHelp is the value of -h. pflag does not tell a flag's short form from its long one, so -h is a flag
-// of its own.
-type briefHelp struct{ given *bool }
-
-func (b briefHelp) Set(value string) error {
-	if value != "true" {
-		return fmt.Errorf("%q is not true", value)
-	}
-	*b.given = true
-	return pflag.ErrHelp
-}
-
-func (b briefHelp) String() string { return "false" }
-
-func (b briefHelp) Type() string { return "bool" }
 
 // screen returns what people need most often: what the command does, its main flags and three examples.
 func (m *manualPages) screen(cmd *cobra.Command) string {

@@ -89,7 +89,6 @@ over HTTP. It continues when a server crashes or restarts, and when you edit the
   # Check the config, and list what its servers offer
   mcptrack validate
   mcptrack list tools`,
-		Version:           env.Version,
 		SilenceUsage:      true,
 		SilenceErrors:     true,
 		DisableAutoGenTag: true,
@@ -110,7 +109,6 @@ over HTTP. It continues when a server crashes or restarts, and when you edit the
 			return nil
 		},
 	}
-	root.SetVersionTemplate("mcptrack {{.Version}}\n")
 	root.SetFlagErrorFunc(flagError)
 	root.SetIn(env.In)
 	root.SetOut(env.Out)
@@ -241,7 +239,7 @@ func expected(f *pflag.Flag) string {
 		return "an integer"
 	case "uint64":
 		return "a non-negative integer"
-	case "bool":
+	case "bool", "boolfunc":
 		return "true or false"
 	case "duration":
 		return "a duration such as 500ms, 30s or 1h30m"
