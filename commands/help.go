@@ -14,18 +14,11 @@ import (
 	"github.com/mcptrack/mcptrack/output/markdown"
 )
 
-// group is a part of the list of commands in the help of mcptrack.
-type group struct {
-	title    string
-	commands []*cobra.Command
-}
-
 // manualPages writes the help of all commands. There are two forms: -h prints what fits one screen, and
 // --help and the command help print everything.
 type manualPages struct {
 	env     *cli.Env
 	g       *cli.Globals
-	groups  []group
 	brief   bool // the command line contains -h
 	version bool // it contains --version
 }
@@ -34,8 +27,8 @@ type manualPages struct {
 const helpWidth = 80
 
 // setHelp makes root and its commands print help in the two forms.
-func setHelp(root *cobra.Command, env *cli.Env, g *cli.Globals, groups []group) {
-	m := &manualPages{env: env, g: g, groups: groups}
+func setHelp(root *cobra.Command, env *cli.Env, g *cli.Globals) {
+	m := &manualPages{env: env, g: g}
 	root.PersistentFlags().Bool("help", false, "print the complete help; -h prints one screen")
 	instead := func(given *bool) func(string) error { // of the command
 		return func(value string) (err error) {
@@ -78,7 +71,7 @@ func (m *manualPages) screen(cmd *cobra.Command) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n\n%s", first, usageLine(cmd))
 	if !cmd.HasParent() {
-		m.writeGroups(&b, cmd)
+		writeGroups(&b, cmd)
 		b.WriteString("\nmcptrack COMMAND -h describes a command. mcptrack --help lists help topics and flags.\n")
 		return b.String()
 	}
@@ -104,7 +97,7 @@ func (m *manualPages) whole(cmd *cobra.Command) string {
 	fmt.Fprintf(&b, "%s\n%s\n", usageLine(cmd), strings.TrimRight(long, "\n"))
 	writeExamples(&b, cmd.Example)
 	if !cmd.HasParent() {
-		m.writeGroups(&b, cmd)
+		writeGroups(&b, cmd)
 		writeCommands(&b, "Help topics (mcptrack help TOPIC)", slices.DeleteFunc(slices.Clone(cmd.Commands()), func(c *cobra.Command) bool { return !c.IsAdditionalHelpTopicCommand() }))
 		writeFlags(&b, "Flags of every command", cmd.PersistentFlags())
 		return b.String()
@@ -127,13 +120,18 @@ func (m *manualPages) long(cmd *cobra.Command, part func(page string) string) st
 }
 
 // writeGroups writes the list of all commands.
-func (m *manualPages) writeGroups(b *strings.Builder, root *cobra.Command) {
+func writeGroups(b *strings.Builder, root *cobra.Command) {
 	listed := map[*cobra.Command]bool{}
-	for _, group := range m.groups {
-		writeCommands(b, group.title, group.commands)
-		for _, cmd := range group.commands {
-			listed[cmd] = true
+	for _, group := range groups() {
+		if group.title == "" {
+			continue
 		}
+		var commands []*cobra.Command
+		for _, e := range group.commands {
+			cmd, _, _ := root.Find([]string{e.name})
+			commands, listed[cmd] = append(commands, cmd), true
+		}
+		writeCommands(b, group.title, commands)
 	}
 	var others []string
 	for _, cmd := range root.Commands() {
