@@ -3,6 +3,7 @@ package commands
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -13,32 +14,39 @@ import (
 	"github.com/mcptrack/mcptrack/output/markdown"
 )
 
-// group is a part of the list of commands in the help of mcptrack.
-type group struct {
-	title    string
-	commands []*cobra.Command
-}
-
 // manualPages writes the help of all commands. There are two forms: -h prints what fits one screen, and
 // --help and the command help print everything.
 type manualPages struct {
-	env    *cli.Env
-	g      *cli.Globals
-	groups []group
-	brief  bool // the command line contains -h
+	env     *cli.Env
+	g       *cli.Globals
+	brief   bool // the command line contains -h
+	version bool // it contains --version
 }
 
 // helpWidth is the width of help texts in columns.
 const helpWidth = 80
 
 // setHelp makes root and its commands print help in the two forms.
-func setHelp(root *cobra.Command, env *cli.Env, g *cli.Globals, groups []group) {
-	m := &manualPages{env: env, g: g, groups: groups}
+func setHelp(root *cobra.Command, env *cli.Env, g *cli.Globals) {
+	m := &manualPages{env: env, g: g}
 	root.PersistentFlags().Bool("help", false, "print the complete help; -h prints one screen")
-	root.PersistentFlags().VarPF(briefHelp{&m.brief}, "brief-help", "h", "").NoOptDefVal = "true"
+	instead := func(given *bool) func(string) error { // of the command
+		return func(value string) (err error) {
+			if *given, err = strconv.ParseBool(value); *given {
+				err = pflag.ErrHelp
+			}
+			return err
+		}
+	}
+	// pflag does not tell a flag's short form from its long one, so -h is a flag of its own.
+	root.PersistentFlags().BoolFuncP("brief-help", "h", "", instead(&m.brief))
 	_ = root.PersistentFlags().MarkHidden("brief-help")
-	root.Flags().Bool("version", false, "print the version")
+	root.Flags().BoolFunc("version", "print the version", instead(&m.version)) // cobra's links text/template
 	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) {
+		if m.version {
+			fmt.Fprintf(env.Out, "mcptrack %s\n", env.Version)
+			return
+		}
 		text := m.whole(cmd)
 		if m.brief {
 			text = m.screen(cmd)
@@ -50,22 +58,6 @@ func setHelp(root *cobra.Command, env *cli.Env, g *cli.Globals, groups []group) 
 		env.Page(text)
 	})
 }
-
-// briefHelp is the value of -h. pflag does not tell a flag's short form from its long one, so -h is a flag
-// of its own.
-type briefHelp struct{ given *bool }
-
-func (b briefHelp) Set(value string) error {
-	if value != "true" {
-		return fmt.Errorf("%q is not true", value)
-	}
-	*b.given = true
-	return pflag.ErrHelp
-}
-
-func (b briefHelp) String() string { return "false" }
-
-func (b briefHelp) Type() string { return "bool" }
 
 // screen returns what people need most often: what the command does, its main flags and three examples.
 func (m *manualPages) screen(cmd *cobra.Command) string {
@@ -79,7 +71,7 @@ func (m *manualPages) screen(cmd *cobra.Command) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n\n%s", first, usageLine(cmd))
 	if !cmd.HasParent() {
-		m.writeGroups(&b, cmd)
+		writeGroups(&b, cmd)
 		b.WriteString("\nmcptrack COMMAND -h describes a command. mcptrack --help lists help topics and flags.\n")
 		return b.String()
 	}
@@ -105,7 +97,7 @@ func (m *manualPages) whole(cmd *cobra.Command) string {
 	fmt.Fprintf(&b, "%s\n%s\n", usageLine(cmd), strings.TrimRight(long, "\n"))
 	writeExamples(&b, cmd.Example)
 	if !cmd.HasParent() {
-		m.writeGroups(&b, cmd)
+		writeGroups(&b, cmd)
 		writeCommands(&b, "Help topics (mcptrack help TOPIC)", slices.DeleteFunc(slices.Clone(cmd.Commands()), func(c *cobra.Command) bool { return !c.IsAdditionalHelpTopicCommand() }))
 		writeFlags(&b, "Flags of every command", cmd.PersistentFlags())
 		return b.String()
@@ -128,13 +120,18 @@ func (m *manualPages) long(cmd *cobra.Command, part func(page string) string) st
 }
 
 // writeGroups writes the list of all commands.
-func (m *manualPages) writeGroups(b *strings.Builder, root *cobra.Command) {
+func writeGroups(b *strings.Builder, root *cobra.Command) {
 	listed := map[*cobra.Command]bool{}
-	for _, group := range m.groups {
-		writeCommands(b, group.title, group.commands)
-		for _, cmd := range group.commands {
-			listed[cmd] = true
+	for _, group := range groups() {
+		if group.title == "" {
+			continue
 		}
+		var commands []*cobra.Command
+		for _, e := range group.commands {
+			cmd, _, _ := root.Find([]string{e.name})
+			commands, listed[cmd] = append(commands, cmd), true
+		}
+		writeCommands(b, group.title, commands)
 	}
 	var others []string
 	for _, cmd := range root.Commands() {

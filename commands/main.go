@@ -57,7 +57,7 @@ type Terminal = cli.Terminal
 // command.
 func Main(ctx context.Context, env *cli.Env, args []string) int {
 	var g cli.Globals
-	root := newRoot(env, &g)
+	root := newRoot(env, &g, args...)
 	root.SetArgs(args)
 	defer g.EndTraces()
 	cmd, err := root.ExecuteContextC(ctx)
@@ -71,9 +71,52 @@ func Main(ctx context.Context, env *cli.Env, args []string) int {
 	return f.Exit
 }
 
-// newRoot builds the command tree. Help lists the commands of the groups, in this order; former names of
-// commands, and commands that programs run, are hidden.
-func newRoot(env *cli.Env, g *cli.Globals) *cobra.Command {
+// entry is a command of the tree.
+type entry struct {
+	name    string
+	command func(*cli.Env, *cli.Globals) *cobra.Command
+}
+
+// group is a part of the list of commands in the help of mcptrack.
+type group struct {
+	title    string
+	commands []entry
+}
+
+// groups returns all commands. Help lists those of groups with a title, in this order; those of the last group,
+// which are former names and what programs run, are hidden.
+func groups() []group {
+	return []group{
+		{"Look", []entry{{"list", newList}, {"read", newRead}, {"call", newCall}, {"prompt", newPrompt}, {"watch", newWatch}, {"subscribe", newSubscribe}, {"top", newTop}, {"history", newHistory}}},
+		{"Check", []entry{{"lock", lock.Command}, {"verify", lock.VerifyCommand}, {"review", lock.ReviewCommand}, {"audit", audit.Command}, {"doctor", doctor.Command}}},
+		{"Share", []entry{{"connect", connect.Command}, {"daemon", daemon.Command}}},
+		{"Serve", []entry{{"serve-sse", serve.Command}, {"gateway", gateway.Command}, {"vault", vault.Command}, {"inject", inject.Command}}},
+		{"Set up", []entry{{"init", newInit}, {"validate", newValidate}, {"trust", newTrust}, {"login", login.Command}}},
+		{"", []entry{{"calls", newCalls}, {"status", newStatus}, {"version", newVersion}}},
+		{"", []entry{{"approve", lock.ApproveCommand}, {"reject", lock.RejectCommand}, {"diff", newDiff}, {"tail", newTail}, {"replay", newReplay}, {"ps", daemon.PSCommand},
+			{"attach", newAttach}, {"disconnect", connect.DisconnectCommand}, {"auth", login.AuthCommand}, {"logout", login.LogoutCommand}, {"demo-server", newDemoServer}}},
+	}
+}
+
+// named returns the name of the command that runs a command line, or that completes it. It returns "" if this
+// takes a look at the others.
+func named(args []string) string {
+	if len(args) > 2 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) {
+		args = args[1:]
+	}
+	for _, group := range groups() {
+		for _, e := range group.commands {
+			if len(args) > 0 && e.name == args[0] {
+				return e.name
+			}
+		}
+	}
+	return ""
+}
+
+// newRoot builds the command tree for a command line. If it begins with the name of a command, this is the only
+// one, because building them all takes longer than what most commands do.
+func newRoot(env *cli.Env, g *cli.Globals, args ...string) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "mcptrack",
 		Short: "Follow MCP servers and report what changes",
@@ -89,7 +132,6 @@ over HTTP. It continues when a server crashes or restarts, and when you edit the
   # Check the config, and list what its servers offer
   mcptrack validate
   mcptrack list tools`,
-		Version:           env.Version,
 		SilenceUsage:      true,
 		SilenceErrors:     true,
 		DisableAutoGenTag: true,
@@ -110,34 +152,29 @@ over HTTP. It continues when a server crashes or restarts, and when you edit the
 			return nil
 		},
 	}
-	root.SetVersionTemplate("mcptrack {{.Version}}\n")
-	root.SetFlagErrorFunc(flagError)
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return flagError(cmd, err, func() []*cobra.Command { return newRoot(env, &cli.Globals{}).Commands() })
+	})
 	root.SetIn(env.In)
 	root.SetOut(env.Out)
 	root.SetErr(env.Err)
 	g.AddFlags(root)
-	groups := []group{
-		{"Look", []*cobra.Command{newList(env, g), newRead(env, g), newCall(env, g), newPrompt(env, g), newWatch(env, g), newSubscribe(env, g), newTop(env, g), newHistory(env, g)}},
-		{"Check", []*cobra.Command{lock.Command(env, g), lock.VerifyCommand(env, g), lock.ReviewCommand(env, g), audit.Command(env, g), doctor.Command(env, g)}},
-		{"Share", []*cobra.Command{connect.Command(env, g), daemon.Command(env, g)}},
-		{"Serve", []*cobra.Command{serve.Command(env, g), gateway.Command(env, g), vault.Command(env, g), inject.Command(env, g)}},
-		{"Set up", []*cobra.Command{newInit(env, g), newValidate(env, g), newTrust(env, g), login.Command(env, g)}},
+	only, all := named(args), groups()
+	for i, group := range all {
+		for _, e := range group.commands {
+			if only == "" || only == e.name {
+				cmd := e.command(env, g)
+				cmd.Hidden = i == len(all)-1
+				root.AddCommand(cmd)
+			}
+		}
 	}
-	for _, group := range groups {
-		root.AddCommand(group.commands...)
-	}
-	root.AddCommand(newCalls(env, g), newStatus(env, g), newVersion(env, g))
-	for _, hidden := range []*cobra.Command{
-		lock.ApproveCommand(env, g), lock.RejectCommand(env, g), newDiff(env, g), newTail(env, g), newReplay(env, g), daemon.PSCommand(env, g),
-		newAttach(env, g), connect.DisconnectCommand(env, g), login.AuthCommand(env, g), login.LogoutCommand(env, g), newDemoServer(env, g),
-	} {
-		hidden.Hidden = true
-		root.AddCommand(hidden)
-	}
-	root.AddCommand(newTopics()...)
 	noFiles(root)
-	finishBuiltins(root)
-	setHelp(root, env, g, groups)
+	setHelp(root, env, g)
+	if root.CompletionOptions.DisableDefaultCmd = only != ""; only == "" {
+		root.AddCommand(newTopics()...)
+		finishBuiltins(root)
+	}
 	return root
 }
 
@@ -169,8 +206,8 @@ func subcommand(cmd *cobra.Command, args []string) error {
 }
 
 // flagError returns a readable error for an invalid flag, because the errors of pflag quote errors
-// of the Go library.
-func flagError(cmd *cobra.Command, err error) error {
+// of the Go library. all returns all commands.
+func flagError(cmd *cobra.Command, err error, all func() []*cobra.Command) error {
 	if cmd.HasSubCommands() && cmd.Flags().NArg() > 0 { // cobra parsed it as a flag of the parent command
 		return subcommand(cmd, cmd.Flags().Args())
 	}
@@ -193,7 +230,7 @@ func flagError(cmd *cobra.Command, err error) error {
 				names = append(names, "--"+f.Name)
 			}
 		})
-		hint := cli.DidYouMean("--"+name, names, flagElsewhere(cmd, name, see))
+		hint := cli.DidYouMean("--"+name, names, flagElsewhere(all(), name, see))
 		for _, listens := range []string{"addr", "listen"} {
 			if cmd.Flags().Lookup(listens) != nil && slices.Contains([]string{"addr", "address", "bind", "host", "http", "listen", "port"}, name) {
 				hint = "use --" + listens + " for the address or port to listen on"
@@ -219,12 +256,11 @@ func flagError(cmd *cobra.Command, err error) error {
 	return cli.UsageHint(see, "%w", err)
 }
 
-// flagElsewhere returns a hint that lists the other commands that have the flag, or the fallback if
-// there are none.
-func flagElsewhere(cmd *cobra.Command, name, fallback string) string {
+// flagElsewhere returns a hint that lists the commands that have the flag, or the fallback if there are none.
+func flagElsewhere(all []*cobra.Command, name, fallback string) string {
 	var have []string
-	for _, c := range cmd.Root().Commands() {
-		if c != cmd && c.IsAvailableCommand() && c.LocalNonPersistentFlags().Lookup(name) != nil {
+	for _, c := range all {
+		if c.IsAvailableCommand() && c.LocalNonPersistentFlags().Lookup(name) != nil {
 			have = append(have, c.Name())
 		}
 	}
@@ -241,7 +277,7 @@ func expected(f *pflag.Flag) string {
 		return "an integer"
 	case "uint64":
 		return "a non-negative integer"
-	case "bool":
+	case "bool", "boolfunc":
 		return "true or false"
 	case "duration":
 		return "a duration such as 500ms, 30s or 1h30m"

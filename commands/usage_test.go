@@ -48,6 +48,18 @@ func commandLines(t *testing.T, visit func(path []string, cmd *cobra.Command)) {
 	walk(nil, newRoot(&cli.Env{LookupEnv: func(string) (string, bool) { return "", false }}, &g))
 }
 
+// A command line that begins with the name of a command builds this one only.
+func TestOneCommandIsBuilt(t *testing.T) {
+	for _, group := range groups() {
+		for _, e := range group.commands {
+			built := newRoot(&cli.Env{}, &cli.Globals{}, e.name).Commands()
+			if len(built) != 1 || built[0].Name() != e.name {
+				t.Errorf("%d commands for %s", len(built), e.name)
+			}
+		}
+	}
+}
+
 // TestInvalidFlagValues gives every flag that is not a text an invalid value, and every flag that needs a
 // value none. With -short, a flag of several commands is tried with one of them.
 func TestInvalidFlagValues(t *testing.T) {

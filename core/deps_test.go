@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -37,7 +38,6 @@ func rules() []rule {
 		{module + "core/filewatch", []string{"core/reload", "core/vault", "core/lock/guard"}, "watching files is asked for, not done on the side"},
 		{module + "core/demo", []string{"commands"}, "the demo is a server like any other"},
 		{"github.com/spf13", []string{"commands"}, "flags end in the options structs of commands"},
-		{"github.com/olekukonko/tablewriter", []string{"output/table"}, "tables for people are one package"},
 		{"github.com/fsnotify", []string{"core/filewatch"}, "its traps are dealt with once"},
 		{"github.com/mark3labs/mcp-go", []string{"core/session/internal/wire"}, "what the library does differently from what we need is dealt with in one place"},
 		{"github.com/mark3labs/mcp-go/client", nil, "it links its server, which compiles JSON Schemas when a program starts"},
@@ -69,12 +69,12 @@ func rules() []rule {
 		{"go.opentelemetry.io/otel/sdk", []string{"output/otlp"}, "core uses the API only, so that embedders choose their SDK"},
 		{"google.golang.org/protobuf", nil, "every start would pay for it; only tests decode spans with it"},
 		{module + "output/otlp", []string{"commands"}, "whether traces are sent is decided by commands"},
+		{"github.com/DataDog", []string{"output/document"}, "users write templates for documents only"},
 		{"github.com/tailscale/hujson", []string{"core/config/tree"}, "one reader of JSON with places"},
 		{"github.com/pelletier/go-toml", []string{"core/config/tree", "core/vault"}, "configs and notes are written in it"},
 		{"go.yaml.in/yaml/v4", []string{"core/config/tree", "core/vault", "output/document"}, "configs and notes are written in it, and documents"},
 		{"github.com/zalando/go-keyring", []string{"core/keyring"}, "a keyring may wait for its user, which is bounded once"},
 		{"github.com/santhosh-tekuri/jsonschema", nil, "it compiles the schemas of all dialects when a program starts; only tests use it"},
-		{"github.com/briandowns/spinner", []string{"commands"}, "progress is for the terminal of a command"},
 		{"github.com/cenkalti/backoff", []string{"core/backoff"}, "there is one way to wait before another attempt"},
 		{"golang.org/x/time", []string{"core/gateway", "core/hook", "output/realtime", "output/web"}, "it limits probes, wrong tokens, messages to hooks and items of conversations; retries use core/backoff"},
 		{module + "core/internal/proctable", []string{"core/machine", "core/process"}, "processes are found by those who list or end them"},
@@ -253,6 +253,24 @@ func TestNoArchivedModules(t *testing.T) {
 	for _, name := range []string{"gopkg.in/yaml.v2", "gopkg.in/yaml.v3", "github.com/BurntSushi/toml", "github.com/ghodss/yaml", "sigs.k8s.io/yaml", "google.golang.org/grpc", "github.com/santhosh-tekuri/jsonschema/v6"} {
 		if slices.Contains(modules, name) {
 			t.Errorf("%s is linked; see go mod why -m %s", name, name)
+		}
+	}
+}
+
+// TestUnusedMethodsAreLeftOut: one call of a method whose name is known only when the program runs, as text/template
+// makes it, keeps all exported methods of all types in the program, which are 5 MB.
+func TestUnusedMethodsAreLeftOut(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("links the program, nightly")
+	}
+	out, err := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-ldflags=-dumpdep", "-o", filepath.Join(t.TempDir(), "mcptrack"), module+"cmd/mcptrack").CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "\nmain.main -> ") {
+		t.Fatalf("go build: %v\n%.1000s", err, out)
+	}
+	for line := range strings.Lines(string(out)) {
+		if from, method, _ := strings.Cut(line, " -> "); strings.Contains(method, "<ReflectMethod>") {
+			t.Errorf("%s reaches %s", from, method)
 		}
 	}
 }

@@ -87,7 +87,7 @@ func TestHostileTextOfALogin(t *testing.T) {
 		}
 		<-shown
 		mustBePrintable(b.T, "stdout", out.String())
-		mustBePrintable(b.T, "stderr", strings.NewReplacer("\r", "", "\x1b[K", "", "\x1b[?25l", "", "\x1b[?25h", "").Replace(errs.String())) // the spinner's
+		mustBePrintable(b.T, "stderr", strings.NewReplacer("\r", "", "\x1b[K", "", "\x1b[36m", "", "\x1b[0m", "").Replace(errs.String())) // of progress
 	}
 	for name, c := range map[string]struct {
 		plant func(*logintest.Issuer)

@@ -7,8 +7,9 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"text/template"
 	"text/template/parse"
+
+	template "github.com/DataDog/datadog-agent/pkg/template/text"
 
 	"github.com/mcptrack/mcptrack/core/printable"
 )

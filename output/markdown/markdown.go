@@ -210,7 +210,7 @@ func (r *renderer) table(t Node, indent string, width int) {
 			if cell.Tag == "th" {
 				style = termtext.Bold
 			}
-			cells = append(cells, r.cell(cell, style))
+			cells = append(cells, r.inline(cell.Children, style))
 		}
 		if !slices.ContainsFunc(cells, func(c []fragment) bool { return plain(c) != "" }) {
 			continue
@@ -240,16 +240,6 @@ func (r *renderer) table(t Node, indent string, width int) {
 			r.line(row.text, indent)
 		}
 	}
-}
-
-// cell returns the text of a table cell. A table must escape | even in code, where the parser keeps
-// the backslash; cell removes it.
-func (r *renderer) cell(cell Node, style termtext.Colour) []fragment {
-	fragments := r.inline(cell.Children, style)
-	for i := range fragments {
-		fragments[i].text = strings.ReplaceAll(fragments[i].text, `\|`, "|")
-	}
-	return fragments
 }
 
 // columnWidths distributes the width: every column except the last is as wide as its widest cell,

@@ -7,9 +7,10 @@ import (
 
 	"github.com/yuin/goldmark"
 	"github.com/yuin/goldmark/ast"
-	"github.com/yuin/goldmark/extension"
 	east "github.com/yuin/goldmark/extension/ast"
+	"github.com/yuin/goldmark/parser"
 	"github.com/yuin/goldmark/text"
+	"github.com/yuin/goldmark/util"
 )
 
 // Node is an element of a document, or text if Tag is empty. Tag is always one of h1 to h6, p, ul,
@@ -56,7 +57,7 @@ func Tree(source []byte) []Node {
 // parse returns the elements of a document, up to the limits of a tree.
 func parse(source []byte) []Node {
 	b := builder{source: source, left: maxNodes}
-	md := goldmark.New(goldmark.WithExtensions(extension.Table))
+	md := goldmark.New(goldmark.WithParserOptions(parser.WithParagraphTransformers(util.Prioritized(tables{}, 200))))
 	return b.children(md.Parser().Parse(text.NewReader(source)), 0)
 }
 
@@ -132,8 +133,93 @@ func (b *builder) convert(n ast.Node, depth int) []Node {
 		if n.Parent().Kind() == east.KindTableHeader {
 			tag = "th"
 		}
+		children := b.children(n, depth)
+		unescape(children)
+		return []Node{{Tag: tag, Children: children}}
 	default: // text blocks of tight lists; images, which become their alternative text
 		return b.children(n, depth)
 	}
 	return []Node{{Tag: tag, Children: b.children(n, depth)}}
+}
+
+// unescape removes the backslashes that a table needs before bars, also in code.
+func unescape(nodes []Node) {
+	for i := range nodes {
+		nodes[i].Text = strings.ReplaceAll(nodes[i].Text, `\|`, "|")
+		unescape(nodes[i].Children)
+	}
+}
+
+// tables makes a table of the lines of a paragraph from the one above a line of only bars and dashes, as GitHub does.
+// goldmark has an extension for it, which compiles regular expressions when a program starts.
+type tables struct{}
+
+func (tables) Transform(p *ast.Paragraph, reader text.Reader, _ parser.Context) {
+	source, lines := reader.Source(), p.Lines()
+	for i := 1; i < lines.Len(); i++ {
+		under := lines.At(i)
+		columns := len(cells(under, source))
+		if !isUnderline(under, source) || columns != len(cells(lines.At(i-1), source)) {
+			continue
+		}
+		table := east.NewTable()
+		table.AppendChild(table, east.NewTableHeader(row(lines.At(i-1), source, columns)))
+		for j := i + 1; j < lines.Len(); j++ {
+			table.AppendChild(table, row(lines.At(j), source, columns))
+		}
+		p.Parent().InsertAfter(p.Parent(), p, table)
+		if lines.SetSliced(0, i-1); lines.Len() == 0 {
+			p.Parent().RemoveChild(p.Parent(), p)
+		}
+		return
+	}
+}
+
+// isUnderline reports whether a line separates the head of a table from its rows.
+func isUnderline(line text.Segment, source []byte) bool {
+	for _, c := range cells(line, source) {
+		dashes := strings.TrimSuffix(strings.TrimPrefix(string(c.Value(source)), ":"), ":")
+		if dashes == "" || strings.Trim(dashes, "-") != "" {
+			return false
+		}
+	}
+	return true
+}
+
+// row returns a line as a row of a table, with as many cells as the table has columns.
+func row(line text.Segment, source []byte, columns int) *east.TableRow {
+	row := east.NewTableRow(nil)
+	texts := cells(line, source)
+	for i := range columns {
+		cell := east.NewTableCell()
+		if i < len(texts) {
+			cell.Lines().Append(texts[i])
+		}
+		row.AppendChild(row, cell)
+	}
+	return row
+}
+
+// cells splits a line of a table at the bars that have no backslash before them.
+func cells(line text.Segment, source []byte) (out []text.Segment) {
+	trim := func(start, stop int) text.Segment {
+		s := text.NewSegment(start, stop)
+		s = s.TrimLeftSpace(source)
+		return s.TrimRightSpace(source)
+	}
+	line = trim(line.Start, line.Stop)
+	start, stop := line.Start, line.Stop
+	if start < stop && source[start] == '|' {
+		start++
+	}
+	if start < stop && source[stop-1] == '|' {
+		stop--
+	}
+	for i := start; i < stop; i++ {
+		if source[i] == '|' && source[i-1] != '\\' {
+			out = append(out, trim(start, i))
+			start = i + 1
+		}
+	}
+	return append(out, trim(start, stop))
 }

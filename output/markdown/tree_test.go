@@ -4,6 +4,11 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/yuin/goldmark"
+	"github.com/yuin/goldmark/extension"
+	"github.com/yuin/goldmark/text"
 )
 
 func TestTree(t *testing.T) {
@@ -23,6 +28,34 @@ func TestTree(t *testing.T) {
 			t.Errorf("%q: %s, %v; want %s", source, got.String(), err, want)
 		}
 	}
+}
+
+// Tables are those of goldmark's extension.
+func TestTables(t *testing.T) {
+	for _, source := range []string{
+		"|a|b|\n|-|-|\n|c|d|", "a | b\n:-|-:\n`c` | *d*\ne|f", "| a |\n| --- |", "a\n:-:\nb", "text\nmore\n| a | b |\n| - | - |\n| c | d |\n\nafter",
+		"|a|b|\n|-|-|\n|c|\n|d|e|f|\n||", "|a\\|b|`c\\|d`|\n|-|-|\n|\\|e|f\\||", "- | a | b |\n  |---|---|\n  | c | d |", "> |a|\n> |-|\n> |b|",
+		"a\n-\nb", "a\n-", "a\nb\n---\nc", "- a\n-", "> a\n-", "a|b\n-|x", "|a|b|\n|-|", "|a|\n|-|\n|b|\n|-|", "|-|\n|-|", "a|b\n:|:\n", "|a|\n| |\n", "[x|y](z)|b\n-|-\n`|`|c",
+		"|a|\n|-|\n# b", "\t|a|\n\t|-|", "|\n|-|\n", "||\n|-|", "|a|\n|-|\n|b|\n```\nc\n```", "|a|b|\n|---|---|\n|c|<b>|",
+	} {
+		with := goldmark.New(goldmark.WithExtensions(extension.Table)).Parser().Parse(text.NewReader([]byte(source)))
+		want := (&builder{source: []byte(source), left: maxNodes}).children(with, 0)
+		if diff := cmp.Diff(plainText(want), plainText(parse([]byte(source)))); diff != "" {
+			t.Errorf("%q:\n%s", source, diff)
+		}
+	}
+}
+
+// plainText is a tree whose adjacent texts are one.
+func plainText(nodes []Node) (out []Node) {
+	for _, n := range nodes {
+		if n.Children = plainText(n.Children); n.Tag == "" && len(out) > 0 && out[len(out)-1].Tag == "" {
+			out[len(out)-1].Text += n.Text
+			continue
+		}
+		out = append(out, n)
+	}
+	return out
 }
 
 // TestTreeIsLimited: a hostile source makes neither a deep nor a large tree.

@@ -4,6 +4,8 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"embed"
+	"fmt"
+	"html"
 	"maps"
 	"net/http"
 	"strings"
@@ -21,17 +23,19 @@ const (
 //go:embed assets
 var assets embed.FS
 
-// loginForm is the data of the login page.
-type loginForm struct{ Problem, Next string }
+// loginHTML is the login page. Its arguments are a problem and the next page, both HTML.
+//
+//go:embed assets/login.html
+var loginHTML string
 
 func (s *Server) login(w http.ResponseWriter, r *http.Request) {
 	switch r.Method {
 	case http.MethodGet, http.MethodHead:
-		s.loginPage(w, http.StatusOK, loginForm{Next: nextPage(r.URL.Query().Get("next"))})
+		loginPage(w, http.StatusOK, "", nextPage(r.URL.Query().Get("next")))
 	case http.MethodPost:
 		r.Body = http.MaxBytesReader(w, r.Body, maxLogin)
 		if err := r.ParseForm(); err != nil || r.PostForm.Get("token") == "" { // not counted as a wrong token
-			s.loginPage(w, http.StatusBadRequest, loginForm{"Enter the token.", "/"})
+			loginPage(w, http.StatusBadRequest, "Enter the token.", "/")
 			return
 		}
 		next := nextPage(r.PostFormValue("next"))
@@ -43,7 +47,7 @@ func (s *Server) login(w http.ResponseWriter, r *http.Request) {
 				w.Header().Set("Retry-After", retryAfter)
 				problem = "Too many wrong tokens. Try again in a few seconds."
 			}
-			s.loginPage(w, refused, loginForm{problem, next})
+			loginPage(w, refused, problem, next)
 			return
 		}
 		http.SetCookie(w, s.cookie(r, s.logins.begin(time.Now(), found), cookieAge))
@@ -91,12 +95,15 @@ func nextPage(text string) string {
 	return "/"
 }
 
-func (s *Server) loginPage(w http.ResponseWriter, status int, form loginForm) {
+func loginPage(w http.ResponseWriter, status int, problem, next string) {
+	if problem != "" {
+		problem = `<p role="alert">` + html.EscapeString(problem) + "</p>"
+	}
 	h := w.Header()
 	h.Set("Content-Type", "text/html; charset=utf-8")
 	h.Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
-	_ = s.page.Execute(w, form)
+	_, _ = fmt.Fprintf(w, loginHTML, problem, html.EscapeString(next))
 }
 
 func loginStyle(w http.ResponseWriter, r *http.Request) {

@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"html/template"
 	"io"
 	"log/slog"
 	"net"
@@ -69,7 +68,6 @@ type Server struct {
 	enders  []func(context.Context) error
 
 	// used only if tokens are set
-	page     *template.Template
 	logins   *logins
 	throttle *throttle
 
@@ -134,7 +132,6 @@ func New(opts Options) (*Server, error) {
 	s.Handle("/healthz", Open{Handler: get(healthz)})
 	s.Handle("/readyz", get(s.readyz))
 	if opts.Tokens != nil {
-		s.page = template.Must(template.ParseFS(assets, "assets/login.html"))
 		s.logins, s.throttle = newLogins(), newThrottle()
 		s.Handle("/login", Open{Handler: http.HandlerFunc(s.login)})
 		s.Handle("/login.css", Open{Handler: get(loginStyle)})

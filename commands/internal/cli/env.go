@@ -2,8 +2,6 @@
 // (globals.go), exit codes and errors (errors.go), the config and the user's approval of it
 // (config.go, permission.go, question.go), and the flags that several commands share. It imports no
 // command.
-//
-// Library: briandowns/spinner for progress on a terminal (maintained, Apache 2.0).
 package cli
 
 import (

@@ -4,64 +4,49 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"os"
 	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/briandowns/spinner"
-
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/session"
+	"github.com/mcptrack/mcptrack/output/termtext"
 )
 
-// progressLine is a spinner that writes log lines without garbling them.
+// progressLine shows a text on the last line of a terminal, and log lines above it.
 type progressLine struct {
-	*spinner.Spinner
-	to    io.Writer
-	drawn bool // whether the spinner is drawn on the last line; guarded by the spinner's lock
+	to io.Writer
+
+	mu    sync.Mutex
+	drawn bool // whether the text is on the last line
 }
 
-// newSpinner returns a spinner on stderr that calls text for every frame. It is invisible unless
-// stderr is a terminal.
-func newSpinner(env *Env, g *Globals, text func() string) *progressLine {
-	to := spinner.WithWriter(env.Err)
-	if f, ok := env.Err.(*os.File); ok {
-		to = spinner.WithWriterFile(f) // the spinner library checks whether the file is a terminal
-	}
-	s := spinner.New(spinner.CharSets[14], 100*time.Millisecond, to)
-	if g.Colours(env, true) {
-		_ = s.Color("cyan")
-	}
-	shown := &progressLine{Spinner: s, to: env.Err}
-	s.PreUpdate = func(s *spinner.Spinner) { s.Suffix, shown.drawn = " "+text(), true }
-	return shown
-}
-
-// Write erases the spinner and writes a log line; the next frame is drawn below it.
-func (s *progressLine) Write(p []byte) (int, error) {
-	s.Lock()
-	defer s.Unlock()
+// put erases the text and writes another one, which is progress or a log line.
+func (s *progressLine) put(text string, progress bool) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if s.drawn {
-		if _, err := io.WriteString(s.to, "\r\x1b[K"); err != nil {
-			return 0, err
-		}
-		s.drawn = false
+		text = "\r\x1b[K" + text
 	}
-	return s.to.Write(p)
+	s.drawn = progress
+	_, err := io.WriteString(s.to, text)
+	return err
 }
 
-// Stop removes the spinner.
-func (s *progressLine) Stop() {
-	s.Spinner.Stop()
-	s.Lock()
-	s.drawn = false
-	s.Unlock()
+// Write erases the text and writes a log line; the next frame is drawn below it.
+func (s *progressLine) Write(p []byte) (int, error) {
+	if err := s.put(string(p), false); err != nil {
+		return 0, err
+	}
+	return len(p), nil
 }
 
-// quiet is the delay before a terminal shows that a request is in progress.
-const quiet = 300 * time.Millisecond
+const (
+	// quiet is the delay before a terminal shows that a request is in progress.
+	quiet = 300 * time.Millisecond
+	frame = 100 * time.Millisecond
+)
 
 // progress shows a text on a terminal until stop is called, which may be called more than once. The caller
 // must use the environment beside instead of env until then.
@@ -69,19 +54,34 @@ func (g *Globals) progress(env *Env, text func() string) (beside *Env, stop func
 	if !env.ErrTTY || g.Quiet {
 		return env, func() {}
 	}
-	s := newSpinner(env, g, text)
-	started := make(chan struct{}) // closed once the spinner has started
-	later := time.AfterFunc(quiet, func() {
-		s.Start()
-		close(started)
+	var colour termtext.Colour
+	if g.Colours(env, true) {
+		colour = termtext.Cyan
+	}
+	s := &progressLine{to: env.Err}
+	done := make(chan struct{}) // closed by stop
+	var drawing sync.WaitGroup
+	drawing.Go(func() {
+		for next, signs := time.After(quiet), "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"; ; next = time.After(frame) {
+			select {
+			case <-done:
+				_ = s.put("", false)
+				return
+			case <-next:
+			}
+			shown, size := text(), len("⠋")
+			if width := env.errWidth(); width > 0 {
+				shown = termtext.End(shown, width-3)
+			}
+			_ = s.put(colour.Paint(signs[:size])+" "+shown, true)
+			signs = signs[size:] + signs[:size]
+		}
 	})
 	out := *env
 	out.Err = s
 	return &out, sync.OnceFunc(func() {
-		if !later.Stop() {
-			<-started
-		}
-		s.Stop()
+		close(done)
+		drawing.Wait()
 	})
 }
 

@@ -1,46 +1,38 @@
 package cli
 
 import (
+	"io"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/mcptrack/mcptrack/core/session"
 )
 
-// TestSpinnerBesideLog: a log line replaces a spinner on the terminal, and does not follow it on its line.
-func TestSpinnerBesideLog(t *testing.T) {
+// TestProgressBesideLog: a log line replaces progress on the terminal, and does not follow it on its line.
+func TestProgressBesideLog(t *testing.T) {
 	t.Parallel()
-	var out strings.Builder
-	env := &Env{Err: &out, LookupEnv: func(string) (string, bool) { return "", false }}
-	g := &Globals{color: "never", logFormat: "text"}
-	s := newSpinner(env, g, func() string { return "asking" })
-	log := g.Logger(&Env{Err: s, LookupEnv: env.LookupEnv})
-	frame := func() { // draws like the spinner, which draws nothing without a terminal
-		s.Lock()
-		defer s.Unlock()
-		s.PreUpdate(s.Spinner)
-		out.WriteString(s.Suffix)
-	}
-	log.Warn("first")
-	frame()
-	log.Warn("second")
-	log.Warn("third")
-	frame()
-	s.Stop()
-	out.WriteString("\n")
-	log.Warn("fourth")
-	var got []string
-	for line := range strings.Lines(out.String()) {
-		at, message := strings.Index(line, "time="), strings.Index(line, "msg=")
-		if message < 0 {
-			at, message = len(line), len(line)
+	synctest.Test(t, func(t *testing.T) {
+		var out strings.Builder
+		env := &Env{Err: &out, ErrTTY: true, Size: func() (int, int) { return 10, 0 }, LookupEnv: func(string) (string, bool) { return "", false }}
+		g := &Globals{color: "never"}
+		beside, stop := g.progress(env, func() string { return "asking servers" })
+		log := func(text string) { _, _ = io.WriteString(beside.Err, text+"\n") }
+		log("first")
+		time.Sleep(quiet)
+		synctest.Wait()
+		log("second")
+		log("third")
+		time.Sleep(2 * frame)
+		synctest.Wait()
+		stop()
+		stop()
+		log("fourth")
+		if got, want := out.String(), "first\n⠋ asking…\r\x1b[Ksecond\nthird\n⠙ asking…\r\x1b[K⠹ asking…\r\x1b[Kfourth\n"; got != want {
+			t.Errorf("%q, want %q", got, want)
 		}
-		got = append(got, line[:at]+line[message:])
-	}
-	want := []string{"msg=first\n", " asking\r\x1b[Kmsg=second\n", "msg=third\n", " asking\n", "msg=fourth\n"}
-	if strings.Join(got, "|") != strings.Join(want, "|") {
-		t.Errorf("%q, want %q", got, want)
-	}
+	})
 }
 
 func TestDescribeProgress(t *testing.T) {
