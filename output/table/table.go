@@ -1,15 +1,20 @@
 // Package table prints the result of a one-shot command in every format of --output: an [Output] has its
 // document, its names, and the tables and texts for people.
 //
-// All cells are printable: control characters from servers never reach the terminal. Tables have no library:
-// without borders a row is cells and spaces, and tablewriter takes 0.7 MB when a program starts.
+// Only this package imports tablewriter, whose logger and colour libraries nothing else needs. All
+// cells are printable: control characters from servers never reach the terminal.
 package table
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"slices"
 	"strings"
+
+	"github.com/olekukonko/tablewriter"
+	"github.com/olekukonko/tablewriter/renderer"
+	"github.com/olekukonko/tablewriter/tw"
 
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/printable"
@@ -154,10 +159,27 @@ func (p Part) write(w io.Writer, o Options) error {
 	if o.fits() {
 		more = fit(head, rows, o.Width, p.wraps)
 	}
-	widths := widthsOf(head, rows)
-	indent := 0 // of the last column
-	for _, w := range widths[:len(widths)-1] {
-		indent += w + 2
+	var drawn bytes.Buffer
+	t := tablewriter.NewTable(&drawn,
+		tablewriter.WithRenderer(renderer.NewBlueprint(tw.Rendition{
+			Borders: tw.BorderNone,
+			Settings: tw.Settings{
+				Separators: tw.SeparatorsNone,
+				Lines:      tw.LinesNone,
+			},
+		})),
+		tablewriter.WithHeaderAlignment(tw.AlignLeft),
+		tablewriter.WithRowAlignment(tw.AlignLeft),
+		tablewriter.WithHeaderAutoFormat(tw.On),
+		tablewriter.WithRowAutoWrap(tw.WrapNone),
+		tablewriter.WithPadding(tw.Padding{Left: tw.Empty, Right: "  ", Overwrite: true}),
+	)
+	t.Header(head)
+	if err := t.Bulk(rows); err != nil {
+		return fmt.Errorf("draw table: %w", err)
+	}
+	if err := t.Render(); err != nil {
+		return fmt.Errorf("draw table: %w", err)
 	}
 	paint := func(c termtext.Colour, text string) string {
 		if !o.Colour {
@@ -166,31 +188,39 @@ func (p Part) write(w io.Writer, o Options) error {
 		return c.Paint(text)
 	}
 	var out strings.Builder
-	line := func(cells []string, shown func(column int, cell string) string) {
-		var b strings.Builder
-		for i, cell := range cells {
-			b.WriteString(shown(i, cell) + strings.Repeat(" ", widths[i]-termtext.Width(cell)+2))
-		}
-		out.WriteString(strings.TrimRight(b.String(), " ") + "\n") // the terminal would wrap trailing padding
+	widths := widthsOf(head, rows)
+	indent := 0 // of the last column
+	for _, w := range widths[:len(widths)-1] {
+		indent += w + 2
 	}
-	line(head, func(_ int, name string) string { return paint(termtext.Bold, strings.ToUpper(name)) })
-	for n, row := range rows {
-		line(row, func(column int, cell string) string {
-			if isState(head[column]) {
-				cell = paint(stateColour(cell), cell)
+	n := -1 // row index; -1 is the header
+	for line := range strings.Lines(drawn.String()) {
+		line = strings.TrimRight(line, " \n") // the terminal would wrap trailing padding
+		switch {
+		case n < 0:
+			line = paint(termtext.Bold, line)
+		case n < len(rows):
+			before := ""
+			for i, cell := range rows[n] {
+				if rest, found := strings.CutPrefix(line, before+cell); found && isState(head[i]) {
+					line = before + paint(stateColour(cell), cell) + rest
+					break
+				}
+				before += termtext.Pad(cell, widths[i]) + "  "
 			}
-			return cell
-		})
-		if n < len(more) {
+		}
+		out.WriteString(line + "\n")
+		if n >= 0 && n < len(more) {
 			for _, text := range more[n] {
 				out.WriteString(strings.Repeat(" ", indent) + text + "\n")
 			}
 		}
-		if n < len(below) {
+		if n >= 0 && n < len(below) {
 			for _, text := range termtext.Wrap(below[n], max(o.Width-4, 20)) {
 				out.WriteString("    " + paint(termtext.Red, text) + "\n")
 			}
 		}
+		n++
 	}
 	_, err := io.WriteString(w, out.String())
 	return err
@@ -222,7 +252,7 @@ func (p Part) shown(o Options) (head []string, rows [][]string, below []string) 
 		}
 		head = append(head, name)
 		for n, row := range p.rows {
-			cell := strings.TrimSpace(printable.Line(row[i], limit))
+			cell := printable.Line(row[i], limit)
 			if cell == "" && !last {
 				cell = "-"
 			}
