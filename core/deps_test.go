@@ -38,6 +38,7 @@ func rules() []rule {
 		{module + "core/filewatch", []string{"core/reload", "core/vault", "core/lock/guard"}, "watching files is asked for, not done on the side"},
 		{module + "core/demo", []string{"commands"}, "the demo is a server like any other"},
 		{"github.com/spf13", []string{"commands"}, "flags end in the options structs of commands"},
+		{"github.com/olekukonko/tablewriter", []string{"output/table"}, "tables for people are one package"},
 		{"github.com/fsnotify", []string{"core/filewatch"}, "its traps are dealt with once"},
 		{"github.com/mark3labs/mcp-go", []string{"core/session/internal/wire"}, "what the library does differently from what we need is dealt with in one place"},
 		{"github.com/mark3labs/mcp-go/client", nil, "it links its server, which compiles JSON Schemas when a program starts"},
