@@ -238,26 +238,6 @@ func TestAddressesAreJudgedInOnePlace(t *testing.T) {
 	}
 }
 
-// TestNoArchivedModules: what nobody maintains does not come back with a dependency, and neither do
-// gRPC, which is larger than all that would use it, and a library that compiles JSON Schemas when a program
-// starts.
-func TestNoArchivedModules(t *testing.T) {
-	t.Parallel()
-	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", "-f", "{{with .Module}}{{.Path}}{{end}}", module+"...").Output()
-	if err != nil {
-		t.Fatalf("go list: %v", err)
-	}
-	modules := strings.Fields(string(out))
-	if !slices.Contains(modules, "go.yaml.in/yaml/v4") {
-		t.Fatalf("%d modules", len(modules))
-	}
-	for _, name := range []string{"gopkg.in/yaml.v2", "gopkg.in/yaml.v3", "github.com/BurntSushi/toml", "github.com/ghodss/yaml", "sigs.k8s.io/yaml", "google.golang.org/grpc", "github.com/santhosh-tekuri/jsonschema/v6"} {
-		if slices.Contains(modules, name) {
-			t.Errorf("%s is linked; see go mod why -m %s", name, name)
-		}
-	}
-}
-
 // TestUnusedMethodsAreLeftOut: one call of a method whose name is known only when the program runs, as text/template
 // makes it, keeps all exported methods of all types in the program, which are 5 MB.
 func TestUnusedMethodsAreLeftOut(t *testing.T) {
