@@ -41,7 +41,7 @@ func modules() map[string]string {
 		"github.com/google/uuid":                                   "of github.com/mark3labs/mcp-go",
 		"github.com/klauspost/compress":                            "texts that NATS stores",
 		"github.com/lucasb-eyer/go-colorful":                       "of charm.land/bubbletea/v2",
-		"github.com/mark3labs/mcp-go":                              "the transports of MCP",
+		"github.com/mark3labs/mcp-go":                              "arguments of tools in headers",
 		"github.com/mattn/go-colorable":                            "of github.com/fatih/color",
 		"github.com/mattn/go-isatty":                               "of github.com/fatih/color",
 		"github.com/mattn/go-runewidth":                            "of github.com/charmbracelet/x/ansi",
