@@ -26,7 +26,8 @@ type container struct {
 //
 //	servers            mcptrack's own list, and an object in VS Code
 //	mcpServers         Claude, Cursor, Windsurf, Gemini and most others; a list in Continue
-//	mcp_servers        Codex
+//	mcp_servers        Codex; a list in Mistral Vibe
+//	amp.mcpServers     Amp, also in the settings of VS Code
 //	context_servers    Zed
 //	extensions         Goose
 //	mcp                opencode and Crush; in VS Code settings, an object with the key "servers",
@@ -46,7 +47,7 @@ func (r *reader) containers(root *tree.Node) []container {
 			add(m, pointer("").key(name), false)
 		}
 	}
-	for _, path := range [][]string{{"mcp", "servers"}, {"mcp", "mcpServers"}, {"settings", "mcp", "servers"}, {"customizations", "vscode", "mcp", "servers"}} {
+	for _, path := range [][]string{{"mcp", "servers"}, {"mcp", "mcpServers"}, {"settings", "mcp", "servers"}, {"customizations", "vscode", "mcp", "servers"}, {"amp.mcpServers"}} {
 		if m, at := descend(root, path); m != nil && len(found) == 0 {
 			add(m, at, false)
 		}
