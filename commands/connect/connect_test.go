@@ -238,6 +238,62 @@ func TestEveryKeyOfEveryHost(t *testing.T) {
 	}
 }
 
+// Servers that Claude Code stores for other folders are named, and connected with --all-projects: those of folders
+// that exist, each with its own definition. --undo restores them from any folder.
+func TestOtherProjects(t *testing.T) {
+	m := newMachine(t)
+	t.Chdir(m.home)
+	quote := func(path string) string { text, _ := json.Marshal(path); return string(text) }
+	a, b := filepath.Join(m.home, "a"), filepath.Join(m.home, "b")
+	for _, dir := range []string{a, b} {
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	path := filepath.Join(m.home, ".claude.json")
+	before := `{"projects": {` + quote(a) + `: {"mcpServers": {"github": {"command": "sh"}, "docs": {"command": "sh", "args": ["-a"]}}}, ` +
+		quote(b) + `: {"mcpServers": {"docs": {"command": "sh", "args": ["-b"]}}}, ` + quote(filepath.Join(m.home, "gone")) + `: {"mcpServers": {"x": {"command": "sh"}}}}}`
+	m.put(t, path, before)
+	if out := m.run(t, 0, "connect --yes"); text(t, path) != before || !strings.Contains(out, "3 servers for other folders: "+a+" (2), "+b+" (1)") {
+		t.Errorf("%s\n%s", out, text(t, path))
+	}
+	m.run(t, 0, "connect claude-code --only docs --all-projects --yes")
+	ids := map[string]bool{}
+	for _, folder := range []string{a, b} {
+		cfg, problems := config.Load(path, config.Options{Workspace: folder})
+		srv, ok := cfg.Server("docs")
+		if !ok || !srv.Attaches() {
+			t.Fatalf("%v\n%s", problems, text(t, path))
+		}
+		id := srv.Args[len(srv.Args)-1]
+		ids[id] = true
+		if got, want := server(t, m.own(), id).Args, []string{"-" + filepath.Base(folder)}; !slices.Equal(got, want) {
+			t.Errorf("%s runs %q", folder, got)
+		}
+	}
+	if out := m.run(t, 0, "connect"); len(ids) != 2 || !strings.Contains(out, "1 server for other folders: "+a+" (1)") {
+		t.Errorf("%v\n%s", ids, out)
+	}
+	edited := strings.Replace(text(t, path), `"--config"`, `"-x", "--config"`, 1) // of folder a
+	m.put(t, path, edited)
+	t.Chdir(m.project)
+	if out := m.run(t, 1, "connect --undo"); !strings.Contains(out, "docs of "+a+" (it was edited after connect") {
+		t.Error(out)
+	}
+	m.put(t, path, strings.Replace(text(t, path), `"-x", `, "", 1))
+	if m.run(t, 0, "connect --undo"); text(t, path) != before {
+		t.Errorf("not restored:\n%s", text(t, path))
+	}
+	t.Setenv("MCPTRACK_TRUST", m.project)
+	m.put(t, ".mcp.json", `{"mcpServers": {"mine": {"command": "sh"}}, "projects": {`+quote(a)+`: {"mcpServers": {"evil": {"command": "sh"}}}}}`)
+	if m.run(t, 0, "connect --all-projects --yes"); !strings.Contains(text(t, ".mcp.json"), `"evil": {"command": "sh"}`) {
+		t.Errorf("a project changed servers of another folder:\n%s", text(t, ".mcp.json"))
+	}
+	if out := m.run(t, 0, "connect --json"); strings.Contains(out, "otherProjects") {
+		t.Error(out)
+	}
+}
+
 // revealed returns the variables and headers of a server.
 func revealed(srv config.Server) (all []string) {
 	for _, values := range []map[string]config.Secret{srv.Env, srv.Headers} {

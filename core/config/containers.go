@@ -2,6 +2,7 @@ package config
 
 import (
 	"iter"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -55,11 +56,7 @@ func (r *reader) containers(root *tree.Node) []container {
 	if m := index["mcp"]; m != nil && len(found) == 0 && m.Value.Kind == tree.Object && (allObjects(m.Value) || slices.ContainsFunc(m.Value.Members, func(one *tree.Member) bool { return r.looksLikeServer(one.Value) })) {
 		add(m, "/mcp", true)
 	}
-	for path, project := range r.projects(root) { // starting with the nearest folder
-		servers := project.Get("mcpServers")
-		if servers == nil || servers.Value.Kind != tree.Object {
-			continue
-		}
+	if path, servers := r.project(root); servers != nil {
 		if len(found) == 1 && found[0].value.Kind == tree.Object {
 			found[0].overridden = map[string]bool{}
 			for _, member := range servers.Value.Members {
@@ -110,6 +107,54 @@ func (r *reader) projects(root *tree.Node) iter.Seq2[pointer, *tree.Node] {
 			}
 		}
 	}
+}
+
+// project returns the member with the servers of the nearest folder that has any, with its path, or nil.
+func (r *reader) project(root *tree.Node) (pointer, *tree.Member) {
+	for path, project := range r.projects(root) {
+		if servers := project.Get("mcpServers"); servers != nil && servers.Value.Kind == tree.Object {
+			return path, servers
+		}
+	}
+	return "", nil
+}
+
+// A Project is a folder with servers of its own in Claude Code's own file.
+type Project struct {
+	Folder  string   `json:"folder"` // absolute
+	Servers []string `json:"servers"`
+}
+
+// Projects returns the folders with servers in Claude Code's own file that Load does not read, because they belong to
+// other folders than the workspace. With the folder as workspace, it does. Folders that do not exist are left out.
+func Projects(data []byte, path string, opts Options) []Project {
+	r, root := newDocument(data, path).open(opts)
+	if r == nil {
+		return nil
+	}
+	return r.otherProjects(root)
+}
+
+func (r *reader) otherProjects(root *tree.Node) (all []Project) {
+	_, here := r.project(root)
+	projects := root.Get("projects")
+	if projects == nil {
+		return nil
+	}
+	for _, m := range projects.Value.Members {
+		p, servers := Project{Folder: filepath.Clean(filepath.FromSlash(m.Name))}, m.Value.Get("mcpServers")
+		info, err := os.Stat(p.Folder)
+		if servers == nil || servers == here || m.Name != p.Folder && m.Name != filepath.ToSlash(p.Folder) || !filepath.IsAbs(p.Folder) || err != nil || !info.IsDir() {
+			continue
+		}
+		for _, srv := range servers.Value.Members {
+			p.Servers = append(p.Servers, srv.Name)
+		}
+		if p.Servers != nil {
+			all = append(all, p)
+		}
+	}
+	return all
 }
 
 // isGoose reports whether the "extensions" object belongs to Goose rather than to another program.
