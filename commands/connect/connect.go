@@ -31,6 +31,7 @@ import (
 type options struct {
 	hosts       []string
 	only        []string // names of servers; empty means all
+	allProjects bool
 	dryRun, yes bool
 	undo        bool
 }
@@ -54,6 +55,9 @@ Equal entries become one.
 the files of this folder. It does not touch an entry that was edited after connect.
 FILE.mcptrack-backup is the first original of a file.
 
+Claude Code also stores servers for single folders. connect changes those of the folder in
+which it runs, and with --all-projects those of all folders.
+
 A server that keeps a browser, a terminal or a debugger gets "shared": false: a process for
 each session. connect skips entries that are disabled, invalid or have $NAME (mcptrack
 expands only ${NAME}), read-only files, and files of a project that you have not approved
@@ -63,9 +67,11 @@ The last line says how many programs this saves. -o wide shows where each server
 	cmd.Example = `  mcptrack connect --dry-run
   mcptrack connect claude-code cursor
   mcptrack connect --undo
-  mcptrack connect vscode --only github --yes`
+  mcptrack connect vscode --only github --yes
+  mcptrack connect claude-code --all-projects`
 	f := cmd.Flags()
 	f.StringArrayVar(&opts.only, "only", nil, "connect only this `SERVER`; repeat for more")
+	f.BoolVar(&opts.allProjects, "all-projects", false, "also Claude Code's servers for other folders")
 	f.BoolVar(&opts.yes, "yes", false, "do not ask")
 	f.BoolVar(&opts.undo, "undo", false, "restore the original entries")
 	cli.MainFlags(cmd, "dry-run", "only", "undo", "yes", "json")
@@ -94,8 +100,8 @@ func newCommand(env *cli.Env, g *cli.Globals, opts *options) *cobra.Command {
 				return err
 			}
 			switch {
-			case opts.undo && opts.only != nil:
-				return cli.Usage("--undo restores all servers; use it without --only")
+			case opts.undo && (opts.only != nil || opts.allProjects):
+				return cli.Usage("--undo restores all servers; use it without --only and --all-projects")
 			case opts.undo:
 				return undoAll(cmd.Context(), env, g, *opts)
 			}
@@ -185,7 +191,7 @@ func hostOptions(env *cli.Env, g *cli.Globals) (read config.Options, err error) 
 
 // prepare makes the plans of a run.
 func prepare(env *cli.Env, g *cli.Globals, opts options, s store) (*planner, []*plan, error) {
-	p := &planner{env: env, g: g, log: g.Logger(env), only: opts.only, owns: map[string]*own{}}
+	p := &planner{env: env, g: g, log: g.Logger(env), only: opts.only, allProjects: opts.allProjects, owns: map[string]*own{}}
 	var err error
 	if p.opts, err = hostOptions(env, g); err != nil {
 		return nil, nil, err
@@ -196,7 +202,9 @@ func prepare(env *cli.Env, g *cli.Globals, opts options, s store) (*planner, []*
 	if p.oneEach, err = daemon.ReadOneEach(filepath.Join(env.DaemonDir(), daemon.OneEachFile)); err != nil {
 		p.log.Warn("cannot read which servers need a process for each session", "err", err)
 	}
-	files := config.HostFiles(p.opts, opts.hosts...)
+	any := p.opts
+	any.AnyProject = true
+	files := config.HostFiles(any, opts.hosts...)
 	if len(files) == 0 {
 		return nil, nil, noServers(opts.hosts)
 	}

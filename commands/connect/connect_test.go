@@ -13,6 +13,7 @@ import (
 
 	"github.com/mcptrack/mcptrack/commands"
 	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/config/hosts"
 )
 
 // secret is in the configs of all tests in places that must never be printed.
@@ -35,7 +36,7 @@ func newMachine(t *testing.T) *machine {
 	}
 	t.Setenv("HOME", m.home)
 	t.Setenv("USERPROFILE", m.home)
-	for _, name := range []string{"XDG_CONFIG_HOME", "XDG_STATE_HOME", "CI", "MCPTRACK_TRUST", "MCPTRACK_CONFIG", "CLAUDE_CONFIG_DIR", "CODEX_HOME"} {
+	for _, name := range []string{"XDG_CONFIG_HOME", "XDG_STATE_HOME", "CI", "MCPTRACK_TRUST", "MCPTRACK_CONFIG", "CLAUDE_CONFIG_DIR", "CODEX_HOME", "KIMI_CODE_HOME", "KIMI_SHARE_DIR", "VIBE_HOME"} {
 		t.Setenv(name, "")
 	}
 	t.Chdir(m.project)
@@ -110,6 +111,8 @@ func hostFiles() map[string]struct{ file, text string } {
 		"gemini":         {".gemini/settings.json", "{\"theme\": \"x\", \"mcpServers\": {\n  \"github\": {\"httpUrl\": \"https://example.com/mcp?a=<b>&api_key=" + secret + "\", \"trust\": true, \"timeout\": 5},\n  \"b\": {\"command\": \"other\"}}}"},
 		"windsurf":       {".codeium/windsurf/mcp_config.json", "{\n    \"mcpServers\": {\n        \"github\": {\n            \"serverUrl\": \"https://example.com/sse\",\n            \"headers\": {\"T\": \"" + secret + "\"}\n        },\n        \"b\": {\"command\": \"other\"}\n    }\n}"},
 		"zed":            {".config/zed/settings.json", "// zed\n{\n  \"theme\": \"x\",\n  \"context_servers\": {\n    \"github\": {\"command\": {\"path\": \"sh\", \"args\": [], \"env\": {\"T\": \"" + secret + "\"}}},\n    \"b\": {\"source\": \"custom\", \"command\": \"other\"},\n  },\n}\n"},
+		"amp":            {".config/amp/settings.json", "{\n  // mine\n  \"amp.mcpServers\": {\n    \"github\": {\"command\": \"sh\", \"env\": {\"T\": \"" + secret + "\", \"U\": \"${U}\"}, \"includeTools\": [\"x\"]},\n    \"b\": {\"command\": \"other\"}\n  }\n}\n"},
+		"mistral-vibe":   {".vibe/config.toml", "theme = \"x\" # mine\n\n[[mcp_servers]]\nname = \"b\"\ntransport = \"stdio\"\ncommand = \"other\"\n\n[[mcp_servers]]\nname = \"github\"\ntransport = \"http\"\nurl = \"https://example.com/mcp\"\nstartup_timeout_sec = 9\n\n[mcp_servers.auth]\ntype = \"static\"\nheaders = { T = \"" + secret + "\" }\n"},
 		"goose":          {".config/goose/config.yaml", "GOOSE_MODEL: x # mine\nextensions:\n  developer:\n    type: builtin\n  github:\n    name: github\n    type: stdio\n    cmd: sh\n    args:\n      - -c\n    enabled: true\n    timeout: 300\n    envs:\n      T: |\n        " + secret + "\n        " + secret + "\n    env_keys:\n      - U\n\n  # next\n  b:\n    type: stdio\n    cmd: other\n"},
 	}
 }
@@ -188,6 +191,106 @@ func TestEveryHost(t *testing.T) {
 				t.Errorf("a second disconnect:\n%s", out)
 			}
 		})
+	}
+}
+
+// The files of all hosts with every key that they document are connected, and restored byte for byte.
+func TestEveryKeyOfEveryHost(t *testing.T) {
+	root, err := filepath.Abs(filepath.Join("..", "..", "core", "config", "testdata", "hosts"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := newMachine(t)
+	bin := filepath.Join(m.home, "bin")
+	for name, value := range map[string]string{"MCPTRACK_TRUST": m.project, "KEY": "k", "MCPTRACK_INPUT_KEY": "k", "PATH": bin} {
+		t.Setenv(name, value)
+	}
+	for _, name := range []string{"docs-server", "docs-server.exe"} {
+		m.put(t, filepath.Join(bin, name), "")
+		if err := os.Chmod(filepath.Join(bin, name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before, folders := map[string]string{}, config.Options{Workspace: m.project}.Folders()
+	for _, h := range hosts.All() {
+		for _, f := range h.Files {
+			files, _ := filepath.Glob(filepath.Join(root, h.Name, filepath.FromSlash(f.Path)))
+			for _, file := range files {
+				rel, _ := filepath.Rel(filepath.Join(root, h.Name), file)
+				path := filepath.Join(map[hosts.Base]string{hosts.Project: m.project, hosts.Home: m.home, hosts.XDG: folders.XDG, hosts.AppConfig: folders.AppConfig}[f.Base], rel)
+				before[path] = text(t, file)
+				m.put(t, path, before[path])
+			}
+		}
+	}
+	out := m.run(t, 0, "connect --yes")
+	for path := range before {
+		cfg, problems := config.Load(path, config.Options{})
+		if cfg == nil || !slices.ContainsFunc(cfg.Servers, func(s config.Server) bool { return s.Attaches() }) {
+			t.Errorf("%s is not connected: %v\n%s", path, problems, out)
+		}
+	}
+	m.run(t, 0, "connect --undo")
+	for path, was := range before {
+		if got := text(t, path); got != was {
+			t.Errorf("%s is not restored:\n%s", path, got)
+		}
+	}
+}
+
+// Servers that Claude Code stores for other folders are named, and connected with --all-projects: those of folders
+// that exist, each with its own definition. --undo restores them from any folder.
+func TestOtherProjects(t *testing.T) {
+	m := newMachine(t)
+	t.Chdir(m.home)
+	quote := func(path string) string { text, _ := json.Marshal(path); return string(text) }
+	a, b := filepath.Join(m.home, "a"), filepath.Join(m.home, "b")
+	for _, dir := range []string{a, b} {
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	path := filepath.Join(m.home, ".claude.json")
+	before := `{"projects": {` + quote(a) + `: {"mcpServers": {"github": {"command": "sh"}, "docs": {"command": "sh", "args": ["-a"]}}}, ` +
+		quote(b) + `: {"mcpServers": {"docs": {"command": "sh", "args": ["-b"]}}}, ` + quote(filepath.Join(m.home, "gone")) + `: {"mcpServers": {"x": {"command": "sh"}}}}}`
+	m.put(t, path, before)
+	if out := m.run(t, 0, "connect --yes"); text(t, path) != before || !strings.Contains(out, "3 servers for other folders: "+a+" (2), "+b+" (1)") {
+		t.Errorf("%s\n%s", out, text(t, path))
+	}
+	m.run(t, 0, "connect claude-code --only docs --all-projects --yes")
+	ids := map[string]bool{}
+	for _, folder := range []string{a, b} {
+		cfg, problems := config.Load(path, config.Options{Workspace: folder})
+		srv, ok := cfg.Server("docs")
+		if !ok || !srv.Attaches() {
+			t.Fatalf("%v\n%s", problems, text(t, path))
+		}
+		id := srv.Args[len(srv.Args)-1]
+		ids[id] = true
+		if got, want := server(t, m.own(), id).Args, []string{"-" + filepath.Base(folder)}; !slices.Equal(got, want) {
+			t.Errorf("%s runs %q", folder, got)
+		}
+	}
+	if out := m.run(t, 0, "connect"); len(ids) != 2 || !strings.Contains(out, "1 server for other folders: "+a+" (1)") {
+		t.Errorf("%v\n%s", ids, out)
+	}
+	edited := strings.Replace(text(t, path), `"--config"`, `"-x", "--config"`, 1) // of folder a
+	m.put(t, path, edited)
+	t.Chdir(m.project)
+	if out := m.run(t, 1, "connect --undo"); !strings.Contains(out, "docs of "+a+" (it was edited after connect") {
+		t.Error(out)
+	}
+	m.put(t, path, strings.Replace(text(t, path), `"-x", `, "", 1))
+	if m.run(t, 0, "connect --undo"); text(t, path) != before {
+		t.Errorf("not restored:\n%s", text(t, path))
+	}
+	t.Setenv("MCPTRACK_TRUST", m.project)
+	m.put(t, ".mcp.json", `{"mcpServers": {"mine": {"command": "sh"}}, "projects": {`+quote(a)+`: {"mcpServers": {"evil": {"command": "sh"}}}}}`)
+	if m.run(t, 0, "connect --all-projects --yes"); !strings.Contains(text(t, ".mcp.json"), `"evil": {"command": "sh"}`) {
+		t.Errorf("a project changed servers of another folder:\n%s", text(t, ".mcp.json"))
+	}
+	if out := m.run(t, 0, "connect --json"); strings.Contains(out, "otherProjects") {
+		t.Error(out)
 	}
 }
 

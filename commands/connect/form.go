@@ -38,10 +38,7 @@ func program(host string, o *config.Original, command string, args []string, pro
 		return set
 	case host == "codex":
 		set = []edit.Member{{Name: "command", Value: command}, {Name: "args", Value: args}}
-		names := stringsIn(o.Entry.Get("env_vars"))
-		for _, key := range []string{"bearer_token_env_var", "env_http_headers"} {
-			names = append(names, stringsIn(o.Entry.Get(key))...)
-		}
+		names := append(stringsIn(o.Entry.Get("env_vars")), o.Named...)
 		for _, r := range o.References { // Codex expands nothing, but mcptrack does
 			names = append(names, r.Name)
 		}
@@ -64,7 +61,7 @@ func program(host string, o *config.Original, command string, args []string, pro
 		return append(set, edit.Member{Name: "command", Value: []edit.Member{{Name: "path", Value: command}, {Name: "args", Value: args}}})
 	}
 	set = append(set, edit.Member{Name: "command", Value: command}, edit.Member{Name: "args", Value: args})
-	if host == "vscode" && (project || refersToFolder(o.Entry)) {
+	if strings.HasPrefix(host, "vscode") && (project || refersToFolder(o.Entry)) {
 		set = append(set, edit.Member{Name: "cwd", Value: "${workspaceFolder}"})
 	}
 	if env != nil {
@@ -73,13 +70,10 @@ func program(host string, o *config.Original, command string, args []string, pro
 	return set
 }
 
-// stringsIn returns the strings in the value of a member: itself, its items, or its values.
+// stringsIn returns the strings in the list in a member.
 func stringsIn(m *tree.Member) (all []string) {
 	if m == nil {
 		return nil
-	}
-	if m.Value.Kind == tree.String {
-		return []string{m.Value.Text}
 	}
 	for _, item := range m.Value.Items {
 		if item.Kind == tree.Object && item.Get("name") != nil {
@@ -87,11 +81,6 @@ func stringsIn(m *tree.Member) (all []string) {
 		}
 		if item.Kind == tree.String {
 			all = append(all, item.Text)
-		}
-	}
-	for _, in := range m.Value.Members {
-		if in.Value.Kind == tree.String {
-			all = append(all, in.Value.Text)
 		}
 	}
 	return all
@@ -148,9 +137,9 @@ func configArgument(host, path, folder string) string {
 		return path
 	}
 	switch host {
-	case "claude-code", "gemini", "qwen", "vscode":
+	case "claude-code", "gemini", "kimi", "qwen", "vscode", "vscode-insiders", "vscode-server":
 		return filepath.ToSlash(inside)
-	case "cursor":
+	case "cursor", "trae":
 		return "${workspaceFolder}/" + filepath.ToSlash(inside)
 	}
 	return path

@@ -35,11 +35,15 @@ type plan struct {
 	servers       []server
 	entries       []recorded
 	problem       error // why nothing in the file is changed
+	// others are the folders for which Claude Code stores servers that the run leaves alone.
+	others []config.Project
 }
 
 // A server is one entry of a host's config, as reported.
 type server struct {
-	Name   string `json:"name"`
+	Name string `json:"name"`
+	// Folder is the project for which Claude Code stores the entry, unless the command runs there.
+	Folder string `json:"folder,omitempty"`
 	ID     string `json:"serverId,omitempty"` // in mcptrack's config
 	Config string `json:"config,omitempty"`
 	// Changed means that the entry was changed, or would be with --dry-run. Otherwise Reason says
@@ -50,6 +54,7 @@ type server struct {
 	Unshared string `json:"unshared,omitempty"`
 
 	login bool // the server may need a login with mcptrack
+	at    int  // position in the file
 }
 
 // A planner makes the plans of one run.
@@ -62,6 +67,8 @@ type planner struct {
 	records []record
 	owns    map[string]*own
 	oneEach *daemon.OneEach
+
+	allProjects bool
 }
 
 // own returns one of mcptrack's own configs, as it is in this run.
@@ -109,17 +116,28 @@ func (p *planner) plan(f config.HostFile) (*plan, error) {
 		return nil, err
 	}
 	plan.project = permission.Needed
-	var chosen []*config.Original
+	var entries []entryOf
 	for i := range originals {
-		o := &originals[i]
-		if len(p.only) > 0 && !slices.Contains(p.only, o.ID) {
+		entries = append(entries, entryOf{Original: &originals[i], cfg: cfg})
+	}
+	if !plan.project { // the author of a project has no servers for other folders
+		plan.others = p.unconnected(f.Path, config.Projects(before, f.Path, p.opts))
+	}
+	if p.allProjects {
+		entries = append(entries, p.entriesOf(f.Path, before, plan.others)...)
+		plan.others = nil
+	}
+	var chosen []entryOf
+	for at, e := range entries {
+		if !p.wants(e.ID) {
 			continue
 		}
-		if reason := p.leave(cfg, o); reason != "" {
-			plan.servers = append(plan.servers, p.connected(f.Path, server{Name: o.ID, Reason: reason}))
+		if reason := p.leave(f.Host.Name, e); reason != "" {
+			plan.servers = append(plan.servers, p.connected(f.Path, e.Path, server{Name: e.ID, Folder: e.folder, Reason: reason, at: at}))
 			continue
 		}
-		chosen = append(chosen, o)
+		e.at = at
+		chosen = append(chosen, e)
 	}
 	if len(chosen) == 0 {
 		return plan, nil
@@ -133,8 +151,8 @@ func (p *planner) plan(f config.HostFile) (*plan, error) {
 			return plan, nil
 		}
 		var names []string
-		for _, o := range chosen {
-			names = append(names, o.ID)
+		for _, e := range chosen {
+			names = append(names, e.ID)
 		}
 		if err := permission.Refusal(cfg, p.log, names); err != nil {
 			plan.problem = err
@@ -163,20 +181,67 @@ func (p *planner) plan(f config.HostFile) (*plan, error) {
 		plan.problem = err
 		return plan, nil
 	}
-	for _, o := range chosen {
-		srv, _ := cfg.Server(o.ID)
-		s, err := p.connect(plan, c, o, &srv)
+	for _, e := range chosen {
+		srv, _ := e.cfg.Server(e.ID)
+		s, err := p.connect(plan, c, e.Original, &srv)
 		if err != nil {
-			s = server{Name: o.ID, Reason: "cannot be changed: " + printable.Reason(err, 300)}
+			s = server{Name: e.ID, Reason: "cannot be changed: " + printable.Reason(err, 300)}
 		}
-		s.login = s.Changed && withoutHeaders(cfg, o)
+		s.Folder, s.at, s.login = e.folder, e.at, s.Changed && e.withoutHeaders()
 		plan.servers = append(plan.servers, s)
 	}
 	plan.after = plan.edits.Text()
-	sort.SliceStable(plan.servers, func(i, j int) bool {
-		return position(originals, plan.servers[i].Name) < position(originals, plan.servers[j].Name)
-	})
+	sort.Slice(plan.servers, func(i, j int) bool { return plan.servers[i].at < plan.servers[j].at })
 	return plan, nil
+}
+
+// An entryOf is an entry with the config to which it belongs, as it is for the entry's folder.
+type entryOf struct {
+	*config.Original
+	cfg    *config.Config
+	folder string // as Folder of a server
+	at     int    // as at of a server
+}
+
+// wants reports whether the run may change a server with this name.
+func (p *planner) wants(name string) bool { return len(p.only) == 0 || slices.Contains(p.only, name) }
+
+// unconnected returns the servers of the projects that the run may change and that are not connected yet.
+func (p *planner) unconnected(file string, projects []config.Project) (left []config.Project) {
+	for _, project := range projects {
+		project.Servers = slices.DeleteFunc(project.Servers, func(name string) bool {
+			return !p.wants(name) || !p.allProjects && slices.ContainsFunc(p.records, func(r record) bool {
+				return r.File == file && slices.ContainsFunc(r.Entries, func(e recorded) bool { return e.Name == name && projectOf(e.Path) == project.Folder })
+			})
+		})
+		if len(project.Servers) > 0 {
+			left = append(left, project)
+		}
+	}
+	return left
+}
+
+// entriesOf returns the entries of projects in a file.
+func (p *planner) entriesOf(file string, text []byte, projects []config.Project) (all []entryOf) {
+	for _, project := range projects {
+		opts := p.opts
+		opts.Workspace = project.Folder
+		cfg, originals, _ := config.Originals(text, file, opts)
+		for i := range originals {
+			if projectOf(originals[i].Path) == project.Folder {
+				all = append(all, entryOf{Original: &originals[i], cfg: cfg, folder: project.Folder})
+			}
+		}
+	}
+	return all
+}
+
+// projectOf returns the folder for which Claude Code stores the entry at a path, or "".
+func projectOf(path []string) string {
+	if len(path) != 4 || path[0] != "projects" {
+		return ""
+	}
+	return filepath.FromSlash(path[1])
 }
 
 // readOnly reports whether nobody may write a file. Replacing it would still be possible.
@@ -189,15 +254,11 @@ func errReadOnly(path string) error {
 	return &cli.Failure{Exit: cli.ExitConfig, Code: "read_only", Err: fmt.Errorf("%s is read-only", printable.Line(path, 200)), Hint: "run chmod u+w " + printable.Shell(path)}
 }
 
-func position(originals []config.Original, name string) int {
-	return slices.IndexFunc(originals, func(o config.Original) bool { return o.ID == name })
-}
-
 // withoutHeaders reports whether a server is reached over HTTP without any header.
-func withoutHeaders(cfg *config.Config, o *config.Original) bool {
-	srv, ok := cfg.Server(o.ID)
+func (e entryOf) withoutHeaders() bool {
+	srv, ok := e.cfg.Server(e.ID)
 	return ok && srv.Transport != config.TransportStdio &&
-		!slices.ContainsFunc(o.Keys, func(k config.Key) bool { return k.Name == "headers" })
+		!slices.ContainsFunc(e.Keys, func(k config.Key) bool { return k.Name == "headers" })
 }
 
 func exists(path string) bool {
@@ -210,15 +271,15 @@ func exists(path string) bool {
 const already = "already connected"
 
 // leave returns why an entry is left alone, or "".
-func (p *planner) leave(cfg *config.Config, o *config.Original) string {
-	srv, ok := cfg.Server(o.ID)
-	if !ok || len(o.Keys) == 0 {
+func (p *planner) leave(host string, e entryOf) string {
+	srv, ok := e.cfg.Server(e.ID)
+	if !ok || len(e.Keys) == 0 {
 		return "it has neither a command nor a URL"
 	}
-	if o.Invalid != "" {
-		return "invalid: " + o.Invalid
+	if e.Invalid != "" {
+		return "invalid: " + e.Invalid
 	}
-	key := o.Unsupported()
+	key := e.Unsupported()
 	switch {
 	case cli.Attached(srv):
 		return already
@@ -230,8 +291,10 @@ func (p *planner) leave(cfg *config.Config, o *config.Original) string {
 		return "a catalog is not an MCP server"
 	case key != "":
 		return fmt.Sprintf("it uses %q, which mcptrack does not support", key)
-	case o.Bare != "":
-		return o.Bare
+	case e.Bare != "":
+		return e.Bare
+	case host == "mistral-vibe" && len(e.Named) > 0:
+		return "its key is in a variable, which Mistral Vibe does not pass on to programs"
 	}
 	for _, u := range srv.Intent.Uses {
 		if _, set := p.env.LookupEnv(u.Name); u.Kind == config.UseVariable && !set {
@@ -244,11 +307,11 @@ func (p *planner) leave(cfg *config.Config, o *config.Original) string {
 	return ""
 }
 
-// connected adds to a server that is connected already where it is in mcptrack's config.
-func (p *planner) connected(file string, s server) server {
+// connected adds to the server at a path that is connected already where it is in mcptrack's config.
+func (p *planner) connected(file string, path []string, s server) server {
 	for _, r := range p.records {
 		for _, e := range r.Entries {
-			if r.File == file && e.Name == s.Name && s.Reason == already {
+			if r.File == file && e.Name == s.Name && projectOf(e.Path) == projectOf(path) && s.Reason == already {
 				s.ID, s.Config = e.ID, e.Config
 			}
 		}

@@ -32,6 +32,9 @@ type fileReport struct {
 	Problem string   `json:"problem,omitempty"`
 	Diff    string   `json:"diff,omitempty"` // with --dry-run
 	Servers []server `json:"servers"`
+	// OtherProjects are the folders for which Claude Code stores servers that connect left alone, because it ran
+	// elsewhere.
+	OtherProjects []config.Project `json:"otherProjects,omitempty"`
 }
 
 // A summary counts what is connected, and the programs that this needs in one folder.
@@ -52,7 +55,9 @@ func (p *planner) summary(ctx context.Context, plans []*plan) *summary {
 		for _, s := range pl.servers {
 			if s.ID != "" {
 				connected[pl.host.Name], known[server{Name: s.Name, Config: s.Config, ID: s.ID}] = true, true
-				uses[server{Config: s.Config, ID: s.ID}]++
+				if s.Folder == "" {
+					uses[server{Config: s.Config, ID: s.ID}]++
+				}
 			}
 		}
 	}
@@ -109,7 +114,7 @@ func (s *summary) String() string {
 func reported(plans []*plan, dryRun bool) report {
 	r := report{Files: []fileReport{}, Restart: []string{}}
 	for _, p := range plans {
-		f := fileReport{Host: p.host.Name, File: p.path, Changed: len(p.entries) > 0, Servers: p.servers}
+		f := fileReport{Host: p.host.Name, File: p.path, Changed: len(p.entries) > 0, Servers: p.servers, OtherProjects: p.others}
 		if f.Servers == nil {
 			f.Servers = []server{}
 		}
@@ -206,17 +211,41 @@ func (r *report) print(env *cli.Env, g *cli.Globals) error {
 	if text != "" {
 		parts = append(parts, table.Text("\n%s", strings.TrimSuffix(text, "\n")))
 	}
-	if err := g.Print(env, table.Output{Document: r, Names: names, Parts: parts}); err != nil || !g.Format.Table() || g.Quiet || !r.Written {
+	if err := g.Print(env, table.Output{Document: r, Names: names, Parts: parts}); err != nil || !g.Format.Table() || g.Quiet {
 		return err
 	}
 	for _, f := range r.Files {
+		if text := otherProjects(f.OtherProjects); text != "" {
+			fmt.Fprintf(env.Err, "hint: %s also stores %s; --all-projects connects them\n", f.Host, text)
+		}
 		for _, s := range f.Servers {
-			if s.login {
+			if s.login && r.Written {
 				fmt.Fprintf(env.Err, "hint: if %s needs a login: mcptrack login %s --config %s\n", printable.Line(s.Name, 64), printable.Shell(s.ID), printable.Shell(s.Config))
 			}
 		}
 	}
 	return nil
+}
+
+// otherProjects returns how many servers other folders have, and which folders these are, or "".
+func otherProjects(all []config.Project) string {
+	n, folders := 0, []string{}
+	for _, p := range all {
+		n += len(p.Servers)
+		folders = append(folders, fmt.Sprintf("%s (%d)", printable.Line(p.Folder, 200), len(p.Servers)))
+	}
+	if n == 0 {
+		return ""
+	}
+	return cli.Plural(n, "server") + " for other folders: " + cli.Join(folders, 10)
+}
+
+// shown returns the name of the server and, if it belongs to another folder, that folder.
+func (s *server) shown() string {
+	if s.Folder == "" {
+		return s.Name
+	}
+	return s.Name + " of " + s.Folder
 }
 
 // lines returns a row for each server of the file.
@@ -234,7 +263,7 @@ func (f *fileReport) lines(written bool) (rows [][]string) {
 		case result == "":
 			result = "would move to " + s.Config
 		}
-		rows = append(rows, []string{f.Host, f.File, s.Name, result})
+		rows = append(rows, []string{f.Host, f.File, s.shown(), result})
 	}
 	return rows
 }
@@ -246,13 +275,13 @@ func (f *fileReport) line(bool) [][]string {
 	for _, s := range f.Servers {
 		result := cmp.Or(s.Reason, "connected")
 		if !s.Changed && result != already {
-			left = append(left, s.Name+" ("+result+")")
+			left = append(left, s.shown()+" ("+result+")")
 			continue
 		}
 		if names[result] == nil {
 			results = append(results, result)
 		}
-		names[result] = append(names[result], s.Name)
+		names[result] = append(names[result], s.shown())
 	}
 	for i, result := range results {
 		results[i] = result + ": " + cli.Join(names[result], 20)
@@ -262,6 +291,9 @@ func (f *fileReport) line(bool) [][]string {
 	}
 	if left != nil {
 		results = append(results, "skipped: "+cli.Join(left, 20))
+	}
+	if results == nil {
+		results = []string{"nothing to connect"}
 	}
 	return [][]string{{f.Host, strings.Join(results, "; ")}}
 }

@@ -2,6 +2,7 @@ package connect
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -82,7 +83,7 @@ func (r *report) left() (names []string) {
 	for _, f := range r.Files {
 		for _, s := range f.Servers {
 			if !s.Changed {
-				names = append(names, s.Name)
+				names = append(names, s.shown())
 			}
 		}
 		if f.Problem != "" {
@@ -151,6 +152,9 @@ func (u *undo) plan() fileReport {
 	edits, unreadable := edit.Open(text, u.Format)
 	for _, e := range slices.Backward(u.Entries) {
 		s := server{Name: e.Name, ID: e.ID, Config: e.Config, Changed: true}
+		if folder := projectOf(e.Path); folder != u.opts.Workspace {
+			s.Folder = folder
+		}
 		err := unreadable
 		if err == nil {
 			err = edits.Restore(u.path(e), e.Edit)
@@ -204,7 +208,9 @@ func (u *undo) path(e recorded) []string {
 
 // attached reports whether an entry, which is not as connect left it, still uses the daemon.
 func (u *undo) attached(e recorded) bool {
-	cfg, originals, _ := config.Originals(u.before, u.File, u.opts)
+	opts := u.opts
+	opts.Workspace = cmp.Or(projectOf(e.Path), opts.Workspace)
+	cfg, originals, _ := config.Originals(u.before, u.File, opts)
 	if cfg == nil {
 		return len(u.before) > 0
 	}

@@ -2,6 +2,7 @@ package config
 
 import (
 	"iter"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -26,7 +27,8 @@ type container struct {
 //
 //	servers            mcptrack's own list, and an object in VS Code
 //	mcpServers         Claude, Cursor, Windsurf, Gemini and most others; a list in Continue
-//	mcp_servers        Codex
+//	mcp_servers        Codex; a list in Mistral Vibe
+//	amp.mcpServers     Amp, also in the settings of VS Code
 //	context_servers    Zed
 //	extensions         Goose
 //	mcp                opencode and Crush; in VS Code settings, an object with the key "servers",
@@ -46,7 +48,7 @@ func (r *reader) containers(root *tree.Node) []container {
 			add(m, pointer("").key(name), false)
 		}
 	}
-	for _, path := range [][]string{{"mcp", "servers"}, {"mcp", "mcpServers"}, {"settings", "mcp", "servers"}, {"customizations", "vscode", "mcp", "servers"}} {
+	for _, path := range [][]string{{"mcp", "servers"}, {"mcp", "mcpServers"}, {"settings", "mcp", "servers"}, {"customizations", "vscode", "mcp", "servers"}, {"amp.mcpServers"}} {
 		if m, at := descend(root, path); m != nil && len(found) == 0 {
 			add(m, at, false)
 		}
@@ -54,11 +56,7 @@ func (r *reader) containers(root *tree.Node) []container {
 	if m := index["mcp"]; m != nil && len(found) == 0 && m.Value.Kind == tree.Object && (allObjects(m.Value) || slices.ContainsFunc(m.Value.Members, func(one *tree.Member) bool { return r.looksLikeServer(one.Value) })) {
 		add(m, "/mcp", true)
 	}
-	for path, project := range r.projects(root) { // starting with the nearest folder
-		servers := project.Get("mcpServers")
-		if servers == nil || servers.Value.Kind != tree.Object {
-			continue
-		}
+	if path, servers := r.project(root); servers != nil {
 		if len(found) == 1 && found[0].value.Kind == tree.Object {
 			found[0].overridden = map[string]bool{}
 			for _, member := range servers.Value.Members {
@@ -109,6 +107,54 @@ func (r *reader) projects(root *tree.Node) iter.Seq2[pointer, *tree.Node] {
 			}
 		}
 	}
+}
+
+// project returns the member with the servers of the nearest folder that has any, with its path, or nil.
+func (r *reader) project(root *tree.Node) (pointer, *tree.Member) {
+	for path, project := range r.projects(root) {
+		if servers := project.Get("mcpServers"); servers != nil && servers.Value.Kind == tree.Object {
+			return path, servers
+		}
+	}
+	return "", nil
+}
+
+// A Project is a folder with servers of its own in Claude Code's own file.
+type Project struct {
+	Folder  string   `json:"folder"` // absolute
+	Servers []string `json:"servers"`
+}
+
+// Projects returns the folders with servers in Claude Code's own file that Load does not read, because they belong to
+// other folders than the workspace. With the folder as workspace, it does. Folders that do not exist are left out.
+func Projects(data []byte, path string, opts Options) []Project {
+	r, root := newDocument(data, path).open(opts)
+	if r == nil {
+		return nil
+	}
+	return r.otherProjects(root)
+}
+
+func (r *reader) otherProjects(root *tree.Node) (all []Project) {
+	_, here := r.project(root)
+	projects := root.Get("projects")
+	if projects == nil {
+		return nil
+	}
+	for _, m := range projects.Value.Members {
+		p, servers := Project{Folder: filepath.Clean(filepath.FromSlash(m.Name))}, m.Value.Get("mcpServers")
+		info, err := os.Stat(p.Folder)
+		if servers == nil || servers == here || m.Name != p.Folder && m.Name != filepath.ToSlash(p.Folder) || !filepath.IsAbs(p.Folder) || err != nil || !info.IsDir() {
+			continue
+		}
+		for _, srv := range servers.Value.Members {
+			p.Servers = append(p.Servers, srv.Name)
+		}
+		if p.Servers != nil {
+			all = append(all, p)
+		}
+	}
+	return all
 }
 
 // isGoose reports whether the "extensions" object belongs to Goose rather than to another program.

@@ -80,6 +80,33 @@ func TestHostFormats(t *testing.T) {
 			[]string{"docs stdio cmd=docs-server mcp env=K:k", "web http? url=https://h/mcp headers=X:k disabled"}, 0},
 		"crush": {"crush.json", `{"lsp": {}, "mcp": {"docs": {"type": "stdio", "command": "docs-server"}, "web": {"type": "http", "url": "https://h/mcp", "disabled": true}}}`,
 			[]string{"docs stdio cmd=docs-server", "web http url=https://h/mcp disabled"}, 0},
+		"amp": {".amp/settings.json", `{"amp.permissions": [], "amp.mcpServers": {"docs": {"command": "docs-server", "env": {"K": "${KEY}"}}}}`, []string{"docs stdio cmd=docs-server env=K:k"}, 0},
+		"amp in vscode": {".vscode/settings.json", `{"mcp": {"servers": {"docs": {"command": "docs-server"}}}, "amp.mcpServers": {"web": {"url": "https://h/mcp"}}}`,
+			[]string{"docs stdio cmd=docs-server"}, 0},
+		"kimi": {".kimi-code/mcp.json", `{"mcpServers": {"web": {"url": "https://h/mcp", "bearerTokenEnvVar": "KEY", "enabled": false}}}`,
+			[]string{"web http? url=https://h/mcp headers=Authorization:Bearer k disabled"}, 0},
+		"mistral vibe": {"config.toml", `[[mcp_servers]]
+name = "docs"
+transport = "stdio"
+command = "docs-server"
+
+[mcp_servers.env]
+A = "1"
+
+[[mcp_servers]]
+name = "web"
+transport = "streamable-http"
+url = "https://h/mcp"
+headers = { X-Key = "${KEY}" }
+api_key_env = "HOST_KEY"
+api_key_header = "x-key"
+
+[[mcp_servers]]
+name = "key"
+transport = "http"
+url = "https://h/mcp"
+auth = { type = "static", headers = { X-A = "b" }, api_key_env = "KEY", api_key_header = "X-Key", api_key_format = "Key {token}" }
+`, []string{"docs stdio cmd=docs-server env=A:1", "web http url=https://h/mcp headers=X-Key:k", "key http url=https://h/mcp headers=X-A:b,X-Key:Key k"}, 0},
 		"codex": {"config.toml", `model = "x"
 
 [mcp_servers.docs]

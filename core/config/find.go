@@ -120,7 +120,8 @@ func hasServers(path string, opts Options) bool {
 	if r == nil || root.Kind != tree.Object {
 		return true
 	}
-	return slices.ContainsFunc(r.containers(root), func(c container) bool { return len(c.value.Members)+len(c.value.Items) > 0 })
+	return slices.ContainsFunc(r.containers(root), func(c container) bool { return len(c.value.Members)+len(c.value.Items) > 0 }) ||
+		opts.AnyProject && len(r.otherProjects(root)) > 0
 }
 
 // Folders returns the folders in which hosts store the configs of the user and of the workspace.

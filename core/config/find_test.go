@@ -45,14 +45,17 @@ func TestFind(t *testing.T) {
 
 // If a variable moves the files of a host, its config is found only there.
 func TestMovedHosts(t *testing.T) {
-	home, moved := t.TempDir(), t.TempDir()
+	home := t.TempDir()
 	variables := map[string]string{}
 	opts := Options{Workspace: t.TempDir(), UserHome: home, Getenv: func(name string) (string, bool) { v, ok := variables[name]; return v, ok }}
 	for variable, test := range map[string]struct{ host, usual, text string }{
 		"CODEX_HOME":        {"codex", ".codex/config.toml", "[mcp_servers.a]\ncommand = \"go\"\n"},
+		"KIMI_CODE_HOME":    {"kimi", ".kimi-code/mcp.json", `{"mcpServers": {"a": {"command": "go"}}}`},
+		"VIBE_HOME":         {"mistral-vibe", ".vibe/config.toml", "[[mcp_servers]]\nname = \"a\"\ntransport = \"stdio\"\ncommand = \"go\"\n"},
 		"CLAUDE_CONFIG_DIR": {"claude-code", ".claude.json", `{"mcpServers": {"a": {"command": "go"}}}`},
 	} {
 		host, _ := hosts.Find(test.host)
+		moved := t.TempDir()
 		usual := write(t, filepath.Join(home, filepath.FromSlash(test.usual)), test.text)
 		if path, ok := FindHost(host, opts); !ok || path != usual {
 			t.Errorf("%s: %s, %t", test.host, path, ok)

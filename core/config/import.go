@@ -308,10 +308,10 @@ func (im *importer) environment() (env map[string]any, optional []any) {
 
 func (im *importer) headerValues() map[string]any {
 	headers := map[string]any{}
+	for _, v := range im.variableHeaders() {
+		headers[v.header] = v.prefix + im.variable(v.value, im.out.ID+" "+v.header)
+	}
 	for _, f := range im.headerFields() {
-		if f.name == "bearer_token_env_var" {
-			headers["Authorization"] = "Bearer " + im.variable(f.value, im.out.ID+" authorization")
-		}
 		for header, m := range firstMembers(f.value) {
 			switch {
 			case f.name == "env_http_headers":
@@ -331,10 +331,10 @@ func (im *importer) login() map[string]any {
 	cursor := false
 	for _, key := range []string{"auth", "oauth"} { // the last one takes precedence, as in entry.oauth
 		f, ok := im.field(key)
-		if !ok || f.value.Kind != tree.Object {
+		if !ok || f.value.Kind != tree.Object || typeOf(f.value) == "static" {
 			continue
 		}
-		cursor = cursor || key == "auth"
+		cursor = cursor || key == "auth" && typeOf(f.value) == ""
 		members := f.value.Index()
 		for _, k := range oauthKeys() {
 			for _, spelling := range k.spellings {

@@ -118,7 +118,7 @@ func serverKeys() table {
 			doc: "The working directory. Default: the current one."},
 		{name: "url", also: []string{"serverUrl", "httpUrl"}, host: []string{"uri", "tcp"}, read: reads((*entry).remote), schema: "text", example: `"https://docs.example/mcp"`,
 			doc: "The http or https URL."},
-		{name: "headers", adds: []string{"http_headers", "env_http_headers", "bearer_token_env_var", "requestOptions"}, read: readWithOthers, use: byURLs, schema: "headers", example: `{"X-Team": "docs"}`,
+		{name: "headers", adds: []string{"http_headers", "env_http_headers", "requestOptions", "bearer_token_env_var", "bearerTokenEnvVar", "api_key_env", "api_key_header", "api_key_format"}, read: readWithOthers, use: byURLs, schema: "headers", example: `{"X-Team": "docs"}`,
 			doc: "Headers for every request to `url`."},
 		{name: "oauth", mixed: true, kinds: []tree.Kind{tree.Object, tree.Bool}, adds: []string{"auth", "scopes", "oauthScopes"}, read: reads((*entry).oauth), schema: "oauth", example: `{"clientId": "me"}`,
 			doc: "How to log in to `url`, if the server does not announce it: an object of " + oauthKeys().quoted() + ". See `mcptrack login --help`."},
@@ -179,12 +179,12 @@ func oauthKeys() table {
 			doc: "The secret of the client."},
 		{name: "privateKeyFile", field: "PrivateKeyFile", read: reads((*entry).privateKeyFile),
 			doc: "A PEM file with the key that the client authenticates with instead of a secret."},
-		{name: "clientMetadataUrl", field: "ClientMetadataURL", schema: "text",
+		{name: "clientMetadataUrl", host: []string{"client_metadata_url"}, field: "ClientMetadataURL", schema: "text",
 			read: reads(func(e *entry, name []string, o *OAuth) { e.endpoint(name, &o.ClientMetadataURL) }),
 			doc:  "The https URL of a client ID metadata document."},
 		{name: "scopes", host: []string{"scope"}, field: "Scopes", read: reads((*entry).oauthScopes), schema: "scopes",
 			doc: "The scopes to request. Default: what the server requests."},
-		{name: "callbackPort", host: []string{"callback_port"}, field: "CallbackPort", read: reads((*entry).callbackPort), schema: "port", example: "8080",
+		{name: "callbackPort", host: []string{"callback_port", "redirect_port"}, field: "CallbackPort", read: reads((*entry).callbackPort), schema: "port", example: "8080",
 			doc: "The local port that the browser returns to. Default: any."},
 		{name: "redirectUri", host: []string{"redirect_uri"}, field: "RedirectURI", read: reads((*entry).redirect),
 			doc: "The registered URL that the browser returns to, such as http://localhost:8080/callback."},
@@ -482,13 +482,14 @@ func (t table) texts() (all []KeyText) {
 func foreignKeys() []string {
 	return append(unsupportedKeys(),
 		"alwaysAllow", "alwaysLoad", "allowedTools", "author", "autoApprove", "autoRefreshOnListChanged",
-		"autoStart", "available_tools", "bundled", "callbackPort", "category", "clientName", "comment",
+		"autoStart", "autostart", "available_tools", "bundled", "callbackPort", "category", "clientName", "comment",
 		"connectionTimeout", "debug", "default_tools_approval_mode", "dev", "disabledTools", "disabled_tools",
-		"display_name", "enabledTools", "enabled_tools", "excludeTools", "excludedTools", "faviconUrl", "gallery", "homepage",
+		"display_name", "enabledTools", "enabled_tools", "excludeTools", "excludedTools", "executor", "faviconUrl", "fromGalleryId", "gallery", "homepage",
 		"icon", "iconPath", "icons", "includeTools", "initTimeout", "label", "lifecycle", "logo", "metadata", "name",
-		"networkTimeout", "note", "notes", "oauth_resource", "options", "provider", "remote", "required", "roots",
-		"settings", "source", "sourceFile", "startup_timeout_ms", "startup_timeout_sec", "supports_parallel_tool_calls",
-		"tags", "timeout", "title", "tokenCacheDir", "toolFilter", "tool_timeout_sec", "trust", "version", "watchPaths")
+		"networkTimeout", "note", "notes", "oauth_resource", "options", "prompt", "provider", "remote", "required", "roots",
+		"sampling_enabled", "settings", "source", "sourceFile", "startupTimeoutMs", "startup_timeout_ms", "startup_timeout_sec",
+		"supports_parallel_tool_calls", "tags", "timeout", "timeoutMs", "title", "tokenCacheDir", "toolFilter", "toolTimeoutMs",
+		"tool_timeout_sec", "trust", "version", "watchPaths")
 }
 
 // unsupportedKeys returns keys of other clients that change how to connect to a server in ways that
@@ -501,7 +502,7 @@ func unsupportedKeys() []string {
 // ignores.
 func foreignOAuthKeys() []string {
 	return []string{"enabled", "authorizationUrl", "tokenUrl", "audiences", "audience", "tokenParamName",
-		"registrationUrl", "issuer", "resource", "type", "clientName", "xaa"}
+		"registrationUrl", "issuer", "resource", "type", "clientName", "xaa", "authorizationServerIssuer", "tokenEndpointAuthMethod"}
 }
 
 // reportUnsupported warns about the entry's unsupported keys.

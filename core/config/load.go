@@ -43,6 +43,9 @@ type Options struct {
 	// it, a config file of this kind is an error, and a server that refers to such a file is
 	// Unconfigured.
 	Insecure bool
+	// AnyProject makes HostFiles return Claude Code's own file also if all its servers belong to other folders (see
+	// Projects).
+	AnyProject bool
 }
 
 // Load reads and checks one file. It returns all problems in the file. It returns a Config if none of

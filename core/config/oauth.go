@@ -43,7 +43,7 @@ const (
 // has no key for it (cursor.com/docs/mcp).
 const cursorRedirect = "http://localhost:8787/callback"
 
-// oauth reads the keys "oauth", "auth" (Cursor), "scopes" (Codex) and "oauthScopes" (Kiro). It ignores strings and
+// oauth reads the keys "oauth", "auth" (Cursor and Mistral Vibe), "scopes" (Codex) and "oauthScopes" (Kiro). It ignores strings and
 // booleans, which other hosts store under these keys.
 func (e *entry) oauth(_ []string, s *Server) {
 	f, ok := e.field("oauth")
@@ -57,14 +57,14 @@ func (e *entry) oauth(_ []string, s *Server) {
 		}
 		return
 	}
-	cursor, isCursor := e.field("auth")
-	if isCursor = isCursor && cursor.value.Kind == tree.Object; isCursor {
-		e.oauthMembers(cursor, &s.OAuth)
+	auth, ok := e.field("auth")
+	if ok = ok && auth.value.Kind == tree.Object; ok && typeOf(auth.value) != "static" {
+		e.oauthMembers(auth, &s.OAuth)
 	}
 	if isObject {
 		e.oauthMembers(f, &s.OAuth)
 	}
-	if isCursor && s.OAuth.ClientID != "" && s.OAuth.CallbackPort == 0 && s.OAuth.RedirectURI == "" {
+	if ok && typeOf(auth.value) == "" && s.OAuth.ClientID != "" && s.OAuth.CallbackPort == 0 && s.OAuth.RedirectURI == "" {
 		s.OAuth.RedirectURI = cursorRedirect
 	}
 	for _, name := range []string{"scopes", "oauthScopes"} {
@@ -72,6 +72,14 @@ func (e *entry) oauth(_ []string, s *Server) {
 			e.oauthScopes([]string{name}, &s.OAuth)
 		}
 	}
+}
+
+// typeOf returns the type of an "auth" object: "" in Cursor, "oauth" or, with headers, "static" in Mistral Vibe.
+func typeOf(auth *tree.Node) string {
+	if m := auth.Get("type"); m != nil {
+		return m.Value.Text
+	}
+	return ""
 }
 
 // oauthMembers reads the object stored under one of these keys.

@@ -28,11 +28,12 @@ func oauthForms() map[string]oauthForm {
 		"Cursor and us":           {`"auth":{"CLIENT_ID":"me"},"oauth":{"callbackPort":8080}`, OAuth{ClientID: "me", CallbackPort: 8080}},
 		"Kiro": {`"oauth":{"clientId":"me","redirectUri":"http://localhost:7778/oauth/callback"}`,
 			OAuth{ClientID: "me", RedirectURI: "http://localhost:7778/oauth/callback"}},
-		"Codex":    {`"scopes":["a"],"oauth":{"client_id":"me"}`, OAuth{ClientID: "me", Scopes: []string{"a"}}},
-		"Zed":      {`"oauth":{"client_id":"me","client_secret":"${SECRET}"}`, OAuth{ClientID: "me", ClientSecret: NewSecret("s3cr3t-value")}},
-		"Gemini":   {`"oauth":{"enabled":true,"clientId":"me","tokenUrl":"https://as/token"}`, OAuth{ClientID: "me"}},
-		"opencode": {`"oauth":false`, OAuth{}},
-		"mcporter": {`"auth":"oauth"`, OAuth{}},
+		"Mistral Vibe": {`"auth":{"type":"oauth","client_id":"me","scopes":["a"]}`, OAuth{ClientID: "me", Scopes: []string{"a"}}},
+		"Codex":        {`"scopes":["a"],"oauth":{"client_id":"me"}`, OAuth{ClientID: "me", Scopes: []string{"a"}}},
+		"Zed":          {`"oauth":{"client_id":"me","client_secret":"${SECRET}"}`, OAuth{ClientID: "me", ClientSecret: NewSecret("s3cr3t-value")}},
+		"Gemini":       {`"oauth":{"enabled":true,"clientId":"me","tokenUrl":"https://as/token"}`, OAuth{ClientID: "me"}},
+		"opencode":     {`"oauth":false`, OAuth{}},
+		"mcporter":     {`"auth":"oauth"`, OAuth{}},
 	}
 }
 

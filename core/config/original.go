@@ -21,6 +21,9 @@ type Original struct {
 	// Bare is the warning that the entry has $NAME, which its host may expand but mcptrack does not; empty if it
 	// has none.
 	Bare string
+	// Named lists the environment variables that the host sends in headers, which the entry names without a
+	// reference.
+	Named []string
 	// References lists the environment variables that the entry refers to, with the first reference
 	// to each as written.
 	References []Reference
@@ -42,6 +45,14 @@ func Originals(data []byte, path string, opts Options) (*Config, []Original, Pro
 			Invalid: problems.errorIn(e.path.String()), References: e.references()}
 		if i := slices.IndexFunc(problems, func(p Problem) bool { return p.Code == CodeBareVariable && p.in(e.path.String()) }); i >= 0 {
 			o.Bare = problems[i].Message + "; " + problems[i].Hint
+		}
+		for _, v := range e.variableHeaders() {
+			o.Named = append(o.Named, v.value.Text)
+		}
+		if f, ok := e.field("env_http_headers"); ok {
+			for _, m := range f.value.Members {
+				o.Named = append(o.Named, m.Value.Text)
+			}
 		}
 		im := importer{entry: e, out: &o.Imported}
 		if f, ok := e.find("trackResources"); ok {

@@ -197,19 +197,55 @@ func checkURL(value string) (u *url.URL, what, hint string) {
 	return u, "", ""
 }
 
-// headerFields returns the fields of all hosts that set headers.
+// withHeaders returns the entry, and the objects in it that may have keys for headers, too: "requestOptions" of
+// Continue and "auth" of Mistral Vibe.
+func (e *entry) withHeaders() []*entry {
+	all := []*entry{e}
+	for _, name := range []string{"requestOptions", "auth"} {
+		if f, ok := e.field(name); ok && f.value.Kind == tree.Object {
+			all = append(all, e.inside(f))
+		}
+	}
+	return all
+}
+
+// headerFields returns the fields of all hosts with objects of headers.
 func (e *entry) headerFields() (all []field) {
-	for _, name := range e.keys.get("headers").names() {
-		f, ok := e.field(name)
-		if ok && name == "requestOptions" {
-			m := f.value.Get("headers")
-			if m == nil || m.Value.Kind == tree.Null {
+	for _, in := range e.withHeaders() {
+		for _, name := range []string{"headers", "http_headers", "env_http_headers"} {
+			if f, ok := in.field(name); ok {
+				all = append(all, f)
+			}
+		}
+	}
+	return all
+}
+
+// A variableHeader is a header whose value is a prefix, followed by the value of the variable that a field names.
+type variableHeader struct {
+	field
+	header, prefix string
+}
+
+// variableHeaders returns the headers that have keys of their own: "bearer_token_env_var" of Codex,
+// "bearerTokenEnvVar" of Kimi Code, and "api_key_env" of Mistral Vibe.
+func (e *entry) variableHeaders() (all []variableHeader) {
+	for _, in := range e.withHeaders() {
+		for _, name := range []string{"bearer_token_env_var", "bearerTokenEnvVar", "api_key_env"} {
+			f, ok := in.field(name)
+			if !ok {
 				continue
 			}
-			f = field{name: "headers", key: m.Offset, value: m.Value, path: f.path.key("headers")}
-		}
-		if ok {
-			all = append(all, f)
+			v := variableHeader{f, "Authorization", "Bearer "}
+			if h, ok := in.field("api_key_header"); ok {
+				v.header = h.value.Text
+			}
+			if format, ok := in.field("api_key_format"); ok {
+				if v.prefix, ok = strings.CutSuffix(format.value.Text, "{token}"); !ok {
+					e.invalid(format, `text that ends in "{token}"`, "")
+				}
+			}
+			all = append(all, v)
 		}
 	}
 	return all
@@ -219,28 +255,36 @@ func (e *entry) headers() map[string]Secret {
 	headers := map[string]Secret{}
 	seen := map[string]string{}
 	for _, f := range e.headerFields() {
-		switch {
-		case f.name == "bearer_token_env_var" && f.value.Kind == tree.String:
-			e.fromVariable(f.value, f.path, "Authorization", "Bearer ", headers)
-		case f.name == "bearer_token_env_var":
-			e.invalid(f, "string", "write the name of a variable, such as API_TOKEN")
-		case f.value.Kind != tree.Object:
+		if f.value.Kind != tree.Object {
 			e.invalid(f, "object of strings", `write {"Name": "value"}`)
-		default:
-			for key, m := range firstMembers(f.value) {
-				e.header(f, key, m, headers, seen)
-			}
+			continue
+		}
+		for key, m := range firstMembers(f.value) {
+			e.header(f, key, m, headers, seen)
+		}
+	}
+	for _, v := range e.variableHeaders() {
+		_, written := seen[textproto.CanonicalMIMEHeaderKey(v.header)]
+		switch {
+		case v.value.Kind != tree.String:
+			e.invalid(v.field, "string", "write the name of a variable, such as API_TOKEN")
+		case !validHeaderName(v.header):
+			e.errorAt(v.key, v.path, CodeHeader, e.label+" has an invalid header name", "")
+		case !written:
+			e.fromVariable(v.value, v.path, v.header, v.prefix, headers)
 		}
 	}
 	return headers
 }
+
+func validHeaderName(name string) bool { return alphanumeric(name, "!#$%&'*+-.^_`|~") }
 
 func (e *entry) header(f field, name string, m *tree.Member, headers map[string]Secret, seen map[string]string) {
 	if e.expander.refers(name) { // a placeholder that was not filled in
 		e.lacks(m.Value, f.path, CodeHeader, "a header name has a reference, which is only expanded in values", `write {"Name": "${VALUE}"}`)
 		return
 	}
-	if !alphanumeric(name, "!#$%&'*+-.^_`|~") {
+	if !validHeaderName(name) {
 		e.errorAt(m.Offset, f.path, CodeHeader, e.label+" has an invalid header name", `write {"Name": "value"}`)
 		return
 	}

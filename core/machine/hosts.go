@@ -47,6 +47,14 @@ func hostOf(args []string, l launch) string {
 		return "Crush"
 	case "amp", "@sourcegraph/amp":
 		return "Amp"
+	case "droid":
+		return "Droid"
+	case "kimi":
+		return "Kimi Code"
+	case "vibe":
+		return "Mistral Vibe"
+	case "qoder", "Qoder", "qodercli":
+		return "Qoder"
 	case "kiro", "Kiro", "kiro-cli":
 		return "Kiro"
 	case "q", "qchat":

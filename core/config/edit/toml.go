@@ -1,8 +1,10 @@
 package edit
 
 import (
+	"bytes"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/mcptrack/mcptrack/core/config/tree"
@@ -10,15 +12,28 @@ import (
 
 // tomlInline returns the offsets of an object written as {…}, and reports whether there is one.
 func (d *doc) tomlInline(path []string) (from, to int, ok bool) {
-	parent := d.at(path[:len(path)-1])
-	if parent == nil || parent.Get(path[len(path)-1]) == nil {
+	at, ok := d.tomlValue(path)
+	if !ok || d.Text()[at] != '{' {
 		return 0, 0, false
 	}
-	t, at := d.Text(), parent.Get(path[len(path)-1]).Offset
+	return at, d.EndOfTOML(at), true
+}
+
+// tomlValue returns the offset of the value that is written after the last name of a path, or as an item of the
+// list there, and reports whether there is one.
+func (d *doc) tomlValue(path []string) (at int, ok bool) {
+	parent, last, t := d.at(path[:len(path)-1]), path[len(path)-1], d.Text()
+	if parent != nil && parent.Kind == tree.List {
+		return d.tomlItem(path[:len(path)-1], last)
+	}
+	if parent == nil || parent.Get(last) == nil {
+		return 0, false
+	}
+	at = parent.Get(last).Offset
 	// Skip the key, which may be quoted, and the equals sign.
 	for at < len(t) && t[at] != '=' {
 		if t[at] == '\n' || t[at] == ']' || t[at] == '.' {
-			return 0, 0, false
+			return 0, false
 		}
 		if c := t[at]; c == '"' || c == '\'' {
 			for at++; at < len(t) && t[at] != c; at++ {
@@ -31,10 +46,28 @@ func (d *doc) tomlInline(path []string) (from, to int, ok bool) {
 	}
 	for at++; at < len(t) && (t[at] == ' ' || t[at] == '\t'); at++ {
 	}
-	if at >= len(t) || t[at] != '{' {
-		return 0, 0, false
+	return at, at < len(t)
+}
+
+// tomlItem returns the offset of an item of a list written as […], and reports whether there is one.
+func (d *doc) tomlItem(list []string, index string) (at int, ok bool) {
+	at, ok = d.tomlValue(list)
+	n, err := strconv.Atoi(index)
+	if t := d.Text(); ok && err == nil && t[at] == '[' {
+		for at++; at < len(t) && t[at] != ']'; at++ {
+			switch c := t[at]; {
+			case c == '#':
+				at += bytes.IndexByte(t[at:], '\n')
+			case c == ',' || c == ' ' || c == '\t' || c == '\r' || c == '\n':
+			case n == 0:
+				return at, true
+			default:
+				n--
+				at = d.EndOfTOML(at) - 1
+			}
+		}
 	}
-	return at, d.EndOfTOML(at), true
+	return 0, false
 }
 
 // toml returns the change for a table in TOML, whose statements must be adjacent.

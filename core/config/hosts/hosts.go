@@ -1,7 +1,12 @@
 // Package hosts lists where programs that use MCP servers store their configs.
 //
 // It contains only names and paths; core/config reads the files and recognises their format from
-// their content. The paths come from the documentation of each host (November 2026).
+// their content. The paths come from the documentation of each host (November 2026). These paths have another source:
+//
+//	lm-studio      ~/.cache: lmstudio-ai/lmstudio-bug-tracker#1371
+//	qoder          mcp.json: stacklok/toolhive, pkg/client/config.go; in a project: datasnap-cloud/bridge
+//	trae           of the user: stacklok/toolhive; CoplayDev/unity-mcp#337 and MCPForUnity's TraeCNConfigurator
+//	vscode-server  microsoft/vscode#269340 and vscode-remote-release#6340; settings: hashicorp/terraform-mcp-server#95
 package hosts
 
 import (
@@ -49,8 +54,11 @@ func All() []Host {
 	one := func(name, title string, files ...File) Host { return Host{name, title, files} }
 	own := func(base Base, path string) File { return File{Base: base, Path: path} }
 	settings := func(base Base, path string) File { return File{Base: base, Path: path, Settings: true} }
+	inFolder := []File{own(Project, ".vscode/mcp.json"), settings(Project, ".vscode/settings.json")} // of every edition of VS Code
 	return []Host{
 		one("amazon-q", "Amazon Q Developer", own(Project, ".amazonq/mcp.json"), own(Home, ".aws/amazonq/mcp.json")),
+		one("amp", "Amp", settings(Project, ".amp/settings.json"), settings(Project, ".amp/settings.jsonc"),
+			settings(XDG, "amp/settings.json"), settings(XDG, "amp/settings.jsonc")),
 		one("antigravity", "Antigravity", own(Home, ".gemini/antigravity/mcp_config.json")),
 		one("claude-code", "Claude Code", own(Project, ".mcp.json"), File{Home, ".claude.json", true, "CLAUDE_CONFIG_DIR"}),
 		one("claude-desktop", "Claude Desktop", settings(AppConfig, "Claude/claude_desktop_config.json")),
@@ -62,18 +70,29 @@ func All() []Host {
 		one("copilot", "GitHub Copilot CLI", own(Project, ".copilot/mcp-config.json"), own(Home, ".copilot/mcp-config.json")),
 		one("crush", "Crush", settings(Project, ".crush.json"), settings(Project, "crush.json"), settings(XDG, "crush/crush.json")),
 		one("cursor", "Cursor", own(Project, ".cursor/mcp.json"), own(Home, ".cursor/mcp.json")),
+		one("factory", "Droid", own(Project, ".factory/mcp.json"), own(Home, ".factory/mcp.json")),
 		one("gemini", "Gemini CLI", settings(Project, ".gemini/settings.json"), settings(Home, ".gemini/settings.json")),
 		one("goose", "Goose", settings(XDG, "goose/config.yaml"), settings(AppConfig, "Block/goose/config/config.yaml")),
 		one("junie", "Junie", own(Project, ".junie/mcp/mcp.json"), own(Home, ".junie/mcp/mcp.json")),
+		one("kimi", "Kimi Code", own(Project, ".kimi-code/mcp.json"), File{Home, ".kimi-code/mcp.json", false, "KIMI_CODE_HOME"},
+			File{Home, ".kimi/mcp.json", false, "KIMI_SHARE_DIR"}),
 		one("kiro", "Kiro", own(Project, ".kiro/settings/mcp.json"), own(Home, ".kiro/settings/mcp.json")),
+		one("lm-studio", "LM Studio", own(Home, ".lmstudio/mcp.json"), own(Home, ".cache/lm-studio/mcp.json")),
+		one("mistral-vibe", "Mistral Vibe", settings(Project, ".vibe/config.toml"), File{Home, ".vibe/config.toml", true, "VIBE_HOME"}),
 		one("opencode", "opencode", settings(Project, "opencode.json"), settings(Project, "opencode.jsonc"),
 			settings(Project, ".opencode/opencode.json"), settings(XDG, "opencode/opencode.json"), settings(XDG, "opencode/opencode.jsonc")),
+		one("qoder", "Qoder", own(Project, ".qoder/mcp.json"), settings(Project, ".qoder/settings.local.json"),
+			own(Home, ".qoder/mcp.json"), own(AppConfig, "Qoder/SharedClientCache/mcp.json"), settings(Home, ".qoder/settings.json")),
 		one("qwen", "Qwen Code", settings(Project, ".qwen/settings.json"), settings(Home, ".qwen/settings.json")),
 		one("roo", "Roo Code", own(Project, ".roo/mcp.json"),
 			own(AppConfig, "Code/User/globalStorage/rooveterinaryinc.roo-cline/settings/mcp_settings.json")),
-		one("vscode", "VS Code", own(Project, ".vscode/mcp.json"), settings(Project, ".vscode/settings.json"),
-			own(AppConfig, "Code/User/mcp.json"), settings(AppConfig, "Code/User/settings.json")),
-		one("windsurf", "Windsurf", own(Home, ".codeium/windsurf/mcp_config.json")),
+		one("trae", "Trae", own(Project, ".trae/mcp.json"), own(AppConfig, "Trae/User/mcp.json"), own(AppConfig, "Trae CN/User/mcp.json")),
+		one("vscode", "VS Code", append(slices.Clone(inFolder), own(AppConfig, "Code/User/mcp.json"), settings(AppConfig, "Code/User/settings.json"))...),
+		one("vscode-insiders", "VS Code Insiders", append(slices.Clone(inFolder), own(AppConfig, "Code - Insiders/User/mcp.json"),
+			settings(AppConfig, "Code - Insiders/User/settings.json"))...),
+		one("vscode-server", "VS Code Server", append(slices.Clone(inFolder), own(Home, ".vscode-server/data/User/mcp.json"),
+			settings(Home, ".vscode-server/data/Machine/settings.json"), own(Home, ".vscode-server-insiders/data/User/mcp.json"))...),
+		one("windsurf", "Windsurf", own(Home, ".codeium/windsurf/mcp_config.json"), own(Home, ".codeium/mcp_config.json")), // the latter in JetBrains
 		one("zed", "Zed", settings(Project, ".zed/settings.json"), settings(XDG, "zed/settings.json"), settings(AppConfig, "Zed/settings.json")),
 	}
 }

@@ -1,10 +1,16 @@
 package tree
 
-import "github.com/pelletier/go-toml/v2/unstable"
+import (
+	"strconv"
+	"strings"
+
+	"github.com/pelletier/go-toml/v2/unstable"
+)
 
 // A Statement is one statement of a TOML document: the header of a table, or a key with its value.
 type Statement struct {
-	// Path contains the names of the key, preceded by those of the table to which it belongs.
+	// Path contains the names of the key, preceded by those of the table to which it belongs. The name of an array
+	// of tables is followed by the index of the table.
 	Path   []string
 	Header bool // the statement is [NAME] or [[NAME]]
 	// From and To are the offsets of the statement without indentation, comment and line end.
@@ -20,6 +26,7 @@ func (s *Source) Statements() ([]Statement, *Error) {
 	}
 	var all []Statement
 	var table []string
+	tables := map[string]int{} // how many tables the array at a path has so far
 	var parser unstable.Parser
 	parser.Reset(s.text)
 	for parser.NextExpression() {
@@ -36,6 +43,13 @@ func (s *Source) Statements() ([]Statement, *Error) {
 		for it := e.Key(); it.Next(); {
 			st.Path = append(st.Path, string(it.Node().Data))
 			st.Keys = append(st.Keys, int(it.Node().Raw.Offset))
+			array := strings.Join(st.Path, "\x00")
+			if e.Kind == unstable.ArrayTable && it.IsLast() {
+				tables[array]++
+			}
+			if n := tables[array]; st.Header && n > 0 {
+				st.Path = append(st.Path, strconv.Itoa(n-1))
+			}
 		}
 		st.From = st.Keys[0]
 		for st.Header && s.text[st.From] != '[' || st.From > 0 && s.text[st.From-1] == '[' {
