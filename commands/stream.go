@@ -151,8 +151,7 @@ func (s *stream) take(entry journal.Entry) error {
 		s.last = entry.ID
 	}
 	if s.raw != nil && s.connected && s.keep == nil && s.flags.count == 0 { // no event needs to be decoded
-		_, _ = s.raw.Write(entry.Data())
-		return s.end(s.raw.WriteByte('\n'), entry.More) // also an earlier write error
+		return s.end(s.writeRaw(&entry), entry.More)
 	}
 	e, err := entry.Event()
 	if err != nil {
@@ -168,10 +167,15 @@ func (s *stream) take(entry journal.Entry) error {
 	if s.raw == nil {
 		s.batch = append(s.batch, s.decorate(&e))
 	} else {
-		_, _ = s.raw.Write(entry.Data())
-		err = s.raw.WriteByte('\n')
+		err = s.writeRaw(&entry)
 	}
 	return s.end(cmp.Or(err, s.count(&e)), entry.More)
+}
+
+// writeRaw writes an entry as it is stored. Its error may be that of an earlier write.
+func (s *stream) writeRaw(entry *journal.Entry) error {
+	_, err := s.raw.Write(append(entry.AppendData(s.raw.AvailableBuffer()), '\n'))
+	return err
 }
 
 // passed records that the entries until id need not be read again.

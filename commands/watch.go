@@ -18,6 +18,7 @@ import (
 	"github.com/mcptrack/mcptrack/commands/internal/cli"
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/nowait"
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/output/jsonl"
 	"github.com/mcptrack/mcptrack/output/remote"
@@ -222,7 +223,7 @@ func (o *watchOptions) stream(env *cli.Env, g *cli.Globals) *stream {
 	if o.json {
 		s.write, s.lines = jsonl.NewWriter(env.Out).Write, nil
 		if !o.content && !o.diff {
-			s.raw = bufio.NewWriterSize(env.Out, 64<<10)
+			s.raw = bufio.NewWriterSize(nowait.NewWriter(env.Out), 64<<10)
 		}
 	}
 	if !o.All() {

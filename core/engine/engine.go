@@ -37,7 +37,7 @@ type Desired struct {
 
 // Options configure an [Engine]. The zero value follows all servers in this process.
 type Options struct {
-	// Tracker holds the options for the tracker. New sets Log and Stored.
+	// Tracker holds the options for the tracker. New sets Log and Stored, and Published if there is a Lock.
 	Tracker tracker.Options
 	// Applied is called with every config, before [Desired.Select] is applied and the servers are
 	// followed. It must return immediately. It may be nil.
@@ -102,12 +102,13 @@ func New(ctx context.Context, desired Desired, log journal.Log, opts Options) (*
 	if err := e.remember(ctx); err != nil {
 		return nil, fmt.Errorf("read the event log: %w", err)
 	}
-	e.tracker = tracker.New(e.opts.Tracker)
-	e.opts.Tracker.Stored = journal.States{} // the tracker has them
 	e.drifts = newDrifts(e)
 	if opts.Lock != nil {
 		e.locked = newLocked(e, *opts.Lock)
+		e.opts.Tracker.Published = e.locked.published
 	}
+	e.tracker = tracker.New(e.opts.Tracker)
+	e.opts.Tracker.Stored = journal.States{} // the tracker has them
 	shared, ok := log.(*natslog.Log)
 	switch {
 	case opts.Role == Alone:

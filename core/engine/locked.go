@@ -61,16 +61,6 @@ func (l *locked) apply(cfg *config.Config) {
 
 // run compares the servers whenever one of them, the config or the lock changes, until ctx ends.
 func (l *locked) run(ctx context.Context) error {
-	_, events := l.engine.tracker.Subscribe(ctx)
-	var reading sync.WaitGroup
-	defer reading.Wait()
-	reading.Go(func() {
-		for batch := events.Next(); batch != nil; batch = events.Next() {
-			if slices.ContainsFunc(batch, concernsLock) {
-				l.dirty.Send()
-			}
-		}
-	})
 	l.dirty.Send()
 	read := l.lock.Guard.Changes()
 	for {
@@ -85,13 +75,12 @@ func (l *locked) run(ctx context.Context) error {
 	}
 }
 
-// concernsLock reports whether what a server offers may have changed with an event.
-func concernsLock(e *event.Event) bool {
+// published makes run compare the servers if what a server offers may have changed with an event.
+func (l *locked) published(e *event.Event) {
 	switch e.Payload.(type) {
-	case event.ServerState, event.ListChanged, event.SubscriptionActive, event.Gap:
-		return true
+	case event.ServerState, event.ListChanged, event.SubscriptionActive:
+		l.dirty.Send()
 	}
-	return false
 }
 
 func (l *locked) compareAll(ctx context.Context) {

@@ -114,7 +114,8 @@ func (c Cause) Words() string {
 
 // FormatID returns the event ID for an epoch and a sequence number.
 func FormatID(epoch string, seq uint64) string {
-	return epoch + "-" + strconv.FormatUint(seq, 10)
+	id := make([]byte, 0, 40) // 16 hex digits, a hyphen and 20 digits
+	return string(strconv.AppendUint(append(append(id, epoch...), '-'), seq, 10))
 }
 
 // ParseID is the inverse of [FormatID].

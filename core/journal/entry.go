@@ -70,25 +70,37 @@ func Keepable(data []byte) bool { return len(data) > 2 && data[0] == '{' && data
 // the id. The slice is shared; callers must not modify it.
 func (e *Entry) Data() []byte {
 	if e.data == nil && e.event != nil {
-		e.data, _ = Encode(e.event, e.ID) // cannot fail: the event was encoded before, or is a gap
+		e.data = e.AppendData(nil)
 	}
 	return e.data
 }
 
+// AppendData appends Data to b.
+func (e *Entry) AppendData(b []byte) []byte {
+	if e.data != nil || e.event == nil {
+		return append(b, e.data...)
+	}
+	b, _ = appendEvent(b, e.event, e.ID) // cannot fail: the event was encoded before, or is a gap
+	return b
+}
+
 // Encode returns the wire form of the event with the given id. An empty id produces the stored
 // form.
-func Encode(e *event.Event, id string) ([]byte, error) {
+func Encode(e *event.Event, id string) ([]byte, error) { return appendEvent(nil, e, id) }
+
+// appendEvent appends the result of Encode to b.
+func appendEvent(b []byte, e *event.Event, id string) ([]byte, error) {
 	bare := *e
 	bare.ID = id
-	if u, ok := bare.Payload.(event.ResourceUpdated); ok {
+	if u, ok := bare.Payload.(event.ResourceUpdated); ok && (u.Content != nil || u.Diff != nil) {
 		u.Content, u.Diff = nil, nil // added only on request, never stored in the log
 		bare.Payload = u
 	}
-	data, err := bare.AppendJSON(nil)
+	b, err := bare.AppendJSON(b)
 	if err != nil {
 		return nil, fmt.Errorf("event log: %w", err)
 	}
-	return data, nil
+	return b, nil
 }
 
 // Event returns the event of the entry. If this process appended the event recently, the result
@@ -211,17 +223,19 @@ func IsEpoch(s string) bool {
 // instructions of a server, which are large and are stored separately; see [KnownLists] and
 // [Contents].
 func WithoutDefinitions(e *event.Event) *event.Event {
-	out := *e
+	var bare event.Payload
 	switch p := e.Payload.(type) {
 	case event.ListChanged:
 		p.Items, p.Before, p.Follows = nil, nil, nil
-		out.Payload = p
+		bare = p
 	case event.ServerState:
 		p.Instructions = ""
-		out.Payload = p
+		bare = p
 	default:
 		return e
 	}
+	out := *e // only here, so that other events are not copied
+	out.Payload = bare
 	return &out
 }
 

@@ -90,16 +90,17 @@ func (m *Memory) Epoch() string { return m.epoch }
 func (m *Memory) Publish(e event.Event) *event.Event {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.closed {
-		m.unseen++
-		e.Seq = m.last + m.unseen
-		e.ID = event.FormatID(m.epoch, e.Seq)
-		return &e
+	if !m.closed {
+		return m.appendLocked(e)
 	}
-	return m.appendLocked(e).Event
+	late := e // a copy only here, so that other events are not copied twice
+	m.unseen++
+	late.Seq = m.last + m.unseen
+	late.ID = event.FormatID(m.epoch, late.Seq)
+	return &late
 }
 
-func (m *Memory) appendLocked(e event.Event) held {
+func (m *Memory) appendLocked(e event.Event) *event.Event {
 	if r, st, ok := Known(&e); ok {
 		m.rememberLocked(r, st)
 	}
@@ -116,7 +117,7 @@ func (m *Memory) appendLocked(e event.Event) held {
 	for s := range m.subs {
 		s.wake.Send()
 	}
-	return h
+	return h.Event
 }
 
 // trimLocked discards old events, except for the last one and those that a follower has not received.

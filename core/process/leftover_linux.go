@@ -1,6 +1,7 @@
 package process
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -12,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/mcptrack/mcptrack/core/internal/proctable"
 )
@@ -77,21 +80,42 @@ func ownerless(mark string) bool {
 // signalMarked sends a signal to every other process whose mark satisfies the condition. It returns
 // how many there were.
 func signalMarked(s syscall.Signal, condition func(mark string) bool) (n int) {
+	self := os.Getpid()
+	var env []byte // reused, because there may be many processes
+	meant := func(pid int) bool {
+		env = readEnviron(pid, env[:0])
+		_, mark, _ := bytes.Cut(env, []byte("\x00"+markKey+"="))
+		mark, _, ok := bytes.Cut(mark, []byte{0})
+		return ok && condition(string(mark))
+	}
 	for pid := range proctable.PIDs() {
-		if pid == os.Getpid() {
+		if pid == self || !meant(pid) {
 			continue
 		}
-		p, err := os.FindProcess(pid) // before its mark is read: the signal reaches no later process with this id
+		p, err := os.FindProcess(pid)
 		if err != nil {
 			continue
 		}
-		env, _ := os.ReadFile(proctable.Path(pid, "environ")) // empty for zombies and other users' processes
-		for kv := range strings.SplitSeq(string(env), "\x00") {
-			if mark, ok := strings.CutPrefix(kv, markKey+"="); ok && condition(mark) && p.Signal(s) == nil {
-				n++
-			}
+		if meant(pid) && p.Signal(s) == nil { // read again: the signal reaches no later process with this id
+			n++
 		}
 		_ = p.Release()
 	}
 	return n
+}
+
+// readEnviron appends a null byte and the environment of a process, which is empty for zombies and other users'
+// processes. It makes no system calls but those to open, read and close.
+func readEnviron(pid int, b []byte) []byte {
+	b = append(b, 0)
+	fd, err := unix.Open(proctable.Path(pid, "environ"), unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return b
+	}
+	defer unix.Close(fd)
+	for n := 1; n > 0; b = b[:len(b)+max(n, 0)] {
+		b = slices.Grow(b, 4<<10)
+		n, _ = unix.Read(fd, b[len(b):cap(b)])
+	}
+	return b
 }

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"math/bits"
 	"os"
+	"runtime"
 	"sync/atomic"
 
 	"github.com/mcptrack/mcptrack/core/nowait"
@@ -228,6 +229,7 @@ func (r *Lines) fill() {
 	if r.end == len(r.buf) {
 		r.grow()
 	}
+	runtime.Gosched() // what was read before may have woken goroutines: they run before this one waits
 	n, err := r.src.Read(r.buf[r.end:])
 	r.end += n
 	if n > 0 && r.end == len(r.buf) && len(r.buf) < busyBuf {

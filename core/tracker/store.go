@@ -20,9 +20,10 @@ import (
 // of it are committed under one lock, so the events that follow a snapshot neither miss nor repeat
 // anything that the snapshot contains. A server's state is written by its worker, and by TakeOver.
 type store struct {
-	stream *journal.Memory  // what Subscribe returns
-	log    journal.Recorder // nil if stream is the log
-	tracer *tracing.Tracer  // nil if nothing is traced
+	stream *journal.Memory    // what Subscribe returns
+	log    journal.Recorder   // nil if stream is the log
+	tracer *tracing.Tracer    // nil if nothing is traced
+	told   func(*event.Event) // [Options.Published]
 
 	mu      sync.Mutex // guards servers, and is held while an event is published; never held during I/O
 	servers map[string]*record
@@ -47,7 +48,7 @@ type record struct {
 const maxLeft = 10_000
 
 func newStore(opts Options) *store {
-	s := &store{log: opts.Log, tracer: opts.Session.Tracer, servers: map[string]*record{}}
+	s := &store{log: opts.Log, tracer: opts.Session.Tracer, told: opts.Published, servers: map[string]*record{}}
 	if own, ok := opts.Log.(*journal.Memory); ok {
 		s.stream, s.log = own, nil
 	} else {
@@ -119,6 +120,9 @@ func (s *store) publishLocked(e event.Event) *event.Event {
 	}
 	bare := journal.WithoutDefinitions(&e)
 	published := s.stream.Publish(*bare)
+	if s.told != nil {
+		s.told(published)
+	}
 	if s.log == nil {
 		return published
 	}

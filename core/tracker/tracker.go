@@ -30,6 +30,9 @@ type Options struct {
 	// is a [journal.Memory], [Tracker.Subscribe] reads from it, and the tracker closes it when Run
 	// returns. It may be nil.
 	Log journal.Recorder
+	// Published is called with every event at the time of publication, while a lock is held: it must return
+	// immediately and not call the tracker. It may be nil.
+	Published func(*event.Event)
 	// Stored is what earlier trackers published: the digest of each resource, [catalog.Gone] or
 	// [catalog.Unread] if that was published instead, and the keys and digests of the lists. What differs
 	// when it is first read or loaded is published, with cause resync.
