@@ -213,6 +213,15 @@ func (l *lines) Write(p []byte) (int, error) {
 	return l.conn.Write(p)
 }
 
+// Try writes as much of p as is possible without waiting.
+func (l *lines) Try(p []byte) int {
+	if !l.mu.TryLock() {
+		return 0
+	}
+	defer l.mu.Unlock()
+	return l.conn.Try(p)
+}
+
 // Close interrupts a blocked Write.
 func (l *lines) Close() error { return l.conn.Close() }
 

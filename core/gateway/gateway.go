@@ -181,9 +181,10 @@ func (b *base) servers() []config.Server {
 }
 
 func (b *base) entry(id string) (config.Server, bool) {
-	for _, srv := range b.servers() {
-		if srv.ID == id {
-			return srv, true
+	list := b.servers()
+	for i := range list { // without a copy of each
+		if list[i].ID == id {
+			return list[i], true
 		}
 	}
 	return config.Server{}, false

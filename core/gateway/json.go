@@ -16,11 +16,15 @@ func encode(v any) json.RawMessage {
 
 func quote(s string) []byte { return encode(s) }
 
-// fields decodes the members of a JSON object. It returns nil for any other value.
+// fields returns the members of a JSON object, which share its memory. It returns nil for any other value.
 func fields(raw json.RawMessage) map[string]json.RawMessage {
-	var m map[string]json.RawMessage
-	if json.Unmarshal(raw, &m) != nil {
+	members := rawjson.Members(raw)
+	if members == nil {
 		return nil
+	}
+	m := make(map[string]json.RawMessage, len(members))
+	for _, one := range members {
+		m[one.Name] = one.Value
 	}
 	return m
 }

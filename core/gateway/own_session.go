@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/config"
@@ -45,6 +46,8 @@ type ownSession struct {
 	// ownSessions.mu guards these.
 	use  sessionUse // zero if its client has left
 	busy bool       // the one request that may use it does
+	// foundIn is the newest config that is known to have srv.
+	foundIn *[]config.Server
 
 	began    time.Time
 	requests requests
@@ -56,16 +59,24 @@ func (s *ownSession) usable() bool {
 	return s.conn != nil && s.conn.Err() == nil && s.life.Err() == nil
 }
 
-// outdated reports whether a session must be replaced, because the config entry of its server has changed, its
-// connection was lost, or it is time for another attempt.
-func (s *ownSession) outdated(srv config.Server) bool {
+// outdated reports whether a session must be replaced, because the config no longer has the entry of its server, its
+// connection was lost, or it is time for another attempt. ownSessions.mu must be held.
+func (s *ownSession) outdated(enabled *[]config.Server) bool {
 	switch {
 	case !isClosed(s.ready):
 		return false
 	case s.conn == nil:
 		return time.Since(s.tried) > redialDelay
 	}
-	return s.conn.Err() != nil || !s.srv.Equal(srv)
+	return s.conn.Err() != nil || !s.isIn(enabled)
+}
+
+// isIn reports whether the config has the entry of the server. ownSessions.mu must be held.
+func (s *ownSession) isIn(enabled *[]config.Server) bool {
+	if s.foundIn != enabled && slices.ContainsFunc(*enabled, s.srv.Equal) { // a comparison for each config, not for each request
+		s.foundIn = enabled
+	}
+	return s.foundIn == enabled
 }
 
 // unused returns for how long the session has had no request.

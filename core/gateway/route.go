@@ -352,7 +352,7 @@ func (g *Gateway) callTool(ctx context.Context, r *mcpserver.Request) (json.RawM
 	if t.server == "" {
 		return g.opts.Local.call(ctx, r, g.local.lists[catalog.Tools])
 	}
-	params := fields(r.Params)
+	params := r.Members()
 	rt.item = itemID{catalog.Tools, t}
 	if a := g.httpCatalog(t.server); a != nil {
 		if err := rt.permitted(ctx); err != nil {
@@ -427,7 +427,7 @@ func (g *Gateway) getPrompt(ctx context.Context, r *mcpserver.Request) (json.Raw
 	if !ok {
 		return nil, g.unlistedError("prompt", r.Name())
 	}
-	params := fields(r.Params)
+	params := r.Members()
 	rt.item = itemID{catalog.Prompts, t}
 	params["name"] = quote(t.key)
 	raw, err := rt.send(ctx, params)
@@ -450,7 +450,7 @@ func (g *Gateway) readResource(ctx context.Context, r *mcpserver.Request) (json.
 		return nil, mcpserver.ErrNotFound // an HTTP catalog offers only tools
 	}
 	rt.server, rt.item = t.server, itemID{catalog.Resources, t}
-	params := fields(r.Params)
+	params := r.Members()
 	params["uri"] = quote(t.key)
 	raw, err := rt.send(ctx, params)
 	if err == nil {
@@ -477,7 +477,7 @@ func isMissing(err error, uri string) bool {
 
 func (g *Gateway) complete(ctx context.Context, r *mcpserver.Request) (json.RawMessage, error) {
 	rt := g.route(r)
-	params := fields(r.Params)
+	params := r.Members()
 	ref := fields(params["ref"])
 	var kind, name, uri string
 	for member, into := range map[string]*string{"type": &kind, "name": &name, "uri": &uri} {
@@ -538,7 +538,7 @@ func (g *Gateway) extension(ctx context.Context, r *mcpserver.Request) (json.Raw
 			declaring = append(declaring, servers...)
 		}
 	}
-	params := fields(r.Params)
+	params := r.Members()
 	if len(declaring) > 0 && allEqual(declaring) {
 		rt.server = declaring[0]
 	}

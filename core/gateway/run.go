@@ -189,7 +189,7 @@ func (l *loop) merge(snap *status.Snapshot) {
 	}
 	l.large.expire(began)
 	l.reconcileHTTPCatalogs(enabled)
-	l.sessions.reconcile(enabled)
+	l.sessions.reconcile()
 	l.demands.reconcile(enabled)
 	l.tasks.reconcile(time.Now())
 	parts := make([]contribution, 0, len(enabled))

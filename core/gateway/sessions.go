@@ -74,7 +74,7 @@ func (c *ownSessions) session(ctx context.Context, st serverState, r *mcpserver.
 	if has || legacy {
 		era = session.EraLegacy
 	}
-	s := c.get(sessionUse{server: server, client: r.Client}, srv, r.Principal, declared(r.Client.Capabilities), era)
+	s := c.get(sessionUse{server: server, client: r.Client}, srv, r.Principal, func() json.RawMessage { return declared(r.Client.Capabilities) }, era)
 	if s != nil && s.await(ctx) {
 		return s, nil
 	}
@@ -103,12 +103,12 @@ func (c *ownSessions) has(client *mcpserver.Client, server string) bool {
 }
 
 // get returns the session for a use. If it is missing or outdated, get opens one for a principal in the
-// background. It returns nil if there is no room for one. A session for one request at a time must be released.
-func (c *ownSessions) get(use sessionUse, srv config.Server, principal string, capabilities json.RawMessage, era session.Era) *ownSession {
+// background, with the client capabilities that capabilities returns. It returns nil if there is no room for one. A session for one request at a time must be released.
+func (c *ownSessions) get(use sessionUse, srv config.Server, principal string, capabilities func() json.RawMessage, era session.Era) *ownSession {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := c.find(use)
-	if s != nil && s.outdated(srv) {
+	if s != nil && s.outdated(c.enabled.Load()) {
 		c.drop(s)
 		s = nil
 	}
@@ -116,7 +116,7 @@ func (c *ownSessions) get(use sessionUse, srv config.Server, principal string, c
 		if !c.makeRoom(srv.ID, principal) {
 			return nil
 		}
-		s = &ownSession{srv: srv, use: use, client: use.client, shared: use.era != "", capabilities: capabilities, ids: c.taskIDs(principal, srv.ID), era: era,
+		s = &ownSession{srv: srv, use: use, client: use.client, shared: use.era != "", capabilities: capabilities(), ids: c.taskIDs(principal, srv.ID), era: era,
 			queues: c.queues, level: newToldLevel(), ready: make(chan struct{}), began: time.Now()}
 		s.life, s.end = context.WithCancel(c.life)
 		if !c.run(func(context.Context) { c.live(s) }) {
@@ -246,15 +246,16 @@ func (g *Gateway) Own() map[string][]int {
 
 // reconcile ends the sessions with servers whose config has changed, and those that were disconnected or
 // that no client has used for a while.
-func (c *ownSessions) reconcile(enabled []config.Server) {
+func (c *ownSessions) reconcile() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	enabled := c.enabled.Load()
 	for _, s := range slices.Clone(c.all) {
 		idle := maxUnused
 		if s.use.request != "" && !s.srv.Unshared() {
 			idle = maxIdle
 		}
-		if !slices.ContainsFunc(enabled, s.srv.Equal) || s.outdated(s.srv) || isClosed(s.ready) && s.use.client == nil && !s.busy && s.unused() > idle {
+		if !s.isIn(enabled) || s.outdated(enabled) || isClosed(s.ready) && s.use.client == nil && !s.busy && s.unused() > idle {
 			c.drop(s)
 		}
 	}
@@ -280,7 +281,7 @@ func (c *ownSessions) together(ctx context.Context, st serverState, server strin
 			declares = declared(json.RawMessage(relayed), mcp.MethodListRoots) // which are of one client
 		}
 	}
-	s := c.get(sessionUse{server: server, era: era}, srv, "", declares, era)
+	s := c.get(sessionUse{server: server, era: era}, srv, "", func() json.RawMessage { return declares }, era)
 	if s == nil || !s.await(ctx) {
 		return nil
 	}
@@ -296,7 +297,7 @@ func (c *ownSessions) acquire(ctx context.Context, r *mcpserver.Request, server 
 	if !found {
 		return nil
 	}
-	s := c.get(sessionUse{server: server, request: string(encode([]any{r.Principal, capabilities, logLevel(r)}))}, srv, r.Principal, capabilities, era)
+	s := c.get(sessionUse{server: server, request: string(encode([]any{r.Principal, capabilities, logLevel(r)}))}, srv, r.Principal, func() json.RawMessage { return capabilities }, era)
 	if s == nil {
 		return nil
 	}
@@ -337,7 +338,7 @@ func (c *ownSessions) rootsChanged(of *mcpserver.Client) {
 
 // setLevel handles logging/setLevel requests. Servers are told the level before the client's next request.
 func setLevel(r *mcpserver.Request) (json.RawMessage, error) {
-	level := fields(r.Params)["level"]
+	level := r.Members()["level"]
 	if severity(level) < 0 {
 		return nil, &mcpserver.Error{Code: mcp.CodeInvalidParams, Message: `"level" must be one of ` + severities}
 	}
@@ -351,7 +352,7 @@ func levelOf(of *mcpserver.Client) json.RawMessage { return fields(of.Remembered
 // logLevel returns the level of the log messages that a modern client wants to receive during a
 // request, or nil if it wants none.
 func logLevel(r *mcpserver.Request) json.RawMessage {
-	level := fields(fields(r.Params)["_meta"])[mcp.MetaLogLevel]
+	level := r.Meta(mcp.MetaLogLevel)
 	if !r.Modern() || !isString(level) {
 		return nil
 	}

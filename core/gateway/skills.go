@@ -222,7 +222,7 @@ func (g *Gateway) getSkill(ctx context.Context, r *mcpserver.Request) (json.RawM
 	if rt.state().verdict.Enforced() {
 		return rt.approvedSkill(ctx, t)
 	}
-	params := fields(r.Params)
+	params := r.Members()
 	params["uri"] = quote(t.key)
 	raw, err := rt.send(ctx, params)
 	if err != nil {
@@ -293,7 +293,7 @@ func (g *Gateway) readDirectory(ctx context.Context, r *mcpserver.Request) (json
 	if of := rt.v.enclosing(t.server, t.key); of != "" {
 		rt.item = itemID{catalog.Skills, target{t.server, of}}
 	}
-	params := fields(r.Params)
+	params := r.Members()
 	params["uri"] = quote(t.key)
 	raw, err := rt.send(ctx, params)
 	if err != nil {

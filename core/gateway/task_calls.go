@@ -26,7 +26,7 @@ func (rt *route) task(ctx context.Context) (json.RawMessage, error) {
 	default:
 		return nil, noMethod(r.Method)
 	}
-	params := fields(r.Params)
+	params := r.Members()
 	t, ok := g.verifiedTask(r.Principal, taskID(r.Params))
 	if _, known := v.servers[t.server]; !ok || !known || g.httpCatalog(t.server) != nil {
 		return nil, unknownTask()

@@ -9,6 +9,7 @@ import (
 	"mime"
 	"net/http"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/eventstream"
@@ -202,68 +203,91 @@ func (x *exchange) runFunc(parent context.Context, from caller, calls *callStrea
 	defer cancel(nil)
 	defer context.AfterFunc(s.ctx, func() { cancel(errClosed) })()
 
-	// The Func sends its notifications over notes to this goroutine, which owns the connection. The
-	// channel is unbuffered, so that the Func waits while the client does not read. It is never
-	// closed.
-	notes := make(chan note)
-	left := make(chan struct{}) // closed by this goroutine when the client disconnects
-	answered := make(chan reply, 1)
-	go func() {
-		growStack(0)
-		reply := x.answer(nil, errorf(mcp.CodeInternal, "%s: internal error", x.m.method))
-		defer func() { answered <- reply }() // runs even if the Func calls runtime.Goexit
-		n := newNotifier(ctx, func(ctx context.Context, message []byte) bool {
-			written := make(chan bool, 1)
-			select {
-			case notes <- note{message, written}:
-				return <-written
-			case <-left:
-			case <-ctx.Done():
-			}
-			return false
-		})
-		defer n.close()
-		if accepts(x.r, typeEvents) {
-			from.notes = n
-		}
-		result, failed := s.result(ctx, x.m, from)
-		reply = x.answer(result, failed)
-	}()
-
-	var stream *eventStream
-	var call *callStream // the retained stream; nil if the client cannot resume it
-	var beats, opening <-chan time.Time
-	if calls != nil {
-		timer := time.NewTimer(openAfter)
-		defer timer.Stop()
-		opening = timer.C
-	}
-	gone, news, here := x.r.Context().Done(), notes, true
-	leave := func() {
-		gone, stream, opening, here = nil, nil, nil, false
-		if call == nil { // the client cannot resume: drop later notifications
-			close(left)
-			news = nil
-		}
+	stream := &callStreamer{x: x, calls: calls, leave: func() {
 		if from.modern {
 			cancel(context.Canceled)
 		}
+	}}
+	notes := newNotifier(ctx, stream.send)
+	if accepts(x.r, typeEvents) {
+		from.notes = notes
 	}
-	begin := func() error {
-		stream, opening = s.newEventStream(x.w), nil
-		beats = time.Tick(s.opts.Heartbeat)
-		if err := stream.start(); err != nil || calls == nil {
-			return err
-		}
-		call = calls.begin(x.m.id)
-		return stream.prelude(call)
+	if calls != nil {
+		defer time.AfterFunc(openAfter, stream.begin).Stop()
 	}
+	result, failed := s.result(ctx, x.m, from)
+	notes.close()
+	stream.end(x.answer(result, failed), wasCancelled(ctx))
+}
+
+// callStreamer answers a POST that runs a Func: with plain JSON or, once it has begun, with an event stream,
+// which a goroutine then writes.
+type callStreamer struct {
+	x     *exchange
+	calls *callStreams
+	leave func() // called when the client has disconnected
+
+	once sync.Once
+	// The Func sends its notifications over notes to the goroutine. The channel is unbuffered, so that the Func
+	// waits while the client does not read. It is never closed.
+	notes    chan note
+	left     chan struct{} // closed by the goroutine when it takes no more notes
+	answered chan answered // receives one value from end
+	over     chan struct{} // closed when the goroutine has ended
+}
+
+// answered is the response to a call.
+type answered struct {
+	reply
+	cancelled bool // the client has cancelled the request
+}
+
+// begin begins the stream, unless the call is answered. It may be called again.
+func (c *callStreamer) begin() {
+	c.once.Do(func() {
+		c.notes, c.left, c.answered, c.over = make(chan note), make(chan struct{}), make(chan answered), make(chan struct{})
+		go func() { // end waits for this goroutine
+			defer close(c.over)
+			c.run()
+		}()
+	})
+}
+
+// send sends a message of the Func to the client. It reports false if the client does not receive it.
+func (c *callStreamer) send(ctx context.Context, message []byte) bool {
+	c.begin()
+	written := make(chan bool, 1)
+	select {
+	case c.notes <- note{message, written}:
+		return <-written
+	case <-c.left:
+	case <-ctx.Done():
+	}
+	return false
+}
+
+// end answers the call. No send may be in progress.
+func (c *callStreamer) end(r reply, cancelled bool) {
+	plain := false
+	if c.once.Do(func() { plain = true }); plain {
+		c.x.finish(r, cancelled)
+		return
+	}
+	c.answered <- answered{r, cancelled}
+	<-c.over
+}
+
+// run writes the stream until the call is answered.
+func (c *callStreamer) run() {
+	stream := c.x.srv.newEventStream(c.x.w) // nil once the client has disconnected
+	var call *callStream                    // the retained stream; nil if the client cannot resume it
+	gone, notes := c.x.r.Context().Done(), c.notes
 	number := 0 // number of the last event
 	write := func(message []byte, last bool) error {
 		id := ""
 		if call != nil {
 			if last {
-				calls.end(call, message) // before the client has its response
+				c.calls.end(call, message) // before the client has its response
 			} else {
 				call.add(message, false)
 			}
@@ -275,38 +299,40 @@ func (x *exchange) runFunc(parent context.Context, from caller, calls *callStrea
 		}
 		return stream.send(id, message)
 	}
+	err := stream.start()
+	if err == nil && c.calls != nil {
+		call = c.calls.begin(c.x.m.id)
+		err = stream.prelude(call)
+	}
+	beats := time.Tick(c.x.srv.opts.Heartbeat)
 	for {
-		var err error
+		if err != nil && stream != nil {
+			gone, stream = nil, nil
+			if call == nil { // it cannot resume: drop later notifications
+				close(c.left)
+				notes = nil
+			}
+			c.leave()
+		}
+		err = nil
 		select {
-		case n := <-news:
-			if stream == nil && call == nil {
-				err = begin()
-			}
-			if err == nil || call != nil {
-				err = cmp.Or(err, write(n.message, false))
-			}
+		case n := <-notes:
+			err = write(n.message, false)
 			n.written <- err == nil || call != nil // if call retains the event, the client can still receive it
-		case <-opening:
-			err = begin()
 		case <-beats:
 			if stream != nil {
 				err = stream.comment()
 			}
 		case <-gone:
-			err = context.Cause(x.r.Context())
-		case reply := <-answered:
-			switch cancelled := wasCancelled(ctx); {
-			case (stream != nil || call != nil) && !cancelled:
-				_ = write(reply.message, true) // fails only if the client has disconnected
+			err = context.Cause(c.x.r.Context())
+		case a := <-c.answered:
+			switch {
+			case !a.cancelled:
+				_ = write(a.message, true) // fails only if the client has disconnected
 			case call != nil:
-				calls.end(call, nil)
-			case here && stream == nil:
-				x.finish(reply, cancelled)
+				c.calls.end(call, nil)
 			}
 			return
-		}
-		if err != nil && here {
-			leave()
 		}
 	}
 }

@@ -43,6 +43,7 @@ type Request struct {
 	info    json.RawMessage // what a modern client says about itself; may be nil
 	session string          // of a modern client
 	fields  map[string]json.RawMessage
+	meta    map[string]json.RawMessage // members of _meta in the request
 	notes   *notifier
 }
 
@@ -119,15 +120,19 @@ func (r *Request) Name() string { return text(r.fields["name"]) }
 // Modern reports whether the client uses protocol version 2026-07-28.
 func (r *Request) Modern() bool { return r.modern }
 
+// Members returns the members of Params in a new map. They share its memory.
+func (r *Request) Members() map[string]json.RawMessage {
+	members := make(map[string]json.RawMessage, len(r.fields)+1)
+	maps.Copy(members, r.fields)
+	return members
+}
+
+// Meta returns a member of the request's _meta, or nil if it is missing.
+func (r *Request) Meta(name string) json.RawMessage { return r.meta[name] }
+
 // ProgressToken returns the token for progress notifications, or nil if the client did not request
 // any.
-func (r *Request) ProgressToken() json.RawMessage {
-	meta, err := object(r.fields["_meta"])
-	if err != nil {
-		return nil
-	}
-	return meta["progressToken"]
-}
+func (r *Request) ProgressToken() json.RawMessage { return r.meta["progressToken"] }
 
 // Notify sends a notification that belongs to this request, such as notifications/progress, before
 // the response. It blocks while the client does not read. Notify does nothing once the client has
@@ -311,9 +316,9 @@ func cacheable(method string) bool {
 func newRequest(m *message, from caller) *Request {
 	r := &Request{
 		Method: m.method, Params: m.params, Version: from.version, Principal: from.principal, Identity: from.identity,
-		modern: from.modern, info: m.meta[mcp.MetaClientInfo], session: from.session, fields: m.fields, notes: from.notes, Client: from.client, after: from.after, Capabilities: from.capabilities(m),
+		modern: from.modern, info: m.meta[mcp.MetaClientInfo], session: from.session, fields: m.fields, meta: m.meta, notes: from.notes, Client: from.client, after: from.after, Capabilities: from.capabilities(m),
 	}
-	r.stripConnection(m.meta)
+	r.stripConnection()
 	return r
 }
 
@@ -360,12 +365,12 @@ func (s *Server) eraMembers(cacheable bool) []member {
 }
 
 // stripConnection removes the members of _meta that concern only the connection, not the request.
-func (r *Request) stripConnection(meta map[string]json.RawMessage) {
+func (r *Request) stripConnection() {
 	own := []string{mcp.MetaProtocolVersion, mcp.MetaClientInfo, mcp.MetaClientCapabilities}
-	if !slices.ContainsFunc(own, func(name string) bool { return meta[name] != nil }) {
+	if !slices.ContainsFunc(own, func(name string) bool { return r.meta[name] != nil }) {
 		return
 	}
-	rest, fields := maps.Clone(meta), maps.Clone(r.fields)
+	rest, fields := maps.Clone(r.meta), maps.Clone(r.fields)
 	for _, name := range own {
 		delete(rest, name)
 	}

@@ -9,12 +9,14 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/internal/subscriptions"
 	"github.com/mcptrack/mcptrack/core/mcp"
+	"github.com/mcptrack/mcptrack/core/nowait"
 )
 
 // Limits for one stdio connection. Over HTTP, waiting requests are limited by the number of
@@ -58,7 +60,7 @@ func (s *Server) ServeResumable(ctx context.Context, in io.Reader, out io.Writer
 	}
 	c.ctx, c.cancel = context.WithCancelCause(ctx)
 	defer context.AfterFunc(s.ctx, func() { c.cancel(errClosed) })()
-	c.out = newOutbox(func(err error) { c.cancel(err) })
+	c.out = newOutbox(out, func(err error) { c.cancel(err) })
 	abandon := func() {
 		closeIf(out)
 		c.out.leave()
@@ -72,7 +74,7 @@ func (s *Server) ServeResumable(ctx context.Context, in io.Reader, out io.Writer
 		case <-c.out.gone:
 		}
 	})()
-	go c.out.run(out) // finish waits for this goroutine
+	go c.out.run() // finish waits for this goroutine
 
 	read := make(chan error, 1) // receives why the goroutine below ended, which then closes it
 	go func() {
@@ -482,8 +484,10 @@ func (w *waiting) end(size int) {
 // drainTimeout limits how long a client that does not read can delay a shutdown.
 const drainTimeout = time.Second
 
-// outbox writes the lines of a connection in order.
+// outbox writes the lines of a connection in order: by the goroutine that has them if that need not wait, and
+// otherwise by its own.
 type outbox struct {
+	to stream
 	// jobs receives jobs from the reader, requests, listens and notifiers. It is never closed,
 	// because a notification may arrive late. Its capacity limits how many responses without a Func
 	// a client may request while it does not read.
@@ -497,6 +501,15 @@ type outbox struct {
 	failed func(error) // called at most once, with the first write error
 	// writes is incremented before and after each Write, so that it is odd during a Write.
 	writes atomic.Uint64
+
+	mu      sync.Mutex // guards waiting, and is held during a Try, which does not wait
+	waiting int        // jobs that are not done
+}
+
+// stream is what an outbox writes to. Try is that of a [nowait.Writer].
+type stream interface {
+	io.Writer
+	Try(p []byte) int
 }
 
 // job produces zero or more lines. lines runs on the writing goroutine immediately before its
@@ -506,27 +519,32 @@ type job struct {
 	done  chan struct{} // closed after the lines are written; may be nil
 }
 
-func newOutbox(failed func(error)) *outbox {
-	o := &outbox{jobs: make(chan job, 16), quit: make(chan struct{}), gone: make(chan struct{}), failed: failed}
+func newOutbox(out io.Writer, failed func(error)) *outbox {
+	to, ok := out.(stream)
+	if file, is := out.(*os.File); is {
+		to = nowait.NewWriter(file)
+	} else if !ok {
+		to = nowait.NewWriter(struct{ io.Writer }{out}) // only by Write, which may change what it writes
+	}
+	o := &outbox{to: to, jobs: make(chan job, 16), quit: make(chan struct{}), gone: make(chan struct{}), failed: failed}
 	o.leave = sync.OnceFunc(func() { close(o.gone) })
 	return o
 }
 
-// run is the only goroutine that writes to out. It returns after a write error, or when quit is
-// closed and all jobs are done.
-func (o *outbox) run(out io.Writer) {
+// run does the jobs. It returns after a write error, or when quit is closed and all jobs are done.
+func (o *outbox) run() {
 	defer o.leave()
 	for {
 		select {
 		case j := <-o.jobs:
-			if !o.do(j, out) {
+			if !o.do(j) {
 				return
 			}
 		case <-o.quit: // write the jobs that are still queued
 			for {
 				select {
 				case j := <-o.jobs:
-					if !o.do(j, out) {
+					if !o.do(j) {
 						return
 					}
 				default:
@@ -537,11 +555,12 @@ func (o *outbox) run(out io.Writer) {
 	}
 }
 
-// do runs one job. It reports false if writing to out failed.
-func (o *outbox) do(j job, out io.Writer) bool {
+// do runs one job. It reports false if writing failed.
+func (o *outbox) do(j job) bool {
+	defer o.count(-1)
 	if lines := j.lines(); lines != nil {
 		o.writes.Add(1)
-		_, err := out.Write(lines)
+		_, err := o.to.Write(lines)
 		o.writes.Add(1)
 		if err != nil {
 			o.failed(fmt.Errorf("write to the client: %w", err))
@@ -576,6 +595,7 @@ func (o *outbox) watch(abandon func()) {
 
 // put queues a job without waiting until it is done.
 func (o *outbox) put(lines func() []byte) {
+	o.count(1)
 	select {
 	case o.jobs <- job{lines: lines}:
 	case <-o.gone:
@@ -597,13 +617,31 @@ func (o *outbox) queue(ctx context.Context, message []byte) bool {
 }
 
 func (o *outbox) deliver(ctx context.Context, message []byte) (queued bool, err error) {
-	j := job{lines: func() []byte { return line(message) }, done: make(chan struct{})}
-	select {
-	case o.jobs <- j:
-	case <-ctx.Done():
-		return false, context.Cause(ctx)
-	case <-o.gone:
-		return false, io.ErrClosedPipe
+	message = line(message)
+	o.mu.Lock()
+	n := 0
+	if o.waiting == 0 {
+		n = o.to.Try(message)
+	}
+	if n == len(message) {
+		o.mu.Unlock()
+		return true, nil
+	}
+	o.waiting++
+	j := job{lines: func() []byte { return message[n:] }, done: make(chan struct{})}
+	if n > 0 { // the rest must be the next job; jobs is empty
+		o.jobs <- j
+	}
+	o.mu.Unlock()
+	if n == 0 {
+		select {
+		case o.jobs <- j:
+		case <-ctx.Done():
+			o.count(-1)
+			return false, context.Cause(ctx)
+		case <-o.gone:
+			return false, io.ErrClosedPipe
+		}
 	}
 	select {
 	case <-j.done:
@@ -613,6 +651,13 @@ func (o *outbox) deliver(ctx context.Context, message []byte) (queued bool, err 
 	case <-o.gone:
 		return true, io.ErrClosedPipe
 	}
+}
+
+// count adds to the number of jobs that are not done.
+func (o *outbox) count(n int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.waiting += n
 }
 
 func line(message []byte) []byte { return append(message, '\n') }

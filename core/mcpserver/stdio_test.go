@@ -1,12 +1,15 @@
 package mcpserver_test
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -376,5 +379,47 @@ func TestBrokenOutput(t *testing.T) {
 	within(t, h.ended, "the end of the call")
 	if err := within(t, w.ended, "the end"); err == nil || !strings.Contains(err.Error(), "write to the client: gone") {
 		t.Error(err)
+	}
+}
+
+// parts is a stream that takes a part of each message without waiting.
+type parts struct {
+	mu    sync.Mutex
+	taken bytes.Buffer
+}
+
+func (p *parts) Try(b []byte) int {
+	n, _ := p.Write(b[:len(b)/2])
+	return n
+}
+
+func (p *parts) Write(b []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.taken.Write(b)
+}
+
+// The responses to concurrent calls are whole lines although the client takes them in parts.
+func TestResponsesInParts(t *testing.T) {
+	t.Parallel()
+	const calls = 200
+	var in strings.Builder
+	for id := range calls {
+		fmt.Fprintf(&in, `{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"echo",%s}}`+"\n", id, metaModern)
+	}
+	var out parts
+	if err := newNoteServer(mcpserver.Options{}).ServeIO(t.Context(), strings.NewReader(in.String()), &out); err != nil {
+		t.Fatal(err)
+	}
+	answered := map[int]bool{}
+	for line := range bytes.Lines(out.taken.Bytes()) {
+		var m struct{ ID int }
+		if err := json.Unmarshal(line, &m); err != nil {
+			t.Fatalf("%s: %v", line, err)
+		}
+		answered[m.ID] = true
+	}
+	if len(answered) != calls {
+		t.Errorf("%d of %d calls were answered", len(answered), calls)
 	}
 }

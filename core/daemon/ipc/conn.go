@@ -36,7 +36,7 @@ var errHandshake = errors.New("the handshake is invalid")
 type lines struct {
 	net.Conn
 	r *bufio.Reader
-	w io.Writer
+	w *nowait.Writer
 }
 
 func newLines(conn net.Conn) lines {
@@ -46,6 +46,9 @@ func newLines(conn net.Conn) lines {
 func (l lines) Read(p []byte) (int, error) { return l.r.Read(p) }
 
 func (l lines) Write(p []byte) (int, error) { return l.w.Write(p) }
+
+// Try is that of a [nowait.Writer].
+func (l lines) Try(p []byte) int { return l.w.Try(p) }
 
 // CloseWrite tells the other end that nothing follows.
 func (l lines) CloseWrite() error {

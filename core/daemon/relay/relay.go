@@ -41,6 +41,7 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/backoff"
 	"github.com/mcptrack/mcptrack/core/daemon/ipc"
+	"github.com/mcptrack/mcptrack/core/internal/rawjson"
 	"github.com/mcptrack/mcptrack/core/nowait"
 )
 
@@ -186,12 +187,9 @@ const (
 
 // message contains the members of a JSON-RPC message that matter here.
 type message struct {
-	ID     json.RawMessage `json:"id"`
-	Method string          `json:"method"`
-	Error  json.RawMessage `json:"error"`
-	Track  *control        `json:"mcptrack"` // set in a line that is for the relay
-
-	id                string
+	id, method        string
+	failed            bool     // it has an error
+	track             *control // set in a line that is for the relay
 	request, response bool
 }
 
@@ -217,11 +215,28 @@ type params struct {
 // parse returns the members of a message. Lines that are not JSON objects are forwarded like
 // notifications, and the daemon rejects them.
 func parse(line []byte) (m message) {
-	if json.Unmarshal(bytes.TrimPrefix(line, []byte("\ufeff")), &m) != nil { // some clients begin with a byte order mark
+	line = bytes.TrimPrefix(line, []byte("\ufeff")) // some clients begin with a byte order mark
+	if !json.Valid(line) {
 		return message{}
 	}
-	if m.id = string(m.ID); m.id != "" && m.id != "null" {
-		m.request, m.response = m.Method != "", m.Method == ""
+	for one, end, ok := rawjson.Next(line, 0); ok; one, end, ok = rawjson.Next(line, end) {
+		var into any
+		switch one.Name {
+		case "id":
+			m.id = string(one.Value)
+		case "error":
+			m.failed = true
+		case "method":
+			into = &m.method
+		case "mcptrack":
+			into = &m.track
+		}
+		if into != nil && json.Unmarshal(one.Value, into) != nil {
+			return message{}
+		}
+	}
+	if m.id != "" && m.id != "null" {
+		m.request, m.response = m.method != "", m.method == ""
 	}
 	return m
 }
@@ -342,7 +357,7 @@ func (r *relay) forward(line []byte) bool {
 // if the relay ends.
 func (r *relay) drop(m message, line []byte) bool {
 	r.mu.Lock()
-	if m.Method == "notifications/cancelled" { // what it cancels is not repeated
+	if m.method == "notifications/cancelled" { // what it cancels is not repeated
 		r.note(m, line)
 	}
 	why := r.why
@@ -360,7 +375,7 @@ func (r *relay) drop(m message, line []byte) bool {
 // note updates the state for a message that is about to be sent. r.mu must be held.
 func (r *relay) note(m message, line []byte) {
 	key := ""
-	switch m.Method {
+	switch m.method {
 	case "initialize":
 		key = keyInitialize
 	case "notifications/initialized":
@@ -440,7 +455,7 @@ func (r *relay) giveUp(why error) bool {
 	var lines [][]byte
 	for _, id := range slices.Sorted(maps.Keys(r.pending)) {
 		key := r.pending[id]
-		if time.Until(r.until) > 0 || parse(r.kept[key].line).Method == "subscriptions/listen" {
+		if time.Until(r.until) > 0 || parse(r.kept[key].line).method == "subscriptions/listen" {
 			continue
 		}
 		lines = append(lines, failure(id, "the mcptrack daemon cannot be reached: "+why.Error()))
@@ -463,7 +478,7 @@ func (r *relay) serve(conn io.ReadWriteCloser) error {
 	in := bufio.NewReaderSize(conn, 16<<10)
 	late := time.AfterFunc(resumeTimeout, func() { _ = conn.Close() })
 	var err error
-	if len(again) > 0 && parse(again[0]).Method == "initialize" {
+	if len(again) > 0 && parse(again[0]).method == "initialize" {
 		if _, err = conn.Write(again[0]); err == nil {
 			err = r.receive(conn, in, parse(again[0]).id, nil)
 		}
@@ -532,10 +547,10 @@ func (r *relay) receive(conn io.ReadWriteCloser, in *bufio.Reader, id string, wr
 		}
 		m := parse(line)
 		switch {
-		case m.Track != nil && m.Track.Ends && writing != nil:
-			writing.Go(func() { r.finish(conn, m.Track.Handover) })
-		case m.Track != nil && m.Track.Ends:
-			r.finish(conn, m.Track.Handover)
+		case m.track != nil && m.track.Ends && writing != nil:
+			writing.Go(func() { r.finish(conn, m.track.Handover) })
+		case m.track != nil && m.track.Ends:
+			r.finish(conn, m.track.Handover)
 		}
 		if r.accept(m) && !r.toClient(line) {
 			return context.Cause(r.ctx)
@@ -569,8 +584,8 @@ func (r *relay) accept(m message) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
-	case m.Track != nil:
-		maps.Copy(r.seen, m.Track.Seen)
+	case m.track != nil:
+		maps.Copy(r.seen, m.track.Seen)
 		return false
 	case m.request && len(r.asked) < maxPending:
 		r.asked[m.id] = true
@@ -580,10 +595,10 @@ func (r *relay) accept(m message) bool {
 	case m.response:
 		key, keeps := r.pending[m.id], r.keeps(m.id)
 		delete(r.pending, m.id)
-		if keeps && (len(m.Error) > 0 || strings.HasPrefix(key, keyRead)) {
+		if keeps && (m.failed || strings.HasPrefix(key, keyRead)) {
 			delete(r.kept, key) // after an error, the client may try again, and the relay does not
 		}
-		if keeps && len(m.Error) > 0 && key == keyInitialize {
+		if keeps && m.failed && key == keyInitialize {
 			delete(r.kept, keyInitialized)
 		}
 	}

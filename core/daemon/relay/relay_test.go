@@ -172,7 +172,7 @@ func (b *bench) reconnect() *daemon {
 // A client's initialize is remembered for the next daemon although a byte order mark precedes it.
 func TestByteOrderMark(t *testing.T) {
 	t.Parallel()
-	if m := parse([]byte("\ufeff" + request(1, "initialize", ""))); !m.request || m.Method != "initialize" {
+	if m := parse([]byte("\ufeff" + request(1, "initialize", ""))); !m.request || m.method != "initialize" {
 		t.Errorf("%+v", m)
 	}
 }
