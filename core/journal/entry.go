@@ -75,16 +75,23 @@ func (e *Entry) Data() []byte {
 	return e.data
 }
 
+// usualSize is the size in bytes that few encoded events exceed.
+const usualSize = 512
+
 // Encode returns the wire form of the event with the given id. An empty id produces the stored
 // form.
 func Encode(e *event.Event, id string) ([]byte, error) {
-	bare := *e
-	bare.ID = id
-	if u, ok := bare.Payload.(event.ResourceUpdated); ok {
-		u.Content, u.Diff = nil, nil // added only on request, never stored in the log
-		bare.Payload = u
+	u, ok := e.Payload.(event.ResourceUpdated)
+	if more := ok && (u.Content != nil || u.Diff != nil); more || e.ID != id {
+		bare := *e
+		bare.ID = id
+		if more {
+			u.Content, u.Diff = nil, nil // added only on request, never stored in the log
+			bare.Payload = u
+		}
+		e = &bare
 	}
-	data, err := bare.AppendJSON(nil)
+	data, err := e.AppendJSON(make([]byte, 0, usualSize))
 	if err != nil {
 		return nil, fmt.Errorf("event log: %w", err)
 	}
@@ -211,17 +218,21 @@ func IsEpoch(s string) bool {
 // instructions of a server, which are large and are stored separately; see [KnownLists] and
 // [Contents].
 func WithoutDefinitions(e *event.Event) *event.Event {
-	out := *e
 	switch p := e.Payload.(type) {
 	case event.ListChanged:
 		p.Items, p.Before, p.Follows = nil, nil, nil
-		out.Payload = p
+		return with(e, p)
 	case event.ServerState:
 		p.Instructions = ""
-		out.Payload = p
-	default:
-		return e
+		return with(e, p)
 	}
+	return e
+}
+
+// with returns a copy of e with another payload.
+func with(e *event.Event, p event.Payload) *event.Event {
+	out := *e
+	out.Payload = p
 	return &out
 }
 
