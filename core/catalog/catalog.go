@@ -93,10 +93,8 @@ func mark(b byte) (d Digest) {
 
 // String returns "sha256:" followed by 64 hex digits, or an empty string for the zero Digest.
 func (d Digest) String() string {
-	if d.IsZero() {
-		return ""
-	}
-	return "sha256:" + hex.EncodeToString(d[:])
+	text, _ := d.AppendText(nil) // never fails
+	return string(text)
 }
 
 // ParseDigest is the inverse of [Digest.String].
@@ -112,7 +110,15 @@ func ParseDigest(s string) (Digest, error) {
 	return d, fmt.Errorf("invalid digest %q; expected sha256: and %d hex digits", printable.Line(s, 100), hex.EncodedLen(len(d)))
 }
 
-func (d Digest) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
+// AppendText implements [encoding.TextAppender].
+func (d Digest) AppendText(b []byte) ([]byte, error) {
+	if d.IsZero() {
+		return b, nil
+	}
+	return hex.AppendEncode(append(b, "sha256:"...), d[:]), nil
+}
+
+func (d Digest) MarshalText() ([]byte, error) { return d.AppendText(nil) }
 
 // UnmarshalText implements [encoding.TextUnmarshaler]. A digest in an unknown format, for example
 // one that uses another algorithm, becomes the zero Digest.

@@ -481,8 +481,14 @@ func (r ResourceUpdated) appendMembers(b []byte) ([]byte, error) {
 	if r.Size != nil {
 		b = strconv.AppendInt(append(b, `,"size":`...), *r.Size, 10)
 	}
-	text("digest", r.Digest.String(), !r.Digest.IsZero())
-	text("previousDigest", r.PreviousDigest.String(), !r.PreviousDigest.IsZero())
+	digest := func(name string, d catalog.Digest) {
+		if !d.IsZero() {
+			b, _ = d.AppendText(append(append(append(b, `,"`...), name...), `":"`...)) // never fails
+			b = append(b, '"')
+		}
+	}
+	digest("digest", r.Digest)
+	digest("previousDigest", r.PreviousDigest)
 	if r.Content != nil {
 		text("content", *r.Content, true)
 	}

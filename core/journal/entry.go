@@ -70,7 +70,7 @@ func Keepable(data []byte) bool { return len(data) > 2 && data[0] == '{' && data
 // the id. The slice is shared; callers must not modify it.
 func (e *Entry) Data() []byte {
 	if e.data == nil && e.event != nil {
-		e.data = e.AppendData(nil)
+		e.data = e.AppendData(make([]byte, 0, usualSize))
 	}
 	return e.data
 }
@@ -84,19 +84,28 @@ func (e *Entry) AppendData(b []byte) []byte {
 	return b
 }
 
+// usualSize is the size in bytes that few encoded events exceed.
+const usualSize = 512
+
 // Encode returns the wire form of the event with the given id. An empty id produces the stored
 // form.
-func Encode(e *event.Event, id string) ([]byte, error) { return appendEvent(nil, e, id) }
+func Encode(e *event.Event, id string) ([]byte, error) {
+	return appendEvent(make([]byte, 0, usualSize), e, id)
+}
 
 // appendEvent appends the result of Encode to b.
 func appendEvent(b []byte, e *event.Event, id string) ([]byte, error) {
-	bare := *e
-	bare.ID = id
-	if u, ok := bare.Payload.(event.ResourceUpdated); ok && (u.Content != nil || u.Diff != nil) {
-		u.Content, u.Diff = nil, nil // added only on request, never stored in the log
-		bare.Payload = u
+	u, ok := e.Payload.(event.ResourceUpdated)
+	if more := ok && (u.Content != nil || u.Diff != nil); more || e.ID != id {
+		bare := *e
+		bare.ID = id
+		if more {
+			u.Content, u.Diff = nil, nil // added only on request, never stored in the log
+			bare.Payload = u
+		}
+		e = &bare
 	}
-	b, err := bare.AppendJSON(b)
+	b, err := e.AppendJSON(b)
 	if err != nil {
 		return nil, fmt.Errorf("event log: %w", err)
 	}
@@ -223,19 +232,21 @@ func IsEpoch(s string) bool {
 // instructions of a server, which are large and are stored separately; see [KnownLists] and
 // [Contents].
 func WithoutDefinitions(e *event.Event) *event.Event {
-	var bare event.Payload
 	switch p := e.Payload.(type) {
 	case event.ListChanged:
 		p.Items, p.Before, p.Follows = nil, nil, nil
-		bare = p
+		return with(e, p)
 	case event.ServerState:
 		p.Instructions = ""
-		bare = p
-	default:
-		return e
+		return with(e, p)
 	}
-	out := *e // only here, so that other events are not copied
-	out.Payload = bare
+	return e
+}
+
+// with returns a copy of e with another payload.
+func with(e *event.Event, p event.Payload) *event.Event {
+	out := *e
+	out.Payload = p
 	return &out
 }
 

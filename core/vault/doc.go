@@ -47,6 +47,5 @@
 // anything behind a symbolic link. Every access goes through an os.Root, and the opened file must be the one
 // that the path currently refers to.
 //
-// Libraries: goldmark parses Markdown, with the wikilink extension of go.abhg.dev; yaml/v4 and go-toml/v2 parse
-// frontmatter.
+// Libraries: goldmark parses Markdown; yaml/v4 and go-toml/v2 parse frontmatter.
 package vault

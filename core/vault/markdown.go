@@ -12,12 +12,10 @@ import (
 	"unicode/utf8"
 
 	"github.com/pelletier/go-toml/v2"
-	"github.com/yuin/goldmark"
 	"github.com/yuin/goldmark/ast"
 	"github.com/yuin/goldmark/parser"
 	"github.com/yuin/goldmark/text"
 	"github.com/yuin/goldmark/util"
-	"go.abhg.dev/goldmark/wikilink"
 	"go.yaml.in/yaml/v4"
 
 	"github.com/mcptrack/mcptrack/core/catalog"
@@ -41,11 +39,14 @@ type facts struct {
 }
 
 // markdown parses notes. It is safe for concurrent use.
-type markdown struct{ goldmark.Markdown }
+type markdown struct{ parser.Parser }
 
 func newMarkdown() *markdown {
-	tags := goldmark.WithParserOptions(parser.WithInlineParsers(util.Prioritized(tagParser{}, 999)))
-	return &markdown{goldmark.New(tags, goldmark.WithExtensions(&wikilink.Extender{}))}
+	return &markdown{parser.NewParser(
+		parser.WithBlockParsers(parser.DefaultBlockParsers()...),
+		parser.WithInlineParsers(parser.DefaultInlineParsers()...),
+		parser.WithInlineParsers(util.Prioritized(wikilinkParser{}, 199), util.Prioritized(tagParser{}, 999)), // links in single brackets have 200
+		parser.WithParagraphTransformers(parser.DefaultParagraphTransformers()...))}
 }
 
 // parse extracts facts from the text of the note at path p. If the parser panics, the facts contain
@@ -64,7 +65,7 @@ func (m *markdown) parse(p string, src []byte) (f facts) {
 		src = src[end:]
 	}
 	parsed, _ := limitMarkup(src)
-	doc := m.Parser().Parse(text.NewReader(parsed))
+	doc := m.Parse(text.NewReader(parsed))
 	heading := f.walk(doc, parsed, path.Dir(p))
 	f.title = titleOf(title, heading, base)
 	f.preview = shorten(string(src[:min(len(src), maxPreviewed)]), maxPreview)
@@ -83,10 +84,10 @@ func (f *facts) walk(doc ast.Node, src []byte, dir string) (heading string) {
 			if n.Level == 1 && heading == "" {
 				heading = plain(n, src)
 			}
-		case *tagNode:
-			f.tags = append(f.tags, n.tag)
-		case *wikilink.Node:
-			if to := strings.TrimSpace(string(n.Target)); to != "" && len(to) <= maxTarget && printableName(to) {
+		case *mention:
+			if n.tag != "" {
+				f.tags = append(f.tags, n.tag)
+			} else if to := n.target; to != "" && len(to) <= maxTarget && printableName(to) {
 				f.links = append(f.links, to)
 			}
 		case *ast.Link:
@@ -112,7 +113,7 @@ func plain(n ast.Node, src []byte) string {
 			if entering {
 				b.Write(n.Value)
 			}
-		case *tagNode:
+		case *mention:
 			if entering {
 				b.Write(n.text.Value(src))
 			}
@@ -392,18 +393,18 @@ func (r *run) add(line []byte) int {
 // maxTagBytes is the maximum length of a tag in bytes.
 const maxTagBytes = 200
 
-// tagNode represents a tag in the text of a note.
-type tagNode struct {
+// mention represents a tag or a wikilink in the text of a note.
+type mention struct {
 	ast.BaseInline
-	tag  string
-	text text.Segment
+	tag, target string       // one of them is empty, or both are: a link to a part of the same note
+	text        text.Segment // what a reader sees
 }
 
-// Kind implements ast.Node; tags are never rendered.
-func (*tagNode) Kind() ast.NodeKind { return ast.KindText }
+// Kind implements ast.Node; notes are never rendered.
+func (*mention) Kind() ast.NodeKind { return ast.KindText }
 
 // Dump implements ast.Node.
-func (n *tagNode) Dump(src []byte, level int) { ast.DumpHelper(n, src, level, nil, nil) }
+func (n *mention) Dump(src []byte, level int) { ast.DumpHelper(n, src, level, nil, nil) }
 
 // tagParser is an inline parser for tags. goldmark does not call it inside code and links, or after
 // a backslash.
@@ -432,7 +433,38 @@ func (tagParser) Parse(_ ast.Node, block text.Reader, _ parser.Context) ast.Node
 		return nil
 	}
 	block.Advance(end)
-	return &tagNode{tag: tag, text: segment.WithStop(segment.Start + end)}
+	return &mention{tag: tag, text: segment.WithStop(segment.Start + end)}
+}
+
+// wikilinkParser is an inline parser for [[target]], [[target|text]] and [[target#part]], and for the same after an
+// exclamation mark.
+type wikilinkParser struct{}
+
+// Trigger implements parser.InlineParser.
+func (wikilinkParser) Trigger() []byte { return []byte("![") }
+
+// Parse implements parser.InlineParser.
+func (wikilinkParser) Parse(_ ast.Node, block text.Reader, _ parser.Context) ast.Node {
+	line, segment := block.PeekLine()
+	inside, ok := bytes.CutPrefix(bytes.TrimPrefix(line, []byte("!")), []byte("[["))
+	size := bytes.Index(inside, []byte("]]"))
+	if !ok || size < 0 {
+		return nil
+	}
+	end := len(line) - len(inside) + size
+	target, shown, both := bytes.Cut(inside[:size], []byte("|"))
+	if !both {
+		shown = target
+	}
+	if len(target) == 0 || len(shown) == 0 {
+		return nil
+	}
+	if part := bytes.LastIndexByte(target, '#'); part >= 0 {
+		target = target[:part]
+	}
+	block.Advance(end + len("]]"))
+	seen := text.NewSegment(segment.Start+end-len(shown), segment.Start+end)
+	return &mention{target: string(bytes.TrimSpace(target)), text: seen}
 }
 
 // tagRune reports whether a character is allowed in a tag, as in Obsidian: letters,

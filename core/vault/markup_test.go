@@ -106,7 +106,7 @@ func TestLimitMarkup(t *testing.T) {
 			t.Errorf("%s: more than %d empty lines in a row", name, maxEmpty)
 		}
 		depth, most := 0, 0
-		_ = ast.Walk(m.Parser().Parse(text.NewReader(limited)), func(n ast.Node, entering bool) (ast.WalkStatus, error) {
+		_ = ast.Walk(m.Parse(text.NewReader(limited)), func(n ast.Node, entering bool) (ast.WalkStatus, error) {
 			switch {
 			case n.Kind() != ast.KindList && n.Kind() != ast.KindBlockquote:
 			case entering:

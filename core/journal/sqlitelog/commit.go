@@ -130,7 +130,7 @@ func (w *writer) committed(now time.Time) {
 }
 
 func (w *writer) putRemembered(b *batch) error {
-	resources := slices.Collect(maps.Keys(b.states))
+	resources := slices.AppendSeq(make([]journal.ResourceID, 0, len(b.states)), maps.Keys(b.states))
 	sort.Slice(resources, func(i, j int) bool { // adjacent rows are on the same page
 		return cmp.Or(strings.Compare(resources[i].ServerID, resources[j].ServerID), strings.Compare(resources[i].URI, resources[j].URI)) < 0
 	})

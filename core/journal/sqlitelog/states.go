@@ -12,12 +12,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/journal"
 )
 
-func (b *batch) state(r journal.ResourceID, st journal.State) {
-	if b.states == nil {
-		b.states = map[journal.ResourceID]journal.State{}
-	}
-	b.states[r] = st
-}
+func (b *batch) state(r journal.ResourceID, st journal.State) { b.states[r] = st }
 
 func (b *batch) list(name journal.ListName, list catalog.List) {
 	items := make(map[string]catalog.Digest, len(list))

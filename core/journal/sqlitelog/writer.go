@@ -54,11 +54,12 @@ type writer struct {
 	looked  time.Time // time of the last check for expired events
 	doubt   bool      // it is unknown whether the last transaction was committed
 	flushes []*item
+	states  map[journal.ResourceID]journal.State // of the current batch
 }
 
 // newWriter returns a writer for the log's file, which it opens.
 func newWriter(l *Log) (*writer, error) {
-	w := &writer{l: l, late: time.AfterFunc(time.Hour, l.queue.Rouse)}
+	w := &writer{l: l, states: map[journal.ResourceID]journal.State{}, late: time.AfterFunc(time.Hour, l.queue.Rouse)}
 	w.late.Stop()
 	return w, w.open(nil)
 }
@@ -219,7 +220,8 @@ func (b *batch) empty() bool { return len(b.items)+len(b.texts)+len(b.calls) == 
 // gather removes the first items of a group and puts them into a batch. Flush items are kept
 // separately until the whole group is stored.
 func (w *writer) gather(group *[]*item) *batch {
-	b := &batch{texts: w.l.contents.take(), calls: w.l.calls.take()}
+	clear(w.states)
+	b := &batch{states: w.states, texts: w.l.contents.take(), calls: w.l.calls.take()}
 	n := 0
 	for ; n < len(*group) && b.bytes < maxGroupBytes; n++ {
 		it := (*group)[n]
