@@ -66,7 +66,6 @@ func modules() map[string]string {
 		"github.com/yuin/goldmark":                                 "Markdown of notes and of the manual",
 		"github.com/zalando/go-keyring":                            "the keyring of the user",
 		"go.abhg.dev/goldmark/wikilink":                            "links between notes",
-		"go.mau.fi/util":                                           "characters that look alike",
 		"go.opentelemetry.io/auto/sdk":                             "of go.opentelemetry.io/otel",
 		"go.opentelemetry.io/otel":                                 "attributes of spans",
 		"go.opentelemetry.io/otel/log":                             "of go.opentelemetry.io/otel",
