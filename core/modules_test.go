@@ -65,7 +65,6 @@ func modules() map[string]string {
 		"github.com/yosida95/uritemplate/v3":                       "URI templates",
 		"github.com/yuin/goldmark":                                 "Markdown of notes and of the manual",
 		"github.com/zalando/go-keyring":                            "the keyring of the user",
-		"go.mau.fi/util":                                           "characters that look alike",
 		"go.opentelemetry.io/auto/sdk":                             "of go.opentelemetry.io/otel",
 		"go.opentelemetry.io/otel":                                 "attributes of spans",
 		"go.opentelemetry.io/otel/log":                             "of go.opentelemetry.io/otel",

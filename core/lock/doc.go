@@ -24,6 +24,6 @@
 //
 // Libraries: go-json-experiment/json (BSD) is the JSON library of the Go team. It has RFC 8785, and
 // strict parsing with positions, which encoding/json has not. gofrs/flock (BSD) locks files on all
-// systems; the system unlocks them however a process ends. go.mau.fi/util (MPL-2.0) has the table of
+// systems; the system unlocks them however a process ends. confusables.txt is from Unicode's table of
 // characters that look alike.
 package lock

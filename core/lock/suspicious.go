@@ -8,7 +8,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
-	"go.mau.fi/util/confusable"
 	"golang.org/x/text/unicode/norm"
 
 	"github.com/mcptrack/mcptrack/core/printable"
@@ -48,9 +47,6 @@ const (
 // about secrets or address the model. They are a reason to read the text, and no proof. Letters that
 // only look like ASCII and hidden characters inside of words do not disturb them. Time and memory are
 // proportional to the sizes of old and new.
-//
-// Letters are compared through go.mau.fi/util/confusable (MPL-2.0), which is maintained and follows
-// the tables of UTS #39; Go's own libraries do not contain them.
 func Reasons(old, new json.RawMessage) []Reason {
 	return reasonsIn("", old, new)
 }
@@ -356,7 +352,7 @@ func lookalike(r rune) (byte, bool) {
 	if plain := norm.NFKC.PropertiesString(string(r)).Decomposition(); len(plain) == 1 {
 		return plain[0], isLetter(plain[0]) || isDigit(plain[0])
 	}
-	switch plain := confusable.GetReplacement(r); {
+	switch plain := looksLike(r); {
 	case plain == "rn":
 		return 'm', true
 	case plain == "l" && unicode.IsUpper(r):

@@ -6,7 +6,6 @@ import (
 	"sort"
 	"strings"
 
-	"go.mau.fi/util/confusable"
 	"golang.org/x/text/unicode/norm"
 
 	"github.com/mcptrack/mcptrack/core/printable"
@@ -18,8 +17,7 @@ import (
 // order only. Names of more than 1 KiB have no twins. Time is proportional to the size of the names,
 // apart from sorting them.
 //
-// The skeletons are from go.mau.fi/util/confusable, see [Reasons]. Compatibility forms such as width
-// are from golang.org/x/text, which belongs to Go.
+// Compatibility forms such as width are from golang.org/x/text, which belongs to Go.
 func Twins(names []string) [][2]string {
 	var twins [][2]string
 	known := looks{}
@@ -84,5 +82,5 @@ func appearance(name string) (looks, small string) {
 		return name, name
 	}
 	name = norm.NFKC.String(printable.Visible(name))
-	return strings.ToLower(confusable.Skeleton(name)), strings.ToLower(confusable.Skeleton(strings.ToLower(name)))
+	return strings.ToLower(skeleton(name)), strings.ToLower(skeleton(strings.ToLower(name)))
 }
