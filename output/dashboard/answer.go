@@ -22,22 +22,22 @@ func (r *refusal) Error() string { return r.message }
 func missing(message string) error { return &refusal{http.StatusNotFound, message} }
 
 // answers serves what f returns as JSON, with hidden characters escaped, or the message of its error.
-func answers(f func(*http.Request) (any, error)) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		v, err := f(r)
-		if err != nil {
-			refuse(w, err)
-			return
-		}
-		body, err := json.Marshal(v)
-		if err != nil {
-			refuse(w, errors.New("the response cannot be encoded"))
-			return
-		}
-		w.Header().Set("Content-Type", "application/json; charset=utf-8")
-		w.Header().Set("Cache-Control", "no-store")
-		_, _ = w.Write(append(printable.JSON(body), '\n'))
-	})
+type answers func(*http.Request) (any, error)
+
+func (f answers) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	v, err := f(r)
+	if err != nil {
+		refuse(w, err)
+		return
+	}
+	body, err := json.Marshal(v)
+	if err != nil {
+		refuse(w, errors.New("the response cannot be encoded"))
+		return
+	}
+	w.Header().Set("Content-Type", "application/json; charset=utf-8")
+	w.Header().Set("Cache-Control", "no-store")
+	_, _ = w.Write(append(printable.JSON(body), '\n'))
 }
 
 func refuse(w http.ResponseWriter, err error) {

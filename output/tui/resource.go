@@ -69,41 +69,42 @@ type resourceData struct {
 }
 
 func (p *resourcePage) open(m *model) tea.Cmd {
-	server, of, tab, pair, shown := p.server, p.of, p.tab, p.pair, p.event
-	source, styles := m.opts.Source, m.styles
-	return m.ask(p, func(ctx context.Context) (any, error) {
-		versions, err := source.Versions(ctx, server, of)
+	page, source, styles := *p, m.opts.Source, m.styles // the page may change meanwhile
+	return m.ask(p, func(ctx context.Context) (any, error) { return page.load(ctx, source, styles) })
+}
+
+func (p *resourcePage) load(ctx context.Context, source *Source, styles styles) (any, error) {
+	versions, err := source.Versions(ctx, p.server, p.of)
+	if err != nil {
+		return nil, err
+	}
+	data := resourceData{tab: p.tab}
+	for _, v := range slices.Backward(versions) {
+		data.versions = append(data.versions, v)
+	}
+	switch p.tab {
+	case tabContent:
+		text, err := source.Text(ctx, p.server, p.of, catalog.Digest{})
 		if err != nil {
 			return nil, err
 		}
-		data := resourceData{tab: tab}
-		for _, v := range slices.Backward(versions) {
-			data.versions = append(data.versions, v)
+		for _, l := range split(text) {
+			data.body = append(data.body, textLine{text: l})
 		}
-		switch tab {
-		case tabContent:
-			text, err := source.Text(ctx, server, of, catalog.Digest{})
-			if err != nil {
-				return nil, err
+	case tabDiff:
+		from, to, all := 1, 0, data.versions
+		switch {
+		case p.pair != nil:
+			from, to = indexOf(all, p.pair.from), indexOf(all, p.pair.to)
+		case p.event != nil:
+			if to = indexOf(all, p.event.ID); to < 0 { // not stored: the event itself has the digests
+				all, to = ofEvent(p.event), 0
 			}
-			for _, l := range split(text) {
-				data.body = append(data.body, textLine{text: l})
-			}
-		case tabDiff:
-			from, to, all := 1, 0, data.versions
-			switch {
-			case pair != nil:
-				from, to = indexOf(all, pair.from), indexOf(all, pair.to)
-			case shown != nil:
-				if to = indexOf(all, shown.ID); to < 0 { // not stored: the event itself has the digests
-					all, to = ofEvent(shown), 0
-				}
-				from = to + 1
-			}
-			data.body, err = compare(ctx, source, styles, server, of, all, from, to)
+			from = to + 1
 		}
-		return data, err
-	})
+		data.body, err = compare(ctx, source, styles, p.server, p.of, all, from, to)
+	}
+	return data, err
 }
 
 // indexOf returns the index of the version with an ID; -1 if that version is no longer
