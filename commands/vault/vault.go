@@ -95,5 +95,9 @@ func run(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) error 
 			return err
 		}
 	}
-	return cli.WhileRunning(ctx, s.Run, s.Ready(), serve)
+	scanned := cli.Ballast() // the first scan leaves twenty times as much garbage as it keeps
+	return cli.WhileRunning(ctx, s.Run, s.Ready(), func(ctx context.Context) error {
+		scanned()
+		return serve(ctx)
+	})
 }

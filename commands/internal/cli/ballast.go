@@ -7,10 +7,13 @@ import "runtime"
 const ballast = 32 << 20
 
 // Ballast makes garbage collection rarer until release is called, for a command that forwards
-// requests. The heap of a gateway is only a few MiB: without the ballast, collections delay one call in
-// a hundred; with it, one in a thousand. Measured effect: the overhead of a call at p99 drops from
-// 0.8 ms to 0.4 ms, for at most this much more garbage.
+// requests, or that starts with much work. The heap of a gateway is only a few MiB: without the
+// ballast, collections delay one call in a hundred; with it, one in a thousand. Measured effect: the
+// overhead of a call at p99 drops from 0.8 ms to 0.4 ms, for at most this much more garbage.
 func Ballast() (release func()) {
 	held := make([]byte, ballast)
-	return func() { runtime.KeepAlive(held) }
+	return func() {
+		runtime.KeepAlive(held)
+		held = nil
+	}
 }
