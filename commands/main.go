@@ -98,24 +98,26 @@ func groups() []group {
 	}
 }
 
-// named returns the name of the command that runs a command line, or that completes it. It returns "" if this
-// takes a look at the others.
-func named(args []string) string {
+// named returns the name of the command that a command line runs or completes, or "" if it may concern others.
+// root has the flags of all commands.
+func named(root *cobra.Command, args []string) string {
 	if len(args) > 2 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) {
 		args = args[1:]
 	}
 	for _, group := range groups() {
 		for _, e := range group.commands {
-			if len(args) > 0 && e.name == args[0] {
-				return e.name
-			}
+			root.AddCommand(&cobra.Command{Use: e.name})
 		}
+	}
+	defer root.ResetCommands()
+	if cmd, _, err := root.Find(args); err == nil && cmd != root {
+		return cmd.Name()
 	}
 	return ""
 }
 
-// newRoot builds the command tree for a command line. If it begins with the name of a command, this is the only
-// one, because building them all takes longer than what most commands do.
+// newRoot builds the command tree for a command line. If it names a command, this is the only one, because building
+// them all takes longer than what most commands do.
 func newRoot(env *cli.Env, g *cli.Globals, args ...string) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "mcptrack",
@@ -159,7 +161,7 @@ over HTTP. It continues when a server crashes or restarts, and when you edit the
 	root.SetOut(env.Out)
 	root.SetErr(env.Err)
 	g.AddFlags(root)
-	only, all := named(args), groups()
+	only, all := named(root, args), groups()
 	for i, group := range all {
 		for _, e := range group.commands {
 			if only == "" || only == e.name {
