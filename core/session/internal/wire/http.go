@@ -19,6 +19,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/eventstream"
 	"github.com/mcptrack/mcptrack/core/mcp"
 	"github.com/mcptrack/mcptrack/core/process"
+	"github.com/mcptrack/mcptrack/core/uri"
 )
 
 // HTTPDialer connects to one server over HTTP. A session may make several connections to find the
@@ -44,7 +45,7 @@ func NewHTTPDialer(address string, headers http.Header, login *Credentials, cfg 
 		q := &http.Request{Header: headers}
 		q.SetBasicAuth(u.User.Username(), password)
 	}
-	u.User = nil
+	u.User, u.RawQuery = nil, uri.Query(u.RawQuery)
 	if headers.Get("Authorization") != "" {
 		login = nil
 	}
@@ -181,7 +182,7 @@ func (h *httpConn) request(ctx context.Context, q Request, message []byte, f fli
 }
 
 // byteOrderMark may precede JSON.
-var byteOrderMark = []byte("\ufeff")
+const byteOrderMark = "\ufeff"
 
 // read handles the messages in the body of p. It returns an error if they do not answer the request.
 func (h *httpConn) read(body io.Reader, p *http.Response, f flight, x *exchange) error {
@@ -194,7 +195,7 @@ func (h *httpConn) read(body io.Reader, p *http.Response, f flight, x *exchange)
 	if int64(len(data)) > limit {
 		return x.fail(&TooLargeError{"body", "body", limit})
 	}
-	data = bytes.TrimPrefix(data, byteOrderMark)
+	data = bytes.TrimPrefix(data, []byte(byteOrderMark))
 	m := scratch{request: x.id}
 	switch decoded := h.conn.receive(&m, data); {
 	case len(f.answer) > 0:

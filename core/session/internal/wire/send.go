@@ -35,9 +35,7 @@ func (h *httpConn) send(ctx context.Context, method string, to *url.URL, header 
 	if err != nil {
 		return nil, err
 	}
-	at := *to
-	at.RawQuery = uri.Query(at.RawQuery)
-	q.URL = &at
+	q.URL = to
 	h.identify(q.Header)
 	maps.Copy(q.Header, header)
 	maps.Copy(q.Header, h.dialer.headers)
@@ -93,7 +91,7 @@ func (h *httpConn) refused(q *http.Request, p *http.Response, x *exchange) error
 		Error       json.RawMessage `json:"error"`
 		Description string          `json:"error_description"`
 	}
-	_ = json.Unmarshal(bytes.TrimPrefix(body, byteOrderMark), &r) // stays empty if it is something else
+	_ = json.Unmarshal(bytes.TrimPrefix(body, []byte(byteOrderMark)), &r) // stays empty if it is something else
 	var err error = &HTTPError{p.StatusCode}
 	answered := false
 	if len(r.Error) > 0 && string(r.Error) != "null" {

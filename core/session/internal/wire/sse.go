@@ -8,6 +8,7 @@ import (
 	"net/url"
 
 	"github.com/mcptrack/mcptrack/core/eventstream"
+	"github.com/mcptrack/mcptrack/core/uri"
 )
 
 // endpointEvent is the type of the event in which an SSE server sends the URL for posting messages.
@@ -77,6 +78,7 @@ func (h *httpConn) setEndpoint(data string) error {
 		return fmt.Errorf("the server sent an endpoint on another origin: %s",
 			h.conn.cfg.Redact((&url.URL{Scheme: u.Scheme, Host: u.Host}).String()))
 	}
+	u.RawQuery = uri.Query(u.RawQuery)
 	h.endpoint.Store(u)
 	return nil
 }
