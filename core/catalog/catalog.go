@@ -8,12 +8,10 @@
 package catalog
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -137,32 +135,21 @@ type Item struct {
 // NewItem returns an item of kind k for the JSON that a server sent. It fails if the JSON is not an
 // object with a usable key.
 func NewItem(k Kind, raw json.RawMessage) (Item, error) {
-	if !json.Valid(raw) {
+	v, err := parse(raw)
+	if err != nil || v.kind != '{' {
 		return Item{}, fmt.Errorf("%s item: not a JSON object", k)
 	}
-	v, err := decode(raw)
-	if err != nil {
-		return Item{}, fmt.Errorf("%s item: %w", k, err)
+	key := ""
+	for _, member := range v.nested {
+		if member.kind == '"' && string(member.name) == k.KeyField() {
+			key = string(member.text)
+		}
 	}
-	members, ok := v.(map[string]any)
-	if !ok {
-		return Item{}, fmt.Errorf("%s item: not a JSON object", k)
-	}
-	key, _ := members[k.KeyField()].(string)
 	if key == "" {
 		return Item{}, fmt.Errorf("%s item without a usable %q", k, k.KeyField())
 	}
-	dropNull(members)
-	d, err := digest(v)
-	if err != nil {
-		return Item{}, fmt.Errorf("%s item %q: %w", k, key, err)
-	}
-	return Item{Key: key, Raw: raw, Digest: d}, nil
-}
-
-// dropNull removes the members of an item that are null: they mean the same as absent ones.
-func dropNull(members map[string]any) {
-	maps.DeleteFunc(members, func(_ string, value any) bool { return value == nil })
+	v.nested = slices.DeleteFunc(v.nested, func(member value) bool { return member.kind == 'n' }) // null means the same as absent
+	return Item{Key: key, Raw: raw, Digest: v.digest(len(raw))}, nil
 }
 
 // Descriptor holds the members of an item that tables and events display.
@@ -198,27 +185,11 @@ func (it Item) Describe() Descriptor {
 // Fingerprint hashes a JSON value, ignoring key order and white space. Numbers are equal only if
 // their digits are. Invalid UTF-8 and unpaired surrogates are all equal.
 func Fingerprint(raw json.RawMessage) (Digest, error) {
-	v, err := decode(raw)
+	v, err := parse(raw)
 	if err != nil {
 		return Digest{}, err
 	}
-	return digest(v)
-}
-
-func decode(raw json.RawMessage) (v any, err error) {
-	dec := json.NewDecoder(bytes.NewReader(raw))
-	dec.UseNumber() // keep the exact digits of numbers, which are part of the digest
-	err = dec.Decode(&v)
-	return v, err
-}
-
-// digest hashes a decoded JSON value.
-func digest(v any) (Digest, error) {
-	canonical, err := json.Marshal(v) // json.Marshal sorts map keys
-	if err != nil {
-		return Digest{}, err
-	}
-	return sha256.Sum256(canonical), nil
+	return v.digest(len(raw)), nil
 }
 
 // Text returns the definition of a text that is not part of a list, such as the instructions of a

@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"bytes"
 	"encoding/json"
 	"testing"
 
@@ -112,6 +113,34 @@ func FuzzNewItem(f *testing.F) {
 				t.Fatalf("%q became %+v", raw, it)
 			}
 			it.Describe()
+		}
+	})
+}
+
+// The canonical form of JSON is what encoding/json makes of it, so that digests last.
+func FuzzCanonical(f *testing.F) {
+	for _, raw := range []string{
+		` [ ] `, `{}`, `"a"`, ` -0 `, `1E5`, "null", `{"b":[1 ,2.50,true,false,null,{"z":{},"y":[[]]}],"a":"x"}`,
+		`{"a":1,"b":2,"a":{"c":3},"\u0061":4,"B":5}`, `{"é":1,"z":2,"\ud83d\ude00":3,"\ud83d":4,"\"":5,"a\\":6}`,
+		`"<b>&amp;\u003c\u2028\/\b\n\u0000\u007f` + "\x7f\u2028é\xff\xc0" + `"`, "{\"\xff\":1,\"\ufffd\":2}", "\t{\r\n\"a\" : \"\\\\\" , \"b\":\"\\\"\" }",
+	} {
+		f.Add([]byte(raw))
+	}
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		v, err := parse(raw)
+		if (err == nil) != json.Valid(raw) {
+			t.Fatalf("%q: %v", raw, err)
+		}
+		if err != nil {
+			return
+		}
+		decoded, err := decode(raw)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, err := json.Marshal(decoded)
+		if got := v.append(nil); err != nil || !bytes.Equal(got, want) {
+			t.Errorf("%q is %q, want %q (%v)", raw, got, want, err)
 		}
 	})
 }

@@ -1,6 +1,8 @@
 package catalog
 
 import (
+	"bytes"
+	"encoding/json"
 	"maps"
 	"reflect"
 	"slices"
@@ -60,6 +62,19 @@ func Changes(from, to Item, limit int) (changes []Change, more int) {
 	c.compare("", a, b, 0)
 	sort.SliceStable(c.changes, func(i, j int) bool { return c.changes[i].Path < c.changes[j].Path })
 	return c.changes, c.found - len(c.changes)
+}
+
+// dropNull removes the members of an item that are null: they mean the same as absent ones.
+func dropNull(members map[string]any) {
+	maps.DeleteFunc(members, func(_ string, value any) bool { return value == nil })
+}
+
+// decode decodes the JSON of an item.
+func decode(raw json.RawMessage) (v any, err error) {
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	dec.UseNumber() // keep the exact digits of numbers, which are part of the digest
+	err = dec.Decode(&v)
+	return v, err
 }
 
 // comparison walks two JSON values in a fixed order and records the first changes, up to a limit.
