@@ -166,7 +166,7 @@ func (s *Session) listenBut(ctx context.Context, f Filter) (listens []*listen, r
 		if !isAnswer(err) || len(f.URIs) == 0 || errors.Is(err, ErrAuth) {
 			return nil, nil, err
 		}
-		s.logger.Debug("the server rejected the whole subscription", "err", err)
+		s.opts.Logger.Debug("the server rejected the whole subscription", "err", err)
 		bad := culprits(err, f.URIs)
 		if len(bad) == 0 {
 			bad = f.URIs

@@ -60,7 +60,7 @@ func (s *Session) List(ctx context.Context, k catalog.Kind) (catalog.List, error
 			items = append(items, it)
 		}
 	})
-	if malformed > 0 && s.opts.OneShot && s.opts.Logger != nil {
+	if malformed > 0 && s.opts.OneShot {
 		s.opts.Logger.Warn("the server's list contains items that are left out", "items", malformed, "reason", strings.Join(which, "; "))
 	}
 	if malformed > 0 {
@@ -136,7 +136,7 @@ func (s *Session) cutShort(method, why string) {
 	}
 	s.cut[method] = true
 	s.mu.Unlock()
-	if !again && s.opts.Logger != nil {
+	if !again {
 		s.opts.Logger.Warn("a list of the server is not followed to its end", "method", method, "reason", why)
 	}
 }

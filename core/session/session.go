@@ -2,7 +2,6 @@ package session
 
 import (
 	"context"
-	"log/slog"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -23,7 +22,6 @@ type Session struct {
 	opts    Options
 	redact  redactor
 	login   *login.TokenSource // nil if requests carry no token
-	logger  *slog.Logger       // redacts secrets and logs at debug level
 	signals *Signals
 
 	client       mcp.Implementation
@@ -83,7 +81,6 @@ func newSession(srv config.Server, opts Options) *Session {
 	if s.login = loginOf(srv, opts.Logins); s.login != nil {
 		s.redact.live = s.login.Secrets
 	}
-	s.logger = quietLogger(opts.Logger, s.redact.text)
 	s.client = mcp.Implementation{Name: "mcptrack", Version: opts.ClientVersion}
 	s.capabilities = clientCapabilities(srv, opts.Client)
 	s.SetRequestTimeout(srv.RequestTimeout)
@@ -96,7 +93,7 @@ func (s *Session) wireConfig() wire.Config {
 		MaxLine:      s.opts.Limits.MaxLine,
 		MaxBody:      s.opts.Limits.MaxBody,
 		Redact:       s.redact.text,
-		Logger:       s.logger,
+		Logger:       s.opts.Logger,
 		DialContext:  s.opts.DialContext,
 		WriteTimeout: s.requestTimeout,
 		Handler: wire.Handler{

@@ -91,7 +91,7 @@ func (s *Session) listLogged(ctx context.Context, k catalog.Kind) (catalog.List,
 		return s.List(ctx, k)
 	}
 	skills, err := s.ListSkills(ctx)
-	if skills.Left > 0 && s.opts.Logger != nil {
+	if skills.Left > 0 {
 		s.opts.Logger.Warn(SkillsLeftOut, "skills", skills.Left, "reason", strings.Join(skills.Invalid, "; "))
 	}
 	return skills.List, err

@@ -276,7 +276,7 @@ func (s *Session) subscribeEach(ctx context.Context, uris []string, gen int) (mi
 			s.subs.legacy.record(gen, uri, false)
 			unsupported = true
 		case isRefusal(e):
-			s.logger.Debug("subscription refused", "uri", uri, "err", e)
+			s.opts.Logger.Debug("subscription refused", "uri", s.redact.text(uri), "err", e)
 			if isAnswer(e) { // without a response, the server may or may not have subscribed the URI
 				s.subs.legacy.record(gen, uri, false)
 			}

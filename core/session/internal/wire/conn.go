@@ -23,7 +23,6 @@ type Config struct {
 	// Redact makes text from a server safe to show: one printable line of bounded length without
 	// secrets.
 	Redact func(string) string
-	// Logger must redact secrets.
 	Logger *slog.Logger
 	// WriteTimeout returns how long a server may take to read one message from stdin.
 	WriteTimeout func() time.Duration
