@@ -164,7 +164,7 @@ func (x *exchange) modern() {
 	case x.srv.fromMemory(m.method):
 		x.result(from)
 	default:
-		x.runFunc(x.r.Context(), from, nil)
+		x.runFunc(x.r.Context(), from, nil, func() {})
 	}
 }
 
@@ -181,8 +181,9 @@ func (x *exchange) check() *Error {
 // runFunc handles a POST that requires a Func. The response is plain JSON, or an event stream if
 // the Func sends a notification before it returns. If calls is not nil, the response is also an
 // event stream when the Func takes longer than openAfter, and calls retains its events so that the
-// client can resume it. parent is cancelled when the client cancels the request.
-func (x *exchange) runFunc(parent context.Context, from caller, calls *callStreams) {
+// client can resume it. parent is cancelled when the client cancels the request. done is called before the
+// response is sent, after which the client may use the id of the request again.
+func (x *exchange) runFunc(parent context.Context, from caller, calls *callStreams, done func()) {
 	s := x.srv
 	from.after = new(afterwards)
 	defer from.after.run()
@@ -217,7 +218,9 @@ func (x *exchange) runFunc(parent context.Context, from caller, calls *callStrea
 	}
 	result, failed := s.result(ctx, x.m, from)
 	notes.close()
-	stream.end(x.answer(result, failed), wasCancelled(ctx))
+	cancelled := wasCancelled(ctx)
+	done()
+	stream.end(x.answer(result, failed), cancelled)
 }
 
 // callStreamer answers a POST that runs a Func: with plain JSON or, once it has begun, with an event stream,
@@ -232,20 +235,14 @@ type callStreamer struct {
 	// waits while the client does not read. It is never closed.
 	notes    chan note
 	left     chan struct{} // closed by the goroutine when it takes no more notes
-	answered chan answered // receives one value from end
+	answered chan []byte   // receives the response from end, or nil if the client has cancelled the request
 	over     chan struct{} // closed when the goroutine has ended
-}
-
-// answered is the response to a call.
-type answered struct {
-	reply
-	cancelled bool // the client has cancelled the request
 }
 
 // begin begins the stream, unless the call is answered. It may be called again.
 func (c *callStreamer) begin() {
 	c.once.Do(func() {
-		c.notes, c.left, c.answered, c.over = make(chan note), make(chan struct{}), make(chan answered), make(chan struct{})
+		c.notes, c.left, c.answered, c.over = make(chan note), make(chan struct{}), make(chan []byte), make(chan struct{})
 		go func() { // end waits for this goroutine
 			defer close(c.over)
 			c.run()
@@ -268,12 +265,14 @@ func (c *callStreamer) send(ctx context.Context, message []byte) bool {
 
 // end answers the call. No send may be in progress.
 func (c *callStreamer) end(r reply, cancelled bool) {
-	plain := false
-	if c.once.Do(func() { plain = true }); plain {
-		c.x.finish(r, cancelled)
+	c.once.Do(func() { c.x.finish(r, cancelled) })
+	if c.answered == nil {
 		return
 	}
-	c.answered <- answered{r, cancelled}
+	if cancelled {
+		r.message = nil
+	}
+	c.answered <- r.message
 	<-c.over
 }
 
@@ -325,11 +324,10 @@ func (c *callStreamer) run() {
 			}
 		case <-gone:
 			err = context.Cause(c.x.r.Context())
-		case a := <-c.answered:
-			switch {
-			case !a.cancelled:
-				_ = write(a.message, true) // fails only if the client has disconnected
-			case call != nil:
+		case message := <-c.answered:
+			if message != nil {
+				_ = write(message, true) // fails only if the client has disconnected
+			} else if call != nil {
 				c.calls.end(call, nil)
 			}
 			return

@@ -360,7 +360,7 @@ func (x *exchange) legacy() {
 		if ss.version >= mcp.LatestLegacy && accepts(x.r, typeEvents) {
 			calls = &ss.calls
 		}
-		x.runFunc(ctx, from, calls)
+		x.runFunc(ctx, from, calls, end)
 	}
 }
 
