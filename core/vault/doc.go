@@ -45,7 +45,7 @@
 // What is part of the vault: regular files with exactly one hard link, because another name may be outside;
 // not hidden files and folders, temporary files of editors, what Ignore matches, names that no URI can have, nor
 // anything behind a symbolic link. Every access goes through an os.Root, and the opened file must be the one
-// that the path currently refers to.
+// that the path currently refers to; the folder of notes that are read together is opened once.
 //
 // Libraries: goldmark parses Markdown; yaml/v4 and go-toml/v2 parse frontmatter.
 package vault

@@ -213,3 +213,22 @@ func TestRecentFull(t *testing.T) {
 		t.Errorf("small.md: %+v", second)
 	}
 }
+
+// A note that has changed since the last scan is found by what it is now.
+func TestSearchBeforeTheScan(t *testing.T) {
+	t.Parallel()
+	dir := vaultOf(t, map[string]string{"n.md": "---\ntags: [old]\n---\n"})
+	v, err := Open(Options{Dir: dir})
+	must(t, err)
+	defer v.Close()
+	scans, _, err := v.scan.scan(t.Context(), []string{""}, newSnapshot())
+	must(t, err)
+	scanned, _ := newSnapshot().with(scans)
+	v.now.Store(scanned)
+	put(t, filepath.Join(dir, "n.md"), "---\ntags: [new]\n---\n")
+	for query, want := range map[string]int{"new": 1, "old": 0} {
+		if _, total, err := v.Search(t.Context(), SearchOptions{Query: query}); err != nil || total != want {
+			t.Errorf("%q: %d found, %v", query, total, err)
+		}
+	}
+}
