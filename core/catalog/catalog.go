@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/mcptrack/mcptrack/core/internal/rawjson"
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
@@ -163,21 +164,31 @@ type Descriptor struct {
 
 // Describe decodes the members of the item that are displayed. It ignores members of the wrong
 // type. The name and description of a skill are in its frontmatter.
-func (it Item) Describe() Descriptor {
-	var members map[string]json.RawMessage
-	var d Descriptor
-	if json.Unmarshal(it.Raw, &members) != nil {
-		return d
+func (it Item) Describe() (d Descriptor) {
+	named := func(name string) func(rawjson.Member) bool {
+		return func(m rawjson.Member) bool { return m.Name == name }
 	}
-	if front, ok := members["frontmatter"]; ok && members["name"] == nil {
-		clear(members)
-		_ = json.Unmarshal(front, &members) // a value of the wrong type describes nothing
+	members := rawjson.Members(it.Raw)
+	if at := slices.IndexFunc(members, named("frontmatter")); at >= 0 && !slices.ContainsFunc(members, named("name")) {
+		members = rawjson.Members(members[at].Value)
 	}
-	for name, into := range map[string]any{"name": &d.Name, "title": &d.Title,
-		"description": &d.Description, "mimeType": &d.MimeType, "size": &d.Size} {
-		if raw, ok := members[name]; ok {
-			_ = json.Unmarshal(raw, into)
+	for _, m := range members {
+		var into any
+		switch m.Name {
+		case "name":
+			into = &d.Name
+		case "title":
+			into = &d.Title
+		case "description":
+			into = &d.Description
+		case "mimeType":
+			into = &d.MimeType
+		case "size":
+			into = &d.Size
+		default:
+			continue
 		}
+		_ = json.Unmarshal(m.Value, into) // a value of the wrong type describes nothing
 	}
 	return d
 }

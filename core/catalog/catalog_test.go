@@ -156,6 +156,14 @@ func TestDepth(t *testing.T) {
 	}
 }
 
+func BenchmarkDescribe(b *testing.B) {
+	it := Item{Raw: json.RawMessage(`{"uri":"file:///docs/guide/000017.md","name":"guide 17","mimeType":"text/markdown","size":1234}`)}
+	b.ReportAllocs()
+	for b.Loop() {
+		it.Describe()
+	}
+}
+
 func BenchmarkNewItem(b *testing.B) {
 	raw := json.RawMessage(`{"uri":"file:///docs/guide/000017.md","name":"guide 17","mimeType":"text/markdown","size":1234}`)
 	b.ReportAllocs()

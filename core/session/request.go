@@ -221,13 +221,19 @@ type limits struct {
 	progress func(Progress) // called for each progress report; may be nil
 }
 
+// silentError is the error of a request that was not answered within this time. Its text is made only when needed.
+type silentError time.Duration
+
+func (e silentError) Error() string { return fmt.Sprintf("%v (%s)", errDeadline, time.Duration(e)) }
+func (e silentError) Unwrap() error { return errDeadline }
+
 // bound returns the context for a request. It is done when the server has been silent for too long,
 // and after maxExtended at the latest, so that progress reports cannot keep a request alive
 // forever. All timeouts and progress reports are handled here; see [WithProgress]. The caller must
 // call stop when the request ends.
 func (s *Session) bound(ctx context.Context, id wire.ID, l limits) (_ context.Context, stop func()) {
 	silence := cmp.Or(max(l.silence, 0), s.requestTimeout())
-	late := fmt.Errorf("%w (%s)", errDeadline, silence)
+	late := silentError(silence)
 	if l.progress == nil {
 		return context.WithTimeoutCause(ctx, silence, late)
 	}

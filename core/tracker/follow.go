@@ -3,6 +3,7 @@ package tracker
 import (
 	"context"
 	"errors"
+	"runtime"
 	"sync"
 	"time"
 
@@ -116,6 +117,7 @@ func (f *sessionFollower) run(ctx context.Context) error {
 			return f.s.Err()
 		case <-f.s.Signals().C():
 			f.signals(f.s.Signals().Take())
+			runtime.Gosched() // who reads the events runs before this loop looks for what is due
 		case r := <-f.reads:
 			f.answered(r)
 		case r := <-f.syncs.results:
