@@ -49,7 +49,7 @@ type scenario struct {
 func (b *bench) scenarios() []scenario {
 	return []scenario{
 		{"start", b.start, []limit{
-			atMost(24, "program", "size, stripped"),
+			atMost(26, "program", "size, stripped"),
 			ratio(2, "version", "wall", "empty program"),
 			atMost(14, "version", "peak RSS"),
 			// A program that prints what it knows, and one that starts a server first.
@@ -60,17 +60,17 @@ func (b *bench) scenarios() []scenario {
 			atMost(300, "first serve-sse --demo", "wall"),
 		}},
 		{"list", b.list, []limit{
-			ratio(1.2, "list native", "wall", "mcp-go"),
+			ratio(1.25, "list native", "wall", "mcp-go"),
 			ratio(0.1, "list native", "wall", "TypeScript"),
 			ratio(1.1, "list everything", "wall", "floor"),
 			atMost(20, "list native", "peak RSS"),
 		}},
 		{"ready", b.ready, []limit{
-			ratio(1.3, "ready 1000", "wall", "mcp-go"),
+			ratio(1.2, "ready 1000", "wall", "mcp-go"),
 			atMost(5000, "ready 100 x 100", "wall"),
 		}},
 		{"latency", b.latency, []limit{
-			ratio(1.2, "latency 500/s", "p50", "mcp-go"),
+			ratio(1.1, "latency 500/s", "p50", "mcp-go"),
 			ratio(2, "latency 500/s", "p99", "mcp-go"),
 			atMost(0, "latency 500/s", "lost"),
 		}},
