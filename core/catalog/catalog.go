@@ -8,6 +8,7 @@
 package catalog
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -136,21 +137,22 @@ type Item struct {
 // NewItem returns an item of kind k for the JSON that a server sent. It fails if the JSON is not an
 // object with a usable key.
 func NewItem(k Kind, raw json.RawMessage) (Item, error) {
-	v, err := parse(raw)
-	if err != nil || v.kind != '{' {
+	var members []rawjson.Member // nil unless raw is an object
+	if json.Valid(raw) {
+		members = sortedMembers(raw)
+	}
+	if members == nil {
 		return Item{}, fmt.Errorf("%s item: not a JSON object", k)
 	}
 	key := ""
-	for _, member := range v.nested {
-		if member.kind == '"' && string(member.name) == k.KeyField() {
-			key = string(member.text)
-		}
+	if at := slices.IndexFunc(members, func(m rawjson.Member) bool { return m.Name == k.KeyField() }); at >= 0 {
+		_ = json.Unmarshal(members[at].Value, &key) // stays empty if it is not a text
 	}
 	if key == "" {
 		return Item{}, fmt.Errorf("%s item without a usable %q", k, k.KeyField())
 	}
-	v.nested = slices.DeleteFunc(v.nested, func(member value) bool { return member.kind == 'n' }) // null means the same as absent
-	return Item{Key: key, Raw: raw, Digest: v.digest(len(raw))}, nil
+	members = slices.DeleteFunc(members, func(m rawjson.Member) bool { return m.Value[0] == 'n' }) // null means the same as absent
+	return Item{Key: key, Raw: raw, Digest: sha256.Sum256(appendObject(make([]byte, 0, len(raw)), members, 0))}, nil
 }
 
 // Descriptor holds the members of an item that tables and events display.
@@ -196,11 +198,10 @@ func (it Item) Describe() (d Descriptor) {
 // Fingerprint hashes a JSON value, ignoring key order and white space. Numbers are equal only if
 // their digits are. Invalid UTF-8 and unpaired surrogates are all equal.
 func Fingerprint(raw json.RawMessage) (Digest, error) {
-	v, err := parse(raw)
-	if err != nil {
-		return Digest{}, err
+	if !json.Valid(raw) {
+		return Digest{}, json.Unmarshal(raw, new(json.RawMessage))
 	}
-	return v.digest(len(raw)), nil
+	return sha256.Sum256(appendCanonical(make([]byte, 0, len(raw)), bytes.TrimSpace(raw), 0)), nil
 }
 
 // Text returns the definition of a text that is not part of a list, such as the instructions of a

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/internal/rawjson"
 	"github.com/mcptrack/mcptrack/core/mcp"
 	"github.com/mcptrack/mcptrack/core/printable"
 )
@@ -151,7 +152,7 @@ func decodePage(field string, raw json.RawMessage) (items []json.RawMessage, nex
 	if !ok {
 		return nil, nil, fmt.Errorf("malformed result: no %q", field)
 	}
-	if json.Unmarshal(list, &items) != nil {
+	if items = rawjson.Elements(list); items == nil && string(list) != "null" {
 		return nil, nil, fmt.Errorf("malformed result: %q is not a list", field)
 	}
 	if next = members["nextCursor"]; string(next) == "null" {

@@ -157,6 +157,47 @@ func TestConnectionIsReusedAfterAnEventStream(t *testing.T) {
 	}
 }
 
+// Nobody waits long for the rest of a response that is not needed: to a notification or DELETE, or to a call
+// that was answered on the notification stream.
+func TestResponseThatStaysOpen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		call := make(chan string, 1) // id of the call
+		open := func(w http.ResponseWriter, text string) {
+			w.Header().Set("Content-Type", "text/event-stream")
+			_, _ = io.WriteString(w, text)
+			w.(http.Flusher).Flush()
+		}
+		inner := callHandler(newServer(true, false), func(w http.ResponseWriter, r *http.Request, id string) {
+			open(w, "")
+			call <- id
+		}, func(w http.ResponseWriter, r *http.Request) {
+			open(w, "")
+			select {
+			case id := <-call:
+				open(w, fmt.Sprintf("data: {\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":{\"content\":[]}}\n\n", id))
+			case <-r.Context().Done():
+			}
+		})
+		began := time.Now()
+		s, _ := dialThrough(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			body, _ := io.ReadAll(r.Body)
+			r.Body = io.NopCloser(bytes.NewReader(body))
+			inner.ServeHTTP(w, r)
+			if r.Method != http.MethodPost || bytes.Contains(body, []byte("notifications/")) || bytes.Contains(body, []byte("tools/call")) {
+				w.(http.Flusher).Flush()
+				<-r.Context().Done()
+			}
+		}), httpEntry("http://server.test/mcp"), session.Options{})
+		if _, err := s.CallTool(t.Context(), "x", nil); err != nil {
+			t.Error(err)
+		}
+		_ = s.Close()
+		if d := time.Since(began); d > time.Second {
+			t.Errorf("%v", d)
+		}
+	})
+}
+
 // The endpoint may be relative, absolute or sent again, and may have a query.
 func TestSSEEndpoint(t *testing.T) {
 	for endpoint, want := range map[string]string{

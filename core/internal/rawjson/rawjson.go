@@ -51,7 +51,7 @@ func Members(raw json.RawMessage) []Member {
 	if !starts(raw, skipSpace(raw, 0), '{') {
 		return nil
 	}
-	members := []Member{}
+	members := make([]Member, 0, 4)
 	for m, end, ok := Next(raw, 0); ok; m, end, ok = Next(raw, end) {
 		members = append(members, m)
 	}
@@ -64,7 +64,7 @@ func Elements(raw json.RawMessage) []json.RawMessage {
 	if !starts(raw, at, '[') {
 		return nil
 	}
-	elements := []json.RawMessage{}
+	elements := make([]json.RawMessage, 0, 4)
 	for at = skipSpace(raw, at+1); at < len(raw) && raw[at] != ']'; at = skipSpace(raw, at+1) {
 		end := at + valueEnd(raw[at:])
 		elements = append(elements, slices.Clip(raw[at:end]))

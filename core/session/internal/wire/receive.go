@@ -153,6 +153,9 @@ func (c *Conn) answer(m *scratch) {
 		a.err, _ = c.rpcError(m.Error)
 	}
 	f.answer <- a
+	if c.HTTP() && m.request != id {
+		f.cancel() // the rest of the response is not awaited
+	}
 }
 
 // blanks are the characters that JSON allows between tokens.

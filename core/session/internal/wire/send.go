@@ -71,9 +71,10 @@ func (h *httpConn) identify(header http.Header) {
 	}
 }
 
-// discard closes a response whose content does not matter. It reads a short body, so that the connection
-// can be reused.
+// discard closes a response whose content does not matter. It reads a short body that ends soon, so that the
+// connection can be reused.
 func discard(p *http.Response) {
+	defer time.AfterFunc(restPatience, func() { _ = p.Body.Close() }).Stop()
 	if !eventstream.IsStream(p.Header.Get("Content-Type")) {
 		_, _ = io.CopyN(io.Discard, p.Body, maxPeek)
 	}
