@@ -197,20 +197,35 @@ func (l *lines) control(members map[string]any) error {
 	if err != nil {
 		panic(err) // strings and a bool
 	}
-	_, err = l.Write(append(line, '\n'))
+	line = append(line, '\n')
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.part {
+		l.after = append(l.after, line...)
+		return nil
+	}
+	_, err = l.conn.Write(line)
 	return err
 }
 
-// lines writes whole lines from several goroutines.
+// lines writes the lines of a server, and those for the relay between them.
 type lines struct {
-	mu   sync.Mutex
 	conn *ipc.Conn
+
+	mu    sync.Mutex
+	part  bool   // a Try has written a part of a line; a Write follows with the rest
+	after []byte // lines for the relay that follow that rest
 }
 
 func (l *lines) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.conn.Write(p)
+	n, err := l.conn.Write(p)
+	if err == nil && len(l.after) > 0 {
+		_, err = l.conn.Write(l.after)
+	}
+	l.part, l.after = false, nil
+	return n, err
 }
 
 // Try writes as much of p as is possible without waiting.
@@ -219,7 +234,9 @@ func (l *lines) Try(p []byte) int {
 		return 0
 	}
 	defer l.mu.Unlock()
-	return l.conn.Try(p)
+	n := l.conn.Try(p)
+	l.part = 0 < n && n < len(p)
+	return n
 }
 
 // Close interrupts a blocked Write.

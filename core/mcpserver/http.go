@@ -216,11 +216,15 @@ func (x *exchange) runFunc(parent context.Context, from caller, calls *callStrea
 	if calls != nil {
 		defer time.AfterFunc(openAfter, stream.begin).Stop()
 	}
-	result, failed := s.result(ctx, x.m, from)
-	notes.close()
-	cancelled := wasCancelled(ctx)
-	done()
-	stream.end(x.answer(result, failed), cancelled)
+	var result json.RawMessage
+	failed := errorf(mcp.CodeInternal, "%s: internal error", x.m.method)
+	defer func() { // also if the Func calls runtime.Goexit
+		cancelled := wasCancelled(ctx)
+		done()
+		stream.end(x.answer(result, failed), cancelled)
+	}()
+	defer notes.close()
+	result, failed = s.result(ctx, x.m, from)
 }
 
 // callStreamer answers a POST that runs a Func: with plain JSON or, once it has begun, with an event stream,

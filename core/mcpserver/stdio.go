@@ -503,7 +503,7 @@ type outbox struct {
 	writes atomic.Uint64
 
 	mu      sync.Mutex // guards waiting, and is held during a Try, which does not wait
-	waiting int        // jobs that are not done
+	waiting int        // jobs that are not done, and 1 when gone is closed
 }
 
 // stream is what an outbox writes to. Try is that of a [nowait.Writer].
@@ -527,7 +527,10 @@ func newOutbox(out io.Writer, failed func(error)) *outbox {
 		to = nowait.NewWriter(struct{ io.Writer }{out}) // only by Write, which may change what it writes
 	}
 	o := &outbox{to: to, jobs: make(chan job, 16), quit: make(chan struct{}), gone: make(chan struct{}), failed: failed}
-	o.leave = sync.OnceFunc(func() { close(o.gone) })
+	o.leave = sync.OnceFunc(func() {
+		o.count(1) // so that nobody writes any longer
+		close(o.gone)
+	})
 	return o
 }
 
@@ -557,7 +560,6 @@ func (o *outbox) run() {
 
 // do runs one job. It reports false if writing failed.
 func (o *outbox) do(j job) bool {
-	defer o.count(-1)
 	if lines := j.lines(); lines != nil {
 		o.writes.Add(1)
 		_, err := o.to.Write(lines)
@@ -567,6 +569,7 @@ func (o *outbox) do(j job) bool {
 			return false
 		}
 	}
+	o.count(-1)
 	if j.done != nil {
 		close(j.done)
 	}

@@ -423,3 +423,23 @@ func TestResponsesInParts(t *testing.T) {
 		t.Errorf("%d of %d calls were answered", len(answered), calls)
 	}
 }
+
+// failing is a stream on which every Write fails.
+type failing struct{ parts }
+
+func (*failing) Write([]byte) (int, error) { return 0, io.ErrShortWrite }
+
+// Nothing is written after a failed Write, which may have written a part of a line.
+func TestNothingFollowsAFailedWrite(t *testing.T) {
+	t.Parallel()
+	h := newTestServer(t, mcpserver.Options{})
+	in, client := io.Pipe()
+	out, ended := new(failing), make(chan error, 1)
+	go func() { ended <- h.ServeIO(t.Context(), in, out) }()
+	_, _ = io.WriteString(client, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"wait",`+metaModern+`}}`+"\n")
+	within(t, h.began, "the call")
+	_, _ = io.WriteString(client, `{"jsonrpc":"2.0","id":2,"method":"server/discover","params":{`+metaModern+`}}`+"\n")
+	if err := within(t, ended, "the end"); !errors.Is(err, io.ErrShortWrite) || out.taken.Len() > 0 {
+		t.Errorf("%v, and then %q", err, out.taken.Bytes())
+	}
+}

@@ -10,7 +10,6 @@ import (
 	"github.com/mcptrack/mcptrack/core/backoff"
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/event"
-	"github.com/mcptrack/mcptrack/core/internal/wake"
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/session"
 	"github.com/mcptrack/mcptrack/core/tracker/internal/coalesce"
@@ -92,8 +91,8 @@ func (f *sessionFollower) run(ctx context.Context) error {
 	f.syncs.pending = fullSync()
 	f.startEvents()
 	f.startCards(now)
-	alarm := newAlarm()
-	defer alarm.timer.Stop()
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
 	for {
 		now = time.Now()
 		if f.clock.jumped(now) {
@@ -107,7 +106,7 @@ func (f *sessionFollower) run(ctx context.Context) error {
 		}
 		f.due(now)
 		f.startReads()
-		alarm.set(f.clock.expect(earliest(f.wakeAt(), sleepsAt)), now)
+		timer.Reset(time.Until(f.clock.expect(earliest(f.wakeAt(), sleepsAt))))
 		select {
 		case <-demand:
 		case <-ctx.Done():
@@ -153,30 +152,8 @@ func (f *sessionFollower) run(ctx context.Context) error {
 			f.syncs.pending.list(f.scope().kinds(), event.CauseResync)
 			f.w.co.CheckAll(coalesce.Resync)
 		case <-f.w.touched.wake: // due handles it
-		case <-alarm.wake:
-			alarm.at = time.Time{}
+		case <-timer.C:
 		}
-	}
-}
-
-// alarm wakes a loop that sets it before each wait. Unlike a timer on whose channel the loop waits, it costs
-// nothing while the time does not come nearer; if the time moves back, it wakes the loop once in vain.
-type alarm struct {
-	wake  wake.Channel // sent by the timer
-	timer *time.Timer
-	at    time.Time // when the timer expires; zero if it is not set
-}
-
-func newAlarm() *alarm {
-	a := &alarm{wake: wake.New()}
-	a.timer = time.AfterFunc(time.Hour, a.wake.Send)
-	return a
-}
-
-func (a *alarm) set(at, now time.Time) {
-	if a.at.IsZero() || at.Before(a.at) {
-		a.at = at
-		a.timer.Reset(at.Sub(now))
 	}
 }
 

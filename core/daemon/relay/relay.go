@@ -220,18 +220,18 @@ func parse(line []byte) (m message) {
 		return message{}
 	}
 	for one, end, ok := rawjson.Next(line, 0); ok; one, end, ok = rawjson.Next(line, end) {
-		var into any
+		var err error
 		switch one.Name {
 		case "id":
 			m.id = string(one.Value)
 		case "error":
 			m.failed = true
 		case "method":
-			into = &m.method
+			err = json.Unmarshal(one.Value, &m.method)
 		case "mcptrack":
-			into = &m.track
+			err = json.Unmarshal(one.Value, &m.track)
 		}
-		if into != nil && json.Unmarshal(one.Value, into) != nil {
+		if err != nil {
 			return message{}
 		}
 	}
