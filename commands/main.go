@@ -161,6 +161,7 @@ over HTTP. It continues when a server crashes or restarts, and when you edit the
 	root.SetOut(env.Out)
 	root.SetErr(env.Err)
 	g.AddFlags(root)
+	setHelp(root, env, g)
 	only, all := named(root, args), groups()
 	for i, group := range all {
 		for _, e := range group.commands {
@@ -172,7 +173,6 @@ over HTTP. It continues when a server crashes or restarts, and when you edit the
 		}
 	}
 	noFiles(root)
-	setHelp(root, env, g)
 	if root.CompletionOptions.DisableDefaultCmd = only != ""; only == "" {
 		root.AddCommand(newTopics()...)
 		finishBuiltins(root)

@@ -52,7 +52,7 @@ func commandLines(t *testing.T, visit func(path []string, cmd *cobra.Command)) {
 func TestOneCommandIsBuilt(t *testing.T) {
 	for _, group := range groups() {
 		for _, e := range group.commands {
-			built := newRoot(&cli.Env{}, &cli.Globals{}, "--host", "x", e.name, "list").Commands()
+			built := newRoot(&cli.Env{}, &cli.Globals{}, "--host", "x", "--help", e.name, "list").Commands()
 			if len(built) != 1 || built[0].Name() != e.name {
 				t.Errorf("%d commands for %s", len(built), e.name)
 			}

@@ -8,7 +8,6 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/printable"
@@ -60,11 +59,11 @@ type Definition struct {
 }
 
 // Definitions returns the definitions of all event types, in the order used in the documentation.
-func Definitions() []Definition { return slices.Clone(definitions()) }
+func Definitions() []Definition { return slices.Collect(definitions) }
 
-// definitions is built on first use, because every decoded event needs it.
-var definitions = sync.OnceValue(func() []Definition {
-	return []Definition{
+// definitions yields them without allocation, because every decoded event needs one.
+func definitions(yield func(Definition) bool) {
+	for _, d := range []Definition{
 		{TypeServerState, "The state of a server changed.", false, ServerState{}},
 		{TypeSubscriptionActive, "The followed items of a server changed.", false, SubscriptionActive{}},
 		{TypeResourceUpdated, "A resource changed, or its server announced that it did.", true, ResourceUpdated{}},
@@ -91,8 +90,12 @@ var definitions = sync.OnceValue(func() []Definition {
 		{TypeToolResult, "A call of a tool through mcptrack has ended.", false, ToolResult{}},
 		{TypeSubscriptionsChanged, "The subscriptions of mcptrack's clients changed.", false, SubscriptionsChanged{}},
 		{TypeGap, "Earlier events are no longer stored.", true, Gap{}},
+	} {
+		if !yield(d) {
+			return
+		}
 	}
-})
+}
 
 // Types returns all event types, in the order used in the documentation.
 func Types() []Type {
@@ -105,7 +108,7 @@ func Types() []Type {
 
 // Define returns the definition of an event type, or false if the type is unknown.
 func Define(t Type) (Definition, bool) {
-	for _, d := range definitions() {
+	for d := range definitions {
 		if d.Type == t {
 			return d, true
 		}

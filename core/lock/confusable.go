@@ -3,9 +3,7 @@ package lock
 import (
 	"cmp"
 	_ "embed"
-	"slices"
 	"strings"
-	"sync"
 	"unicode"
 	"unicode/utf8"
 
@@ -19,20 +17,20 @@ import (
 //go:embed confusables.txt
 var confusables string
 
-// lookalikes returns the characters of the table, and what each of them looks like.
-var lookalikes = sync.OnceValues(func() (all []rune, like []string) {
-	for line := range strings.Lines(confusables) {
-		r, n := utf8.DecodeRuneInString(line)
-		all, like = append(all, r), append(like, strings.TrimSuffix(line[n:], "\n"))
-	}
-	return all, like
-})
-
 // looksLike returns what a character looks like, or "" if it only looks like itself.
 func looksLike(r rune) string {
-	all, like := lookalikes()
-	if i, found := slices.BinarySearch(all, r); found {
-		return like[i]
+	for lines := confusables; lines != ""; {
+		middle := strings.LastIndexByte(lines[:len(lines)/2], '\n') + 1
+		found, n := utf8.DecodeRuneInString(lines[middle:])
+		if found > r {
+			lines = lines[:middle]
+			continue
+		}
+		like, after, _ := strings.Cut(lines[middle+n:], "\n")
+		if found == r {
+			return like
+		}
+		lines = after
 	}
 	return ""
 }

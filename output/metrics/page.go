@@ -70,7 +70,7 @@ func (s page) counter(name, help string, value uint64, labels ...string) {
 }
 
 func (s page) add(name, help, kind string, value float64, labels ...string) {
-	s.lines(name, help, kind, sample(name, value, labels))
+	s.lines(name, help, kind, sample(name, value, pairs(labels)))
 }
 
 // lines adds a series that consists of several samples.
@@ -93,20 +93,23 @@ func (s page) write(to io.Writer) {
 	}
 }
 
-// sample returns the line of a sample.
-func sample(name string, value float64, labels []string) string {
-	var pairs []string
+// pairs returns labels as text that begins with a comma.
+func pairs(labels []string) string {
+	var b strings.Builder
 	for i := 0; i+1 < len(labels); i += 2 {
-		text := strings.ToValidUTF8(labels[i+1], "\uFFFD")
-		if strings.ContainsAny(text, "\\\n\"") {
-			text = strings.NewReplacer(`\`, `\\`, "\n", `\n`, `"`, `\"`).Replace(text)
-		}
-		pairs = append(pairs, labels[i]+`="`+text+`"`)
+		value := strings.ReplaceAll(strings.ToValidUTF8(labels[i+1], "\uFFFD"), `\`, `\\`)
+		value = strings.ReplaceAll(strings.ReplaceAll(value, "\n", `\n`), `"`, `\"`)
+		b.WriteString(`,` + labels[i] + `="` + value + `"`)
 	}
-	if pairs != nil {
-		name += "{" + strings.Join(pairs, ",") + "}"
+	return b.String()
+}
+
+// sample returns the line of a sample.
+func sample(name string, value float64, pairs string) string {
+	if pairs != "" {
+		pairs = "{" + pairs[1:] + "}"
 	}
-	return name + " " + number(value) + "\n"
+	return name + pairs + " " + number(value) + "\n"
 }
 
 func number(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
@@ -126,14 +129,14 @@ func (h *histogram) observe(v float64, bounds []float64) {
 
 func (s page) histogram(name, help string, h histogram, bounds []float64, labels ...string) {
 	var samples []string
-	count := uint64(0)
+	count, of := uint64(0), pairs(labels)
 	for i := range len(bounds) + 1 {
 		le := "+Inf"
 		if i < len(bounds) {
 			le = number(bounds[i])
 		}
 		count += h.counts[i]
-		samples = append(samples, sample(name+"_bucket", float64(count), slices.Concat(labels, []string{"le", le})))
+		samples = append(samples, sample(name+"_bucket", float64(count), of+`,le="`+le+`"`))
 	}
-	s.lines(name, help, "histogram", append(samples, sample(name+"_sum", h.sum, labels), sample(name+"_count", float64(count), labels))...)
+	s.lines(name, help, "histogram", append(samples, sample(name+"_sum", h.sum, of), sample(name+"_count", float64(count), of))...)
 }

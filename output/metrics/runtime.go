@@ -20,10 +20,10 @@ func (s page) runtime() {
 	const name = "go_gc_duration_seconds"
 	var samples []string
 	for i, q := range []string{"0", "0.25", "0.5", "0.75", "1"} {
-		samples = append(samples, sample(name, pauses.PauseQuantiles[i].Seconds(), []string{"quantile", q}))
+		samples = append(samples, sample(name, pauses.PauseQuantiles[i].Seconds(), `,quantile="`+q+`"`))
 	}
 	s.lines(name, "A summary of the wall-time pause (stop-the-world) duration in garbage collection cycles.", "summary",
-		append(samples, sample(name+"_sum", pauses.PauseTotal.Seconds(), nil), sample(name+"_count", float64(pauses.NumGC), nil))...)
+		append(samples, sample(name+"_sum", pauses.PauseTotal.Seconds(), ""), sample(name+"_count", float64(pauses.NumGC), ""))...)
 
 	var mem runtime.MemStats
 	runtime.ReadMemStats(&mem)
