@@ -157,8 +157,8 @@ func TestConnectionIsReusedAfterAnEventStream(t *testing.T) {
 	}
 }
 
-// Nobody waits long for the rest of a response that is not needed: to a notification or DELETE, or to a call
-// that was answered on the notification stream.
+// Nobody waits long for the rest of a response that is not needed: to a notification or DELETE, to a call
+// that was answered on the notification stream, or with an error.
 func TestResponseThatStaysOpen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		call := make(chan string, 1) // id of the call
@@ -167,7 +167,12 @@ func TestResponseThatStaysOpen(t *testing.T) {
 			_, _ = io.WriteString(w, text)
 			w.(http.Flusher).Flush()
 		}
+		calls := 0
 		inner := callHandler(newServer(true, false), func(w http.ResponseWriter, r *http.Request, id string) {
+			if calls++; calls == 2 {
+				w.WriteHeader(http.StatusInternalServerError)
+				return
+			}
 			open(w, "")
 			call <- id
 		}, func(w http.ResponseWriter, r *http.Request) {
@@ -191,8 +196,11 @@ func TestResponseThatStaysOpen(t *testing.T) {
 		if _, err := s.CallTool(t.Context(), "x", nil); err != nil {
 			t.Error(err)
 		}
+		if _, err := s.CallTool(t.Context(), "x", nil); err == nil || !strings.Contains(err.Error(), "500") {
+			t.Errorf("%v", err)
+		}
 		_ = s.Close()
-		if d := time.Since(began); d > time.Second {
+		if d := time.Since(began); d > 6*time.Second {
 			t.Errorf("%v", d)
 		}
 	})

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/mcptrack/mcptrack/core/mcp"
 	"github.com/mcptrack/mcptrack/core/process"
@@ -153,8 +154,8 @@ func (c *Conn) answer(m *scratch) {
 		a.err, _ = c.rpcError(m.Error)
 	}
 	f.answer <- a
-	if c.HTTP() && m.request != id {
-		f.cancel() // the rest of the response is not awaited
+	if c.http != nil && m.request != id { // the HTTP request may never end
+		time.AfterFunc(restPatience, f.cancel)
 	}
 }
 

@@ -74,19 +74,26 @@ func (h *httpConn) identify(header http.Header) {
 // discard closes a response whose content does not matter. It reads a short body that ends soon, so that the
 // connection can be reused.
 func discard(p *http.Response) {
-	defer time.AfterFunc(restPatience, func() { _ = p.Body.Close() }).Stop()
-	if !eventstream.IsStream(p.Header.Get("Content-Type")) {
-		_, _ = io.CopyN(io.Discard, p.Body, maxPeek)
+	if eventstream.IsStream(p.Header.Get("Content-Type")) {
+		_ = p.Body.Close()
+		return
 	}
+	readStart(p, restPatience)
+}
+
+// readStart returns what arrives of a body within patience, at most maxPeek bytes, and closes the response.
+func readStart(p *http.Response, patience time.Duration) []byte {
+	defer time.AfterFunc(patience, func() { _ = p.Body.Close() }).Stop()
+	body, _ := io.ReadAll(io.LimitReader(p.Body, maxPeek))
 	_ = p.Body.Close()
+	return body
 }
 
 // refused returns the error in a response, and closes it. If the server does not know the session, the
 // connection ends. A JSON-RPC error with the id of the request is an answer: the server knows the
 // session, whatever the HTTP status is.
 func (h *httpConn) refused(q *http.Request, p *http.Response, x *exchange) error {
-	body, _ := io.ReadAll(io.LimitReader(p.Body, maxPeek))
-	_ = p.Body.Close()
+	body := readStart(p, replyTimeout)
 	var r struct {
 		ID          ID              `json:"id"`
 		Error       json.RawMessage `json:"error"`
