@@ -8,12 +8,10 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
-	"time"
 )
 
 // process adds the metrics of this process, except those that the system does not reveal.
-func (s page) process(started time.Time) {
-	s.gauge("process_start_time_seconds", "Start time of the process since unix epoch in seconds.", float64(started.UnixMilli())/1000)
+func (s page) process() {
 	var used syscall.Rusage
 	if syscall.Getrusage(syscall.RUSAGE_SELF, &used) == nil {
 		s.add("process_cpu_seconds_total", "Total user and system CPU time spent in seconds.", "counter", float64(used.Utime.Nano()+used.Stime.Nano())/1e9)
