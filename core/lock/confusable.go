@@ -19,7 +19,14 @@ var confusables string
 
 // looksLike returns what a character looks like, or "" if it only looks like itself.
 func looksLike(r rune) string {
-	for lines := confusables; lines != ""; {
+	lines := confusables
+	for size := 64; size < len(lines); size *= 8 { // ASCII, of which most names are, is at the beginning
+		end := strings.LastIndexByte(lines[:size], '\n') + 1
+		if after, _ := utf8.DecodeRuneInString(lines[end:]); after > r {
+			lines = lines[:end]
+		}
+	}
+	for lines != "" {
 		middle := strings.LastIndexByte(lines[:len(lines)/2], '\n') + 1
 		found, n := utf8.DecodeRuneInString(lines[middle:])
 		if found > r {

@@ -58,8 +58,8 @@ func (p *process) running(context.Context) bool {
 
 // isOwn reports whether a process belongs to the user of this one, or that is root.
 func isOwn(pid int) bool {
-	real, _, _ := strings.Cut(field(pid, "status", "Uid:"), "\t")
-	return os.Getuid() == 0 || real == strconv.Itoa(os.Getuid())
+	own := os.Getuid()
+	return own == 0 || strings.HasPrefix(field(pid, "status", "Uid:"), strconv.Itoa(own)+"\t") // the real one is first
 }
 
 // field returns the rest of the line that begins with a name in a file about a process, or an empty

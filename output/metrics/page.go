@@ -26,8 +26,8 @@ func (m *Metrics) Handler() http.Handler {
 		p := page{}
 		m.opts.read(p)
 		m.observed(p)
-		p.runtime()
-		p.process(m.started)
+		p.runtime(m.started)
+		p.process()
 		w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
 		w.Header().Add("Vary", "Accept-Encoding")
 		out := io.Writer(w)

@@ -3,16 +3,15 @@
 package metrics
 
 import (
+	"fmt"
 	"os"
 	"strconv"
 	"strings"
 	"syscall"
-	"time"
 )
 
 // process adds the metrics of this process, except those that the system does not reveal.
-func (s page) process(started time.Time) {
-	s.gauge("process_start_time_seconds", "Start time of the process since unix epoch in seconds.", float64(started.UnixMilli())/1000)
+func (s page) process() {
 	var used syscall.Rusage
 	if syscall.Getrusage(syscall.RUSAGE_SELF, &used) == nil {
 		s.add("process_cpu_seconds_total", "Total user and system CPU time spent in seconds.", "counter", float64(used.Utime.Nano()+used.Stime.Nano())/1e9)
@@ -27,35 +26,23 @@ func (s page) process(started time.Time) {
 	if open, err := os.ReadDir("/dev/fd"); err == nil {
 		s.gauge("process_open_fds", "Number of open file descriptors.", float64(len(open)-1)) // without the folder
 	}
-	// The rest is of Linux, see proc_pid_stat(5). The name of the process may contain anything but ends
-	// with the last parenthesis.
-	if text, err := os.ReadFile("/proc/self/stat"); err == nil {
-		fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
-		number := func(n int) float64 { // of the fields, as the manual counts them
-			v, _ := strconv.ParseFloat(fields[n-3], 64)
-			return v
-		}
-		if len(fields) > 24-3 {
-			s.gauge("process_virtual_memory_bytes", "Virtual memory size in bytes.", number(23))
-			s.gauge("process_resident_memory_bytes", "Resident memory size in bytes.", number(24)*float64(os.Getpagesize()))
-		}
+	// The rest is of Linux, see proc_pid_statm(5) and proc_pid_net(5).
+	if text, err := os.ReadFile("/proc/self/statm"); err == nil {
+		var pages [2]int
+		_, _ = fmt.Sscan(string(text), &pages[0], &pages[1])
+		s.gauge("process_virtual_memory_bytes", "Virtual memory size in bytes.", float64(pages[0]*os.Getpagesize()))
+		s.gauge("process_resident_memory_bytes", "Resident memory size in bytes.", float64(pages[1]*os.Getpagesize()))
 	}
-	if text, err := os.ReadFile("/proc/self/net/netstat"); err == nil { // of all processes of the container
-		var names []string // a line with names and one with values alternate
-		for line := range strings.Lines(string(text)) {
-			fields := strings.Fields(line)
-			if len(names) != len(fields) || len(fields) == 0 || fields[0] != names[0] {
-				names = fields
-				continue
-			}
-			for i, name := range names {
-				value, _ := strconv.ParseUint(fields[i], 10, 64)
-				switch name {
-				case "InOctets":
-					s.counter("process_network_receive_bytes_total", "Number of bytes received by the process over the network.", value)
-				case "OutOctets":
-					s.counter("process_network_transmit_bytes_total", "Number of bytes sent by the process over the network.", value)
-				}
+	text, _ := os.ReadFile("/proc/self/net/netstat")                     // of all processes of the container
+	if lines := strings.Split(string(text), "IpExt:"); len(lines) == 3 { // one of names and one of values
+		names, values := strings.Fields(lines[1]), strings.Fields(lines[2])
+		for i, name := range names[:min(len(names), len(values))] {
+			value, _ := strconv.ParseUint(values[i], 10, 64)
+			switch name {
+			case "InOctets":
+				s.counter("process_network_receive_bytes_total", "Number of bytes received by the process over the network.", value)
+			case "OutOctets":
+				s.counter("process_network_transmit_bytes_total", "Number of bytes sent by the process over the network.", value)
 			}
 		}
 	}

@@ -7,7 +7,8 @@ import (
 )
 
 // runtime adds the metrics of the Go runtime, under the names that all Go programs use.
-func (s page) runtime() {
+func (s page) runtime(started time.Time) {
+	s.gauge("process_start_time_seconds", "Start time of the process since unix epoch in seconds.", float64(started.UnixMilli())/1000)
 	s.gauge("go_goroutines", "Number of goroutines that currently exist.", float64(runtime.NumGoroutine()))
 	threads, _ := runtime.ThreadCreateProfile(nil)
 	s.gauge("go_threads", "Number of OS threads created.", float64(threads))

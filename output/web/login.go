@@ -20,7 +20,7 @@ const (
 	maxLogin  = 8 << 10 // bytes of the form
 )
 
-//go:embed assets
+//go:embed assets/login.css
 var assets embed.FS
 
 // loginHTML is the login page. Its arguments are a problem and the next page, both HTML.
