@@ -23,7 +23,7 @@ import (
 
 // checkServers returns a check of each server, and a check of the lock. It connects to the servers that may be
 // used, apart from those that a daemon knows more about.
-func (d *doctor) checkServers(ctx context.Context, servers []config.Server, answered func()) []check {
+func (d *doctor) checkServers(ctx context.Context, servers []config.Server, answered func(id string)) []check {
 	known := d.followed(ctx)
 	approved, unreadable := lock.Read(d.lockPath())
 	if unreadable == nil {
@@ -34,7 +34,7 @@ func (d *doctor) checkServers(ctx context.Context, servers []config.Server, answ
 		if srv.Unusable() == nil && !settled(known[srv.ID].State) && !d.offline {
 			ask = append(ask, srv)
 		} else {
-			answered()
+			answered(srv.ID)
 		}
 	}
 	hashing := lock.DefaultHashing()
