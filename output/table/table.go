@@ -18,7 +18,6 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/printable"
-	"github.com/mcptrack/mcptrack/core/status"
 	"github.com/mcptrack/mcptrack/output/document"
 	"github.com/mcptrack/mcptrack/output/termtext"
 )
@@ -317,16 +316,19 @@ func isState(name string) bool { return name == "State" || name == "Login" }
 // stateColour returns the colour for a state in words: of a server, a login, a webhook or a check.
 func stateColour(words string) termtext.Colour {
 	switch words {
-	case event.Ready.Words(), "logged in", "active", "ok":
+	case "logged in", "active", "ok":
 		return termtext.Green
-	case event.Failed.Words(), event.Backoff.Words(), "refused", "expired", "failing", "error":
+	case "refused", "expired", "failing", "error":
 		return termtext.Red
-	case event.NeedsAuth.Words(), event.Unconfigured.Words(), event.Unapproved.Words(), "not logged in", "suspended", "warning":
+	case "not logged in", "suspended", "warning":
 		return termtext.Yellow
-	case event.Pending.Words(), event.Connecting.Words(), status.Waking:
+	case event.Waking:
 		return termtext.Cyan
-	case event.Disabled.Words(), event.Stopping.Words(), event.Unsupported.Words(), status.Asleep, "skipped":
-		return termtext.Grey
 	}
-	return ""
+	for _, s := range append(event.States(), event.Failed) {
+		if said, tone := s.Said(""); said == words {
+			return termtext.Toned(tone)
+		}
+	}
+	return termtext.Grey
 }

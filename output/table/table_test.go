@@ -95,7 +95,7 @@ func TestFits(t *testing.T) {
 	}
 	out.Parts[0] = of(record{"ガイド", "ready", 0, ""}, record{uri, "needs login", 0, long})
 	painted := written(t, "table", out, Options{Width: 80, Colour: true})
-	for _, want := range []string{"\x1b[1mURI", "\x1b[32mready\x1b[0m", "\x1b[33mneeds login\x1b[0m\n", "    \x1b[31mit does not"} {
+	for _, want := range []string{"\x1b[1mURI", "\x1b[32mready\x1b[0m", "\x1b[31mneeds login\x1b[0m\n", "    \x1b[31mit does not"} {
 		if !strings.Contains(painted, want) {
 			t.Errorf("no %q in\n%s", want, painted)
 		}

@@ -15,10 +15,7 @@ import (
 func ServerTable[T any](records []T, of func(T) status.Summary, cells func(T) []string, head ...string) table.Part {
 	return table.Records(records, func(r T) []string {
 		s := of(r)
-		state := s.State.Words()
-		if s.Reason == status.Asleep || s.Reason == status.Waking {
-			state = s.Reason
-		}
+		state, _ := s.State.Said(s.Reason)
 		return slices.Concat([]string{s.ID, state}, cells(r), []string{s.Error})
 	}, slices.Concat([]string{"Server", "State"}, head, []string{"Error"})...)
 }
