@@ -146,6 +146,14 @@ func runList(ctx context.Context, env *cli.Env, g *cli.Globals, opts listOptions
 			return err
 		}
 	}
+	none := "no " + string(opts.kind)
+	switch {
+	case len(reports) == 0:
+		none = cli.NoServers(cfg)
+	case !slices.ContainsFunc(reports, func(r session.Report) bool { return r.Err == nil }):
+		none = "no server answered"
+	}
+	out.Parts[0] = out.Parts[0].Or("%s", none)
 	if err := g.Print(env, out); err != nil {
 		return err
 	}

@@ -41,7 +41,7 @@ type Output struct {
 
 // Part is a text or a table.
 type Part struct {
-	text        string
+	text        string // of a table, what is shown in its place
 	head        []string
 	wide, roomy []string // columns with conditions
 	wraps       bool     // the last column
@@ -83,6 +83,14 @@ func (p Part) Roomy(names ...string) Part {
 // Wrapped returns the table with a last column that is wrapped on a terminal, not truncated.
 func (p Part) Wrapped() Part {
 	p.wraps = true
+	return p
+}
+
+// Or returns the table or, if it has no rows, one with a text in place of its head; see [Text].
+func (p Part) Or(format string, args ...any) Part {
+	if len(p.rows) == 0 {
+		p.text = Text(format, args...).text
+	}
 	return p
 }
 
@@ -149,7 +157,7 @@ func (o Options) Rows(w io.Writer, head []string, rows [][]string) error {
 
 // write writes a text, or borderless columns.
 func (p Part) write(w io.Writer, o Options) error {
-	if p.records == nil {
+	if p.records == nil || p.text != "" {
 		_, err := io.WriteString(w, printable.Lines(p.text))
 		return err
 	}

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/session"
 	"github.com/mcptrack/mcptrack/core/status"
 	"github.com/mcptrack/mcptrack/output/table"
@@ -18,6 +20,15 @@ func ServerTable[T any](records []T, of func(T) status.Summary, cells func(T) []
 		state, _ := s.State.Said(s.Reason)
 		return slices.Concat([]string{s.ID, state}, cells(r), []string{s.Error})
 	}, slices.Concat([]string{"Server", "State"}, head, []string{"Error"})...)
+}
+
+// NoServers says that a config has no servers to connect to.
+func NoServers(cfg *config.Config) string {
+	what := "servers"
+	if len(cfg.Servers) > 0 {
+		what = "enabled servers"
+	}
+	return "no " + what + " in " + printable.Line(cfg.Path, 200)
 }
 
 // Probed returns the server of a report.
