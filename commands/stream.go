@@ -103,9 +103,10 @@ func newStream(env *cli.Env, g *cli.Globals, flags streamFlags) *stream {
 	case g.Format.Name == "name":
 		s.write = func(events ...*event.Event) error { return writeEventNames(env.Out, events) }
 	default:
+		fields := event.Fields()
 		s.write = func(events ...*event.Event) error {
 			for _, e := range events {
-				if err := document.WriteEach(env.Out, g.Format, e); err != nil {
+				if err := document.WriteEach(env.Out, g.Format, e, fields...); err != nil {
 					return err
 				}
 			}

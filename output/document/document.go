@@ -115,15 +115,15 @@ func Indent(doc []byte) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// WriteEach writes v as one document of a stream. "---" precedes each YAML document; a newline
+// WriteEach writes v as Write does, as one document of a stream. "---" precedes each YAML document; a newline
 // follows the output of each template execution.
-func WriteEach(w io.Writer, f Format, v any) error {
+func WriteEach(w io.Writer, f Format, v any, optional ...string) error {
 	if f.Name == "yaml" {
 		if _, err := io.WriteString(w, "---\n"); err != nil {
 			return err
 		}
 	}
-	return Write(w, f, v)
+	return Write(w, f, v, optional...)
 }
 
 func compact(v any) (string, error) {
