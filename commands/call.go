@@ -16,6 +16,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/session"
+	"github.com/mcptrack/mcptrack/output/document"
 )
 
 const argsExample = `for example --args-json '{"message":"hello"}'`
@@ -34,8 +35,8 @@ func newCall(env *cli.Env, g *cli.Globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "call SERVER TOOL [--arg NAME=VALUE]... | [--args-json JSON]",
 		Short: "Call a tool on a server",
-		Long: `Calls one tool and prints the content of its result. A terminal shows only type, size and digest of
-binary content; --out writes it to a file. --json prints the MCP result.
+		Long: `Calls one tool and prints the content of its result. A terminal shows JSON indented, and only type,
+size and digest of binary content; --out writes it to a file. --json prints the MCP result.
 
 The value of --arg is text if the tool's schema says so, and otherwise JSON. If the schema
 refuses an argument, the command fails and sends nothing; --args-json is sent without this
@@ -96,7 +97,17 @@ func (o *callOptions) run(cmd *cobra.Command, env *cli.Env, g *cli.Globals) erro
 		}
 		text, failed := session.ToolFailure(raw)
 		if !failed {
-			return o.printer(env, g, raw, toolPieces)
+			return o.printer(env, g, raw, func(raw json.RawMessage) ([]piece, error) {
+				pieces, err := toolPieces(raw)
+				if env.OutTTY && o.out == "" {
+					for i, p := range pieces {
+						if doc, err := document.Indent([]byte(p.text)); err == nil {
+							pieces[i].text = string(doc)
+						}
+					}
+				}
+				return pieces, err
+			})
 		}
 		return func() error {
 			if documents(g.Format) {

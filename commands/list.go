@@ -109,7 +109,7 @@ func runList(ctx context.Context, env *cli.Env, g *cli.Globals, opts listOptions
 	if opts.kind != "" {
 		kinds = []catalog.Kind{opts.kind}
 	}
-	beside, answered, stop := cli.Asking(env, g, len(servers))
+	beside, answered, stop := cli.Asking(env, g, servers)
 	defer stop()
 	use := opts.daemon
 	switch use.Own = opts.Own(); {
@@ -121,7 +121,7 @@ func runList(ctx context.Context, env *cli.Env, g *cli.Globals, opts listOptions
 	reports, ok := askDaemon(ctx, env, g, use, servers, kinds)
 	if !ok {
 		reports = session.Probe(ctx, servers, session.ProbeOptions{
-			Dial: dial, Session: opts.SessionOptions(beside, g), Kinds: kinds, Tracked: opts.kind == "", Progress: func(session.Report) { answered() }})
+			Dial: dial, Session: opts.SessionOptions(beside, g), Kinds: kinds, Tracked: opts.kind == "", Progress: func(r session.Report) { answered(r.Server.ID) }})
 	}
 	stop()
 	if ctx.Err() != nil && !errors.Is(context.Cause(ctx), cli.ErrTimeout) {
@@ -146,6 +146,14 @@ func runList(ctx context.Context, env *cli.Env, g *cli.Globals, opts listOptions
 			return err
 		}
 	}
+	none := "no " + string(opts.kind)
+	switch {
+	case len(reports) == 0:
+		none = cli.NoServers(cfg)
+	case !slices.ContainsFunc(reports, func(r session.Report) bool { return r.Err == nil }):
+		none = "no server answered"
+	}
+	out.Parts[0] = out.Parts[0].Or("%s", none)
 	if err := g.Print(env, out); err != nil {
 		return err
 	}

@@ -198,11 +198,12 @@ func (r *requestFlags) printer(env *cli.Env, g *cli.Globals, raw json.RawMessage
 // putDocument writes the result as the server sent it, in the format of -o, to stdout or the file
 // specified with --out.
 func (r *requestFlags) putDocument(env *cli.Env, g *cli.Globals, raw json.RawMessage) error {
+	fields := []string{"content", "structuredContent", "isError", "contents", "messages", "description", "_meta", "resultType", "ttlMs", "cacheScope"}
 	if r.out == "" {
-		return document.Write(env.Out, g.Format, raw)
+		return document.Write(env.Out, g.Format, raw, fields...)
 	}
 	var text strings.Builder
-	if err := document.Write(&text, g.Format, raw); err != nil {
+	if err := document.Write(&text, g.Format, raw, fields...); err != nil {
 		return err
 	}
 	return writeFile(r.out, []piece{{text: text.String()}})

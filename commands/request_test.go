@@ -3,6 +3,7 @@ package commands
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"os"
 	"path/filepath"
@@ -36,6 +37,35 @@ func TestBinaryContent(t *testing.T) {
 	code, out := b.Run(t, "read", "notes", "note:///logo.png")
 	if code != 0 || !strings.HasPrefix(out, "[image/png, 10 bytes, sha256:") || strings.ContainsAny(out, "\x00\x1a") {
 		t.Errorf("a terminal gets %q, exit %d", out, code)
+	}
+}
+
+// A terminal gets the JSON of a tool indented, also if it is deeply nested; a pipe gets it unchanged.
+func TestIndentedResult(t *testing.T) {
+	b := clitest.New(t, Main)
+	deep := strings.Repeat("[", 5000) + strings.Repeat("]", 5000)
+	text := func(s string) any { return map[string]string{"type": "text", "text": s} }
+	for want, result := range map[string]map[string]any{
+		`{"a":[1,2.50]}` + "\n":             {"structuredContent": json.RawMessage(`{"a":[1,2.50]}`)},
+		`{"a":[1,2.50]}` + "\nnot {json}\n": {"content": []any{text(`{"a":[1,2.50]}`), text("not {json}")}},
+		deep + "\n":                         {"content": []any{text(deep)}},
+	} {
+		b.Server.Fail(sessiontest.Fault{Method: "tools/call", Result: result, Times: 2})
+		b.OutTTY = false
+		if code, out := b.Run(t, "call", "notes", "t"); code != 0 || out != want {
+			t.Fatalf("a pipe gets %.100q, exit %d: %s", out, code, &b.Stderr)
+		}
+		b.OutTTY = true
+		code, out := b.Run(t, "call", "notes", "t")
+		if strings.HasPrefix(want, "[") {
+			if len(out) > 200*len(want) {
+				t.Errorf("%d bytes of %d", len(out), len(want))
+			}
+			continue
+		}
+		if indented := strings.ReplaceAll(want, `{"a":[1,2.50]}`, "{\n  \"a\": [\n    1,\n    2.50\n  ]\n}"); code != 0 || out != indented {
+			t.Errorf("a terminal gets %q, exit %d: %s", out, code, &b.Stderr)
+		}
 	}
 }
 

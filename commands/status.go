@@ -122,7 +122,7 @@ func (s *statusParts) warn(env *cli.Env) {
 func (s *statusParts) servers(env *cli.Env, servers []core.Summary) table.Part {
 	of := cli.ServerTable(servers, func(s core.Summary) core.Summary { return s }, func(s core.Summary) []string {
 		return []string{env.TimeOf(s.Since), s.ProtocolVersion, string(s.Mode), fmt.Sprint(s.Resources), fmt.Sprint(s.Updates), fmt.Sprint(s.Failures), s.FollowedBy}
-	}, "Since", "Protocol", "Mode", "Resources", "Updates", "Failures", "Followed by").Roomy("Protocol", "Mode")
+	}, "Since", "Protocol", "Mode", "Resources", "Updates", "Failures", "Followed by").Roomy("Protocol", "Mode").Or("no servers are followed")
 	if s.Process == "" {
 		of = of.Wide("Followed by")
 	}

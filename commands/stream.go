@@ -78,6 +78,7 @@ type stream struct {
 	batch     []*event.Event // to be printed with the entries that follow immediately
 	last      string         // id of the last entry that has one
 	counted   int
+	printed   bool // whether any event was printed, but not as it is stored
 	followed  bool // whether there was ever a server to follow
 	connected bool // whether any server was ever Ready
 }
@@ -102,9 +103,10 @@ func newStream(env *cli.Env, g *cli.Globals, flags streamFlags) *stream {
 	case g.Format.Name == "name":
 		s.write = func(events ...*event.Event) error { return writeEventNames(env.Out, events) }
 	default:
+		fields := event.Fields()
 		s.write = func(events ...*event.Event) error {
 			for _, e := range events {
-				if err := document.WriteEach(env.Out, g.Format, e); err != nil {
+				if err := document.WriteEach(env.Out, g.Format, e, fields...); err != nil {
 					return err
 				}
 			}
@@ -196,7 +198,7 @@ func (s *stream) end(err error, more bool) error {
 		return err
 	}
 	batch := s.batch
-	s.batch = batch[:0]
+	s.batch, s.printed = batch[:0], true
 	return cmp.Or(s.write(batch...), err)
 }
 

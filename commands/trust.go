@@ -164,7 +164,7 @@ func runTrustList(env *cli.Env, g *cli.Globals) error {
 			names, last = append(names, a.Name), a.At
 		}
 		return []string{f.Folder, cli.Join(names, 8), env.TimeOf(last)}
-	}, "Folder", "Approved", "Last")}})
+	}, "Folder", "Approved", "Last").Or("no folder has approvals")}})
 }
 
 func runTrustRevoke(env *cli.Env, g *cli.Globals, opts trustOptions) error {

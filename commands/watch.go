@@ -291,6 +291,9 @@ func runWatch(ctx context.Context, env *cli.Env, g *cli.Globals, opts watchOptio
 		} else {
 			err = opts.fromLog(ctx, env, g, log, s, !opts.stored)
 		}
+		if opts.stored && s.lines != nil && !s.printed && err == nil {
+			g.Tell(env, "no events")
+		}
 		if !errors.Is(err, errWriterEnded) {
 			return s.outcome(ctx, err)
 		}

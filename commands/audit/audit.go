@@ -113,7 +113,7 @@ func run(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) error 
 	if err != nil {
 		return err
 	}
-	beside, answered, stop := cli.Asking(env, g, len(servers))
+	beside, answered, stop := cli.Asking(env, g, servers)
 	defer stop()
 	a := auditor{env.Dialer(), opts.SessionOptions(beside, g)}
 	results := make([]*result, len(servers))
@@ -122,7 +122,7 @@ func run(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) error 
 	for i, srv := range servers {
 		group.Go(func() error {
 			results[i] = a.run(ctx, srv)
-			answered()
+			answered(srv.ID)
 			return nil
 		})
 	}

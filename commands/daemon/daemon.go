@@ -498,9 +498,7 @@ func statusOutput(env *cli.Env, st daemon.Status) table.Output {
 		}
 		return []string{strconv.Itoa(s.Clients), pid, memory, s.Folder, string(s.Shared), s.Config}
 	}, "Clients", "PID", "Memory", "Folder", "Shared", "Config").Wide("Shared", "Config")
-	if len(st.Servers) > 0 {
-		parts = append(parts, servers)
-	}
+	parts = append(parts, servers.Or("no servers"))
 	for _, s := range st.Servers {
 		if s.OneEach {
 			parts = append(parts, table.Text("each new session has its own process of %s: it asked while several sessions called it, or declares so", printable.Line(s.ID, 100)))

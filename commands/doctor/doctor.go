@@ -123,7 +123,7 @@ func run(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) error 
 		d.lines[e.Name] = strings.TrimPrefix(e.Summary(), e.Name+": ")
 	}
 	servers := d.enabled()
-	beside, answered, stop := cli.Asking(env, g, len(servers))
+	beside, answered, stop := cli.Asking(env, g, servers)
 	defer stop()
 	d.env = beside
 	groups := []func(context.Context) []check{

@@ -23,7 +23,7 @@ import (
 
 // checkServers returns a check of each server, and a check of the lock. It connects to the servers that may be
 // used, apart from those that a daemon knows more about.
-func (d *doctor) checkServers(ctx context.Context, servers []config.Server, answered func()) []check {
+func (d *doctor) checkServers(ctx context.Context, servers []config.Server, answered func(id string)) []check {
 	known := d.followed(ctx)
 	approved, unreadable := lock.Read(d.lockPath())
 	if unreadable == nil {
@@ -34,7 +34,7 @@ func (d *doctor) checkServers(ctx context.Context, servers []config.Server, answ
 		if srv.Unusable() == nil && !settled(known[srv.ID].State) && !d.offline {
 			ask = append(ask, srv)
 		} else {
-			answered()
+			answered(srv.ID)
 		}
 	}
 	hashing := lock.DefaultHashing()
@@ -51,7 +51,7 @@ func (d *doctor) checkServers(ctx context.Context, servers []config.Server, answ
 		r, asked := results[srv.ID]
 		row, followed := known[srv.ID]
 		id := printable.Line(srv.ID, 128)
-		c := newCheck("server", id, skipped, "disabled", "")
+		c := newCheck("server", id, skipped, event.Disabled.Words(), "")
 		switch {
 		case !srv.Enabled:
 		case srv.Unusable() != nil:
@@ -59,7 +59,7 @@ func (d *doctor) checkServers(ctx context.Context, servers []config.Server, answ
 		case followed && settled(row.State):
 			c.Status, c.Detail, c.Fix = d.reported(srv, row)
 		case asked && r.Err == nil:
-			c.Status, c.Detail = ok, "ready"+offers(r)
+			c.Status, c.Detail = ok, event.Ready.Words()+offers(r)
 		case asked:
 			c.Status, c.Detail, c.Fix = d.broken(srv, (session.Report{Server: srv, Err: r.Err}).State(), printable.Reason(r.Err, 800))
 			if ctx.Err() != nil {
@@ -116,7 +116,7 @@ func (d *doctor) since(row core.Summary) string {
 // unusable describes a server that is not approved or not configured.
 func (d *doctor) unusable(srv config.Server) (s status, detail, fix string) {
 	if _, unapproved := errors.AsType[*config.UnapprovedError](srv.Unusable()); unapproved {
-		return skipped, "not approved: it was not started or contacted", ""
+		return skipped, event.Unapproved.Words() + ": it was not started or contacted", ""
 	}
 	why := event.Unconfigured.Words() + ": " + srv.Unusable().Error()
 	if _, found := srv.Find(d.env.Getenv("PATH")); !found && srv.Transport == config.TransportStdio {

@@ -205,5 +205,5 @@ func writeOutcomes(w *work, outcomes []outcome) error {
 			parts = append(parts, "differs from session to session: "+printable.Line(cli.Join(o.Unstable, 5), 300))
 		}
 		return []string{o.ID, o.Result, strconv.Itoa(o.Items), strings.Join(parts, "; "), o.Error}
-	}, "Server", "Lock", "Items", "Changes", "Error")}})
+	}, "Server", "Lock", "Items", "Changes", "Error").Or("%s", cli.NoServers(w.cfg))}})
 }

@@ -199,6 +199,8 @@ func (o verifyOptions) write(env *cli.Env, g *cli.Globals, v verified) error {
 		out.Parts = []table.Part{table.Records(v.changes, func(c lock.Change) []string {
 			return []string{c.ServerID, c.Item, string(c.Severity), strings.Join(c.Classes, ", "), what(c)}
 		}, "Server", "Item", "Severity", "Class", "Change")}
+	case v.servers == 0:
+		out.Parts = []table.Part{table.Text("no servers to compare")}
 	case n > 0:
 		out.Parts = []table.Part{table.Text("%s: as in %s", cli.Plural(n, "server"), printable.Line(v.file, 0))}
 	}

@@ -102,7 +102,7 @@ func (w *work) observe(ctx context.Context, create bool) ([]observe.Result, *loc
 
 // list asks servers what they offer, in the form that a lock has.
 func (w *work) list(ctx context.Context, servers []config.Server, l *lock.Lock) []observe.Result {
-	beside, answered, stop := cli.Asking(w.env, w.g, len(servers))
+	beside, answered, stop := cli.Asking(w.env, w.g, servers)
 	defer stop()
 	return observe.Servers(ctx, servers, observe.Options{
 		Probe:    session.ProbeOptions{Dial: w.env.Dial, Session: w.SessionOptions(beside, w.g)},

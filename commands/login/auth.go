@@ -113,13 +113,9 @@ func showLogins(ctx context.Context, env *cli.Env, g *cli.Globals, renew bool, l
 		}
 		rows = append(rows, newAuthRow(srv, logins, l, err))
 	}
-	if len(rows) == 0 && g.Format.Table() {
-		fmt.Fprintln(env.Err, "no server needs a login")
-		return nil
-	}
 	err := g.Print(env, table.Output{Parts: []table.Part{table.Records(rows, func(r authRow) []string {
 		return []string{r.ID, r.words(), r.Issuer, cli.Join(r.Scopes, 5), string(r.Store), env.TimeOf(r.ExpiresAt), r.renewal(), r.Error}
-	}, "Server", "Login", "Issuer", "Scopes", "Kept in", "Token expires", "Renewal", "Error")}})
+	}, "Server", "Login", "Issuer", "Scopes", "Kept in", "Token expires", "Renewal", "Error").Or("no server needs a login")}})
 	if err != nil {
 		return err
 	}

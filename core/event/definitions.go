@@ -129,6 +129,20 @@ type Member struct {
 // the payload struct; their descriptions come from the struct's about tags.
 func (d Definition) Members() []Member { return members(reflect.TypeOf(d.empty), "") }
 
+// Fields returns the names of all members that events may have.
+func Fields() []string {
+	all := members(reflect.TypeFor[header](), "")
+	for _, d := range definitions() {
+		all = append(all, d.Members()...)
+	}
+	var names []string
+	for _, m := range all {
+		names = append(names, m.Name)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
 func members(t reflect.Type, path string) []Member {
 	var out []Member
 	for f := range t.Fields() {

@@ -245,22 +245,20 @@ func (e *Event) Describe() Description {
 }
 
 func (s ServerState) describe() Description {
-	d := Description{Verb: s.State.Words(), Tone: ToneQuiet}
-	switch s.State {
-	case Backoff, NeedsAuth, Unconfigured, Unapproved:
-		d.Tone = ToneBad
-	case Unsupported:
-		d.Tone = ToneChanged
-	case Ready:
-		if s.ConnectedIn > 0 {
-			d.Verb += " in " + seconds(time.Duration(s.ConnectedIn))
-		}
+	var d Description
+	d.Verb, d.Tone = s.State.Said(s.Reason)
+	reason := s.Reason
+	if s.State.Dormant(reason) {
+		reason = ""
+	}
+	if s.State == Ready && s.ConnectedIn > 0 {
+		d.Verb += " in " + seconds(time.Duration(s.ConnectedIn))
 	}
 	retry := ""
 	if s.RetryIn > 0 {
 		retry = "next attempt in " + time.Duration(s.RetryIn).Round(100*time.Millisecond).String()
 	}
-	d.Details = slices.DeleteFunc([]string{s.Reason, s.Error, retry}, func(s string) bool { return s == "" })
+	d.Details = slices.DeleteFunc([]string{reason, s.Error, retry}, func(s string) bool { return s == "" })
 	if s.ProtocolVersion != "" {
 		d.Extra = []string{s.ProtocolVersion}
 	}

@@ -19,6 +19,7 @@ func TestString(t *testing.T) {
 		"2026-11-24T10:00:00.005Z docs updated file:///a (292 B, same content, found by polling)": {ServerID: "docs", ResourceURI: "file:///a", Cause: CausePoll,
 			Payload: ResourceUpdated{Size: &size, Changed: &no, Text: &text, PreviousText: &text, Content: &text, Diff: &text}},
 		"2026-11-24T10:00:00.005Z docs retrying (disconnected, EOF, next attempt in 2s)":        {ServerID: "docs", Payload: ServerState{State: Backoff, Reason: "disconnected", Error: "EOF", RetryIn: Milliseconds(2 * time.Second)}},
+		"2026-11-24T10:00:00.005Z docs asleep":                                                  {ServerID: "docs", Payload: ServerState{State: Pending, Reason: Asleep}},
 		"2026-11-24T10:00:00.005Z docs following: 7 resources, 1 tool, 4 prompts (push)":        {ServerID: "docs", Payload: SubscriptionActive{Resources: 7, Tools: 1, Prompts: 4, Mode: Push}},
 		"2026-11-24T10:00:00.005Z docs following: 14 tools":                                     {ServerID: "docs", Payload: SubscriptionActive{Tools: 14}},
 		"2026-11-24T10:00:00.005Z docs following: 1 resource (changes are not detected)":        {ServerID: "docs", Payload: SubscriptionActive{Resources: 1}},

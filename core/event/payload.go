@@ -44,8 +44,7 @@ func States() []State {
 	return []State{Pending, Connecting, Ready, Backoff, Unsupported, NeedsAuth, Unconfigured, Unapproved, Disabled, Stopping}
 }
 
-// Words returns the state in lower-case words, as people read it in tables, lines and dashboards.
-// Output for programs uses the State itself. Unknown states are returned in lower case.
+// Words returns the state in lower-case words; see [State.Said]. Output for programs uses the State itself. Unknown states are returned in lower case.
 func (s State) Words() string {
 	switch s {
 	case Pending:
@@ -62,6 +61,40 @@ func (s State) Words() string {
 		return "stopped"
 	}
 	return strings.ToLower(string(s))
+}
+
+// Reasons of the states of a server that is connected on demand.
+const (
+	Asleep = "asleep" // Pending: nobody needs the server
+	Waking = "waking" // Connecting: the server was asleep, or was not connected before
+)
+
+// Dormant reports whether a server in this state, for this reason, is asleep, or has been woken and is not
+// yet connected.
+func (s State) Dormant(reason string) bool {
+	return s == Pending && reason == Asleep || s == Connecting && reason == Waking
+}
+
+// Said returns the words and the tone in which every output shows a server in this state, for this reason.
+// The words of a dormant server are the reason.
+func (s State) Said(reason string) (words string, tone Tone) {
+	words = s.Words()
+	if s.Dormant(reason) {
+		words = reason
+	}
+	switch s {
+	case Ready:
+		return words, ToneGood
+	case Backoff, Failed, NeedsAuth, Unconfigured, Unapproved:
+		return words, ToneBad
+	case Unsupported:
+		return words, ToneChanged
+	case Pending, Connecting:
+		if words != Asleep {
+			return words, ToneAccent
+		}
+	}
+	return words, ToneQuiet
 }
 
 // UpdateMode describes how changes to resources are detected.

@@ -19,7 +19,6 @@ import (
 	"github.com/mcptrack/mcptrack/core/mcpserver"
 	"github.com/mcptrack/mcptrack/core/session"
 	"github.com/mcptrack/mcptrack/core/session/sessiontest"
-	"github.com/mcptrack/mcptrack/core/status"
 	"github.com/mcptrack/mcptrack/core/tracker"
 )
 
@@ -92,7 +91,7 @@ func (s *shared) advance(d time.Duration) {
 func (s *shared) wantAsleep(id string, want bool) {
 	s.Helper()
 	st, _ := s.tracker.Snapshot().Server(id)
-	if asleep := st.State == event.Pending && st.Reason == status.Asleep; asleep != want {
+	if asleep := st.State == event.Pending && st.Reason == event.Asleep; asleep != want {
 		s.Fatalf("%s asleep: %t (%s), want %t", id, asleep, st.State, want)
 	}
 }

@@ -37,7 +37,7 @@ func Dial(ctx context.Context, srv config.Server, opts Options) (*Session, error
 	if srv.ConnectTimeout > 0 {
 		timeout = srv.ConnectTimeout
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("did not answer within %s%s", timeout, slowStart(srv)))
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("did not answer within %s%s; raise connectTimeout", timeout, slowStart(srv)))
 	defer cancel()
 	dial := map[config.Transport]DialFunc{config.TransportStdio: dialStdio, config.TransportHTTP: dialHTTP, config.TransportSSE: dialSSE}[srv.Transport]
 	if dial == nil {
@@ -62,7 +62,7 @@ func slowStart(srv config.Server) string {
 	program = strings.TrimSuffix(strings.TrimSuffix(program, ".exe"), ".cmd")
 	switch program {
 	case "npx", "uvx", "bunx", "pnpx", "pipx", "uv", "npm", "pnpm", "yarn", "bun", "deno", "docker", "podman":
-		return ": " + program + " may still be downloading; raise connectTimeout"
+		return ": " + program + " may still be downloading"
 	}
 	return ""
 }

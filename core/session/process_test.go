@@ -120,7 +120,7 @@ func TestTimeoutsShowStderr(t *testing.T) {
 	t.Run("connect", func(t *testing.T) {
 		t.Parallel()
 		_, err := session.Dial(t.Context(), child(t, "hangs"), session.Options{ConnectTimeout: 3 * time.Second, OneShot: true})
-		if err == nil || !strings.Contains(err.Error(), "did not answer within 3s; stderr: open https://login.test/device") || strings.Contains(err.Error(), "tok-7f8e9d0c") {
+		if err == nil || !strings.Contains(err.Error(), "did not answer within 3s; raise connectTimeout; stderr: open https://login.test/device") || strings.Contains(err.Error(), "tok-7f8e9d0c") {
 			t.Errorf("%v", err)
 		}
 	})

@@ -91,16 +91,10 @@ func (s *ServerStatus) Connected() bool {
 	return s.State == event.Ready || s.State == event.Unsupported || s.StillConnected
 }
 
-// Reasons of the states of a server that is connected on demand.
-const (
-	Asleep = "asleep" // Pending: nobody needs the server
-	Waking = "waking" // Connecting: the server was asleep, or was not connected before
-)
-
 // Dormant reports whether the server is asleep, or has been woken and is not yet connected. Its
 // lists are those of its last session.
 func (s *ServerStatus) Dormant() bool {
-	return s.State == event.Pending && s.Reason == Asleep || s.State == event.Connecting && s.Reason == Waking
+	return s.State.Dormant(s.Reason)
 }
 
 // ResourceStatus describes the state of one tracked resource.

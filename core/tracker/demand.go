@@ -9,7 +9,6 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/event"
-	"github.com/mcptrack/mcptrack/core/status"
 )
 
 // errIdle ends the session with a server that nobody has needed for its idle time.
@@ -189,7 +188,7 @@ func (w *worker) sleepsAt() (at time.Time, changed <-chan struct{}) {
 func (w *worker) fallAsleep() {
 	w.retries.reset()
 	w.asleep = true
-	w.publishState(event.ServerState{State: event.Pending, Reason: status.Asleep}, nil)
+	w.publishState(event.ServerState{State: event.Pending, Reason: event.Asleep}, nil)
 }
 
 // sleep waits until somebody needs the server. It returns early if ctx ends or if a new config entry

@@ -15,7 +15,6 @@ import (
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/session"
 	"github.com/mcptrack/mcptrack/core/session/sessiontest"
-	"github.com/mcptrack/mcptrack/core/status"
 )
 
 const testIdle = time.Minute
@@ -55,7 +54,7 @@ func (w *world) wantStates(want ...string) {
 func (w *world) wantAsleep(id string, want bool) {
 	w.Helper()
 	st, _ := w.tracker.Snapshot().Server(id)
-	if got := st.State == event.Pending && st.Reason == status.Asleep; got != want {
+	if got := st.State == event.Pending && st.Reason == event.Asleep; got != want {
 		w.Fatalf("asleep: %t (%s %s), want %t; events:\n%s", got, st.State, st.Reason, want, w.log())
 	}
 }

@@ -65,7 +65,7 @@
 // client's request, when that request times out. It delays only its own worker.
 //
 // On demand: with [Options.OnDemand], a server is connected while somebody needs it ([Tracker.Demand])
-// and for its idle time after that. Otherwise it is asleep: Pending, with the reason [status.Asleep], its
+// and for its idle time after that. Otherwise it is asleep: Pending, with the reason [event.Asleep], its
 // last known lists, and no process. When it wakes, everything is compared. The session of a server that
 // somebody needs never ends because of its idle time.
 //

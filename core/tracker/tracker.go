@@ -89,7 +89,7 @@ type Options struct {
 	AllLists bool
 	// OnDemand connects a server only while somebody needs it (see [Tracker.Demand]), and for
 	// [config.Server.Idle] after that. Otherwise the server is asleep: Pending, with the reason
-	// [status.Asleep] and its last known lists. What has changed in the meantime is published when
+	// [event.Asleep] and its last known lists. What has changed in the meantime is published when
 	// it wakes.
 	OnDemand bool
 	// Logger receives one record per change of a server's state at level info, and problems that
@@ -408,7 +408,7 @@ func (t *Tracker) settled(s *status.Snapshot, servers []string) bool {
 		if len(servers) > 0 && !slices.Contains(servers, st.ID) || st.Attempt > 0 {
 			return false
 		}
-		asleep := st.State == event.Pending && st.Reason == status.Asleep && !t.demands.any(st.ID)
+		asleep := st.State == event.Pending && st.Reason == event.Asleep && !t.demands.any(st.ID)
 		return (st.State == event.Pending || st.State == event.Connecting) && !asleep
 	})
 }

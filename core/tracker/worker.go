@@ -16,7 +16,6 @@ import (
 	"github.com/mcptrack/mcptrack/core/login"
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/session"
-	"github.com/mcptrack/mcptrack/core/status"
 	"github.com/mcptrack/mcptrack/core/tracker/internal/coalesce"
 )
 
@@ -175,7 +174,7 @@ func (w *worker) connectAndFollow(ctx context.Context) (again time.Time, err err
 	if w.state != event.NeedsAuth || w.retries.attempt == 0 { // failed attempts are not published while NeedsAuth persists
 		st := event.ServerState{State: event.Connecting, Attempt: w.retries.attempt}
 		if w.opts.OnDemand && w.retries.attempt == 0 {
-			st.Reason = status.Waking
+			st.Reason = event.Waking
 		}
 		w.setState(st)
 	}

@@ -63,7 +63,7 @@ func ready(st *status.ServerStatus) {
 }
 
 func asleep(id string) status.ServerStatus {
-	return status.ServerStatus{ID: id, State: event.Pending, Reason: status.Asleep}
+	return status.ServerStatus{ID: id, State: event.Pending, Reason: event.Asleep}
 }
 
 func newAPI(s *servers) *API {
@@ -90,7 +90,7 @@ func TestOffersWakesServers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &servers{all: []status.ServerStatus{asleep("a"), asleep("b"), asleep("c"), asleep("d")}}
 		s.set("c", ready)
-		s.set("c", func(st *status.ServerStatus) { st.State, st.Reason = event.Pending, status.Asleep })
+		s.set("c", func(st *status.ServerStatus) { st.State, st.Reason = event.Pending, event.Asleep })
 		time.AfterFunc(2*time.Second, func() { s.set("a", ready) })
 		time.AfterFunc(3*time.Second, func() {
 			s.set("b", func(st *status.ServerStatus) { st.State, st.Attempt, st.Error = event.Backoff, 1, "exit status 1" })

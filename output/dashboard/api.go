@@ -31,14 +31,15 @@ type overview struct {
 	Servers int                 `json:"servers"`
 	States  map[event.State]int `json:"states"`
 	// Words has the words for people of every state of a server and of every cause of a version.
-	Words     map[string]string `json:"words"`
-	Resources int               `json:"resources"`
-	Updates   uint64            `json:"updates"`
-	Failures  uint64            `json:"failures"`
-	Clients   int               `json:"clients"`
-	Login     bool              `json:"login,omitempty"`   // POST /logout ends a login
-	History   bool              `json:"history,omitempty"` // /api/history and /api/activity are available
-	Calls     bool              `json:"calls,omitempty"`   // /api/calls is available
+	Words     map[string]string     `json:"words"`
+	Tones     map[string]event.Tone `json:"tones"` // of states
+	Resources int                   `json:"resources"`
+	Updates   uint64                `json:"updates"`
+	Failures  uint64                `json:"failures"`
+	Clients   int                   `json:"clients"`
+	Login     bool                  `json:"login,omitempty"`   // POST /logout ends a login
+	History   bool                  `json:"history,omitempty"` // /api/history and /api/activity are available
+	Calls     bool                  `json:"calls,omitempty"`   // /api/calls is available
 	// Webhooks has at most maxWebhooks endpoints, failing ones first. MoreWebhooks is the number of
 	// omitted endpoints.
 	Webhooks     []webhook.EndpointStatus `json:"webhooks,omitempty"`
@@ -109,7 +110,8 @@ func newResource(st *status.ServerStatus, r *status.ResourceStatus) resource {
 }
 
 func (d *Dashboard) status(r *http.Request) (any, error) {
-	out := overview{Version: d.opts.Version, StartedAt: stamp(d.started), States: map[event.State]int{}, Words: words(), Login: d.opts.Login, History: d.opts.Last != nil, Calls: d.opts.Calls != nil}
+	out := overview{Version: d.opts.Version, StartedAt: stamp(d.started), States: map[event.State]int{}, Login: d.opts.Login, History: d.opts.Last != nil, Calls: d.opts.Calls != nil}
+	out.Words, out.Tones = words()
 	if d.opts.Last != nil {
 		out.Epoch, out.Seq = d.opts.Last() // read before the snapshot, so that the snapshot includes the event with this id
 	}
@@ -181,16 +183,21 @@ func (d *Dashboard) stored(ctx context.Context, id string) (e event.Event) {
 	return e
 }
 
-// words returns the words of all states of a tracked server, and of all causes.
-func words() map[string]string {
-	all := map[string]string{}
+// words returns the words of all states of a tracked server, and of all causes, and the tones of the states. A key
+// has the reason of a state, too, if the server is connected on demand.
+func words() (all map[string]string, tones map[string]event.Tone) {
+	all, tones = map[string]string{}, map[string]event.Tone{}
 	for _, s := range event.States() {
-		all[string(s)] = s.Words()
+		all[string(s)], tones[string(s)] = s.Said("")
+	}
+	for s, reason := range map[event.State]string{event.Pending: event.Asleep, event.Connecting: event.Waking} {
+		key := string(s) + " " + reason
+		all[key], tones[key] = s.Said(reason)
 	}
 	for _, c := range []event.Cause{event.CauseNotify, event.CauseTrailing, event.CauseResync, event.CausePoll, event.CauseEvent, event.CauseHook} {
 		all[string(c)] = c.Words()
 	}
-	return all
+	return all, tones
 }
 
 func (d *Dashboard) servers(*http.Request) (any, error) {

@@ -84,25 +84,46 @@ func Write(w io.Writer, f Format, v any, optional ...string) error {
 		}
 		return writeTemplate(w, f.Template, doc)
 	default:
-		var out bytes.Buffer
-		if err := json.Indent(&out, doc, "", "  "); err != nil {
+		if doc, err = Indent(doc); err != nil {
 			return err
 		}
-		out.WriteByte('\n')
-		_, err = w.Write(out.Bytes())
+		_, err = w.Write(append(doc, '\n'))
 		return err
 	}
 }
 
-// WriteEach writes v as one document of a stream. "---" precedes each YAML document; a newline
+// maxIndent is the depth from which Indent indents no further: the depth of a document from others is not limited.
+const maxIndent = 64
+
+// Indent returns JSON with a line for each member and element. It fails for other text.
+func Indent(doc []byte) ([]byte, error) {
+	var lines, out bytes.Buffer
+	if err := json.Indent(&lines, doc, "", ""); err != nil {
+		return nil, err
+	}
+	depth := 0
+	for line := range bytes.Lines(lines.Bytes()) {
+		if line[0] == '}' || line[0] == ']' {
+			depth--
+		}
+		out.WriteString(strings.Repeat("  ", min(depth, maxIndent)))
+		out.Write(line)
+		if bytes.HasSuffix(line, []byte("{\n")) || bytes.HasSuffix(line, []byte("[\n")) {
+			depth++
+		}
+	}
+	return out.Bytes(), nil
+}
+
+// WriteEach writes v as Write does, as one document of a stream. "---" precedes each YAML document; a newline
 // follows the output of each template execution.
-func WriteEach(w io.Writer, f Format, v any) error {
+func WriteEach(w io.Writer, f Format, v any, optional ...string) error {
 	if f.Name == "yaml" {
 		if _, err := io.WriteString(w, "---\n"); err != nil {
 			return err
 		}
 	}
-	return Write(w, f, v)
+	return Write(w, f, v, optional...)
 }
 
 func compact(v any) (string, error) {

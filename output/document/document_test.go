@@ -98,6 +98,9 @@ func TestUnknownFields(t *testing.T) {
 		{"{{.name}}{{.title}}", raw, []string{"title"}, "", "n\n"},
 		{"{{.Name}}", raw, []string{"title"}, "Name", ""},
 		{"{{.Name}}", raw, nil, "", "\n"},
+		{"{{.Name}}", raw[:0], []string{"name", "title"}, "Name", ""},
+		{"{{.name}}{{.title}}", raw[0], []string{"title"}, "", "n\n"},
+		{"{{.Name}}", raw[0], []string{"title"}, "Name", ""},
 	} {
 		f, err := ParseFormat("template=" + tt.text)
 		if err != nil {

@@ -29,12 +29,13 @@ func (e *UnknownFieldError) Error() string {
 // the optional ones and those that a record has. Nil means that they may have any.
 func knownFields(v any, doc []byte, optional []string) []string {
 	var items []map[string]json.RawMessage
-	if optional != nil && json.Unmarshal(doc, &items) == nil && len(items) > 0 {
+	var one map[string]json.RawMessage
+	if optional != nil && (json.Unmarshal(doc, &items) == nil || json.Unmarshal(doc, &one) == nil) {
 		all := map[string]bool{}
 		for _, name := range optional {
 			all[name] = true
 		}
-		for _, item := range items {
+		for _, item := range append(items, one) {
 			for name := range item {
 				all[name] = true
 			}

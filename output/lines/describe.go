@@ -45,10 +45,10 @@ func (w *Writer) describe(e *event.Event, used int) string {
 	case columns && d.Text == "":
 		statement, details[0] = w.fit(statement, facts, w.Columns()-indent)
 	}
-	plain, dim := termtext.Colour(""), termtext.Grey
+	colour, plain, dim := termtext.Bold+";"+termtext.Toned(d.Tone), termtext.Colour(""), termtext.Grey
 	switch d.Tone {
 	case event.ToneQuiet:
-		plain = termtext.Grey
+		colour, plain = termtext.Grey, termtext.Grey
 	case event.ToneBad:
 		dim = "" // the details say what is wrong
 	}
@@ -59,7 +59,7 @@ func (w *Writer) describe(e *event.Event, used int) string {
 	for i := range details {
 		details[i] = w.paint(dim, details[i])
 	}
-	parts := []string{w.paint(toneColour(d.Tone), word), statement, strings.Join(details, "\n"+strings.Repeat(" ", indent))}
+	parts := []string{w.paint(colour, word), statement, strings.Join(details, "\n"+strings.Repeat(" ", indent))}
 	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), "  ")
 }
 
@@ -69,21 +69,6 @@ func (w *Writer) text(s string, limit int) string {
 		limit = 0
 	}
 	return printable.Line(s, limit)
-}
-
-// toneColour returns the colour of a verb.
-func toneColour(t event.Tone) termtext.Colour {
-	switch t {
-	case event.ToneGood:
-		return termtext.Bold + ";" + termtext.Green
-	case event.ToneBad:
-		return termtext.Bold + ";" + termtext.Red
-	case event.ToneChanged:
-		return termtext.Bold + ";" + termtext.Yellow
-	case event.ToneAccent:
-		return termtext.Bold + ";" + termtext.Cyan
-	}
-	return termtext.Grey
 }
 
 // items returns the items of a list, coloured by what happened to them.

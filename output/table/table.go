@@ -18,7 +18,6 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/printable"
-	"github.com/mcptrack/mcptrack/core/status"
 	"github.com/mcptrack/mcptrack/output/document"
 	"github.com/mcptrack/mcptrack/output/termtext"
 )
@@ -42,7 +41,7 @@ type Output struct {
 
 // Part is a text or a table.
 type Part struct {
-	text        string
+	text        string // of a table, what is shown in its place
 	head        []string
 	wide, roomy []string // columns with conditions
 	wraps       bool     // the last column
@@ -84,6 +83,14 @@ func (p Part) Roomy(names ...string) Part {
 // Wrapped returns the table with a last column that is wrapped on a terminal, not truncated.
 func (p Part) Wrapped() Part {
 	p.wraps = true
+	return p
+}
+
+// Or returns the table or, if it has no rows, one with a text in place of its head; see [Text].
+func (p Part) Or(format string, args ...any) Part {
+	if len(p.rows) == 0 {
+		p.text = Text(format, args...).text
+	}
 	return p
 }
 
@@ -150,7 +157,7 @@ func (o Options) Rows(w io.Writer, head []string, rows [][]string) error {
 
 // write writes a text, or borderless columns.
 func (p Part) write(w io.Writer, o Options) error {
-	if p.records == nil {
+	if p.records == nil || p.text != "" {
 		_, err := io.WriteString(w, printable.Lines(p.text))
 		return err
 	}
@@ -317,16 +324,19 @@ func isState(name string) bool { return name == "State" || name == "Login" }
 // stateColour returns the colour for a state in words: of a server, a login, a webhook or a check.
 func stateColour(words string) termtext.Colour {
 	switch words {
-	case event.Ready.Words(), "logged in", "active", "ok":
+	case "logged in", "active", "ok":
 		return termtext.Green
-	case event.Failed.Words(), event.Backoff.Words(), "refused", "expired", "failing", "error":
+	case "refused", "expired", "failing", "error":
 		return termtext.Red
-	case event.NeedsAuth.Words(), event.Unconfigured.Words(), event.Unapproved.Words(), "not logged in", "suspended", "warning":
+	case "not logged in", "suspended", "warning":
 		return termtext.Yellow
-	case event.Pending.Words(), event.Connecting.Words(), status.Waking:
+	case event.Waking:
 		return termtext.Cyan
-	case event.Disabled.Words(), event.Stopping.Words(), event.Unsupported.Words(), status.Asleep, "skipped":
-		return termtext.Grey
 	}
-	return ""
+	for _, s := range append(event.States(), event.Failed) {
+		if said, tone := s.Said(""); said == words {
+			return termtext.Toned(tone)
+		}
+	}
+	return termtext.Grey
 }

@@ -8,7 +8,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/output/document"
 	"github.com/mcptrack/mcptrack/output/termtext"
 )
@@ -62,6 +61,13 @@ func TestFormats(t *testing.T) {
 	if got := written(t, "json", Output{Parts: []Part{of()}}, Options{}); got != "[]\n" {
 		t.Errorf("no records are %q", got)
 	}
+	none := Output{Parts: []Part{of().Or("no %s", "records"), of(record{ID: "a"}).Or("no records")}}
+	if got := written(t, "table", none, Options{}); !strings.HasPrefix(got, "no records\nURI") || strings.Count(got, "no records") != 1 {
+		t.Errorf("no records are\n%s", got)
+	}
+	if got := written(t, "json", none, Options{}); got != "[]\n" {
+		t.Errorf("no records are %q", got)
+	}
 	out.Document, out.Each, out.Names = map[string]int{"all": 2}, []record{{ID: "each"}}, []string{"n\n1"}
 	for format, want := range map[string]string{"json": "{\n  \"all\": 2\n}\n", "template={{.id}}": "each\n", "name": "n\\n1\n"} {
 		if got := written(t, format, out, Options{}); got != want {
@@ -95,7 +101,7 @@ func TestFits(t *testing.T) {
 	}
 	out.Parts[0] = of(record{"ガイド", "ready", 0, ""}, record{uri, "needs login", 0, long})
 	painted := written(t, "table", out, Options{Width: 80, Colour: true})
-	for _, want := range []string{"\x1b[1mURI", "\x1b[32mready\x1b[0m", "\x1b[33mneeds login\x1b[0m\n", "    \x1b[31mit does not"} {
+	for _, want := range []string{"\x1b[1mURI", "\x1b[32mready\x1b[0m", "\x1b[31mneeds login\x1b[0m\n", "    \x1b[31mit does not"} {
 		if !strings.Contains(painted, want) {
 			t.Errorf("no %q in\n%s", want, painted)
 		}
@@ -110,16 +116,6 @@ func unpainted(s string) string {
 		s = strings.ReplaceAll(s, "\x1b["+c+"m", "")
 	}
 	return s
-}
-
-// Every state of a server has a colour.
-func TestStateColours(t *testing.T) {
-	for _, s := range []event.State{event.Pending, event.Connecting, event.Ready, event.Backoff, event.Unsupported, event.NeedsAuth,
-		event.Disabled, event.Unconfigured, event.Unapproved, event.Stopping, event.Failed} {
-		if stateColour(s.Words()) == "" {
-			t.Errorf("%s has no colour", s.Words())
-		}
-	}
 }
 
 func TestWrapped(t *testing.T) {

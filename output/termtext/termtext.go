@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/clipperhouse/displaywidth"
+
+	"github.com/mcptrack/mcptrack/core/event"
 )
 
 // Colour is the parameter of an ANSI escape sequence, such as "31" or "1;31". The empty Colour
@@ -24,6 +26,21 @@ const (
 	Cyan   Colour = "36"
 	Grey   Colour = "90"
 )
+
+// Toned returns the colour of a tone.
+func Toned(t event.Tone) Colour {
+	switch t {
+	case event.ToneGood:
+		return Green
+	case event.ToneBad:
+		return Red
+	case event.ToneChanged:
+		return Yellow
+	case event.ToneAccent:
+		return Cyan
+	}
+	return Grey
+}
 
 // Paint returns s coloured with c.
 func (c Colour) Paint(s string) string {

@@ -15,14 +15,14 @@ import (
 
 // styles are the colours. Without colours, selection and failure are still visible in the text.
 type styles struct {
-	bold, dim, good, bad, busy, selected, title termtext.Colour
+	bold, dim, good, bad, selected, title termtext.Colour
 }
 
 func newStyles(colour bool) styles {
 	if !colour {
 		return styles{}
 	}
-	return styles{bold: termtext.Bold, dim: "2", good: termtext.Green, bad: termtext.Red, busy: termtext.Yellow, selected: "7", title: "1;36"}
+	return styles{bold: termtext.Bold, dim: "2", good: termtext.Green, bad: termtext.Red, selected: "7", title: "1;36"}
 }
 
 // line converts untrusted text to one printable line.
@@ -42,27 +42,23 @@ func middle(s string, width int) string { return termtext.Pad(termtext.Middle(s,
 
 // rank orders servers by state: those that need attention come first.
 func rank(s event.State) int {
-	switch s {
-	case event.Backoff, event.NeedsAuth, event.Unconfigured, event.Unapproved, event.Unsupported:
+	switch _, tone := s.Said(""); tone {
+	case event.ToneBad:
 		return 0
-	case event.Pending, event.Connecting, event.Stopping:
+	case event.ToneAccent:
 		return 1
-	case event.Disabled:
+	case event.ToneQuiet:
 		return 3
 	}
 	return 2
 }
 
-func (s *styles) state(st event.State) termtext.Colour {
-	switch rank(st) {
-	case 0:
-		return s.bad
-	case 1:
-		return s.busy
-	case 3:
-		return s.dim
+func (s *styles) state(of ServerRow) termtext.Colour {
+	_, tone := of.State.Said(of.Reason)
+	if s.bold == "" {
+		return ""
 	}
-	return s.good
+	return termtext.Toned(tone)
 }
 
 // since returns the age of t in one unit: 5s, 3m, 2h, 4d.

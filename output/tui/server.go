@@ -263,7 +263,7 @@ func (p *serverPage) view(m *model, height int) []string {
 		names = append(names, name)
 	}
 	out := []string{
-		fmt.Sprintf(" %s  since %s  %s", m.styles.state(s.State).Paint(m.stateOf(s)), since(m.now, s.Since), line(s.ProtocolVersion)),
+		fmt.Sprintf(" %s  since %s  %s", m.styles.state(s).Paint(m.stateOf(s)), since(m.now, s.Since), line(s.ProtocolVersion)),
 		m.tabs(append(names, "Timeline", "Log"), p.tab),
 	}
 	why := termtext.Wrap(line(s.Error), m.width-2)

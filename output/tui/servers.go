@@ -112,7 +112,7 @@ func (p *serversPage) view(m *model, height int) []string {
 	from, to := p.list.window(len(rows), visibleServers(height, len(rows)))
 	for i := from; i < to; i++ {
 		s := rows[i]
-		first, style := pad(m.stateOf(s), stateWidth), m.styles.state(s.State)
+		first, style := pad(m.stateOf(s), stateWidth), m.styles.state(s)
 		name := middle(line(s.ID), id)
 		selected := i == p.list.cursor && !p.focused
 		if rank(s.State) == 0 && s.Error != "" { // its numbers say nothing

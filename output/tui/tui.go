@@ -396,7 +396,7 @@ func (m *model) reconnected() {
 			m.notice = line(id) + " is ready again"
 		default:
 			delete(m.reconnecting, id)
-			m.notice = line(id) + ": " + m.servers[i].State.Words() + ": " + line(m.servers[i].Error)
+			m.notice = line(id) + ": " + m.stateOf(m.servers[i]) + ": " + line(m.servers[i].Error)
 		}
 	}
 }
@@ -406,7 +406,8 @@ func (m *model) stateOf(s ServerRow) string {
 	if _, ok := m.reconnecting[s.ID]; ok {
 		return "reconnecting"
 	}
-	return line(s.State.Words())
+	words, _ := s.State.Said(s.Reason)
+	return line(words)
 }
 
 // isOpen reports whether a key opens what is selected.

@@ -101,6 +101,7 @@ func (h messages) Handle(_ context.Context, r slog.Record) error {
 	var server, cause, hint string
 	message := printable.Line(r.Message, 2000)
 	var details []string
+	var state event.State
 	add := func(a slog.Attr) bool {
 		text := valueOf(a.Value)
 		switch {
@@ -110,7 +111,10 @@ func (h messages) Handle(_ context.Context, r slog.Record) error {
 		case a.Key == "err" || a.Key == "error":
 			cause = ": " + text
 		case a.Key == "state" && r.Message == status.StateMessage:
-			message = event.State(text).Words()
+			state = event.State(text)
+			message = state.Words()
+		case a.Key == "reason" && state.Dormant(text):
+			message, _ = state.Said(text)
 		case a.Key == "retryIn":
 			details = append(details, "next attempt in "+text)
 		case a.Key == "hint":

@@ -4,11 +4,14 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/session"
 	"github.com/mcptrack/mcptrack/output/termtext"
@@ -48,9 +51,10 @@ const (
 	frame = 100 * time.Millisecond
 )
 
-// progress shows a text on a terminal until stop is called, which may be called more than once. The caller
-// must use the environment beside instead of env until then.
-func (g *Globals) progress(env *Env, text func() string) (beside *Env, stop func()) {
+// progress shows a text on a terminal until stop is called, which may be called more than once: what is
+// shortened to the width of the terminal, end is not. The caller must use the environment beside instead of env
+// until then.
+func (g *Globals) progress(env *Env, text func() (what, end string)) (beside *Env, stop func()) {
 	if !env.ErrTTY || g.Quiet {
 		return env, func() {}
 	}
@@ -69,11 +73,12 @@ func (g *Globals) progress(env *Env, text func() string) (beside *Env, stop func
 				return
 			case <-next:
 			}
-			shown, size := text(), len("⠋")
+			size := len("⠋")
+			what, end := text()
 			if width := env.errWidth(); width > 0 {
-				shown = termtext.End(shown, width-3)
+				what = termtext.End(what, max(width-3-len(end), 1))
 			}
-			_ = s.put(colour.Paint(signs[:size])+" "+shown, true)
+			_ = s.put(colour.Paint(signs[:size])+" "+what+end, true)
 			signs = signs[size:] + signs[:size]
 		}
 	})
@@ -91,8 +96,8 @@ func (g *Globals) Waiting(env *Env, what string) (beside *Env, report func(sessi
 	var last atomic.Pointer[string]
 	last.Store(new(string))
 	began := time.Now()
-	beside, stop = g.progress(env, func() string {
-		return fmt.Sprintf("%s%s (%s)", what, *last.Load(), time.Since(began).Round(time.Second))
+	beside, stop = g.progress(env, func() (string, string) {
+		return what + *last.Load(), fmt.Sprintf(" (%s)", time.Since(began).Round(time.Second))
 	})
 	return beside, func(p session.Progress) {
 		text := describe(p)
@@ -100,12 +105,27 @@ func (g *Globals) Waiting(env *Env, what string) (beside *Env, report func(sessi
 	}, stop
 }
 
-// Asking shows how many of a number of servers have answered; see progress. answered reports one server, and
-// may be called concurrently.
-func Asking(env *Env, g *Globals, total int) (beside *Env, answered, stop func()) {
-	var n atomic.Int64
-	beside, stop = g.progress(env, func() string { return fmt.Sprintf("asking servers: %d of %d answered", n.Load(), total) })
-	return beside, func() { n.Add(1) }, stop
+// Asking shows which servers have not answered; see progress. answered reports one server, and may be called
+// concurrently.
+func Asking(env *Env, g *Globals, servers []config.Server) (beside *Env, answered func(id string), stop func()) {
+	var mu sync.Mutex
+	var left []string
+	for _, srv := range servers {
+		left = append(left, srv.ID)
+	}
+	beside, stop = g.progress(env, func() (string, string) {
+		mu.Lock()
+		defer mu.Unlock()
+		if len(left) == 0 {
+			return "finishing", ""
+		}
+		return "waiting for " + printable.Line(strings.Join(left, ", "), 1000), fmt.Sprintf(" (%d of %d)", len(left), len(servers))
+	})
+	return beside, func(id string) {
+		mu.Lock()
+		defer mu.Unlock()
+		left = slices.DeleteFunc(left, func(other string) bool { return other == id })
+	}, stop
 }
 
 // describe formats progress, for example ": 3 of 10, linking".

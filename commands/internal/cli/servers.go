@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/session"
 	"github.com/mcptrack/mcptrack/core/status"
 	"github.com/mcptrack/mcptrack/output/table"
@@ -15,12 +17,18 @@ import (
 func ServerTable[T any](records []T, of func(T) status.Summary, cells func(T) []string, head ...string) table.Part {
 	return table.Records(records, func(r T) []string {
 		s := of(r)
-		state := s.State.Words()
-		if s.Reason == status.Asleep || s.Reason == status.Waking {
-			state = s.Reason
-		}
+		state, _ := s.State.Said(s.Reason)
 		return slices.Concat([]string{s.ID, state}, cells(r), []string{s.Error})
 	}, slices.Concat([]string{"Server", "State"}, head, []string{"Error"})...)
+}
+
+// NoServers says that a config has no servers to connect to.
+func NoServers(cfg *config.Config) string {
+	what := "servers"
+	if len(cfg.Servers) > 0 {
+		what = "enabled servers"
+	}
+	return "no " + what + " in " + printable.Line(cfg.Path, 200)
 }
 
 // Probed returns the server of a report.

@@ -29,8 +29,8 @@ type Options struct {
 	// too, in addition to those that the config pins. It is called like Hashing. If nil, there are none.
 	Pinned  func(server string) []string
 	Machine launch.Machine
-	// Progress is called after each server has been asked, never concurrently. May be nil.
-	Progress func()
+	// Progress is called with the id of each server after it has been asked, never concurrently. May be nil.
+	Progress func(id string)
 }
 
 // Result is what one server offers.
@@ -65,7 +65,7 @@ func Servers(ctx context.Context, servers []config.Server, opts Options) []Resul
 			if opts.Progress != nil {
 				progress.Lock()
 				defer progress.Unlock()
-				opts.Progress()
+				opts.Progress(srv.ID)
 			}
 		})
 	}

@@ -43,7 +43,7 @@ func TestServers(t *testing.T) {
 	srv.SetListForCapable(catalog.Tools, json.RawMessage(`{"name":"ask"}`))
 	progress := 0
 	got := observe.Servers(t.Context(), []config.Server{sessiontest.Entry("docs")}, observe.Options{
-		Probe: session.ProbeOptions{Dial: n.Dial}, Progress: func() { progress++ }})
+		Probe: session.ProbeOptions{Dial: n.Dial}, Progress: func(string) { progress++ }})
 	if len(got) != 1 || got[0].Err != nil || progress != 1 {
 		t.Fatalf("%+v, progress %d", got, progress)
 	}

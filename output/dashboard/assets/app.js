@@ -20,7 +20,7 @@ const touched = new Set(); // servers with news since their resources were loade
 async function loadServers() {
 	try {
 		const [status, list] = await Promise.all([get('/api/status'), get('/api/servers')]);
-		learnWords(status.words || {});
+		learnWords(status);
 		setOneServer(list.length === 1);
 		showTiles(status);
 		$('version').textContent = 'mcptrack ' + status.version;

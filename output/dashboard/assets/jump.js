@@ -10,7 +10,7 @@ const maxMatches = 200;
 const list = new List($('jump-list'), {
 	height: 32,
 	fill(row, { server, resource }) {
-		row.replaceChildren(name(resource ? labelOf(resource) : server.id, 'name'), resource ? cut(resource.uri, 'quiet mono') : el('span', 'quiet', stateWords(server.state)));
+		row.replaceChildren(name(resource ? labelOf(resource) : server.id, 'name'), resource ? cut(resource.uri, 'quiet mono') : el('span', 'quiet', stateWords(server)));
 	},
 	pick() {},
 });
@@ -23,7 +23,7 @@ function leave() {
 
 function match() {
 	const text = $('jump-text').value;
-	const found = everything().filter(({ server, resource: r }) => r ? fits(text, r.uri, r.name, server.id + ' ' + labelOf(r)) : fits(text, server.id, stateWords(server.state)))
+	const found = everything().filter(({ server, resource: r }) => r ? fits(text, r.uri, r.name, server.id + ' ' + labelOf(r)) : fits(text, server.id, stateWords(server)))
 		.slice(0, maxMatches).map((i) => ({ ...i, key: i.server.id + '\n' + (i.resource?.uri || '') }));
 	list.set(found, found[0]?.key || '', [el('p', 'quiet', 'Nothing has this name or URI.')], true);
 	$('jump-list').scrollTop = 0;

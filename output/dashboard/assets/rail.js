@@ -12,7 +12,7 @@ const open = new Set(), failing = new Set(), loading = new Map();
 // isFailing reports whether a server has failed since it was last ready: one that connects once
 // more is still failing.
 function isFailing(s) {
-	if (['Backoff', 'NeedsAuth', 'Unsupported', 'Unconfigured', 'Unapproved'].includes(s.state) || s.state === 'Connecting' && s.attempt) failing.add(s.id);
+	if (tone(s) === 'bad' || s.state === 'Connecting' && s.attempt) failing.add(s.id);
 	else if (!['Connecting', 'Pending'].includes(s.state)) failing.delete(s.id);
 	return failing.has(s.id);
 }
@@ -37,8 +37,8 @@ const railList = new List($('rail-list'), {
 		} else {
 			const s = i.server;
 			row.replaceChildren(el('span', 'twist', i.open ? '▾' : '▸'), name(s.id, 'name'), el('span', 'spread'),
-				el('span', tone(s.state) === 'good' ? 'quiet' : tone(s.state) || 'quiet', stateWords(s.state)), el('span', 'dot ' + (tone(s.state) || 'quiet'), ''));
-			row.title = visible([s.id, stateWords(s.state), s.error || s.reason, count(s.resources, 'resource')].filter(Boolean).join(', '));
+				el('span', tone(s) === 'good' ? 'quiet' : tone(s), stateWords(s)), el('span', 'dot ' + tone(s), ''));
+			row.title = visible([s.id, stateWords(s), s.error || s.reason, count(s.resources, 'resource')].filter(Boolean).join(', '));
 		}
 	},
 	pick(i) { go(select({ server: i.server.id, uri: i.resource?.uri || '', tab: keepTab(i) }), true); },
@@ -118,7 +118,7 @@ export function showRail(force = false) {
 	const rows = [];
 	const sorted = servers.map((s) => [isFailing(s) ? 0 : 1, s]).sort(([x, a], [y, b]) => x - y || (a.id < b.id ? -1 : 1));
 	for (const [fine, s] of sorted) {
-		const here = fits(state.filter, s.id, s.state, stateWords(s.state), s.reason, s.error, s.transport, s.serverName);
+		const here = fits(state.filter, s.id, s.state, stateWords(s), s.reason, s.error, s.transport, s.serverName);
 		const loaded = resources.get(s.id), prefix = loaded?.prefix || '';
 		const shown = (loaded?.list || []).filter((r) => here && !one || fits(state.filter, r.uri, r.name, r.mimeType, r.gone ? 'removed' : ''));
 		const found = Boolean(state.filter) && !here && shown.length > 0;
@@ -142,6 +142,6 @@ function railTitle(s) {
 function why(one) {
 	if (state.filter) return [para('Nothing matches “', name(state.filter), '”.'), button('', 'Clear the filter', () => go({ filter: '' }))];
 	if (!servers.length) return [para('No server is configured.'), note('Add servers to the config, which is read again when it changes, or run mcptrack init.')];
-	if (one.state !== 'Ready') return [para(`The server is not ready (${stateWords(one.state)}). Its resources appear here when it is.`)];
+	if (one.state !== 'Ready') return [para(`The server is not ready (${stateWords(one)}). Its resources appear here when it is.`)];
 	return [para('The server offers no resources that are followed.'), note('Its tools and prompts are on the page of the server.')];
 }

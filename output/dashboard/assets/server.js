@@ -57,7 +57,7 @@ function showOverview(s) {
 	return [
 		s.error && el('pre', 'bad', shown(s.error)),
 		facts([
-			['State', stateWords(s.state)], ['Reason', s.reason], ['Failed attempts', s.attempt || ''], ['Next attempt', s.nextRetry && ago(s.nextRetry)],
+			['State', stateWords(s)], ['Reason', s.reason], ['Failed attempts', s.attempt || ''], ['Next attempt', s.nextRetry && ago(s.nextRetry)],
 			['Transport', s.transport], ['Protocol', s.protocolVersion],
 			['Server', [s.serverName, s.serverVersion].filter(Boolean).join(' ')], ['Changes are', modes[s.mode] || s.mode], ['Followed by', s.followedBy],
 			['Notifications', String(s.signals)], ['Updates', String(s.updates)], ['Failures', String(s.failures)],

@@ -1,13 +1,13 @@
 // The words and colours for states and events, as in watch.
 import { el, line, name, visible } from './dom.js';
 
-let words = {}; // of states and causes, as the server says them
-export const learnWords = (all) => { words = all; };
+let words = {}, tones = {}; // of states and causes, as the server says them
+export const learnWords = (status) => { words = status.words || {}; tones = status.tones || {}; };
 export const causeWords = (cause) => words[cause] || '';
-export const stateWords = (s) => words[s] || visible(s || '').toLowerCase();
-
-export const tone = (s) => ({ Ready: 'good', Backoff: 'bad', NeedsAuth: 'bad', Unconfigured: 'bad', Unapproved: 'bad', Unsupported: 'warn', Connecting: 'warn' }[s] || '');
-export const badge = (s) => el('span', 'badge ' + tone(s.state), stateWords(s.state));
+const of = (all, s) => all[s.state + ' ' + s.reason] || all[s.state];
+export const stateWords = (s) => of(words, s) || visible(s.state || '').toLowerCase();
+export const tone = (s) => of(tones, s) || 'quiet';
+export const badge = (s) => el('span', 'badge ' + tone(s), stateWords(s));
 export const modes = { push: 'pushed by the server', poll: 'found by polling' };
 
 // said is what the server says about an event: verb, tone, subject and details. It does not know the types of a
