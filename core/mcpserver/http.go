@@ -218,7 +218,7 @@ func (x *exchange) runFunc(parent context.Context, from caller, calls *callStrea
 	}
 	var result json.RawMessage
 	failed := errorf(mcp.CodeInternal, "%s: internal error", x.m.method)
-	defer func() { // also if the Func calls runtime.Goexit
+	defer func() { // also ends the stream of a Func that calls runtime.Goexit
 		cancelled := wasCancelled(ctx)
 		done()
 		stream.end(x.answer(result, failed), cancelled)

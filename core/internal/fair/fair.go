@@ -64,14 +64,11 @@ type Slots struct {
 	limit   Limit
 	last    uint64             // number of the slot that was requested last
 	waiting map[string][]*Slot // waiting slots by principal, oldest first; no slice is empty
-	free    chan struct{}      // Slot.ready of slots that need not wait; closed
 }
 
 // NewSlots returns a semaphore with limit slots.
 func NewSlots(limit int) *Slots {
-	s := &Slots{limit: Limit{Max: limit}, waiting: map[string][]*Slot{}, free: make(chan struct{})}
-	close(s.free)
-	return s
+	return &Slots{limit: Limit{Max: limit}, waiting: map[string][]*Slot{}}
 }
 
 // Slot is one slot that a principal requested. The principal holds it once Ready is closed.
@@ -91,9 +88,6 @@ func (s *Slot) Ready() <-chan struct{} { return s.ready }
 func (s *Slots) Take(principal string) *Slot {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.waiting) == 0 && s.limit.Take(principal) {
-		return &Slot{of: s, principal: principal, ready: s.free, held: true}
-	}
 	s.last++
 	slot := &Slot{of: s, principal: principal, number: s.last, ready: make(chan struct{})}
 	s.waiting[principal] = append(s.waiting[principal], slot)
