@@ -132,7 +132,7 @@ func (d Definition) Members() []Member { return members(reflect.TypeOf(d.empty),
 // Fields returns the names of all members that events may have.
 func Fields() []string {
 	all := members(reflect.TypeFor[header](), "")
-	for _, d := range definitions() {
+	for d := range definitions {
 		all = append(all, d.Members()...)
 	}
 	var names []string
