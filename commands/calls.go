@@ -240,7 +240,7 @@ func (w *callWriter) print(list []calls.Call) error {
 		case "name":
 			out.WriteString(printable.Line(c.ServerID, 0) + "\t" + printable.Line(c.Tool, 0) + "\n")
 		default:
-			err = document.WriteEach(&out, w.g.Format, c)
+			err = document.WriteEach(&out, w.g.Format, c, "id", "time", "client", "session", "serverId", "tool", "outcome", "code", "ms", "bytes")
 		}
 		if err != nil {
 			return err

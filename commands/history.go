@@ -40,7 +40,7 @@ used.`,
   mcptrack history docs tool/search --diff
   mcptrack history docs file:///guide.md --diff 42 57
   mcptrack history docs tool/search --url http://127.0.0.1:8722 --last 5`,
-		Args:              cli.Args(2, 4),
+		Args:              versionedArgs(env, g),
 		ValidArgsFunction: completeVersioned(env, g),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
@@ -72,7 +72,7 @@ func newDiff(env *cli.Env, g *cli.Globals) *cobra.Command {
 		Use:               "diff SERVER URI|ITEM [ID [ID]]",
 		Short:             "Compare two versions of a resource or a tool",
 		Long:              "Does what mcptrack history --diff does.",
-		Args:              cli.Args(2, 4),
+		Args:              versionedArgs(env, g),
 		ValidArgsFunction: completeVersioned(env, g),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return opts.read(cmd.Context(), env, g, args, func(ctx context.Context, of *versioned) error {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -153,6 +154,11 @@ func TestHistoryOfDefinitions(t *testing.T) {
 	for item, want := range map[string]string{"tool/serch": `did you mean "tool/search"?`, "prompt/search": "only items of followed servers", "launch": "choose tool/NAME"} {
 		if code, _ := b.Run(t, "history", "docs", item, "--data-dir", dir); code == 0 || !strings.Contains(b.Stderr.String(), want) {
 			t.Errorf("history of %s: exit %d, no %q in %s", item, code, want, &b.Stderr)
+		}
+	}
+	for _, args := range [][]string{{"dosc", "tool/search", "--data-dir", dir}, {"note"}} {
+		if code, _ := b.Run(t, append([]string{"history"}, args...)...); code == 0 || !regexp.MustCompile(`did you mean (docs|notes)\?`).MatchString(b.Stderr.String()) {
+			t.Errorf("history %q: exit %d, %s", args, code, &b.Stderr)
 		}
 	}
 	if code, _ := b.Run(t, "diff", "docs", "tool/old", "--data-dir", dir); code != cli.ExitFailed || !strings.Contains(b.Stderr.String(), "only one version is stored") {

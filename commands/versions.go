@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -37,6 +38,20 @@ func (o *versionFlags) add(cmd *cobra.Command) {
 
 // askTime is the default --timeout with --url.
 const askTime = 30 * time.Second
+
+// versionedArgs accepts the arguments of a command for versions. If only a server is given that the config does
+// not have, it suggests another one.
+func versionedArgs(env *cli.Env, g *cli.Globals) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		err := cli.Args(2, 4)(cmd, args)
+		if f, ok := errors.AsType[*cli.Failure](err); ok && len(args) == 1 {
+			if known := cli.ServerNames(cli.ConfigForCompletion(env, g)); !slices.Contains(known, args[0]) {
+				f.Hint = cli.DidYouMean(args[0], known, f.Hint)
+			}
+		}
+		return err
+	}
+}
 
 // bound returns a context that ends when --timeout expires.
 func (o *versionFlags) bound(ctx context.Context) (context.Context, context.CancelFunc) {
@@ -183,7 +198,7 @@ func (v *versioned) find(ctx context.Context, limit time.Duration) (err error) {
 	}
 	if len(v.versions) == 0 {
 		known, _ := v.Known(ctx, v.server, v.item.Section) // for a hint only
-		return noVersions(v.server, v.item, known)
+		return noVersions(v.server, v.item, known, v.ServerIDs(ctx))
 	}
 	return nil
 }
@@ -199,14 +214,16 @@ func (v *versioned) text(ctx context.Context, digest catalog.Digest) (text strin
 }
 
 // noVersions returns the error for an item without stored versions. known lists the server's items of
-// the same kind, for a hint.
-func noVersions(server string, it history.Item, known []string) error {
+// the same kind, and servers the known servers, for a hint.
+func noVersions(server string, it history.Item, known, servers []string) error {
 	name, hint := it.Key, "only followed resources that changed have a history"
 	if !it.Content() {
 		name, hint = it.Name(), "only items of followed servers have a history"
 	}
 	f := &cli.Failure{Exit: cli.ExitFailed, Code: "no_versions", Err: fmt.Errorf("no change to %s on server %s is stored", printable.Line(name, 200), printable.Line(server, 64)), Hint: hint}
-	if s := suggest.Nearest(it.Key, known); s != "" && s != it.Key {
+	if !slices.Contains(servers, server) {
+		f.Hint = cli.DidYouMean(server, servers, f.Hint)
+	} else if s := suggest.Nearest(it.Key, known); s != "" && s != it.Key {
 		if !it.Content() {
 			s = history.Item{Section: it.Section, Key: s}.Name()
 		}

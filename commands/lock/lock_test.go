@@ -107,6 +107,9 @@ func TestLockAndVerify(t *testing.T) {
 		t.Errorf("with --fail-on: %q", got)
 	}
 	b.items(cli.ExitFound, "--fail-on", "wording")
+	if b.run(cli.ExitFound, "verify", "--fail-on", "added"); strings.Contains(b.Stderr.String(), "lock --update") {
+		t.Errorf("verify proposes to take over the suspicious change: %s", &b.Stderr)
+	}
 
 	// What is not taken over stays as it was approved.
 	b.run(cli.ExitFound, "lock")

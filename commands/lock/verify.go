@@ -82,7 +82,7 @@ func runVerify(ctx context.Context, env *cli.Env, g *cli.Globals, opts verifyOpt
 	}
 	hint := "read them before you use this lock"
 	if opts.against == "" {
-		hint = advice(failing)
+		hint = advice(v.changes) // lock --update would take over all
 	}
 	return finish(failing, hint, missed, v.servers)
 }

@@ -36,6 +36,7 @@ import (
 	"slices"
 	"sort"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/calls"
@@ -190,6 +191,24 @@ func (c *Client) Servers(ctx context.Context) (servers []status.Summary, err err
 	return servers, err
 }
 
+// ServerIDs returns the ids of the servers that are followed or that the log has, as far as they are known.
+func (c *Client) ServerIDs(ctx context.Context) (ids []string) {
+	servers, _ := c.Servers(ctx)
+	for _, s := range servers {
+		ids = append(ids, s.ID)
+	}
+	if c.log != nil {
+		states, _ := c.log.States(ctx, "")
+		for r := range states.Resources {
+			ids = append(ids, r.ServerID)
+		}
+		for l := range states.Lists {
+			ids = append(ids, l.ServerID)
+		}
+	}
+	return ids
+}
+
 // Standing returns the stored events that tell the current state of a server, oldest first: its newest
 // state, what is followed of it, and what differs from the lock.
 func (c *Client) Standing(ctx context.Context, server string) (events []journal.Entry, err error) {
@@ -247,8 +266,17 @@ func (c *Client) Known(ctx context.Context, server string, section lock.Section)
 		}
 		return append(keys, states.Lists[journal.ListName{ServerID: server, Kind: catalog.Kind(section)}].Keys()...), err
 	}
-	if section != lock.SectionContents {
-		return nil, nil
+	if kind := catalog.Kind(section); section != lock.SectionContents && kind != catalog.Resources {
+		var detail map[string]json.RawMessage
+		var items []json.RawMessage
+		err = c.Get(ctx, []string{"api", "servers", server}, nil, &detail)
+		_ = json.Unmarshal(detail[strings.TrimSuffix(string(kind), "s")+"List"], &items) // absent if there is no such list
+		for _, raw := range items {
+			if it, err := catalog.NewItem(kind, raw); err == nil {
+				keys = append(keys, it.Key)
+			}
+		}
+		return keys, err
 	}
 	var resources []struct{ URI string }
 	err = c.Get(ctx, []string{"api", "servers", server, "resources"}, nil, &resources)
