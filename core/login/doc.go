@@ -41,8 +41,8 @@
 // through its clientcredentials package, because only that package supports the parameter
 // "resource" (RFC 8707) in a refresh. The official Go SDK is not used, because its handler keeps
 // tokens in memory and refreshes them without coordination with other processes, and its oauthex
-// package links a JSON library of its own. The handler of mcp-go, our client library, is not used
-// because its store has no lock, it treats a network error as a logout, and it supports neither
-// client ID metadata documents, nor iss (RFC 9207), nor grants without a user. golang-jwt/jwt signs
-// client assertions. gofrs/flock provides the lock files.
+// package links a JSON library of its own. The handler of mcp-go is not used because its store has no
+// lock, it treats a network error as a logout, and it supports neither client ID metadata documents,
+// nor iss (RFC 9207), nor grants without a user. golang-jwt/jwt signs client assertions. gofrs/flock
+// provides the lock files.
 package login
