@@ -21,7 +21,7 @@ type finding struct{ rule, item, message string }
 // findings are the findings on one server. The zero value is ready to use.
 type findings []finding
 
-// add is called for each rule.
+// add is called for each rule; inlined, it would take about 20 KB.
 //
 //go:noinline
 func (f *findings) add(rule, item, format string, args ...any) {

@@ -103,7 +103,8 @@ func (c *ownSessions) has(client *mcpserver.Client, server string) bool {
 }
 
 // get returns the session for a use. If it is missing or outdated, get opens one for a principal in the
-// background, with the client capabilities that capabilities returns. It returns nil if there is no room for one. A session for one request at a time must be released.
+// background, with the client capabilities that capabilities returns. It returns nil if there is no room for one.
+// A session for one request at a time must be released.
 func (c *ownSessions) get(use sessionUse, srv config.Server, principal string, capabilities func() json.RawMessage, era session.Era) *ownSession {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -4,10 +4,10 @@
 // All formats derive from the JSON form, so that keys are the same everywhere. Hidden characters
 // are escaped.
 //
-// Libraries: pkg/template of DataDog's agent is text/template without methods of values, which would keep every
-// exported method in the program (maintained with Go's releases, Apache-2.0). go.yaml.in/yaml/v4 writes YAML (maintained by the YAML organization, Apache-2.0 and
-// MIT). It receives nodes built from the JSON form, because no YAML parser accepts every JSON
-// document.
+// Libraries: pkg/template of DataDog's agent is text/template without methods of values, which would
+// keep every exported method in the program (maintained with Go's releases, Apache-2.0).
+// go.yaml.in/yaml/v4 writes YAML (maintained by the YAML organization, Apache-2.0 and MIT). It receives
+// nodes built from the JSON form, because no YAML parser accepts every JSON document.
 package document
 
 import (

@@ -6,8 +6,8 @@
 // of the first 100 tools of each of the first 1,000 servers that are called; all others are "other". So
 // the number of time series is bounded.
 //
-// The text format is written here: prometheus/client_golang would enlarge every command by 1 MB, and start
-// it later, also where nobody scrapes.
+// The text format is written here: prometheus/client_golang links protobuf, and every command would start it,
+// also where nobody scrapes.
 package metrics
 
 import (

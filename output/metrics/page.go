@@ -1,7 +1,6 @@
 package metrics
 
 import (
-	"compress/gzip"
 	"io"
 	"maps"
 	"net/http"
@@ -15,7 +14,7 @@ import (
 // (https://prometheus.io/docs/instrumenting/exposition_formats/), which every scraper accepts.
 func (m *Metrics) Handler() http.Handler {
 	inFlight := make(chan struct{}, 4) // one element for each scrape; never closed
-	return http.TimeoutHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return http.TimeoutHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		select {
 		case inFlight <- struct{}{}:
 			defer func() { <-inFlight }()
@@ -29,26 +28,8 @@ func (m *Metrics) Handler() http.Handler {
 		p.runtime(m.started)
 		p.process()
 		w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
-		w.Header().Add("Vary", "Accept-Encoding")
-		out := io.Writer(w)
-		if acceptsGzip(r) {
-			w.Header().Set("Content-Encoding", "gzip")
-			z := gzip.NewWriter(w)
-			defer z.Close()
-			out = z
-		}
-		p.write(out)
+		p.write(w)
 	}), 10*time.Second, "Exceeded configured timeout of 10s.\n")
-}
-
-func acceptsGzip(r *http.Request) bool {
-	for coding := range strings.SplitSeq(strings.Join(r.Header.Values("Accept-Encoding"), ","), ",") {
-		name, weight, _ := strings.Cut(strings.ReplaceAll(coding, " ", ""), ";q=")
-		if name == "gzip" {
-			return weight == "" || strings.Trim(weight, "0.") != ""
-		}
-	}
-	return false
 }
 
 // page contains the metrics of one scrape, by name.

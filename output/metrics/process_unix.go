@@ -5,8 +5,6 @@ package metrics
 import (
 	"fmt"
 	"os"
-	"strconv"
-	"strings"
 	"syscall"
 )
 
@@ -20,30 +18,14 @@ func (s page) process() {
 	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit) == nil {
 		s.gauge("process_max_fds", "Maximum number of open file descriptors.", float64(limit.Cur))
 	}
-	if syscall.Getrlimit(syscall.RLIMIT_AS, &limit) == nil {
-		s.gauge("process_virtual_memory_max_bytes", "Maximum amount of virtual memory available in bytes.", float64(limit.Cur))
-	}
 	if open, err := os.ReadDir("/dev/fd"); err == nil {
 		s.gauge("process_open_fds", "Number of open file descriptors.", float64(len(open)-1)) // without the folder
 	}
-	// The rest is of Linux, see proc_pid_statm(5) and proc_pid_net(5).
+	// Only Linux has this file; see proc_pid_statm(5).
 	if text, err := os.ReadFile("/proc/self/statm"); err == nil {
 		var pages [2]int
 		_, _ = fmt.Sscan(string(text), &pages[0], &pages[1])
 		s.gauge("process_virtual_memory_bytes", "Virtual memory size in bytes.", float64(pages[0]*os.Getpagesize()))
 		s.gauge("process_resident_memory_bytes", "Resident memory size in bytes.", float64(pages[1]*os.Getpagesize()))
-	}
-	text, _ := os.ReadFile("/proc/self/net/netstat")                     // of all processes of the container
-	if lines := strings.Split(string(text), "IpExt:"); len(lines) == 3 { // one of names and one of values
-		names, values := strings.Fields(lines[1]), strings.Fields(lines[2])
-		for i, name := range names[:min(len(names), len(values))] {
-			value, _ := strconv.ParseUint(values[i], 10, 64)
-			switch name {
-			case "InOctets":
-				s.counter("process_network_receive_bytes_total", "Number of bytes received by the process over the network.", value)
-			case "OutOctets":
-				s.counter("process_network_transmit_bytes_total", "Number of bytes sent by the process over the network.", value)
-			}
-		}
 	}
 }

@@ -3,8 +3,8 @@
 // one of them names an endpoint.
 //
 // Library: go.opentelemetry.io/otel/sdk (Apache 2.0), which batches and samples spans. They are encoded and
-// sent here: the official exporters link protobuf and gRPC, which would enlarge every command by 9 MiB, and
-// start it later, also where no spans are recorded.
+// sent here: the official exporters link protobuf, and the one for HTTP also gRPC; every command would start
+// them, also where no spans are recorded.
 package otlp
 
 import (
