@@ -54,7 +54,7 @@ func run() int {
 	}
 	if outTTY {
 		env.Out = terminal{os.Stdout}
-		env.Page = signals.page
+		env.Page = func(text string) { signals.page(ctx, text) }
 	}
 	env.Terminal = func() (*commands.Terminal, error) { return askOn(os.Stdin, os.Stderr) }
 	env.Size = func() (columns, rows int) {
@@ -83,8 +83,8 @@ func openBrowser(url string) error {
 }
 
 // page shows a text with the user's pager, which by default is less if it is installed. Without a pager, or if
-// it fails, page prints the text. Interrupts are the pager's.
-func (s *signals) page(text string) {
+// it fails, page prints the text. Interrupts are the pager's; when ctx ends, the pager is asked to end.
+func (s *signals) page(ctx context.Context, text string) {
 	s.paging.Store(true)
 	defer s.paging.Store(false)
 	pager, given := os.LookupEnv("PAGER")
@@ -92,15 +92,16 @@ func (s *signals) page(text string) {
 		pager = "less -FRX" // ends if the text fits the screen
 	}
 	if words := strings.Fields(pager); len(words) > 0 {
-		cmd := exec.Command(words[0], words[1:]...)
+		cmd := exec.CommandContext(ctx, words[0], words[1:]...)
+		cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) } // less restores the terminal
 		cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(text), os.Stdout, os.Stderr
 		if _, given := os.LookupEnv("LESS"); !given {
 			cmd.Env = append(os.Environ(), "LESS=FRX") // show colours
 		}
 		if cmd.Start() == nil {
 			_ = cmd.Wait() // the pager reports its own errors
-			if cmd.ProcessState.ExitCode() <= 0 {
-				return // it succeeded, or was killed
+			if cmd.ProcessState.ExitCode() <= 0 || ctx.Err() != nil {
+				return // it succeeded, or was ended
 			}
 		}
 	}

@@ -389,6 +389,10 @@ func TestProject(t *testing.T) {
 	if got := server(t, ".vscode/mcp.json", "v"); got.Dir != m.resolved(t) || got.Args[2] != "mcp-servers.json" {
 		t.Errorf("%+v", got)
 	}
+	m.run(t, 0, "connect --undo vscode-insiders") // reads the same file
+	if strings.Contains(text(t, ".vscode/mcp.json"), "attach") {
+		t.Error("not restored")
+	}
 	other := t.TempDir()
 	t.Chdir(other)
 	if out := m.run(t, 0, "disconnect"); !strings.Contains(out, "configs in other folders are connected too") {

@@ -34,10 +34,11 @@ func undoAll(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) er
 	}
 	r := report{Written: !opts.dryRun, Files: []fileReport{}, Restart: []string{}}
 	var elsewhere []string
+	named := config.HostFiles(read, opts.hosts...) // several hosts read the same file of a folder
 	for i := range records {
 		rec := &records[i]
 		switch {
-		case len(opts.hosts) > 0 && !slices.Contains(opts.hosts, rec.Host):
+		case len(opts.hosts) > 0 && !slices.Contains(opts.hosts, rec.Host) && !slices.ContainsFunc(named, func(h config.HostFile) bool { return h.Path == rec.File }):
 			continue
 		case !here(rec, read):
 			elsewhere = append(elsewhere, printable.Shell(filepath.Dir(rec.File)))
