@@ -12,28 +12,42 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// callList lists calls of tools, the newest first.
-type callList struct {
+// callsPage lists calls of tools, the newest first.
+type callsPage struct {
+	basePage
+	server   string // empty selects all servers
 	recorded *Calls // nil until it is loaded
 	list     table
 }
 
-func (m *model) askCalls(p page, server string) tea.Cmd {
-	source := m.opts.Source
-	return m.ask(p, func(ctx context.Context) (any, error) { return source.Calls(ctx, server) })
+func (p *callsPage) title() string          { return "calls" }
+func (p *callsPage) uri(*model) string      { return "" }
+func (p *callsPage) live() bool             { return true } // a client may call at any time
+func (p *callsPage) loaded(_ *model, v any) { p.recorded, _ = v.(*Calls) }
+
+func (p *callsPage) keys(*model) []string {
+	return []string{"enter details", "/ filter", "g/G first/last"}
+}
+
+func (p *callsPage) open(m *model) tea.Cmd { return p.load(m, p) }
+
+// load requests the calls for a page.
+func (p *callsPage) load(m *model, of page) tea.Cmd {
+	source, server := m.opts.Source, p.server
+	return m.ask(of, func(ctx context.Context) (any, error) { return source.Calls(ctx, server) })
 }
 
 // rows returns the calls that match the filter.
-func (l *callList) rows(m *model) (rows []calls.Call) {
-	if l.recorded == nil {
+func (p *callsPage) rows(m *model) (rows []calls.Call) {
+	if p.recorded == nil {
 		return nil
 	}
-	for _, c := range slices.Backward(l.recorded.Calls) {
+	for _, c := range slices.Backward(p.recorded.Calls) {
 		if fits(m.filter, c.Client, c.ServerID, c.Tool, c.Outcome.Words()) {
 			rows = append(rows, c)
 		}
 	}
-	l.list.follow(callIDs(rows))
+	p.list.follow(callIDs(rows))
 	return rows
 }
 
@@ -45,40 +59,35 @@ func callIDs(rows []calls.Call) (ids []string) {
 }
 
 // key moves the cursor, or shows the selected call.
-func (l *callList) key(m *model, key string) tea.Cmd {
-	rows := l.rows(m)
-	if l.list.choose(key, callIDs(rows)) == "" || !isOpen(key) {
+func (p *callsPage) key(m *model, key string) tea.Cmd {
+	rows := p.rows(m)
+	if p.list.choose(key, callIDs(rows)) == "" || !isOpen(key) {
 		return nil
 	}
-	c := rows[l.list.cursor]
-	return m.push(&textPage{name: c.Tool + " " + c.Time().Local().Format("15:04:05"), text: textView{lines: l.recorded.describe(m, &c)}})
+	c := rows[p.list.cursor]
+	return m.push(&textPage{name: c.Tool + " " + c.Time().Local().Format("15:04:05"), text: textView{lines: p.recorded.describe(m, &c)}})
 }
 
-func (l *callList) view(m *model, position string, height int) []string {
-	rows := l.rows(m)
+func (p *callsPage) view(m *model, height int) []string {
+	rows := p.rows(m)
 	columns := []column{{head: "TIME"}, {head: "CLIENT", kind: name, spare: 2}, {head: "SERVER", kind: name, spare: 3}, {head: "TOOL", kind: name}, {head: "RESULT"}, {head: "TOOK", kind: right}, {head: "SIZE", kind: right, spare: 4}}
 	none := "No client has called a tool yet, through the daemon or a gateway of this machine."
-	if l.recorded == nil {
+	if p.recorded == nil {
 		none = "loading…"
 	} else if m.filter != "" {
 		none = "No call matches the filter."
 	}
-	return l.list.view(m, columns, position, len(rows), height, l.list.cursor, none, func(i int) []cell {
+	return p.list.view(m, columns, position(p.list.cursor, len(rows)), len(rows), height, p.list.cursor, none, func(i int) []cell {
 		c := rows[i]
-		style := m.styles.good
+		style, at := m.styles.good, c.Time().Local().Format("15:04:05")
+		if m.now.Sub(c.Time()) > 20*time.Hour {
+			at = c.Time().Local().Format("Jan 2 15:04")
+		}
 		if c.Outcome != calls.OK {
 			style = m.styles.bad
 		}
-		return []cell{{c.Time().Local().Format(clock(m.now, c.Time())), m.styles.dim}, {text: line(c.Client)}, {text: line(c.ServerID)}, {line(c.Tool), m.styles.bold}, {c.Outcome.Words(), style}, {text: calls.Took(c.Duration)}, {text: printable.Size(c.Bytes)}}
+		return []cell{{at, m.styles.dim}, {text: line(c.Client)}, {text: line(c.ServerID)}, {line(c.Tool), m.styles.bold}, {c.Outcome.Words(), style}, {text: calls.Took(c.Duration)}, {text: printable.Size(c.Bytes)}}
 	})
-}
-
-// clock returns the format of a time: with the date if it is not of today.
-func clock(now, t time.Time) string {
-	if now.Sub(t) < 20*time.Hour {
-		return "15:04:05"
-	}
-	return "Jan 2 15:04"
 }
 
 // describe returns all that is known of a call.
@@ -113,24 +122,4 @@ func (c *Calls) summary(server, tool string) string {
 		}
 	}
 	return "No call is recorded."
-}
-
-// callsPage shows the calls of all servers.
-type callsPage struct {
-	basePage
-	calls callList
-}
-
-func (p *callsPage) title() string     { return "calls" }
-func (p *callsPage) uri(*model) string { return "" }
-func (p *callsPage) live() bool        { return true }
-func (p *callsPage) keys(*model) []string {
-	return []string{"enter details", "/ filter", "g/G first/last"}
-}
-func (p *callsPage) open(m *model) tea.Cmd          { return m.askCalls(p, "") }
-func (p *callsPage) loaded(_ *model, v any)         { p.calls.recorded, _ = v.(*Calls) }
-func (p *callsPage) key(m *model, k string) tea.Cmd { return p.calls.key(m, k) }
-
-func (p *callsPage) view(m *model, height int) []string {
-	return p.calls.view(m, position(p.calls.list.cursor, len(p.calls.rows(m))), height)
 }

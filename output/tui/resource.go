@@ -259,7 +259,7 @@ func (p *resourcePage) show(m *model, tab int) tea.Cmd {
 
 func (p *resourcePage) view(m *model, height int) []string {
 	height--
-	tabs := m.tabs([]string{"Content", "Differences", "History"}, p.tab, nil)
+	tabs := m.tabs([]string{"Content", "Differences", "History"}, p.tab, func(int) bool { return false })
 	if p.tab != tabHistory {
 		if p.text.lines == nil {
 			return []string{tabs, "", "  loading…"}

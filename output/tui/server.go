@@ -45,14 +45,14 @@ type serverPage struct {
 	list   table     // of what the server offers
 	events eventList // of the timeline
 	text   textView  // of the log
-	calls  callList
+	calls  callsPage
 	// byChange sorts lists by last change.
 	byChange bool
 }
 
 // newServerPage returns a server's page, open at the first list that has something, or at the timeline.
 func newServerPage(m *model, id string) *serverPage {
-	p := &serverPage{id: id}
+	p := &serverPage{id: id, calls: callsPage{server: id}}
 	for p.tab < tabTimeline && p.has(m, p.tab) == 0 {
 		p.tab++
 	}
@@ -98,7 +98,7 @@ func (p *serverPage) open(m *model) tea.Cmd {
 	detail := m.ask(p, func(ctx context.Context) (any, error) { return source.Detail(ctx, id) })
 	switch p.tab {
 	case tabCalls:
-		return tea.Batch(detail, m.askCalls(p, id))
+		return tea.Batch(detail, p.calls.load(m, p))
 	case tabLog:
 	default:
 		return detail
@@ -120,7 +120,7 @@ func (p *serverPage) loaded(m *model, v any) {
 		p.detail = &v
 		p.events = eventList{verbose: true, list: p.events.list}
 	case *Calls:
-		p.calls.recorded = v
+		p.calls.loaded(m, v)
 	case *serverLog:
 		p.log = v
 		p.text.set(p.logLines(m))
@@ -175,11 +175,8 @@ func (p *serverPage) uri(m *model) string {
 
 func (p *serverPage) key(m *model, key string) tea.Cmd {
 	if tab, ok := tabOf(key, p.tab, tabs); ok {
-		for step := 1; strings.HasSuffix(key, "tab") && tab < tabTimeline && p.has(m, tab) == 0; {
-			if key == "shift+tab" {
-				step = tabs - 1
-			}
-			tab = (tab + step) % tabs
+		for strings.HasSuffix(key, "tab") && tab < tabTimeline && p.has(m, tab) == 0 {
+			tab, _ = tabOf(key, tab, tabs)
 		}
 		return p.show(m, tab)
 	}
@@ -383,17 +380,19 @@ func (p *serverPage) view(m *model, height int) []string {
 	if !connected && p.tab < tabTimeline && p.has(m, p.tab) > 0 {
 		said = append(said, "the list is of the last session")
 	}
-	at := ""
-	switch p.tab {
-	case tabTimeline:
-		at = position(p.events.list.cursor, len(p.events.rows))
-	case tabCalls:
-		at = position(p.calls.list.cursor, len(p.calls.rows(m)))
-	case tabLog:
-	default:
+	if p.tab == tabTimeline {
+		p.events.update(m, d.Timeline, 0)
+	}
+	at, ok := map[int]string{tabTimeline: position(p.events.list.cursor, len(p.events.rows)), tabLog: "", tabCalls: ""}[p.tab]
+	if !ok {
 		at = position(p.list.cursor, len(p.rows(m)))
 	}
-	out := []string{m.spread(" "+strings.Join(said, "  "), m.styles.dim.Paint(at)), p.tabs(m)}
+	var names []string
+	for i, kind := range kinds() {
+		names = append(names, fmt.Sprintf("%s%s %d", strings.ToUpper(string(kind[:1])), kind[1:], p.has(m, i)))
+	}
+	empty := func(tab int) bool { return tab < tabTimeline && p.has(m, tab) == 0 }
+	out := []string{m.spread(" "+strings.Join(said, "  "), m.styles.dim.Paint(at)), m.tabs(append(names, "Timeline", "Log", "Calls"), p.tab, empty)}
 	for _, l := range indented(line(s.Error), m.width) {
 		out = append(out, m.styles.bad.Paint(l))
 	}
@@ -407,23 +406,11 @@ func (p *serverPage) view(m *model, height int) []string {
 		if m.filter != "" {
 			none = "No event matches the filter."
 		}
-		p.events.update(m, d.Timeline, 0)
 		return append(out, p.events.view(m, height, true, none)...)
 	case tabCalls:
-		return append(out, p.calls.view(m, "", height)...)
+		return append(out, p.calls.view(m, height)...)
 	}
 	return append(out, p.viewList(m, height)...)
-}
-
-// tabs returns the line with the names of the tabs and the sizes of the lists.
-func (p *serverPage) tabs(m *model) string {
-	var names []string
-	empty := map[int]bool{}
-	for i, kind := range kinds() {
-		n := p.has(m, i)
-		names, empty[i] = append(names, fmt.Sprintf("%s%s %d", strings.ToUpper(string(kind[:1])), kind[1:], n)), n == 0
-	}
-	return m.tabs(append(names, "Timeline", "Log", "Calls"), p.tab, empty)
 }
 
 // viewList returns the heading and the rows of what the tab lists.
@@ -490,33 +477,25 @@ func (p *serverPage) viewLog(m *model, height int) []string {
 
 // tabs returns a line with the names of the tabs; those that are empty are dim. If there is too little room, the
 // empty ones have no names, and then only the current one has.
-func (m *model) tabs(names []string, current int, empty map[int]bool) string {
-	room := m.width - len(names)*4
-	named := func(i int) bool { return true }
-	for _, narrower := range []func(int) bool{func(i int) bool { return !empty[i] }, func(int) bool { return false }} {
-		used := 0
+func (m *model) tabs(names []string, current int, empty func(tab int) bool) (text string) {
+	for narrow := range 3 {
+		text = ""
 		for i, name := range names {
-			if i == current || named(i) {
-				used += ansi.StringWidth(name)
+			tab := fmt.Sprintf(" %d %s ", i+1, name)
+			if i != current && (narrow == 2 || narrow == 1 && empty(i)) {
+				tab = fmt.Sprintf(" %d ", i+1)
 			}
+			switch {
+			case i == current:
+				tab = m.styles.selected.Paint("[" + tab[1:len(tab)-1] + "]")
+			case empty(i):
+				tab = m.styles.dim.Paint(tab)
+			}
+			text += tab
 		}
-		if used > room {
-			named = narrower
+		if ansi.StringWidth(text) <= m.width {
+			break
 		}
 	}
-	var b strings.Builder
-	for i, name := range names {
-		text := fmt.Sprintf(" %d ", i+1)
-		if i == current || named(i) {
-			text = fmt.Sprintf(" %d %s ", i+1, name)
-		}
-		switch {
-		case i == current:
-			text = m.styles.selected.Paint("[" + text[1:len(text)-1] + "]")
-		case empty[i]:
-			text = m.styles.dim.Paint(text)
-		}
-		b.WriteString(text)
-	}
-	return b.String()
+	return text
 }

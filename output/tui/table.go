@@ -39,8 +39,10 @@ type table struct {
 	widths []int // of the widest texts that were shown
 }
 
-// leastName is the width to which a column of names is shortened before columns are left out.
-const leastName = 16
+const (
+	leastName = 16 // the width to which a column of names is shortened before columns are left out
+	maxSpare  = 4  // the largest spare of a column
+)
 
 // view returns the heading, with position at its end, and at most height-1 of n rows, or none if there are no
 // rows. row returns the cells of a row; if they are too few, the last one has the rest of the line. selected is
@@ -53,33 +55,31 @@ func (t *table) view(m *model, columns []column, position string, n, height, sel
 		t.widths = make([]int, len(columns))
 	}
 	from, to := t.window(n, height-1)
-	rows := make([][]cell, 0, max(0, to-from))
-	heads := make([]cell, len(columns))
-	for i, c := range columns {
-		heads[i] = cell{c.head, m.styles.dim}
+	rows := make([][]cell, 1, max(0, to-from)+1) // the first is the heading
+	for _, c := range columns {
+		rows[0] = append(rows[0], cell{c.head, m.styles.dim})
 	}
 	for i := from; i < to; i++ {
 		rows = append(rows, row(i))
 	}
-	for _, cells := range append(rows, heads) {
+	for _, cells := range rows {
 		for i, c := range cells {
 			if i < len(cells)-1 || len(cells) == len(columns) {
-				t.widths[i] = max(t.widths[i], ansi.StringWidth(c.text))
+				t.widths[i] = max(t.widths[i], min(ansi.StringWidth(c.text), m.width))
 			}
 		}
-	}
-	room := m.width - 1
-	if position != "" {
-		room -= ansi.StringWidth(position) + 1
 	}
 	gap := 1
 	if m.width >= 100 {
 		gap = 2
 	}
-	widths := fit(columns, t.widths, gap, room)
-	out = append(out, m.spread(" "+tableLine(columns, widths, gap, m.width-1, heads), m.styles.dim.Paint(position)))
+	widths := fit(columns, t.widths, gap, m.width-ansi.StringWidth(position)-2)
 	for i, cells := range rows {
-		out = append(out, m.marked(tableLine(columns, widths, gap, m.width-1, cells), from+i == selected))
+		if text := tableLine(columns, widths, gap, m.width-1, cells); i == 0 {
+			out = append(out, m.spread(" "+text, m.styles.dim.Paint(position)))
+		} else {
+			out = append(out, m.marked(text, from+i-1 == selected))
+		}
 	}
 	return out
 }
@@ -96,46 +96,31 @@ func indented(text string, width int) []string {
 // fit returns the widths of columns, with gaps between them, in a room; -1 for those that are left out.
 func fit(columns []column, natural []int, gap, room int) []int {
 	widths := slices.Clone(natural)
-	over := func() int {
-		used := -gap
-		for _, w := range widths {
-			if w >= 0 {
-				used += w + gap
-			}
-		}
-		return used - room
-	}
-	shrink := func(k kind, least int) {
-		for over() > 0 {
-			widest := -1
-			for i, c := range columns {
-				if c.kind == k && widths[i] > max(least, ansi.StringWidth(c.head)) && (widest < 0 || widths[i] > widths[widest]) {
+	shrink := func(k kind, least int) (done bool) { // the widest columns first
+		for {
+			over, widest := -gap-room, -1
+			for i, w := range widths {
+				if w >= 0 {
+					over += w + gap
+				}
+				if c := columns[i]; c.kind == k && w > max(least, ansi.StringWidth(c.head)) && (widest < 0 || w > widths[widest]) {
 					widest = i
 				}
 			}
-			if widest < 0 {
-				return
+			if over <= 0 || widest < 0 {
+				return over <= 0
 			}
 			widths[widest]--
 		}
 	}
-	for spare := 9; spare >= 0; spare-- {
-		shrink(sentence, room/2)
-		shrink(name, leastName)
-		shrink(sentence, 0)
-		if over() <= 0 {
-			break
-		}
+	for spare := maxSpare; !shrink(sentence, room/2) && !shrink(name, leastName) && !shrink(sentence, 0) && spare > 0; spare-- {
 		for i, c := range columns {
-			switch {
-			case c.spare >= max(spare, 1):
+			if widths[i] = natural[i]; c.spare >= spare {
 				widths[i] = -1
-			case widths[i] >= 0:
-				widths[i] = natural[i]
 			}
 		}
 	}
-	shrink(name, 4)
+	shrink(name, 0)
 	return widths
 }
 

@@ -347,7 +347,7 @@ const wheelLines = 3
 func (m *model) ofServer(key, server string) tea.Cmd {
 	switch key {
 	case "L":
-		return m.push(&serverPage{id: server, tab: tabLog, text: textView{list: list{tail: true}}})
+		return m.push(&serverPage{id: server, tab: tabLog, text: textView{list: list{tail: true}}, calls: callsPage{server: server}})
 	case "e":
 		return m.push(newFeedPage(server))
 	case "r":
