@@ -251,27 +251,13 @@ func (w *callWriter) print(list []calls.Call) error {
 }
 
 func (w *callWriter) row(c *calls.Call) []string {
-	outcome, code := string(c.Outcome), ""
-	if c.Outcome == calls.ToolError {
-		outcome = "tool error"
-	}
+	code := ""
 	if c.Code != 0 {
 		code = strconv.Itoa(c.Code)
 	}
-	row := []string{w.env.Time(c.Time()), c.ServerID, c.Tool, outcome, took(c.Duration), printable.Size(c.Bytes), c.Client}
+	row := []string{w.env.Time(c.Time()), c.ServerID, c.Tool, c.Outcome.Words(), calls.Took(c.Duration), printable.Size(c.Bytes), c.Client}
 	if w.g.Format.Wide() {
 		row = append(row, c.Session, code, strconv.FormatInt(c.ID, 10))
 	}
 	return row
-}
-
-// took returns a duration with three digits or so.
-func took(d time.Duration) string {
-	switch {
-	case d < 10*time.Millisecond:
-		return fmt.Sprintf("%.1f ms", float64(d)/float64(time.Millisecond))
-	case d < time.Second:
-		return fmt.Sprintf("%d ms", d.Milliseconds())
-	}
-	return fmt.Sprintf("%.1f s", d.Seconds())
 }

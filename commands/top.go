@@ -39,7 +39,7 @@ func newTop(env *cli.Env, g *cli.Globals) *cobra.Command {
 		Use:   "top [URL]",
 		Short: "Show servers, resources and changes live on a full screen",
 		Long: `Shows the tracked servers on a full screen: their state, their updates and, below them, the
-events. Enter opens a server or a resource. ? lists all keys.
+events. Enter opens a server, a tool or a resource; c shows the calls of tools. ? lists all keys.
 
 If a running daemon follows the same config, or with a URL, top shows the servers there.
 Otherwise it connects to the servers itself, and the history begins when top starts.`,
@@ -138,7 +138,7 @@ func runTop(ctx context.Context, env *cli.Env, g *cli.Globals, opts topOptions) 
 		return err
 	}
 	t := e.Tracker()
-	source := &tui.Source{Client: api.Local(e.Log(), dashboard.Options{Snapshot: t.Snapshot, Log: log.Lines,
+	source := &tui.Source{Client: api.Local(e.Log(), dashboard.Options{Snapshot: t.Snapshot, Log: log.Lines, Calls: cli.ReadCalls(env, sessions.Logger, e.Servers),
 		Read: func(ctx context.Context, server, uri string, digest catalog.Digest) (cache.Resource, error) {
 			return t.Client(server).CurrentResource(ctx, uri, digest)
 		}})}

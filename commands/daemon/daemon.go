@@ -223,7 +223,7 @@ func run(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) (err e
 			record.Add(c)
 			counts.Called(c)
 		}), Inherited: session.Inherited(), Reads: cli.Reads(), LookupEnv: lookupEnv(env),
-		HTTP: serveEvents(e, env.Version, kept.Lines, log),
+		HTTP: serveEvents(e, record, env.Version, kept.Lines, log),
 		Memory: func(pids []int) map[int]int64 {
 			used, err := machine.Memory(context.WithoutCancel(ctx), pids)
 			if err != nil {

@@ -4,8 +4,10 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
+	"slices"
 
 	"github.com/mcptrack/mcptrack/core/cache"
+	"github.com/mcptrack/mcptrack/core/calls"
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/daemon"
 	"github.com/mcptrack/mcptrack/core/engine"
@@ -24,9 +26,9 @@ const (
 	feedBytes   = 4 << 20
 )
 
-// serveEvents returns the function that serves the events and the state of a group's servers. lines
-// returns the log lines for a server.
-func serveEvents(e *engine.Engine, version string, lines func(server string) []serverlog.Line, log *slog.Logger) func(*daemon.Group) (http.Handler, func(context.Context) error) {
+// serveEvents returns the function that serves the events, the state and the recorded calls of a group's
+// servers. lines returns the log lines for a server.
+func serveEvents(e *engine.Engine, record calls.Store, version string, lines func(server string) []serverlog.Line, log *slog.Logger) func(*daemon.Group) (http.Handler, func(context.Context) error) {
 	t := e.Tracker()
 	return func(g *daemon.Group) (http.Handler, func(context.Context) error) {
 		served := api.New(api.Options{
@@ -36,6 +38,10 @@ func serveEvents(e *engine.Engine, version string, lines func(server string) []s
 				Read: func(ctx context.Context, server, uri string, digest catalog.Digest) (cache.Resource, error) {
 					defer g.Demand(server)()
 					return t.Client(g.TrackedID(server)).CurrentResource(ctx, uri, digest)
+				},
+				Calls: func(ctx context.Context, q calls.Query) ([]calls.Call, error) {
+					list, err := record.Read(ctx, q)
+					return slices.DeleteFunc(list, func(c calls.Call) bool { return g.TrackedID(c.ServerID) == "" }), err
 				},
 				Log: func(server string) []serverlog.Line { return lines(g.TrackedID(server)) },
 			},

@@ -20,7 +20,6 @@ import (
 
 	"github.com/mcptrack/mcptrack/commands/internal/cli"
 	"github.com/mcptrack/mcptrack/core/cache"
-	"github.com/mcptrack/mcptrack/core/calls"
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/engine"
@@ -30,7 +29,6 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/servercard"
 	"github.com/mcptrack/mcptrack/core/standardwebhooks"
-	"github.com/mcptrack/mcptrack/core/status"
 	"github.com/mcptrack/mcptrack/core/tracker"
 	"github.com/mcptrack/mcptrack/output/api"
 	"github.com/mcptrack/mcptrack/output/dashboard"
@@ -322,21 +320,6 @@ func (f *feedServer) close() {
 	}
 }
 
-// called returns the newest calls that a query selects, which clients made through the daemon or a gateway of
-// this user to servers that are followed here.
-func (f *feedServer) called(ctx context.Context, q calls.Query) ([]calls.Call, error) {
-	logs, err := cli.OpenCalls(ctx, f.env, f.logger)
-	if err != nil {
-		return nil, err
-	}
-	defer logs.Close()
-	list, err := logs.Newest(ctx, q)
-	followed := f.engine.Servers()
-	return slices.DeleteFunc(list, func(c calls.Call) bool {
-		return !slices.ContainsFunc(followed, func(s status.Summary) bool { return s.ID == c.ServerID })
-	}), err
-}
-
 // routes registers the HTTP routes, and returns the engine parts that they require.
 func (f *feedServer) routes(s *web.Server) []engine.Part {
 	t := f.engine.Tracker()
@@ -345,7 +328,7 @@ func (f *feedServer) routes(s *web.Server) []engine.Part {
 		Read: func(ctx context.Context, server, uri string, digest catalog.Digest) (cache.Resource, error) {
 			return t.Client(server).CurrentResource(ctx, uri, digest)
 		},
-		Review: f.review, Logger: f.logger, Log: f.lines, Calls: f.called, Hooks: func(*http.Request) []hook.Status { return f.hooks.Status() },
+		Review: f.review, Logger: f.logger, Log: f.lines, Calls: cli.ReadCalls(f.env, f.logger, f.engine.Servers), Hooks: func(*http.Request) []hook.Status { return f.hooks.Status() },
 		Login: slices.Contains(s.Routes(), "/login"),
 	}
 	counted := metrics.Options{

@@ -30,6 +30,25 @@ const (
 	Error     Outcome = "error"     // the client received an error of the protocol, or no answer
 )
 
+// Words returns the outcome in words for people.
+func (o Outcome) Words() string {
+	if o == ToolError {
+		return "tool error"
+	}
+	return string(o)
+}
+
+// Took returns a duration with three digits or so.
+func Took(d time.Duration) string {
+	switch {
+	case d < 10*time.Millisecond:
+		return fmt.Sprintf("%.1f ms", float64(d)/float64(time.Millisecond))
+	case d < time.Second:
+		return fmt.Sprintf("%d ms", d.Milliseconds())
+	}
+	return fmt.Sprintf("%.1f s", d.Seconds())
+}
+
 // Call is the record of one call. Client, ServerID and Tool are printable and of limited length.
 type Call struct {
 	// ID is the time of the answer in microseconds since 1970, or a little more so that ids of a store

@@ -72,7 +72,7 @@ func (l *eventList) add(m *model, events []*event.Event, number int) {
 				text = text[1:]
 			}
 			if len(text) > 1 {
-				text[0] = cut(text[0]+" ", m.width-2) + "…"
+				text[0] = cut(text[0]+" …", m.width-1)
 			}
 			if len(text) > 0 && text[0] != "" {
 				l.rows = append(l.rows, eventRow{e, number, text[0]})
@@ -121,7 +121,7 @@ func (l *eventList) view(m *model, height int, focused bool, none string) (out [
 		return nil
 	}
 	if len(l.rows) == 0 {
-		return []string{"  " + none}
+		return indented(none, m.width)
 	}
 	from, to := max(0, len(l.rows)-height), len(l.rows)
 	if focused {
@@ -269,7 +269,7 @@ func (p *textPage) key(_ *model, key string) tea.Cmd {
 
 func (p *textPage) view(m *model, height int) []string {
 	body := p.text.view(m.width, height-1, "")
-	out := []string{m.heading(" "+strings.ToUpper(p.title()), p.text.position())}
+	out := []string{m.heading(" "+p.title(), p.text.position())}
 	if p.text.lines == nil {
 		return append(out, "", "  loading…")
 	}

@@ -2,7 +2,6 @@ package tui
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -37,7 +36,7 @@ type resourcePage struct {
 	event      *event.Event      // the change to show; nil selects the newest one
 	pair       *pair             // the versions being compared; nil selects the newest two
 	marked     *string           // ID of the version to compare with; empty selects the previous one
-	list       list
+	list       table
 	text       textView // content or diff
 }
 
@@ -260,7 +259,7 @@ func (p *resourcePage) show(m *model, tab int) tea.Cmd {
 
 func (p *resourcePage) view(m *model, height int) []string {
 	height--
-	tabs := m.tabs([]string{"Content", "Differences", "History"}, p.tab)
+	tabs := m.tabs([]string{"Content", "Differences", "History"}, p.tab, func(int) bool { return false })
 	if p.tab != tabHistory {
 		if p.text.lines == nil {
 			return []string{tabs, "", "  loading…"}
@@ -269,26 +268,19 @@ func (p *resourcePage) view(m *model, height int) []string {
 		return append([]string{m.spread(tabs, m.styles.dim.Paint(p.text.position()))}, body...)
 	}
 	out := []string{m.spread(tabs, m.styles.dim.Paint(position(p.list.cursor, len(p.versions))))}
-	if len(p.versions) == 0 {
-		return append(out, "", "  No change of this resource is stored.")
-	}
-	height--
-	out = append(out, m.styles.dim.Paint(" "+pad("AGE", ageWidth)+"   "+pad("VERSION", 23)+" "+pad("FOUND", 23)+" "+right("SIZE", 10)+" DIGEST"))
-	from, to := p.list.window(len(p.versions), height)
-	for i := from; i < to; i++ {
+	columns := []column{{head: "AGE"}, {}, {head: "VERSION"}, {head: "FOUND"}, {head: "SIZE", kind: right}, {head: "DIGEST"}}
+	return append(out, p.list.view(m, columns, "", len(p.versions), height, p.list.cursor, "No change of this resource is stored.", func(i int) []cell {
 		v := p.versions[i]
-		size, digest := "", "removed"
+		mark, size, digest := " ", "", "removed"
 		if v.Size != nil {
 			size = printable.Size(*v.Size)
 		}
 		if !v.Removed {
 			digest = strings.TrimPrefix(v.Digest.String(), "sha256:")[:8]
 		}
-		text := fmt.Sprintf("  %s %s %s %s", pad(versionLabel(v), 23), pad(v.Cause.Words(), 23), right(size, 10), digest)
 		if p.marked != nil && *p.marked == v.ID {
-			text = "● " + text[2:]
+			mark = "●"
 		}
-		out = append(out, m.marked(m.styles.dim.Paint(pad(since(m.now, v.Timestamp), ageWidth))+" "+text, i == p.list.cursor))
-	}
-	return out
+		return []cell{{since(m.now, v.Timestamp), m.styles.dim}, {text: mark}, {text: versionLabel(v)}, {text: v.Cause.Words()}, {text: size}, {text: digest}}
+	})...)
 }

@@ -125,12 +125,11 @@ func (m *model) marked(text string, selected bool) string {
 }
 
 // header returns the first line of the screen: where the user is, and the state of the servers.
-// On a narrow screen, the least important numbers are omitted.
+// On a narrow screen, the least important numbers are omitted, and the beginning of where the user is.
 func (m *model) header() string {
-	var where strings.Builder
-	where.WriteString("mcptrack  " + line(m.opts.Title))
+	where := []string{"mcptrack", line(m.opts.Title)}
 	for _, p := range m.pages[1:] {
-		where.WriteString(" › " + p.title())
+		where = append(where, p.title())
 	}
 	ready, failing, total := 0, 0, 0
 	for _, s := range m.servers {
@@ -152,7 +151,7 @@ func (m *model) header() string {
 		parts = []string{"offline: " + line(m.stale.Error())}
 	}
 	parts = append(parts, m.now.Local().Format("15:04:05"))
-	room := min(ansi.StringWidth(where.String()), m.width*2/5)
+	room := min(ansi.StringWidth(where[len(where)-1]), m.width*2/5)
 	for len(parts) > 1 && ansi.StringWidth(strings.Join(parts, "  "))+2+room > m.width {
 		if m.stale != nil {
 			parts[0] = cut(parts[0], max(10, m.width-room-12))
@@ -161,7 +160,17 @@ func (m *model) header() string {
 		parts = parts[1:]
 	}
 	right := strings.Join(parts, "  ")
-	left := termtext.Middle(where.String(), m.width-ansi.StringWidth(right)-2)
+	room = m.width - ansi.StringWidth(right) - 2
+	left := strings.Join(where, " › ")
+	for ansi.StringWidth(left) > room {
+		i := max(0, strings.IndexAny(left, "/›"))
+		rest := strings.TrimLeft(left[i:], "/› ")
+		if i == 0 || rest == "" {
+			break
+		}
+		left = rest
+	}
+	left = termtext.Middle(left, room)
 	style := m.styles.bold
 	if failing > 0 || m.stale != nil {
 		style = m.styles.bad

@@ -1,6 +1,7 @@
 package tui
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"slices"
 	"sort"
 	"strings"
+	"time"
 	"unicode"
 
 	tea "charm.land/bubbletea/v2"
@@ -30,6 +32,7 @@ const (
 	tabSkills
 	tabTimeline
 	tabLog
+	tabCalls
 	tabs
 )
 
@@ -39,17 +42,35 @@ type serverPage struct {
 	tab    int
 	detail *ServerDetail // nil until it is loaded
 	log    *serverLog
-	list   list      // of what the server offers
+	list   table     // of what the server offers
 	events eventList // of the timeline
 	text   textView  // of the log
+	calls  callsPage
 	// byChange sorts lists by last change.
 	byChange bool
-	uriWidth int // width of the widest URI that was shown
+}
+
+// newServerPage returns a server's page, open at the first list that has something, or at the timeline.
+func newServerPage(m *model, id string) *serverPage {
+	p := &serverPage{id: id, calls: callsPage{server: id}}
+	for p.tab < tabTimeline && p.has(m, p.tab) == 0 {
+		p.tab++
+	}
+	return p
+}
+
+// has returns how many items the list of a tab has.
+func (p *serverPage) has(m *model, tab int) int {
+	if p.detail != nil {
+		return len(p.detail.Lists[kinds()[tab]])
+	}
+	s := p.server(m)
+	return []int{s.Resources, s.Tools, s.Prompts, s.Skills}[tab]
 }
 
 func (p *serverPage) keys(m *model) []string {
 	switch p.tab {
-	case tabTimeline:
+	case tabTimeline, tabCalls:
 		return []string{"enter details", "tab next", "/ filter"}
 	case tabLog:
 		return []string{"tab next", "up/down scroll", "g/G start/end", "/ filter"}
@@ -61,7 +82,7 @@ func (p *serverPage) keys(m *model) []string {
 	if m.opts.Reconnect != nil {
 		keys = append(keys, "r reconnect")
 	}
-	return append(keys, "L log")
+	return append(keys, "L log", "c calls")
 }
 
 func (p *serverPage) title() string { return line(p.id) }
@@ -75,7 +96,11 @@ type serverLog struct {
 func (p *serverPage) open(m *model) tea.Cmd {
 	id, source := p.id, m.opts.Source
 	detail := m.ask(p, func(ctx context.Context) (any, error) { return source.Detail(ctx, id) })
-	if p.tab != tabLog {
+	switch p.tab {
+	case tabCalls:
+		return tea.Batch(detail, p.calls.load(m, p))
+	case tabLog:
+	default:
 		return detail
 	}
 	return tea.Batch(detail, m.ask(p, func(ctx context.Context) (any, error) {
@@ -86,14 +111,16 @@ func (p *serverPage) open(m *model) tea.Cmd {
 
 func (p *serverPage) concerns(e *event.Event) bool { return e.ServerID == p.id }
 
-// live reports true for the log: a server may write to stderr at any time.
-func (p *serverPage) live() bool { return p.tab == tabLog }
+// live reports true for the log and the calls: a server may write to stderr, and a client may call, at any time.
+func (p *serverPage) live() bool { return p.tab == tabLog || p.tab == tabCalls }
 
 func (p *serverPage) loaded(m *model, v any) {
 	switch v := v.(type) {
 	case ServerDetail:
 		p.detail = &v
 		p.events = eventList{verbose: true, list: p.events.list}
+	case *Calls:
+		p.calls.loaded(m, v)
 	case *serverLog:
 		p.log = v
 		p.text.set(p.logLines(m))
@@ -148,11 +175,16 @@ func (p *serverPage) uri(m *model) string {
 
 func (p *serverPage) key(m *model, key string) tea.Cmd {
 	if tab, ok := tabOf(key, p.tab, tabs); ok {
+		for strings.HasSuffix(key, "tab") && tab < tabTimeline && p.has(m, tab) == 0 {
+			tab, _ = tabOf(key, tab, tabs)
+		}
 		return p.show(m, tab)
 	}
 	switch key {
 	case "L":
 		return p.show(m, tabLog)
+	case "c":
+		return p.show(m, tabCalls)
 	case "r", "e":
 		return m.ofServer(key, p.id)
 	case "s":
@@ -167,6 +199,8 @@ func (p *serverPage) key(m *model, key string) tea.Cmd {
 	case tabLog:
 		p.text.move(key)
 		return nil
+	case tabCalls:
+		return p.calls.key(m, key)
 	}
 	switch chosen := p.list.choose(key, keysOf(p.rows(m))); {
 	case chosen == "":
@@ -180,7 +214,7 @@ func (p *serverPage) key(m *model, key string) tea.Cmd {
 	return nil
 }
 
-// newItemPage returns a page with the descriptor of an item.
+// newItemPage returns a page with the descriptor of an item, and the calls of a tool.
 func newItemPage(m *model, server string, kind catalog.Kind, name string) *textPage {
 	source := m.opts.Source
 	return &textPage{name: name, server: server, load: func(ctx context.Context) ([]textLine, error) {
@@ -188,10 +222,19 @@ func newItemPage(m *model, server string, kind catalog.Kind, name string) *textP
 		if err != nil {
 			return nil, err
 		}
-		if i := slices.Index(keysOf(d.Lists[kind]), name); i >= 0 {
-			return itemLines(m, d.Lists[kind][i]), nil
+		i := slices.Index(keysOf(d.Lists[kind]), name)
+		if i < 0 {
+			return []textLine{{text: "The server no longer offers this."}}, nil
 		}
-		return []textLine{{text: "The server no longer offers this."}}, nil
+		out := itemLines(m, d.Lists[kind][i])
+		if kind == catalog.Tools {
+			recorded, err := source.Calls(ctx, server)
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, textLine{}, textLine{text: "CALLS", style: m.styles.bold}, textLine{text: " " + recorded.summary(server, name)})
+		}
+		return out, nil
 	}}
 }
 
@@ -213,12 +256,80 @@ func itemLines(m *model, it Row) (out []textLine) {
 	}
 	for _, name := range names {
 		out = append(out, textLine{}, textLine{text: words(name), style: m.styles.bold})
-		for _, l := range pretty(m, members[name]) {
-			l.style = ""
-			out = append(out, l)
+		var values map[string]json.RawMessage
+		var text string
+		switch {
+		case strings.HasSuffix(name, "Schema"):
+			out = append(out, schemaLines(m, "", members[name], false, 0)...)
+		case json.Unmarshal(members[name], &values) == nil:
+			for _, key := range slices.Sorted(maps.Keys(values)) {
+				out = append(out, textLine{text: " " + pad(line(key), 20) + " " + compact(values[key]), indent: 22})
+			}
+		case json.Unmarshal(members[name], &text) == nil:
+			out = append(out, textLine{text: " " + line(text), indent: 1})
+		default:
+			for _, l := range pretty(m, members[name]) {
+				l.style = ""
+				out = append(out, l)
+			}
 		}
 	}
 	return out
+}
+
+// maxDepth bounds the nesting of a schema that is described.
+const maxDepth = 8
+
+// schemaLines describes a JSON schema: in each line a property, its type, its description and its other keywords.
+func schemaLines(m *model, name string, raw json.RawMessage, required bool, depth int) []textLine {
+	var s, properties map[string]json.RawMessage
+	if depth > maxDepth || json.Unmarshal(raw, &s) != nil {
+		return []textLine{{text: strings.Repeat("  ", depth) + line(name) + " " + compact(raw), indent: 2 * depth}}
+	}
+	take := func(keyword string, into any) {
+		if json.Unmarshal(s[keyword], into) == nil {
+			delete(s, keyword)
+		}
+	}
+	var kind, about string
+	var needed []string
+	take("type", &kind)
+	take("description", &about)
+	take("required", &needed)
+	take("properties", &properties)
+	items := s["items"]
+	delete(s, "items")
+	delete(s, "$schema")
+	if required {
+		kind = strings.TrimPrefix(kind+", required", ", ")
+	}
+	for _, keyword := range slices.Sorted(maps.Keys(s)) {
+		about += " · " + keyword + " " + compact(s[keyword])
+	}
+	var out []textLine
+	if depth > 0 || about != "" {
+		text := pad(strings.Repeat("  ", depth-min(depth, 1))+" "+line(name), 21) + " " + pad(line(kind), 17) + " "
+		out = append(out, textLine{text: text + line(strings.TrimPrefix(about, " · ")), indent: 40})
+	}
+	for _, property := range slices.Sorted(maps.Keys(properties)) {
+		out = append(out, schemaLines(m, property, properties[property], slices.Contains(needed, property), depth+1)...)
+	}
+	if items != nil {
+		out = append(out, schemaLines(m, "each item", items, false, depth+1)...)
+	}
+	if len(out) == 0 {
+		out = []textLine{{text: " no properties"}}
+	}
+	return out
+}
+
+// compact returns JSON in one printable line.
+func compact(raw json.RawMessage) string {
+	var b bytes.Buffer
+	if json.Compact(&b, raw) != nil {
+		return ""
+	}
+	return line(string(printable.JSON(b.Bytes())))
 }
 
 // words returns the name of a JSON member as words: inputSchema becomes INPUT SCHEMA.
@@ -235,7 +346,7 @@ func words(member string) string {
 
 // show switches to a tab of the page and reloads.
 func (p *serverPage) show(m *model, tab int) tea.Cmd {
-	p.tab, p.list = tab, list{}
+	p.tab, p.list = tab, table{}
 	p.text = textView{list: list{tail: tab == tabLog}}
 	return p.open(m)
 }
@@ -249,27 +360,43 @@ func (p *serverPage) server(m *model) ServerRow {
 	return ServerRow{Summary: status.Summary{ID: p.id, State: "removed"}}
 }
 
-// maxErrorLines bounds the error shown above the lists; the log has the whole error.
-const maxErrorLines = 4
-
 func (p *serverPage) view(m *model, height int) []string {
 	s, d := p.server(m), p.loadedDetail()
+	said := []string{m.styles.state(s).Paint(m.stateOf(s)), "for " + since(m.now, s.Since)}
+	if failing := d.failing(); s.Error != "" && !failing.IsZero() {
+		said[1] = "failing for " + since(m.now, failing)
+	}
+	next, _ := time.Parse(time.RFC3339, s.NextRetry) // empty if none is planned
+	connected := s.State == event.Ready || s.State == event.Unsupported || s.StillConnected
+	switch {
+	case next.After(m.now):
+		said = append(said, "next attempt in "+next.Sub(m.now).Round(time.Second).String())
+	case connected:
+		said = append(said, line(s.ProtocolVersion))
+	}
+	if s.Reason != "" && !s.State.Dormant(s.Reason) {
+		said = append(said, line(s.Reason))
+	}
+	if !connected && p.tab < tabTimeline && p.has(m, p.tab) > 0 {
+		said = append(said, "the list is of the last session")
+	}
+	if p.tab == tabTimeline {
+		p.events.update(m, d.Timeline, 0)
+	}
+	at, ok := map[int]string{tabTimeline: position(p.events.list.cursor, len(p.events.rows)), tabLog: "", tabCalls: ""}[p.tab]
+	if !ok {
+		at = position(p.list.cursor, len(p.rows(m)))
+	}
 	var names []string
-	for _, kind := range kinds() {
-		name := strings.ToUpper(string(kind[:1])) + string(kind[1:])
-		if p.detail != nil {
-			name += fmt.Sprintf(" %d", len(d.Lists[kind]))
-		}
-		names = append(names, name)
+	for i, kind := range kinds() {
+		names = append(names, fmt.Sprintf("%s%s %d", strings.ToUpper(string(kind[:1])), kind[1:], p.has(m, i)))
 	}
-	out := []string{
-		fmt.Sprintf(" %s  since %s  %s", m.styles.state(s).Paint(m.stateOf(s)), since(m.now, s.Since), line(s.ProtocolVersion)),
-		m.tabs(append(names, "Timeline", "Log"), p.tab),
+	empty := func(tab int) bool { return tab < tabTimeline && p.has(m, tab) == 0 }
+	out := []string{m.spread(" "+strings.Join(said, "  "), m.styles.dim.Paint(at)), m.tabs(append(names, "Timeline", "Log", "Calls"), p.tab, empty)}
+	for _, l := range indented(line(s.Error), m.width) {
+		out = append(out, m.styles.bad.Paint(l))
 	}
-	why := termtext.Wrap(line(s.Error), m.width-2)
-	for _, l := range why[:min(len(why), maxErrorLines)] {
-		out = append(out, "  "+m.styles.bad.Paint(l))
-	}
+	out = out[:min(len(out), max(2, height-6))] // the timeline has the whole error, too
 	height -= len(out)
 	switch p.tab {
 	case tabLog:
@@ -279,71 +406,34 @@ func (p *serverPage) view(m *model, height int) []string {
 		if m.filter != "" {
 			none = "No event matches the filter."
 		}
-		p.events.update(m, d.Timeline, 0)
-		out = append(out, m.heading(" TIME", position(p.events.list.cursor, len(p.events.rows))))
-		return append(out, p.events.view(m, height-1, true, none)...)
+		return append(out, p.events.view(m, height, true, none)...)
+	case tabCalls:
+		return append(out, p.calls.view(m, height)...)
 	}
-	return append(out, p.viewList(m, height-1)...)
+	return append(out, p.viewList(m, height)...)
 }
 
 // viewList returns the heading and the rows of what the tab lists.
 func (p *serverPage) viewList(m *model, height int) []string {
 	rows, what := p.rows(m), strings.TrimSuffix(string(kinds()[p.tab]), "s")
-	from, to := p.list.window(len(rows), height)
-	layout := p.itemLayout(m, what)
+	columns := []column{{head: changedHeading(p.byChange), spare: 1}, {head: strings.ToUpper(what), kind: name}, {head: "DESCRIPTION", kind: sentence}}
 	if p.tab == tabResources {
-		layout = p.resourceLayout(m, rows[from:to])
+		columns = []column{columns[0], {head: "URI", kind: name}, {head: "TYPE", spare: 2}, {head: "SIZE", kind: right, spare: 3}}
 	}
-	out := []string{m.heading(" "+pad(changedHeading(p.byChange), changedWidth)+" "+layout.heading, position(p.list.cursor, len(rows)))}
-	if len(rows) == 0 {
-		return append(out, "", "  "+p.empty(m, what))
-	}
-	for i := from; i < to; i++ {
-		age := since(m.now, rows[i].Changed)
-		if rows[i].Gone {
+	return p.list.view(m, columns, "", len(rows), height, p.list.cursor, p.empty(m, what), func(i int) []cell {
+		r := rows[i]
+		age := since(m.now, r.Changed)
+		if r.Gone {
 			age = "gone"
 		}
-		out = append(out, m.marked(m.styles.dim.Paint(pad(age, changedWidth))+" "+layout.row(rows[i]), i == p.list.cursor))
-	}
-	return out
+		cells := []cell{{age, m.styles.dim}, {line(r.Key), m.styles.bold}, {text: line(r.About)}}
+		if p.tab == tabResources {
+			cells[1].style = ""
+			cells = append(cells, cell{text: printable.Size(r.Size)})
+		}
+		return cells
+	})
 }
-
-// layout has the columns of a list after the time of the last change.
-type layout struct {
-	heading string
-	row     func(Row) string
-}
-
-func (p *serverPage) itemLayout(m *model, what string) layout {
-	return layout{pad(strings.ToUpper(what), 28) + " DESCRIPTION", func(r Row) string {
-		return m.styles.bold.Paint(pad(line(r.Key), 28)) + " " + line(r.About)
-	}}
-}
-
-func (p *serverPage) resourceLayout(m *model, visible []Row) layout {
-	for _, r := range visible {
-		p.uriWidth = max(p.uriWidth, ansi.StringWidth(line(r.Key)))
-	}
-	const others = 1 + changedWidth + 1 + 1 + typeWidth + 1 + sizeWidth
-	width := min(max(p.uriWidth, 20), max(m.width-others, 20))
-	heading := pad("URI", width) + " TYPE"
-	if width+others+12 < m.width { // there is space for the position
-		heading = pad(heading, width+1+typeWidth+1) + right("SIZE", sizeWidth)
-	}
-	return layout{heading, func(r Row) string {
-		return middle(line(r.Key), width) + " " + pad(line(r.About), typeWidth) + " " + right(printable.Size(r.Size), sizeWidth)
-	}}
-}
-
-// Widths of the columns of resources.
-const (
-	changedWidth = 8
-	typeWidth    = 16
-	sizeWidth    = 9
-)
-
-// ageWidth is the width of the longest age.
-const ageWidth = 5
 
 func (p *serverPage) empty(m *model, what string) string {
 	switch {
@@ -369,34 +459,43 @@ func (p *serverPage) logLines(m *model) (out []textLine) {
 }
 
 func (p *serverPage) viewLog(m *model, height int) []string {
+	none := "No line matches the filter."
 	switch {
 	case p.log == nil:
-		return []string{"", "  loading…"}
+		none = "loading…"
 	case p.log.err != nil:
-		return []string{"", "  " + line(p.log.err.Error())}
+		none = line(p.log.err.Error())
 	case len(p.log.lines) == 0:
-		return []string{"", "  Nothing was logged about this server, and it wrote nothing to stderr."}
+		none = "Nothing was logged about this server, and it wrote nothing to stderr."
+	default:
+		if shown := p.text.view(m.width, height, m.filter); len(shown) > 0 {
+			return shown
+		}
 	}
-	shown := p.text.view(m.width, height, m.filter)
-	if len(shown) == 0 {
-		return []string{"", "  No line matches the filter."}
-	}
-	return shown
+	return append([]string{""}, indented(none, m.width)...)
 }
 
-// tabs returns a line with the names of the tabs.
-func (m *model) tabs(names []string, current int) string {
-	var b strings.Builder
-	narrow := ansi.StringWidth(strings.Join(names, "    ")) > m.width-4
-	for i, name := range names {
-		if narrow && i != current { // only the number
-			name = ""
+// tabs returns a line with the names of the tabs; those that are empty are dim. If there is too little room, the
+// empty ones have no names, and then only the current one has.
+func (m *model) tabs(names []string, current int, empty func(tab int) bool) (text string) {
+	for narrow := range 3 {
+		text = ""
+		for i, name := range names {
+			tab := fmt.Sprintf(" %d %s ", i+1, name)
+			if i != current && (narrow == 2 || narrow == 1 && empty(i)) {
+				tab = fmt.Sprintf(" %d ", i+1)
+			}
+			switch {
+			case i == current:
+				tab = m.styles.selected.Paint("[" + tab[1:len(tab)-1] + "]")
+			case empty(i):
+				tab = m.styles.dim.Paint(tab)
+			}
+			text += tab
 		}
-		text := fmt.Sprintf(" %d %s ", i+1, name)
-		if i == current {
-			text = m.styles.selected.Paint("[" + text[1:len(text)-1] + "]")
+		if ansi.StringWidth(text) <= m.width {
+			break
 		}
-		b.WriteString(text)
 	}
-	return b.String()
+	return text
 }

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	tea "charm.land/bubbletea/v2"
-	"github.com/charmbracelet/x/ansi"
 
 	"github.com/mcptrack/mcptrack/core/event"
 )
@@ -16,7 +15,7 @@ import (
 // serversPage lists the servers above the feed.
 type serversPage struct {
 	basePage
-	list     list
+	list     table
 	byChange bool // sorted by last change
 	focused  bool // keys go to the feed
 	events   eventList
@@ -39,7 +38,7 @@ func (p *serversPage) keys(m *model) []string {
 	if m.opts.Reconnect != nil {
 		keys = append(keys, "r reconnect")
 	}
-	return append(keys, "L log", "p "+m.pauseWord())
+	return append(keys, "L log", "c calls", "p "+m.pauseWord())
 }
 
 func (p *serversPage) rows(m *model) []ServerRow {
@@ -64,6 +63,8 @@ func (p *serversPage) key(m *model, key string) tea.Cmd {
 		return nil
 	case "e":
 		return m.push(newFeedPage(""))
+	case "c":
+		return m.push(&callsPage{})
 	}
 	if p.focused {
 		return p.events.key(m, key, m.feed.events, m.feed.first)
@@ -76,7 +77,7 @@ func (p *serversPage) key(m *model, key string) tea.Cmd {
 	switch {
 	case id == "":
 	case isOpen(key):
-		return m.push(&serverPage{id: id})
+		return m.push(newServerPage(m, id))
 	default:
 		return m.ofServer(key, id)
 	}
@@ -96,40 +97,30 @@ func visibleServers(height, rows int) int {
 
 func (p *serversPage) view(m *model, height int) []string {
 	rows := p.rows(m)
-	id := 12
-	for _, s := range m.servers {
-		id = max(id, min(ansi.StringWidth(line(s.ID)), 28))
-	}
 	spark := sparks
 	if m.width < 110 {
 		spark = sparks / 2
 	}
-	format := func(age, resources, tools, rate, sparks, last string) string {
-		return fmt.Sprintf("%s %s %s %s %s  %s", pad(age, ageWidth), right(resources, 5), right(tools, 5), right(rate, 5), right(last, 8), sparks)
+	columns := []column{{head: "STATE"}, {head: "SERVER", kind: name}, {head: "SINCE", spare: 4}, {head: "RES", kind: right, spare: 3}, {head: "TOOLS", kind: right, spare: 3},
+		{head: "/MIN", kind: right, spare: 2}, {head: changedHeading(p.byChange), kind: right, spare: 2}, {head: "2 MINUTES", spare: 1}}
+	none := "No server matches the filter."
+	if len(m.servers) == 0 {
+		none = "There are no servers to follow."
 	}
-	out := []string{m.heading(" "+pad("STATE", stateWidth)+" "+pad("SERVER", id)+" "+format("SINCE", "RES", "TOOLS", "/MIN", "2 MINUTES", changedHeading(p.byChange)), position(p.list.cursor, len(rows)))}
-	most := m.feed.most()
-	from, to := p.list.window(len(rows), visibleServers(height, len(rows)))
-	for i := from; i < to; i++ {
+	most, selected := m.feed.most(), p.list.cursor
+	if p.focused {
+		selected = -1
+	}
+	out := p.list.view(m, columns, position(p.list.cursor, len(rows)), len(rows), visibleServers(height, len(rows))+1, selected, none, func(i int) []cell {
 		s := rows[i]
-		first, style := pad(m.stateOf(s), stateWidth), m.styles.state(s)
-		name := middle(line(s.ID), id)
-		selected := i == p.list.cursor && !p.focused
+		cells := []cell{{m.stateOf(s), m.styles.state(s)}, {text: line(s.ID)}, {text: since(m.now, s.Since)}}
 		if rank(s.State) == 0 && s.Error != "" { // its numbers say nothing
-			out = append(out, m.marked(style.Paint(first)+" "+name+" "+pad(since(m.now, s.Since), ageWidth)+" "+line(s.Error), selected))
-			continue
+			return append(cells, cell{text: line(s.Error)})
 		}
 		counts := m.feed.rates[s.ID].counts(m.now)
-		text := format(since(m.now, s.Since), fmt.Sprint(s.Resources), fmt.Sprint(s.Tools), fmt.Sprint(sum(counts[sparks-int(time.Minute/sparkEvery):])),
-			m.styles.dim.Paint(sparkline(counts[sparks-spark:], most)), since(m.now, m.feed.last[s.ID]))
-		out = append(out, m.marked(style.Paint(first)+" "+name+" "+text, selected))
-	}
-	switch {
-	case len(m.servers) == 0:
-		out = append(out, "  There are no servers to follow.")
-	case len(rows) == 0:
-		out = append(out, "  No server matches the filter.")
-	}
+		return append(cells, cell{text: fmt.Sprint(s.Resources)}, cell{text: fmt.Sprint(s.Tools)}, cell{text: fmt.Sprint(sum(counts[sparks-int(time.Minute/sparkEvery):]))},
+			cell{text: since(m.now, m.feed.last[s.ID])}, cell{sparkline(counts[sparks-spark:], most), m.styles.dim})
+	})
 	p.events.update(m, m.feed.events, m.feed.first)
 	style := m.styles.dim
 	if p.focused {
@@ -147,19 +138,12 @@ func ids(rows []ServerRow) (ids []string) {
 	return ids
 }
 
-// stateWidth is the width of the longest state.
-const stateWidth = 14
-
 // changedHeading is the heading of the column with the time of the last change.
 func changedHeading(sorted bool) string {
 	if sorted {
 		return "CHANGED↓"
 	}
 	return "CHANGED"
-}
-
-func right(s string, width int) string {
-	return strings.Repeat(" ", max(0, width-ansi.StringWidth(s))) + s
 }
 
 const (

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/backoff"
+	"github.com/mcptrack/mcptrack/core/calls"
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/history"
@@ -179,6 +180,19 @@ func (s *Source) Detail(ctx context.Context, server string) (d ServerDetail, err
 	return d, err
 }
 
+// failing returns when the server failed for the first time since it was connected; zero if it has not.
+func (d *ServerDetail) failing() (first time.Time) {
+	for _, e := range slices.Backward(d.Timeline) {
+		switch p, _ := e.Payload.(event.ServerState); {
+		case p.State == event.Ready || p.State == event.Unsupported:
+			return first
+		case p.Error != "":
+			first = e.Timestamp
+		}
+	}
+	return first
+}
+
 // changes returns when the items of a list last changed.
 func changes(timeline []*event.Event, kind catalog.Kind) map[string]time.Time {
 	changed := map[string]time.Time{}
@@ -192,7 +206,7 @@ func changes(timeline []*event.Event, kind catalog.Kind) map[string]time.Time {
 	return changed
 }
 
-// kept returns nil for the refusal of a serve-sse that keeps no history.
+// kept returns nil for the refusal of a serve-sse that keeps no history, or no calls.
 func kept(err error) error {
 	if status, ok := errors.AsType[*remote.RefusedError](err); ok && status.Status == http.StatusNotFound {
 		return nil
@@ -216,6 +230,25 @@ func (s *Source) Text(ctx context.Context, server, uri string, digest catalog.Di
 		}
 	}
 	return text, err
+}
+
+// maxCalls is the number of calls that are shown.
+const maxCalls = 500
+
+// Calls are the newest calls of tools that clients made, oldest first, and the statistics of the tools.
+type Calls struct {
+	Calls []calls.Call
+	Tools []calls.ToolStats
+}
+
+// Calls returns the calls to a server, or to all servers if server is empty; none if none are recorded.
+func (s *Source) Calls(ctx context.Context, server string) (*Calls, error) {
+	var found Calls
+	q := (&calls.Query{ServerID: server, Newest: maxCalls}).Values()
+	q.Set("tools", "1")
+	err := s.Client.Get(ctx, []string{"api", "calls"}, q, &found)
+	found.Calls = slices.DeleteFunc(found.Calls, func(c calls.Call) bool { return s.Only != nil && !s.Only(c.ServerID) })
+	return &found, kept(err)
 }
 
 // Log returns the newest log lines that mention a server, oldest first.

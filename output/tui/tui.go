@@ -347,7 +347,7 @@ const wheelLines = 3
 func (m *model) ofServer(key, server string) tea.Cmd {
 	switch key {
 	case "L":
-		return m.push(&serverPage{id: server, tab: tabLog, text: textView{list: list{tail: true}}})
+		return m.push(&serverPage{id: server, tab: tabLog, text: textView{list: list{tail: true}}, calls: callsPage{server: server}})
 	case "e":
 		return m.push(newFeedPage(server))
 	case "r":
@@ -424,10 +424,11 @@ const helpTitle = "help"
 func helpLines(m *model) (lines []textLine) {
 	for _, k := range [][2]string{
 		{"up/down, k/j, wheel", "move or scroll; PgUp, PgDn: by a page; g, G: start, end"},
-		{"enter, right, l", "open the server, resource, tool, prompt or event"},
+		{"enter, right, l", "open the server, resource, tool, prompt, event or call"},
 		{"q, esc, left, h", "back; q on the first page quits"},
 		{"tab", "first page: move between servers and events"},
-		{"tab, 1-5", "other pages: switch between the tabs"},
+		{"tab, 1-7", "other pages: switch between the tabs; tab leaves out empty lists"},
+		{"c", "calls of tools: of all servers, or on its page of one"},
 		{"e", "show the events alone; q returns"},
 		{"s", "sort by last change, or as before"},
 		{"/", "filter the list; esc clears the filter"},

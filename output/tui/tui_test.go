@@ -13,6 +13,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 	"github.com/charmbracelet/x/ansi"
 
+	"github.com/mcptrack/mcptrack/core/calls"
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/history"
@@ -53,6 +54,10 @@ func (f *fixed) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case "content":
 		d, _ := catalog.ParseDigest(query.Get("digest")) // empty for the current version
 		answer = object{"text": fmt.Sprintf("# Guide\nversion %d\n%s\n", d[0], hostile)}
+	case "calls":
+		list := []calls.Call{{ID: time.Now().UnixMicro(), Client: hostile, Session: "5e55", ServerID: "docs", Tool: "search", Outcome: calls.OK, Duration: 12 * time.Millisecond},
+			{ID: time.Now().UnixMicro() + 1, Client: "editor", ServerID: "docs", Tool: "search", Outcome: calls.Error, Code: -32602, Duration: 40 * time.Millisecond}}
+		answer = object{"calls": list, "tools": calls.ByTool(list)}
 	case "log":
 		answer = object{"lines": []object{{"timestamp": now, "level": serverlog.Stderr, "text": hostile}}}
 	default:
@@ -153,10 +158,14 @@ func TestPages(t *testing.T) {
 				{nil, []string{"1 failing", "▸retrying", "broken", "connection refused", "docs"}},
 				{[]string{"j", "enter"}, []string{"ready", "[1 Resources 2]", "file:///guide.md", "2.0 KiB"}},
 				{[]string{"2"}, []string{"[2 Tools 1]", "search"}},
-				{[]string{"tab"}, []string{"There is no prompt here"}},
+				{[]string{"3"}, []string{"There is no prompt here"}},
 				{[]string{"4"}, []string{"[4 Skills 1]", "skill://pdf", "Reads PDFs"}},
 				{[]string{"5"}, []string{"[5 Timeline]", "gone away", "gone away"}},
 				{[]string{"L"}, []string{"stderr evil"}},
+				{[]string{"c"}, []string{"[7 Calls]", "RESULT", "editor", "40 ms", "1/2"}},
+				{[]string{"enter"}, []string{"error with the code -32602", "p50 12 ms", "p95 40 ms", "not recorded"}},
+				{[]string{"q", "j", "enter"}, []string{"5e55", "evil"}},
+				{[]string{"q"}, []string{"2/2"}},
 				{[]string{"1", "enter"}, []string{"[1 Content]", "# Guide"}},
 				{[]string{"d"}, []string{"[2 Differences]", "-version 2", "+version 3"}},
 				{[]string{"<"}, []string{"-version 1", "+version 2", "before the first change"}},
@@ -281,7 +290,7 @@ func TestOpenEvent(t *testing.T) {
 	x.m.opts.Source.Add(&event.Event{ServerID: "docs", Timestamp: time.Now(), Payload: event.ListChanged{List: catalog.Tools, Added: []string{"a1", "a2", "a3", "a4", "a5", "a6", "a7"}}})
 	x.m.Update(tick(time.Now()))
 	x.press("tab", "enter")
-	x.wants("TOOLS.LIST_CHANGED", "+a7", `"type": "tools.list_changed"`)
+	x.wants(" tools.list_changed", "+a7", `"type": "tools.list_changed"`)
 }
 
 // TestEventOfItsOwnDigests: the difference of an event that no version has is made from its digests.
@@ -300,7 +309,69 @@ func TestToolSchema(t *testing.T) {
 	x.press("j", "enter", "2")
 	x.wants("TOOL", "DESCRIPTION", "1/1")
 	x.press("enter")
-	x.wants("evil", "INPUT SCHEMA", `"properties"`)
+	x.wants("evil", "INPUT SCHEMA", `q\u202e`, "string", "2 calls, p50 12 ms")
+}
+
+// TestSchema: a schema is described with all its keywords, one property a line.
+func TestSchema(t *testing.T) {
+	var got []string
+	for _, l := range schemaLines(newTerminal(t, 80, 24).m, "", []byte(`{"type": "object", "$schema": "x", "required": ["to"], "additionalProperties": false, "properties": {
+		"to": {"type": "array", "items": {"type": "object", "properties": {"name": {"type": ["string", "null"], "description": "who"}}}}, "limit": {"type": "integer", "minimum": 1}}}`), false, 0) {
+		got = append(got, strings.Join(strings.Fields(l.text), " "))
+	}
+	if want := []string{"object additionalProperties false", "limit integer minimum 1", "to array, required", "each item object", `name who · type ["string","null"]`}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// TestOpensAtWhatItHas: a server's page opens at the first list that has something, and tab leaves out the
+// lists that are empty.
+func TestOpensAtWhatItHas(t *testing.T) {
+	x := newTerminal(t, 80, 24)
+	for id, want := range map[string]string{"docs": "[1 Resources 2]", "tools": "[2 Tools 3]", "skills": "[4 Skills 1]", "broken": "[5 Timeline]"} {
+		x.m.servers = []ServerRow{{Summary: status.Summary{ID: id, State: event.Ready, Lists: map[string]status.Lists{"docs": {Resources: 2, Tools: 1}, "tools": {Tools: 3}, "skills": {Skills: 1}}[id]}}}
+		x.m.pages = append(x.m.pages[:1], newServerPage(x.m, id))
+		x.wants(want)
+	}
+	for key, want := range map[string]string{"tab": "[4 Skills 1]", "shift+tab": "[2 Tools 1]"} {
+		x.m.pages = x.m.pages[:1]
+		x.press("enter", map[string]string{"tab": "2", "shift+tab": "4"}[key], key)
+		x.wants(want, "3 Prompts 0")
+	}
+}
+
+// TestLastSession: the page of a server that is not connected says that its lists are of the last session, and
+// the page of a failing one shows the whole error, since when it fails, and when it is tried again.
+func TestLastSession(t *testing.T) {
+	x := newTerminal(t, 80, 24)
+	x.m.servers = []ServerRow{{Summary: status.Summary{ID: "docs", State: event.Pending, Reason: event.Asleep, Lists: status.Lists{Tools: 1}}}}
+	x.press("enter")
+	x.wants("asleep", "[2 Tools 1]", "of the last session", "search")
+	x.m.servers[0] = ServerRow{Summary: status.Summary{ID: "docs", State: event.Backoff, Error: strings.Repeat("words of an error ", 20) + "end of it", NextRetry: x.m.now.Add(90 * time.Second).UTC().Format(event.TimeFormat)}}
+	x.press("5")
+	x.wants("retrying", "failing for 0s", "next attempt in 1m", "end of it")
+}
+
+// TestWholeWords: the header and the headings of columns have whole words at every width, and nothing is cut
+// that fits.
+func TestWholeWords(t *testing.T) {
+	x := newTerminal(t, 200, 60)
+	x.m.opts.Title = "/home/somebody/projects/example/mcp-servers.json"
+	x.m.servers = []ServerRow{{Summary: status.Summary{ID: "a-server-with-a-very-long-name-in-the-cluster-eu-west", State: event.Unconfigured}}, {Summary: status.Summary{ID: "docs", State: event.Ready, Lists: status.Lists{Tools: 1}}}}
+	for _, keys := range [][]string{nil, {"j", "enter"}, {"1"}, {"c"}, {"1", "enter", "3"}} {
+		x.press(keys...)
+		for width := 200; width >= 60; width-- {
+			x.m.Update(tea.WindowSizeMsg{Width: width, Height: 24})
+			for i, l := range strings.Split(x.screen(), "\n") {
+				if heading := i == 0 || strings.Contains(l, "SERVER ") || strings.Contains(l, "CHANGED ") || strings.Contains(l, "AGE "); heading && strings.Contains(l, "…") {
+					t.Errorf("%d columns: %s", width, l)
+				}
+			}
+		}
+		if x.m.Update(tea.WindowSizeMsg{Width: 200, Height: 60}); len(keys) == 0 {
+			x.wants("a-server-with-a-very-long-name-in-the-cluster-eu-west", x.m.opts.Title)
+		}
+	}
 }
 
 // TestSort: s sorts by last change, and the lists have headings and positions.
@@ -309,7 +380,7 @@ func TestSort(t *testing.T) {
 	x.wants("STATE", "SERVER", "CHANGED ", "1/100")
 	x.put("file:///x")
 	x.press("s")
-	x.wants("CHANGED↓", "▸ready          docs", "sorted by last change")
+	x.wants("CHANGED↓", "▸ready    docs", "sorted by last change")
 	x.press("s", "j", "j")
 	x.wants("3/100")
 	x.press("g", "j", "enter", "s")
@@ -414,10 +485,10 @@ func TestFeedPauses(t *testing.T) {
 func TestSelectionFollows(t *testing.T) {
 	x := newTerminal(t, 80, 24)
 	x.press("j", "j")
-	x.wants("▸ready          server-00")
+	x.wants("▸ready    server-00")
 	p := x.m.top().(*serversPage)
 	p.list.key = "server-05" // as if three servers above it had appeared
-	x.wants("▸ready          server-05")
+	x.wants("▸ready    server-05")
 }
 
 func TestRate(t *testing.T) {

@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sort"
 
 	"github.com/mcptrack/mcptrack/core/calls"
 	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/journal/sqlitelog"
+	"github.com/mcptrack/mcptrack/core/status"
 )
 
 // Calls returns the record of calls that is stored with a log, or a record in memory if the log, such as
@@ -62,6 +64,23 @@ func (l CallLogs) Newest(ctx context.Context, q calls.Query) (all []calls.Call, 
 	}
 	sort.Slice(all, func(i, j int) bool { return all[i].ID < all[j].ID })
 	return all[max(0, len(all)-q.Limit()):], nil
+}
+
+// ReadCalls returns a function that returns the newest calls that a query selects, which clients made through
+// the daemon or a gateway of this user to servers that are followed.
+func ReadCalls(env *Env, log *slog.Logger, followed func() []status.Summary) func(context.Context, calls.Query) ([]calls.Call, error) {
+	return func(ctx context.Context, q calls.Query) ([]calls.Call, error) {
+		logs, err := OpenCalls(ctx, env, log)
+		if err != nil {
+			return nil, err
+		}
+		defer logs.Close()
+		list, err := logs.Newest(ctx, q)
+		here := followed()
+		return slices.DeleteFunc(list, func(c calls.Call) bool {
+			return !slices.ContainsFunc(here, func(s status.Summary) bool { return s.ID == c.ServerID })
+		}), err
+	}
 }
 
 // Close closes the logs. Nothing was written, so errors are irrelevant.
