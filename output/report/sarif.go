@@ -232,9 +232,9 @@ func uri(name string) string {
 // were returns "1 finding is" or "2 findings are".
 func were(n int, noun string) string {
 	if n == 1 {
-		return count(n, noun) + " is"
+		return printable.Plural(n, noun) + " is"
 	}
-	return count(n, noun) + " are"
+	return printable.Plural(n, noun) + " are"
 }
 
 // shortened returns the printable first lines of a diff, of at most limit bytes. If lines are left
