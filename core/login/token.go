@@ -1,6 +1,7 @@
 package login
 
 import (
+	"cmp"
 	"context"
 	"crypto"
 	"crypto/ecdsa"
@@ -45,7 +46,7 @@ func (l *Login) requestToken(ctx context.Context, client *http.Client, t Target,
 	}
 	switch l.Client.Method {
 	case methodJWT:
-		assertion, err := clientAssertion(t.OAuth.PrivateKeyFile, l.Client.ID, l.Audience)
+		assertion, err := clientAssertion(t.OAuth.PrivateKeyFile, l.Client.ID, cmp.Or(l.Audience, l.TokenEndpoint))
 		if err != nil {
 			return err
 		}

@@ -18,6 +18,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sort"
 	"strconv"
 	"strings"
 
@@ -30,9 +31,15 @@ type Member struct {
 	Value any
 }
 
+// A Piece is a part of a text that an edit replaces.
+type Piece struct {
+	Was []byte `json:"was"`
+	Now []byte `json:"now"`
+}
+
 // An Edit is what is needed to undo an edit of one value.
 type Edit struct {
-	Was []byte `json:"was"` // the replaced text
+	Pieces []Piece `json:"pieces"`
 	// Value is the digest of the new value, which the program to which the file belongs may write
 	// in another form.
 	Value string `json:"value"`
@@ -104,7 +111,7 @@ type change struct {
 }
 
 // apply returns the text with the changes, which are in file order.
-func (d *doc) apply(changes ...change) []byte {
+func (d *doc) apply(changes []change) []byte {
 	out := slices.Clone(d.bom)
 	at := 0
 	for _, c := range changes {
@@ -127,7 +134,7 @@ func Open(text []byte, format tree.Format) (*File, error) {
 }
 
 // Text returns the text with all edits.
-func (f *File) Text() []byte { return f.doc.apply() }
+func (f *File) Text() []byte { return f.doc.apply(nil) }
 
 // Value returns the value at a path, or nil if there is none.
 func (f *File) Value(path []string) *tree.Node { return f.doc.at(path) }
@@ -145,20 +152,22 @@ func (f *File) Object(path []string, set []Member, keep func(name string) bool) 
 	kept := func(name string) bool {
 		return keep(name) && !slices.ContainsFunc(set, func(m Member) bool { return m.Name == name })
 	}
-	var c change
-	ok := true
+	var changes []change
+	var err error
 	switch d.format {
 	case tree.TOML:
-		c, ok = d.toml(path, set, kept)
+		changes, err = d.toml(path, set, kept)
 	case tree.YAML:
-		c, ok = d.yaml(value, set, kept)
+		changes, err = d.yaml(value, set, kept)
 	default:
-		c = d.json(value, set, kept)
+		changes = d.json(value, set, kept)
 	}
-	if !ok {
-		return edit, errForm
+	if err != nil {
+		return edit, err
 	}
-	edit.Was = slices.Clone(d.Text()[c.from:c.to])
+	for _, c := range changes {
+		edit.Pieces = append(edit.Pieces, Piece{slices.Clone(d.Text()[c.from:c.to]), c.now})
+	}
 	want := &tree.Node{Kind: tree.Object}
 	for _, m := range set {
 		want.Members = append(want.Members, &tree.Member{Name: m.Name, Value: node(m.Value)})
@@ -169,13 +178,13 @@ func (f *File) Object(path []string, set []Member, keep func(name string) bool) 
 		}
 	}
 	edit.Value, edit.Before = Digest(want), Digest(value)
-	now, err := d.edited(c, path, want)
+	now, err := d.edited(changes, path, want)
 	if err != nil {
 		return edit, err
 	}
 	if d.format != tree.JSON {
-		back, err := now.undo(path, edit)
-		if err != nil || !bytes.Equal(now.apply(back), d.apply()) {
+		back, err := now.pieces(path, edit)
+		if err != nil || !bytes.Equal(now.apply(back), d.apply(nil)) {
 			return edit, errForm
 		}
 	}
@@ -193,11 +202,11 @@ func (f *File) Undone(path []string, edit Edit) bool {
 // and the value may be written in another form. The error is [ErrChanged] or [ErrMissing] if the
 // value is not the one that the edit wrote.
 func (f *File) Restore(path []string, edit Edit) error {
-	back, err := f.doc.undo(path, edit)
+	changes, err := f.doc.pieces(path, edit)
 	if err != nil {
 		return err
 	}
-	now, err := f.doc.edited(back, path, nil)
+	now, err := f.doc.edited(changes, path, nil)
 	if err != nil {
 		return err
 	}
@@ -205,28 +214,45 @@ func (f *File) Restore(path []string, edit Edit) error {
 	return nil
 }
 
-// undo returns the change that undoes an edit of the value at a path.
-func (d *doc) undo(path []string, edit Edit) (change, error) {
+// pieces returns the changes that undo an edit of the value at a path.
+func (d *doc) pieces(path []string, edit Edit) ([]change, error) {
 	value := d.at(path)
 	if value == nil {
-		return change{}, ErrMissing
+		return nil, ErrMissing
 	}
 	if Digest(value) != edit.Value {
-		return change{}, ErrChanged
+		return nil, ErrChanged
+	}
+	if d.format == tree.TOML && len(edit.Pieces) > 1 {
+		return d.scattered(edit.Pieces)
 	}
 	from, to, ok := d.extent(path, value)
-	if !ok {
-		return change{}, errForm
+	if !ok || len(edit.Pieces) != 1 {
+		return nil, errForm
 	}
-	return change{from, to, edit.Was}, nil
+	return []change{{from, to, edit.Pieces[0].Was}}, nil
 }
 
-// edited returns the document with a change of the value at a path, which must become equal to want;
+// scattered returns the changes that undo an edit by an earlier version, which edited tables in TOML whose
+// statements are not adjacent: each piece must be in the text once, as it was written.
+func (d *doc) scattered(pieces []Piece) (changes []change, err error) {
+	for _, p := range pieces {
+		from := bytes.Index(d.Text(), p.Now)
+		if bytes.Count(d.Text(), p.Now) != 1 || slices.ContainsFunc(changes, func(c change) bool { return from < c.to && c.from < from+len(p.Now) }) {
+			return nil, ErrChanged
+		}
+		changes = append(changes, change{from, from + len(p.Now), p.Was})
+	}
+	sort.Slice(changes, func(i, j int) bool { return changes[i].from < changes[j].from })
+	return changes, nil
+}
+
+// edited returns the document with changes of the value at a path, which must become equal to want;
 // if want is nil, it may become any object. d is invalid afterwards, unless there is an error.
-func (d *doc) edited(c change, path []string, want *tree.Node) (*doc, error) {
-	after := d.apply(c)
+func (d *doc) edited(changes []change, path []string, want *tree.Node) (*doc, error) {
+	after := d.apply(changes)
 	if d.format == tree.JSON {
-		return d.editedJSON(after, c, d.at(path), want)
+		return d.editedJSON(after, changes[0], d.at(path), want)
 	}
 	now, err := parse(after, d.format)
 	if err != nil || !isWanted(now.at(path), want) || !bytes.Equal(tree.Canonical(without(d.root, path)), tree.Canonical(without(now.root, path))) {
