@@ -1,6 +1,8 @@
 // The page of a server: its state, timeline, log, tools and prompts.
-import { $, para, ago, at, clock, count, el, facts, line, name, shown } from './dom.js';
+import { $, para, ago, at, clock, count, el, facts, line, name, note, shown } from './dom.js';
 import { api, get, state } from './state.js';
+import { lineOf } from './item.js';
+import { link, natural } from './rail.js';
 import { badge, modes, stateWords, summary } from './words.js';
 
 let detail = null, timeline = [], log = null, missing = false;
@@ -88,12 +90,8 @@ function showItems(member, list, what) {
 		changes.length && el('details', '', el('summary', '', count(changes.length, 'change') + ', the last ', ago(changes[0].timestamp)),
 			el('ol', 'history', ...changes.map((e) => el('li', '', at(e.timestamp, 'quiet'), ' ', summary(e))))),
 		!detail[member].length && para(detail[what + 's'] ? `The descriptors of the ${what}s are only available in the process that follows the server.` : `The server offers no ${what}s.`),
-		...detail[member].map((item) => {
-			const { name: id, uriTemplate, title, description, inputSchema, outputSchema, arguments: args, ...more } = item;
-			return el('details', 'item', el('summary', '', name(uriTemplate || id || item.frontmatter?.name || item.uri, 'mono'), title && title !== id && ' – ', title && title !== id && name(title)),
-				description && para(shown(String(description))),
-				...[['Input', inputSchema], ['Arguments', args], ['Output', outputSchema], ['More', Object.keys(more).length ? more : null]].filter(([, v]) => v)
-					.flatMap(([label, v]) => [el('h3', '', label), el('pre', '', shown(JSON.stringify(v, null, 2)))]));
-		}),
+		el('dl', 'items', ...detail[member].map((item) => lineOf(what, item)).sort((a, b) => natural(a.label, b.label))
+			.flatMap((i) => [el('dt', '', link(i.label, { server: state.server, item: i.item })), el('dd', '', name(i.text))])),
+		detail[what + 's'] > detail[member].length && detail[member].length && note(`${count(detail[what + 's'] - detail[member].length, what)} more: the tree on the left has all of them.`),
 	].filter(Boolean);
 }
