@@ -67,7 +67,7 @@ function definition(kind, d, own) {
 }
 
 const changesOf = ({ versions }) => versions.length ? versions.map((v, i) => {
-	const before = versions[i + 1], what = v.removed ? 'removed' : v.added ? 'added' : before ? line('', 'changed', ...(v.classes || [])) : 'first known version';
+	const before = versions[i + 1], what = v.removed ? 'removed' : v.added ? 'added' : before ? line('', 'changed', ...(v.classes || []).map((c) => c.name)) : 'first known version';
 	const e = el('details', '', el('summary', '', v.timestamp && at(v.timestamp, 'quiet'), ' ', what, ' ', el('span', 'mono quiet', shortDigest(v.digest))));
 	e.ontoggle = () => { if (e.open && !e.lastChild.matches('.diff')) compare(e, v, before); };
 	e.open = i === 0;

@@ -7,11 +7,10 @@ import { badge, fits, narrow, stateWords, tone } from './words.js';
 
 const maxNamed = 50, maxDepth = 12, few = 20; // servers in a request; folders in folders; things in a group that opens by itself
 const kinds = ['tools', 'prompts', 'resources', 'templates', 'skills'];
-const titles = Object.fromEntries(kinds.map((k) => [k, k[0].toUpperCase() + k.slice(1)]));
 export const natural = new Intl.Collator('en', { numeric: true }).compare; // 2 before 10
 let servers = null; // null until they are loaded
 const trees = new Map(); // server → nodes, which are items, or groups and folders with kids
-const open = new Map(), failing = new Set(), loading = new Set(); // key → whether somebody opened or closed it
+const open = new Map(), failing = new Set(); // key → whether somebody opened or closed it
 
 // isFailing reports whether a server has failed since it was last ready: one that connects once
 // more is still failing.
@@ -27,7 +26,7 @@ function remedy(s) {
 	return at >= 0 ? s.error.slice(at) : s.error || s.reason || '';
 }
 
-const offersOf = (s) => kinds.filter((k) => s[k]).map((k) => count(s[k], k.slice(0, -1)));
+export const offersOf = (s) => kinds.filter((k) => s[k]).map((k) => count(s[k], k.slice(0, -1)));
 const keyOf = (server, item = '', uri = '') => [server, item, uri].join('\n');
 let at = {}; // the group or folder that was chosen, and what was selected then
 
@@ -69,10 +68,10 @@ export function collapseAll() {
 $('collapse-all').onclick = collapseAll;
 
 const selected = () => keyOf(state.server, state.item, state.uri);
-const keepTab = (node) => node?.uri && state.uri && ['diff', 'content', 'rendered', 'history'].includes(state.tab) || node?.item && state.item && !state.uri ? state.tab : '';
+const keepTab = (node) => node && (node.uri ? state.uri : state.item && !state.uri) ? state.tab : '';
 
 const segment = (uri) => uri.replace(/\/+$/, '').split('/').pop() || uri;
-export const labelOf = (r) => r.name || segment(r.uri);
+export const labelOf = (r) => r.label || r.name || segment(r.uri);
 
 function folder(uri, label) {
 	const end = uri.lastIndexOf('/') + 1, last = readable(uri.slice(end)).replaceAll('%20', ' ');
@@ -113,7 +112,8 @@ function treeOf(id, lists) {
 			return { key: keyOf(id, item, uri), uri, item, label, more, called, gone, title: key, text: [key, called, gone && 'removed'].join(' ').toLowerCase() };
 		};
 		const kids = flat ? list.map((i) => leaf(i)).sort(byLabel) : arrange(leaf, id, list, list.length > 1 ? prefixOf(list) : '');
-		return { key: [id, k].join('\n'), label: titles[k], title: titles[k], n: list.length, kids };
+		const label = k[0].toUpperCase() + k.slice(1);
+		return { key: [id, k].join('\n'), label, title: label, n: list.length, kids };
 	});
 	if (groups[0]?.n <= few) groups[0].first = true;
 	return groups.length === 1 ? groups[0].kids : groups;
@@ -121,17 +121,14 @@ function treeOf(id, lists) {
 
 // load loads what the servers offer, or all servers if none is named.
 async function load(ids) {
-	const wanted = ids.filter((id) => !loading.has(id));
-	if (ids.length && !wanted.length) return;
-	for (const id of wanted) loading.add(id);
 	try {
-		const { servers: lists } = await get('/api/items', (wanted.length <= maxNamed ? wanted : []).map((id) => ['server', id]));
+		const { servers: lists } = await get('/api/items', (ids.length <= maxNamed ? ids : []).map((id) => ['server', id]));
 		for (const [id, l] of Object.entries(lists)) {
 			const first = !trees.has(id);
 			trees.set(id, treeOf(id, l));
 			if (first && id === state.server && !state.following) reveal();
 		}
-	} catch { /* what is known is shown */ } finally { for (const id of wanted) loading.delete(id); }
+	} catch { /* what is known is shown */ }
 	showRail(ids.length === 1 && open.get(keyOf(ids[0]))); // somebody waits for these rows
 }
 
@@ -180,6 +177,8 @@ export const homeTab = (s) => s && tone(s) === 'good' && !s.resources && kinds.f
 function* leaves(nodes) {
 	for (const n of nodes) if (n.kids) yield* leaves(n.kids); else yield n;
 }
+
+export const resourceOf = (server, uri) => [...leaves(trees.get(server) || [])].find((n) => n.uri === uri);
 
 // everything yields the servers and what they offer.
 export function* everything() {
