@@ -34,6 +34,7 @@ type overview struct {
 	Words     map[string]string     `json:"words"`
 	Tones     map[string]event.Tone `json:"tones"` // of states
 	Resources int                   `json:"resources"`
+	Tools     int                   `json:"tools"`
 	Updates   uint64                `json:"updates"`
 	Failures  uint64                `json:"failures"`
 	Clients   int                   `json:"clients"`
@@ -123,6 +124,7 @@ func (d *Dashboard) status(r *http.Request) (any, error) {
 	for _, srv := range servers {
 		out.States[srv.State]++
 		out.Resources += srv.Resources
+		out.Tools += srv.Tools
 		out.Updates += srv.Updates
 		out.Failures += srv.Failures
 	}
@@ -281,7 +283,7 @@ func (d *Dashboard) server(r *http.Request) (any, error) {
 	st, _ := d.opts.Snapshot().Server(known.ID)
 	return serverDetail{
 		Summary: known, Polled: st.Missing[:min(len(st.Missing), maxMissing)],
-		ToolList: items(st.Lists[catalog.Tools]), PromptList: items(st.Lists[catalog.Prompts]), TemplateList: items(st.Lists[catalog.Templates]), SkillList: items(st.Lists[catalog.Skills]),
+		ToolList: descriptors(st.Lists[catalog.Tools]), PromptList: descriptors(st.Lists[catalog.Prompts]), TemplateList: descriptors(st.Lists[catalog.Templates]), SkillList: descriptors(st.Lists[catalog.Skills]),
 	}, nil
 }
 
@@ -307,8 +309,8 @@ func (d *Dashboard) log(r *http.Request) (any, error) {
 	return out, nil
 }
 
-// items returns the first descriptors of a list, up to the limits.
-func items(list catalog.List) []json.RawMessage {
+// descriptors returns the first descriptors of a list, up to the limits.
+func descriptors(list catalog.List) []json.RawMessage {
 	out := []json.RawMessage{}
 	size := 0
 	for _, it := range list {

@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -41,19 +42,19 @@ type definition struct {
 	Text     string `json:"text"` // JSON as the server sent it
 }
 
-// definition returns the version with the digest in the parameter digest of an item's definition.
+// definition returns the version with the digest in the parameter digest of an item's definition, or the current
+// one.
 func (d *Dashboard) definition(r *http.Request) (any, error) {
 	out := definition{ServerID: r.PathValue("id"), Item: r.URL.Query().Get("item"), Digest: r.URL.Query().Get("digest")}
 	it, ok := history.ParseItem(out.Item)
 	if _, err := d.known(out.ServerID); err != nil || !ok || it.Content() {
 		return nil, missing("no such server or item")
 	}
-	if out.Text, ok = d.version(r.Context(), out.Digest); !ok {
-		now, err := d.current(r.Context(), out.ServerID, it)
-		if err != nil || now.Raw == nil || now.Digest.String() != out.Digest {
-			return nil, missing("this version of the definition is not available")
-		}
+	now, err := d.current(r.Context(), out.ServerID, it)
+	if out.Digest = cmp.Or(out.Digest, now.Digest.String()); err == nil && now.Raw != nil && now.Digest.String() == out.Digest {
 		out.Text = string(now.Raw)
+	} else if out.Text, ok = d.version(r.Context(), out.Digest); !ok {
+		return nil, missing("this version of the definition is not available")
 	}
 	return out, nil
 }

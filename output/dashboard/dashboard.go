@@ -1,8 +1,9 @@
 // Package dashboard serves the web page of serve-sse and its JSON API.
 //
-// The page consists of embedded files and needs no build step. A rail lists servers with their
-// resources. The middle shows the newest change, or the selected one, as a diff, rendered or raw, and
-// the history of a resource; a server's page has its timeline, log, tools and prompts. The review has
+// The page consists of embedded files and needs no build step. A rail has a tree of servers, what they
+// offer by kind, and folders of URIs. The middle shows the newest change, or the selected one, as a diff,
+// rendered or raw, and the history of a resource; a tool's page has its schema, versions and calls; a
+// server's page has its timeline, log, tools and prompts. The review has
 // what differs from the lock, with differences, to approve or reject. It does not move under the mouse,
 // and its buttons do nothing for half a second after it has moved, so that no other definition than
 // the one that was read is approved. A drawer has the feed and the last calls, and the header has totals and a chart that
@@ -134,6 +135,7 @@ func (d *Dashboard) Routes() map[string]http.Handler {
 		"GET /assets/":                    http.StripPrefix("/assets/", http.FileServerFS(assets)),
 		"GET /api/status":                 answers(d.status),
 		"GET /api/servers":                answers(d.servers),
+		"GET /api/items":                  answers(d.items),
 		"GET /api/hooks/{id}/body":        http.HandlerFunc(d.hookBody),
 		"GET /api/servers/{id}":           answers(d.server),
 		"GET /api/history":                answers(d.scan(d.history)),

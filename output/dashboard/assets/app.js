@@ -3,8 +3,9 @@ import { draw as drawChart, interval, loadChart, showFilter } from './chart.js';
 import { $, para, ago, button, el, line, name, refreshTimes, visible } from './dom.js';
 import { startDrawer } from './drawer.js';
 import { addEvents, eventOf, eventPage, isPaused, newestChange, setOneServer, showFeed, startFeed, updatesPerMinute } from './feed.js';
+import { itemTabs, loadItem, loadItemCalls, showItem } from './item.js';
 import { startKeys } from './keys.js';
-import { allServers, link, reload, reveal, serverOf, setServers, showRail } from './rail.js';
+import { allServers, homeTab, link, reload, reveal, serverOf, setServers, showRail } from './rail.js';
 import { copyText, loadResource, resourceTabs, showResource } from './resource.js';
 import { loadLog, loadServer, serverTabs, showServer } from './server.js';
 import { loadReview, showReview, whenDecided } from './review.js';
@@ -36,12 +37,11 @@ async function loadServers() {
 }
 
 let waiting; // changes to review
-function showTiles({ states = {}, servers, resources, unstored, undecided }) {
-	const tile = (n, what, mood) => el('li', mood, el('b', '', n), ' ' + what);
+function showTiles({ states = {}, servers, resources, tools = 0, unstored, undecided }) {
+	const tile = (n, what, mood) => el('li', mood, el('b', '', n.toLocaleString()), ' ' + what), things = (n, what) => n ? [tile(n, what + (n === 1 ? '' : 's'))] : [];
 	const ready = states.Ready || 0, wanted = servers - (states.Disabled || 0);
-	$('tiles').replaceChildren(tile(ready.toLocaleString(), `of ${wanted.toLocaleString()} ready`, ready < wanted ? 'bad' : ''), tile(resources.toLocaleString(), resources === 1 ? 'resource' : 'resources'),
-		tile(updatesPerMinute(), 'updates/min'), ...(unstored ? [el('li', 'bad', 'events are not stored')] : []));
-	if (unstored) $('tiles').lastChild.title = unstored;
+	$('tiles').replaceChildren(tile(ready, `of ${wanted.toLocaleString()} ready`, ready < wanted ? 'bad' : ''), ...(unstored ? [el('li', 'bad', 'events are not stored')] : []), ...things(tools, 'tool'), ...things(resources, 'resource'), tile(updatesPerMinute(), 'updates/min'));
+	if (unstored) $('tiles').children[1].title = unstored;
 	$('review').hidden = undecided === undefined;
 	if (undecided === waiting) return;
 	waiting = undecided;
@@ -87,9 +87,10 @@ function showDetail() {
 			event.resourceUri && link(event.resourceUri, { server: event.serverId, uri: event.resourceUri })));
 		body = [eventPage(event)];
 	} else if (state.server) {
-		tabs = state.uri ? resourceTabs() : serverTabs();
-		tab = tabs.some(([t]) => t === state.tab) ? state.tab : tabs[0][0];
-		body = state.uri ? showResource(tab) : showServer(tab, serverOf(state.server));
+		const now = serverOf(state.server);
+		tabs = state.uri ? resourceTabs() : state.item ? itemTabs() : serverTabs();
+		tab = [state.tab, state.uri || state.item ? '' : homeTab(now)].find((t) => tabs.some(([known]) => known === t)) || tabs[0][0];
+		body = state.uri ? showResource(tab) : state.item ? showItem(tab) : showServer(tab, now);
 	} else body = welcome();
 	showTabs(tabs, tab);
 	const root = $('detail-body'), page = [state.review, state.server, state.uri, state.item, tab, state.event, state.to].join('\n');
@@ -165,7 +166,7 @@ function loadDetail() {
 	if (!state.server && !state.review || loaded === what) return undefined;
 	loaded = what;
 	if (state.review) return loadReview(showDetail);
-	return state.uri ? loadResource(showDetail) : loadServer(showDetail);
+	return state.uri ? loadResource(showDetail) : state.item ? loadItem(showDetail) : loadServer(showDetail);
 }
 
 async function reloadDetail() {
@@ -259,6 +260,7 @@ async function look() {
 
 setInterval(loadServers, 5000);
 setInterval(() => loadLog(showDetail), 2000);
+setInterval(() => loadItemCalls(showDetail), 5000);
 setInterval(refreshTimes, 5000);
 setInterval(reloadDetail, 60000);
 (function chart() { loadChart().then(() => setTimeout(chart, interval())); })();

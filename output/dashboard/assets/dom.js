@@ -54,9 +54,9 @@ export const readable = (uri) => uri.replace(/(?:%[89a-f][0-9a-f])+/gi, (bytes) 
 
 // cut shows a name that loses its middle where it is too long. A name with right-to-left
 // letters loses its end, because its parts would change places.
-export function cut(text, className) {
-	const all = Array.from(visible(text)), keep = Math.min(16, all.length >> 1);
-	if (all.length < 24 || /[\u0590-\u08ff\ufb1d-\ufefc]/.test(text)) return el('bdi', 'cut ' + className, el('span', 'head', all.join('')));
+export function cut(text, className, most = 16) {
+	const all = Array.from(visible(text)), keep = Math.min(most, all.length >> 1);
+	if (all.length < 1.5 * most || /[\u0590-\u08ff\ufb1d-\ufefc]/.test(text)) return el('bdi', 'cut ' + className, el('span', 'head', all.join('')));
 	return el('bdi', 'cut ' + className, el('span', 'head', all.slice(0, -keep).join('')), el('span', 'tail', all.slice(-keep).join('')));
 }
 

@@ -1,6 +1,8 @@
 // The page of a server: its state, timeline, log, tools and prompts.
-import { $, para, ago, at, clock, count, el, facts, line, name, shown } from './dom.js';
+import { $, para, ago, at, clock, count, el, facts, line, name, note, shown } from './dom.js';
 import { api, get, state } from './state.js';
+import { lineOf } from './item.js';
+import { link, natural, offersOf, serverOf } from './rail.js';
 import { badge, modes, stateWords, summary } from './words.js';
 
 let detail = null, timeline = [], log = null, missing = false;
@@ -35,9 +37,11 @@ export async function loadLog(changed) {
 	} catch { /* what is shown stays */ } finally { asking = false; }
 }
 
-export const serverTabs = () => [['overview', 'Overview'], ['timeline', 'Timeline'], ['log', 'Log'],
-	...['tools', 'prompts', 'templates', 'skills'].map((k) => [k, k[0].toUpperCase() + k.slice(1) + number(detail?.[k])])];
-const number = (n) => n ? ` (${n})` : '';
+export function serverTabs() {
+	const s = serverOf(state.server) || detail || {};
+	return [['overview', 'Overview'], ['timeline', 'Timeline'], ['log', 'Log'],
+		...['tools', 'prompts', 'templates', 'skills'].filter((k) => s[k]).map((k) => [k, `${k[0].toUpperCase() + k.slice(1)} (${s[k]})`])];
+}
 
 export function showServer(tab, now) {
 	$('detail-title').replaceChildren(name(state.server));
@@ -47,7 +51,7 @@ export function showServer(tab, now) {
 			el('p', 'quiet', 'Select a server on the left, or follow the newest change.')];
 	}
 	const s = now || detail;
-	$('detail-meta').replaceChildren(s ? line('', badge(s), s.since && el('span', '', 'since ', ago(s.since)), count(s.resources, 'resource'), count(s.updates, 'update'), count(s.failures, 'failure')) : 'loading…');
+	$('detail-meta').replaceChildren(s ? line('', badge(s), s.since && el('span', '', 'since ', ago(s.since)), ...offersOf(s), count(s.updates, 'update'), count(s.failures, 'failure')) : 'loading…');
 	if (!detail) return [];
 	const what = tab.slice(0, -1); // of tabs that list items
 	return ({ overview: () => showOverview({ ...detail, ...now }), timeline: showTimeline, log: showLog }[tab] || (() => showItems(what + 'List', tab, what)))();
@@ -87,13 +91,9 @@ function showItems(member, list, what) {
 	return [
 		changes.length && el('details', '', el('summary', '', count(changes.length, 'change') + ', the last ', ago(changes[0].timestamp)),
 			el('ol', 'history', ...changes.map((e) => el('li', '', at(e.timestamp, 'quiet'), ' ', summary(e))))),
-		!detail[member].length && para(detail[what + 's'] ? `The descriptors of the ${what}s are only available in the process that follows the server.` : `The server offers no ${what}s.`),
-		...detail[member].map((item) => {
-			const { name: id, uriTemplate, title, description, inputSchema, outputSchema, arguments: args, ...more } = item;
-			return el('details', 'item', el('summary', '', name(uriTemplate || id || item.frontmatter?.name || item.uri, 'mono'), title && title !== id && ' – ', title && title !== id && name(title)),
-				description && para(shown(String(description))),
-				...[['Input', inputSchema], ['Arguments', args], ['Output', outputSchema], ['More', Object.keys(more).length ? more : null]].filter(([, v]) => v)
-					.flatMap(([label, v]) => [el('h3', '', label), el('pre', '', shown(JSON.stringify(v, null, 2)))]));
-		}),
+		!detail[member].length && para(`The descriptors of the ${what}s are only available in the process that follows the server.`),
+		el('dl', 'items', ...detail[member].map((item) => lineOf(what, item)).sort((a, b) => natural(a.label, b.label))
+			.flatMap((i) => [el('dt', '', link(i.label, { server: state.server, item: i.item })), el('dd', '', name(i.text))])),
+		detail[what + 's'] > detail[member].length && detail[member].length && note(`${count(detail[what + 's'] - detail[member].length, what)} more: the tree on the left has all of them.`),
 	].filter(Boolean);
 }
