@@ -219,9 +219,7 @@ func (d *Dashboard) image(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(data)
 }
 
-// picture returns the bytes of the first content of a resource, and their format: png, jpeg or gif, which
-// browsers cannot take for anything else (SVG is a document). The dimensions are limited: a small file can
-// decode to gigabytes.
+// picture returns the bytes of the first content of a resource, and their format; see [checkPicture].
 func picture(r cache.Resource) (data []byte, format string, err error) {
 	var result struct {
 		Contents []struct {
@@ -231,15 +229,25 @@ func picture(r cache.Resource) (data []byte, format string, err error) {
 	if err := json.Unmarshal(r.Raw(), &result); err != nil || len(result.Contents) == 0 {
 		return nil, "", errors.New("no content")
 	}
-	if data, err = base64.StdEncoding.DecodeString(result.Contents[0].Blob); err != nil || len(data) == 0 || len(data) > maxImage {
-		return nil, "", errors.New("the image is empty or too large")
+	if data, err = base64.StdEncoding.DecodeString(result.Contents[0].Blob); err != nil {
+		return nil, "", errors.New("the image is not encoded as base64")
+	}
+	format, err = checkPicture(data)
+	return data, format, err
+}
+
+// checkPicture returns the format of an image: png, jpeg or gif, which browsers cannot take for anything else
+// (SVG is a document). The dimensions are limited: a small file can decode to gigabytes.
+func checkPicture(data []byte) (format string, err error) {
+	if len(data) == 0 || len(data) > maxImage {
+		return "", errors.New("the image is empty or too large")
 	}
 	config, format, err := image.DecodeConfig(bytes.NewReader(data))
 	if err != nil {
-		return nil, "", errors.New("the content is not an image in a supported format")
+		return "", errors.New("the content is not an image in a supported format")
 	}
 	if config.Width <= 0 || config.Height <= 0 || config.Width > maxPixels/config.Height {
-		return nil, "", errors.New("the image has too many pixels")
+		return "", errors.New("the image has too many pixels")
 	}
-	return data, format, nil
+	return format, nil
 }

@@ -1,6 +1,7 @@
 import { loadCalls, showCalls, startCalls } from './calls.js';
 import { draw as drawChart, interval, loadChart, showFilter } from './chart.js';
-import { $, para, ago, button, el, line, name, refreshTimes, visible } from './dom.js';
+import { learnActions } from './act.js';
+import { $, para, ago, button, clipboard, el, line, name, place, refreshTimes, visible } from './dom.js';
 import { startDrawer } from './drawer.js';
 import { addEvents, eventOf, eventPage, isPaused, newestChange, setOneServer, showFeed, startFeed, updatesPerMinute } from './feed.js';
 import { itemTabs, loadItem, loadItemCalls, showItem } from './item.js';
@@ -22,6 +23,7 @@ async function loadServers() {
 	try {
 		const [status, list] = await Promise.all([get('/api/status'), get('/api/servers')]);
 		learnWords(status);
+		learnActions(status);
 		setOneServer(list.length === 1);
 		showTiles(status);
 		$('version').textContent = 'mcptrack ' + status.version;
@@ -96,8 +98,7 @@ function showDetail() {
 	const root = $('detail-body'), page = [state.review, state.server, state.uri, state.item, tab, state.event, state.to].join('\n');
 	const opened = page === shownPage ? [...root.querySelectorAll('details[open] > summary')].map((s) => s.textContent) : [];
 	const { scrollTop } = root, atEnd = tab === 'log' && (page !== shownPage || root.scrollHeight - scrollTop - root.clientHeight < 8);
-	const same = body.length === root.childNodes.length && body.every((e, i) => e === root.childNodes[i]);
-	if (!same) root.replaceChildren(...body); // a selection of text in it stays
+	place(root, body); // a selection of text in it stays, and the focus
 	for (const s of root.querySelectorAll('details > summary')) if (opened.includes(s.textContent)) s.parentElement.open = true;
 	if (atEnd) root.scrollTop = root.scrollHeight; // the newest line stays in view
 	else root.scrollTop = page === shownPage ? scrollTop : 0;
@@ -195,16 +196,7 @@ $('follow').onclick = () => {
 	go(state.following ? { server: state.server, uri: state.uri } : select({}), true);
 };
 $('review').onclick = () => go(select({ review: '1' }), true);
-$('copy').onclick = async () => {
-	const text = copyText(tab);
-	try { await navigator.clipboard.writeText(text ?? ''); } catch { // without TLS there is no clipboard
-		getSelection().selectAllChildren($('detail-body'));
-		document.execCommand('copy');
-		getSelection().removeAllRanges();
-	}
-	$('copy').textContent = 'Copied';
-	setTimeout(() => { $('copy').textContent = 'Copy'; }, 1500);
-};
+$('copy').onclick = () => clipboard($('copy'), copyText(tab), $('detail-body'));
 
 startFeed();
 startDrawer();

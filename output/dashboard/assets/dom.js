@@ -66,6 +66,25 @@ export function button(className, label, act) {
 	return e;
 }
 
+// clipboard copies a text, or what an element shows, and says so on the button.
+export async function clipboard(from, text, root) {
+	const label = from.textContent;
+	try { await navigator.clipboard.writeText(text ?? ''); } catch { // without TLS there is no clipboard
+		getSelection().selectAllChildren(root);
+		document.execCommand('copy');
+		getSelection().removeAllRanges();
+	}
+	if (label === 'Copied') return;
+	from.textContent = 'Copied';
+	setTimeout(() => { from.textContent = label; }, 1500);
+}
+
+// place gives root these children, and leaves those in place that it has.
+export function place(root, now) {
+	for (const e of [...root.childNodes]) if (!now.includes(e)) e.remove();
+	now.forEach((e, i) => { if (root.childNodes[i] !== e) root.insertBefore(e, root.childNodes[i] || null); });
+}
+
 export function line(className, ...parts) {
 	const e = el('span', className);
 	for (const part of parts) {

@@ -1,9 +1,10 @@
 // The page of a server: its state, timeline, log, tools and prompts.
-import { $, para, ago, at, clock, count, el, facts, line, name, note, shown } from './dom.js';
-import { api, get, state } from './state.js';
+import { restart } from './act.js';
+import { $, para, ago, at, button, clock, count, el, facts, line, name, note, shown, size } from './dom.js';
+import { api, get, go, state } from './state.js';
 import { lineOf } from './item.js';
 import { link, natural, offersOf, serverOf } from './rail.js';
-import { badge, modes, stateWords, summary } from './words.js';
+import { badge, modes, summary } from './words.js';
 
 let detail = null, timeline = [], log = null, missing = false;
 
@@ -27,7 +28,7 @@ export async function loadServer(changed) {
 let asking = false;
 export async function loadLog(changed) {
 	const { server } = state, shown = JSON.stringify(log);
-	if (asking || !server || state.uri || state.event || state.tab !== 'log' || document.hidden) return;
+	if (asking || !server || state.uri || state.event || !['', 'overview', 'log'].includes(state.tab) || document.hidden) return;
 	asking = true;
 	try {
 		const next = await get(api(server, '/log'));
@@ -58,15 +59,20 @@ export function showServer(tab, now) {
 }
 
 function showOverview(s) {
+	const last = log?.lines?.slice(-8);
 	return [
 		s.error && el('pre', 'bad', shown(s.error)),
+		s.error && s.fix && el('p', 'notice', 'To fix: ', name(s.fix)),
+		restart(s),
 		facts([
-			['State', stateWords(s)], ['Reason', s.reason], ['Failed attempts', s.attempt || ''], ['Next attempt', s.nextRetry && ago(s.nextRetry)],
+			['Reason', s.reason], ['Failed attempts', s.attempt || ''], ['Next attempt', s.nextRetry && ago(s.nextRetry)],
+			[s.transport === 'stdio' ? 'Command' : 'Address', s.start && name(s.start, 'mono')], ['Process', s.pid && line('', 'pid ' + s.pid, s.memoryBytes && size(s.memoryBytes) + ' with its children')],
 			['Transport', s.transport], ['Protocol', s.protocolVersion],
 			['Server', [s.serverName, s.serverVersion].filter(Boolean).join(' ')], ['Changes are', modes[s.mode] || s.mode], ['Followed by', s.followedBy],
 			['Notifications', String(s.signals)], ['Updates', String(s.updates)], ['Failures', String(s.failures)],
 		]),
 		s.polled && el('details', '', el('summary', '', `${count(s.missing, 'resource')} polled because the server does not push their updates`), el('ul', '', ...s.polled.map((uri) => el('li', '', name(uri, 'mono'))))),
+		last?.length && el('h3', '', 'Last log lines ', button('link', 'all', () => go({ tab: 'log' }, true))), last?.length && logLines(last),
 	].filter(Boolean);
 }
 
@@ -82,9 +88,11 @@ function showLog() {
 	if (!log) return [para('loading…')];
 	if (log.followedBy) return [para('Only the process that follows the server has its log: ', name(log.followedBy))];
 	if (!log.lines.length) return [para('Nothing was logged about this server, and it wrote nothing to stderr.')];
-	return [el('pre', 'log', ...log.lines.map((l) => el('div', '', el('span', 'quiet', clock(l.timestamp)), ' ',
-		el('span', levels[l.level] || '', l.level.padEnd(6)), ' ', name(l.text))))];
+	return [logLines(log.lines)];
 }
+
+const logLines = (lines) => el('pre', 'log', ...lines.map((l) => el('div', '', el('span', 'quiet', clock(l.timestamp)), ' ',
+		el('span', levels[l.level] || '', l.level.padEnd(6)), ' ', name(l.text))));
 
 function showItems(member, list, what) {
 	const changes = timeline.filter((e) => e.type === list + '.list_changed' || e.type.startsWith(what + '.')).slice(0, 20);
