@@ -1,7 +1,7 @@
 // Package commands implements the command line. Each small command is one file; each larger command is
 // a package with its flags, help pages and tests:
 //
-//	audit  connect (with disconnect)  daemon  doctor  gateway  inject  lock (with verify, review, approve and reject)
+//	audit  connect  daemon  doctor  gateway  inject  lock (with verify, review, approve and reject)
 //	login (with logout and auth)  serve (serve-sse)  vault
 //
 // Code that all commands share is in internal/cli. Other shared files:
@@ -94,7 +94,7 @@ func groups() []group {
 		{"Set up", []entry{{"init", newInit}, {"validate", newValidate}, {"trust", newTrust}, {"login", login.Command}}},
 		{"", []entry{{"calls", newCalls}, {"status", newStatus}, {"version", newVersion}}},
 		{"", []entry{{"approve", lock.ApproveCommand}, {"reject", lock.RejectCommand}, {"diff", newDiff}, {"tail", newTail}, {"replay", newReplay}, {"ps", daemon.PSCommand},
-			{"attach", newAttach}, {"disconnect", connect.DisconnectCommand}, {"auth", login.AuthCommand}, {"logout", login.LogoutCommand}, {"demo-server", newDemoServer}}},
+			{"attach", newAttach}, {"auth", login.AuthCommand}, {"logout", login.LogoutCommand}, {"demo-server", newDemoServer}}},
 	}
 }
 

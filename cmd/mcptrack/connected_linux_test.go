@@ -88,7 +88,7 @@ func TestRealConnectedServersAnswerAsBefore(t *testing.T) {
 	if status := a.mustRun("daemon", "status"); strings.Count(status, "everything") != 1 {
 		t.Errorf("the servers of the daemon:\n%s", status)
 	}
-	a.mustRun("disconnect", "codex")
+	a.mustRun("connect", "--undo", "codex")
 	if after, err := os.ReadFile(file); string(after) != before {
 		t.Errorf("%v; disconnect wrote\n%s", err, after)
 	}
@@ -131,7 +131,7 @@ func TestRealClaudeCodeUsesConnectedServers(t *testing.T) {
 	if len(a.ofKind("daemon")) != 1 || len(a.ofKind("counted")) != 1 {
 		t.Errorf("running: %+v", a.processes())
 	}
-	a.mustRun("disconnect", "claude-code")
+	a.mustRun("connect", "--undo", "claude-code")
 	if after, err := os.ReadFile(file); string(after) != before {
 		t.Errorf("%v; disconnect wrote\n%s", err, after)
 	}

@@ -284,7 +284,7 @@ func newOutput(rep *report.Report, results []*result, wide bool) table.Output {
 	}
 	if len(rows) > 0 {
 		out.Parts = []table.Part{table.Records(rows, func(s shown) []string {
-			return []string{s.ServerID, string(s.Severity), s.ID, s.Rule, named(s.items), s.Message}
+			return []string{s.ServerID, string(s.Severity), s.ID, s.Rule, cli.Join(s.items, maxNamed), s.Message}
 		}, "Server", "Severity", "Id", "Rule", "Item", "Finding").Roomy("Id").Wrapped(), table.Text("")}
 	}
 	for _, r := range results {
@@ -310,14 +310,6 @@ func (s shown) alike(other shown) bool {
 
 // maxNamed is how many items a row of a table names.
 const maxNamed = 2
-
-func named(items []string) string {
-	text := strings.Join(items[:min(len(items), maxNamed)], ", ")
-	if more := len(items) - maxNamed; more > 0 {
-		text += fmt.Sprintf(" and %d more", more)
-	}
-	return text
-}
 
 // summary says what was audited of a server.
 func (r *result) summary() string {

@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/mcptrack/mcptrack/commands/internal/cli"
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/lock"
 	"github.com/mcptrack/mcptrack/core/printable"
@@ -118,7 +119,7 @@ func (f *findings) item(k catalog.Kind, it item) {
 		unnamed = undescribed(d.InputSchema)
 	}
 	if len(unnamed) > 0 {
-		f.add("parameter", it.name, "no description for %s", some(unnamed))
+		f.add("parameter", it.name, "no description for %s", printable.Line(cli.Join(unnamed, 5), 300))
 	}
 	var titled string
 	_ = json.Unmarshal(d.Annotations["title"], &titled)
@@ -203,14 +204,4 @@ func size(raw json.RawMessage) int {
 		return len(raw)
 	}
 	return b.Len()
-}
-
-// some joins the first names.
-func some(names []string) string {
-	const shown = 5
-	text := printable.Line(strings.Join(names[:min(len(names), shown)], ", "), 200)
-	if more := len(names) - shown; more > 0 {
-		text += fmt.Sprintf(" and %d more", more)
-	}
-	return text
 }

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
@@ -182,36 +183,14 @@ func (c *schemaCheck) reference(to, at string) {
 	if decoded, err := url.PathUnescape(pointer); err == nil {
 		pointer = decoded
 	}
-	pointer, within := strings.CutPrefix(pointer, "/")
+	_, found := catalog.At(in, pointer)
 	switch {
 	case c.problem != "", strings.Contains(address, "//json-schema.org/"):
 	case !known:
 		c.problem = strings.TrimPrefix(at, "/") + " refers to " + to + ", which clients do not load"
-	case within && !points(in, pointer):
+	case strings.HasPrefix(pointer, "/") && !found:
 		c.problem = strings.TrimPrefix(at, "/") + " refers to " + to + ", which the schema does not have"
 	}
-}
-
-// points reports whether a JSON pointer leads to a value.
-func points(v any, pointer string) (found bool) {
-	for segment := range strings.SplitSeq(pointer, "/") {
-		segment = strings.NewReplacer("~1", "/", "~0", "~").Replace(segment)
-		switch in := v.(type) {
-		case map[string]any:
-			v, found = in[segment]
-		case []any:
-			i, err := strconv.Atoi(segment)
-			if found = err == nil && i >= 0 && i < len(in); found {
-				v = in[i]
-			}
-		default:
-			found = false
-		}
-		if !found {
-			return false
-		}
-	}
-	return true
 }
 
 // undescribed returns the parameters of an input schema that have no description, sorted.

@@ -39,10 +39,12 @@ type options struct {
 // Command returns the command connect.
 func Command(env *cli.Env, g *cli.Globals) *cobra.Command {
 	var opts options
-	cmd := newCommand(env, g, &opts)
-	cmd.Use = "connect [HOST...]"
-	cmd.Short = "Let editors and agents share the servers of the daemon"
-	cmd.Long = `Lets your editors and agents (the hosts) share their MCP servers through the daemon. Without
+	cmd := &cobra.Command{
+		Use:               "connect [HOST...]",
+		Args:              cli.Args(0, -1),
+		ValidArgsFunction: cobra.FixedCompletions(hosts.Names(), cobra.ShellCompDirectiveNoFileComp),
+		Short:             "Let editors and agents share the servers of the daemon",
+		Long: `Lets your editors and agents (the hosts) share their MCP servers through the daemon. Without
 HOST, it connects every host that has a config here. It shows each change, without secrets,
 and asks first; --undo restores the entries.
 
@@ -63,37 +65,12 @@ each session. connect skips entries that are disabled, invalid or have $NAME (mc
 expands only ${NAME}), read-only files, and files of a project that you have not approved
 (mcptrack help trust).
 
-The last line says how many programs this saves. -o wide shows where each server is.`
-	cmd.Example = `  mcptrack connect --dry-run
+The last line says how many programs this saves. -o wide shows where each server is.`,
+		Example: `  mcptrack connect --dry-run
   mcptrack connect claude-code cursor
   mcptrack connect --undo
   mcptrack connect vscode --only github --yes
-  mcptrack connect claude-code --all-projects`
-	f := cmd.Flags()
-	f.StringArrayVar(&opts.only, "only", nil, "connect only this `SERVER`; repeat for more")
-	f.BoolVar(&opts.allProjects, "all-projects", false, "also Claude Code's servers for other folders")
-	f.BoolVar(&opts.yes, "yes", false, "do not ask")
-	f.BoolVar(&opts.undo, "undo", false, "restore the original entries")
-	cli.MainFlags(cmd, "dry-run", "only", "undo", "yes", "json")
-	return cmd
-}
-
-// DisconnectCommand returns the former name of connect --undo.
-func DisconnectCommand(env *cli.Env, g *cli.Globals) *cobra.Command {
-	opts := options{undo: true}
-	cmd := newCommand(env, g, &opts)
-	cmd.Use, cmd.Short, cmd.Hidden = "disconnect [HOST...]", "Restore the original entries of editors and agents", true
-	cmd.Long = "Does the same as mcptrack connect --undo."
-	cmd.Example = `  mcptrack disconnect
-  mcptrack disconnect cursor --dry-run`
-	return cmd
-}
-
-// newCommand returns the command without its texts, and with the flag of both names.
-func newCommand(env *cli.Env, g *cli.Globals, opts *options) *cobra.Command {
-	cmd := &cobra.Command{
-		Args:              cli.Args(0, -1),
-		ValidArgsFunction: cobra.FixedCompletions(hosts.Names(), cobra.ShellCompDirectiveNoFileComp),
+  mcptrack connect claude-code --all-projects`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			opts.hosts = args
 			if err := check(cmd, args); err != nil {
@@ -103,12 +80,18 @@ func newCommand(env *cli.Env, g *cli.Globals, opts *options) *cobra.Command {
 			case opts.undo && (opts.only != nil || opts.allProjects):
 				return cli.Usage("--undo restores all servers; use it without --only and --all-projects")
 			case opts.undo:
-				return undoAll(cmd.Context(), env, g, *opts)
+				return undoAll(cmd.Context(), env, g, opts)
 			}
-			return run(cmd.Context(), env, g, *opts)
+			return run(cmd.Context(), env, g, opts)
 		},
 	}
-	cmd.Flags().BoolVar(&opts.dryRun, "dry-run", false, "show the changes; write nothing")
+	f := cmd.Flags()
+	f.BoolVar(&opts.dryRun, "dry-run", false, "show the changes; write nothing")
+	f.StringArrayVar(&opts.only, "only", nil, "connect only this `SERVER`; repeat for more")
+	f.BoolVar(&opts.allProjects, "all-projects", false, "also Claude Code's servers for other folders")
+	f.BoolVar(&opts.yes, "yes", false, "do not ask")
+	f.BoolVar(&opts.undo, "undo", false, "restore the original entries")
+	cli.MainFlags(cmd, "dry-run", "only", "undo", "yes", "json")
 	return cmd
 }
 

@@ -177,7 +177,7 @@ func TestEveryHost(t *testing.T) {
 			}
 			edited := strings.NewReplacer("other", "changed-ü", "mine", "ours")
 			m.put(t, path, edited.Replace(connected))
-			m.run(t, 0, "disconnect "+host)
+			m.run(t, 0, "connect --undo "+host)
 			if got, want := text(t, path), edited.Replace(f.text); got != want {
 				t.Errorf("restored:\n%q\nwant:\n%q", got, want)
 			}
@@ -187,7 +187,7 @@ func TestEveryHost(t *testing.T) {
 			if left, _ := filepath.Glob(filepath.Join(m.env.StateDir("connect"), "*")); len(left) > 0 {
 				t.Errorf("left: %q", left)
 			}
-			if out := m.run(t, 0, "disconnect"); !strings.Contains(out, "nothing is connected") {
+			if out := m.run(t, 0, "connect --undo"); !strings.Contains(out, "nothing is connected") {
 				t.Errorf("a second disconnect:\n%s", out)
 			}
 		})
@@ -321,7 +321,7 @@ func TestVariablesArePassedOn(t *testing.T) {
 			t.Errorf("%s: no %s in\n%s", host, want, got)
 		}
 	}
-	m.run(t, 0, "disconnect")
+	m.run(t, 0, "connect --undo")
 	for host, f := range hostFiles() {
 		if text(t, m.file(f.file)) != f.text {
 			t.Errorf("%s is not restored", host)
@@ -349,11 +349,11 @@ func TestSharing(t *testing.T) {
 			}
 		}
 	}
-	m.run(t, 0, "disconnect cursor windsurf")
+	m.run(t, 0, "connect --undo cursor windsurf")
 	if server(t, m.own(), "github"); strings.Contains(text(t, m.own()), "windsurf") {
 		t.Errorf("left:\n%s", text(t, m.own()))
 	}
-	m.run(t, 0, "disconnect")
+	m.run(t, 0, "connect --undo")
 	if got := text(t, m.own()); got != mine {
 		t.Errorf("got:\n%s", got)
 	}
@@ -395,11 +395,11 @@ func TestProject(t *testing.T) {
 	}
 	other := t.TempDir()
 	t.Chdir(other)
-	if out := m.run(t, 0, "disconnect"); !strings.Contains(out, "configs in other folders are connected too") {
+	if out := m.run(t, 0, "connect --undo"); !strings.Contains(out, "configs in other folders are connected too") {
 		t.Error(out)
 	}
 	t.Chdir(m.project)
-	m.run(t, 0, "disconnect")
+	m.run(t, 0, "connect --undo")
 	if left, _ := filepath.Glob("*"); !slices.Equal(left, []string{".mcp.json", ".vscode"}) {
 		t.Errorf("left: %q", left)
 	}
@@ -453,7 +453,7 @@ func TestLinks(t *testing.T) {
 	if linked, _ := os.Readlink(link); linked != target || err != nil || info.Mode().Perm() != 0o640 || !strings.Contains(text(t, target), "attach") {
 		t.Errorf("%q, %v, %v:\n%s", linked, info.Mode(), err, text(t, target))
 	}
-	m.run(t, 0, "disconnect gemini")
+	m.run(t, 0, "connect --undo gemini")
 	if text(t, target) != settings {
 		t.Error(text(t, target))
 	}
@@ -489,7 +489,7 @@ func TestLeftAlone(t *testing.T) {
 	if len(doc.Files[0].Servers) != len(want) {
 		t.Error(out)
 	}
-	m.run(t, 0, "disconnect")
+	m.run(t, 0, "connect --undo")
 	if text(t, path) != before {
 		t.Error(text(t, path))
 	}
@@ -538,7 +538,7 @@ func TestHostileFiles(t *testing.T) {
 		t.Errorf("%d: %.1000s", len(out), out)
 	}
 	m.run(t, 0, "connect --yes")
-	m.run(t, 0, "disconnect")
+	m.run(t, 0, "connect --undo")
 	if text(t, path) != before {
 		t.Error("not restored")
 	}
@@ -566,7 +566,7 @@ func TestEditedByHand(t *testing.T) {
 	m.run(t, 0, "connect --yes")
 	edited := strings.NewReplacer(`"a"]`, `"a", "--verbose"]`, `"c"`, `"d"`).Replace(text(t, path))
 	m.put(t, path, edited)
-	if out := m.run(t, 1, "disconnect"); !strings.Contains(out, "it was edited after connect") {
+	if out := m.run(t, 1, "connect --undo"); !strings.Contains(out, "it was edited after connect") {
 		t.Error(out)
 	}
 	if got := text(t, path); !strings.Contains(got, "--verbose") || !strings.Contains(got, `"b": {"command": "sh", "args": ["b"]}`) {
@@ -574,7 +574,7 @@ func TestEditedByHand(t *testing.T) {
 	}
 	server(t, m.own(), "a")
 	m.put(t, path, strings.Replace(text(t, path), `, "--verbose"`, "", 1))
-	m.run(t, 0, "disconnect")
+	m.run(t, 0, "connect --undo")
 	if got := text(t, path); !strings.Contains(got, `"a": {"command": "sh"}`) {
 		t.Error(got)
 	}
@@ -605,7 +605,7 @@ func TestInterrupted(t *testing.T) {
 			}
 			m.run(t, 0, "connect --yes")
 			server(t, m.own(), "a")
-			m.run(t, 0, "disconnect")
+			m.run(t, 0, "connect --undo")
 			if got := text(t, path); got != before {
 				t.Error(got)
 			}
@@ -628,7 +628,7 @@ func TestRecordIsMissing(t *testing.T) {
 	if err := os.RemoveAll(m.env.StateDir("connect")); err != nil {
 		t.Fatal(err)
 	}
-	for _, line := range []string{"disconnect", "disconnect cursor --json", "disconnect --dry-run"} {
+	for _, line := range []string{"connect --undo", "connect --undo cursor --json", "connect --undo --dry-run"} {
 		if out := m.run(t, 1, line); !strings.Contains(out, "copy the entry from "+path+".mcptrack-backup") || strings.Contains(out, "zed") {
 			t.Errorf("%s: %s", line, out)
 		}
@@ -636,9 +636,9 @@ func TestRecordIsMissing(t *testing.T) {
 	if text(t, path) != connected {
 		t.Error("the file was changed")
 	}
-	m.run(t, 0, "disconnect zed")
+	m.run(t, 0, "connect --undo zed")
 	m.put(t, path, files["cursor"].text)
-	if out := m.run(t, 0, "disconnect"); !strings.Contains(out, "nothing is connected here") {
+	if out := m.run(t, 0, "connect --undo"); !strings.Contains(out, "nothing is connected here") {
 		t.Error(out)
 	}
 }
@@ -650,7 +650,7 @@ func TestList(t *testing.T) {
 	m.put(t, path, "mcpServers:\n  - name: a # x\n    command: sh\n  - name: b\n    command: sh\n    args: [b]\n")
 	m.run(t, 0, "connect --yes")
 	m.put(t, path, strings.Replace(text(t, path), "mcpServers:\n", "mcpServers:\n  - name: new\n    command: sh\n", 1))
-	m.run(t, 0, "disconnect")
+	m.run(t, 0, "connect --undo")
 	if got, want := text(t, path), "mcpServers:\n  - name: new\n    command: sh\n  - name: a # x\n    command: sh\n  - name: b\n    command: sh\n    args: [b]\n"; got != want {
 		t.Errorf("got %q\nwant %q", got, want)
 	}
@@ -686,7 +686,7 @@ func TestQuestion(t *testing.T) {
 	if !strings.Contains(text(t, path), "attach") || !strings.Contains(asked.String(), "Change 1 server in 1 file? [y/N]") || strings.Contains(asked.String(), secret) {
 		t.Errorf("%s\n%s", text(t, path), asked.String())
 	}
-	m.run(t, 0, "disconnect")
+	m.run(t, 0, "connect --undo")
 	if text(t, path) != before+" " {
 		t.Error(text(t, path))
 	}

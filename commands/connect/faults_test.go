@@ -44,7 +44,7 @@ func TestRunsAtTheSameTime(t *testing.T) {
 		running.Go(func() {
 			host := hosts[i%len(hosts)]
 			for range 2 {
-				for _, line := range []string{"connect --yes", "disconnect " + host, "connect " + host + " --yes", "disconnect"} {
+				for _, line := range []string{"connect --yes", "connect --undo " + host, "connect " + host + " --yes", "connect --undo"} {
 					var out bytes.Buffer
 					env := m.env
 					env.Out, env.Err = &out, &out
@@ -57,7 +57,7 @@ func TestRunsAtTheSameTime(t *testing.T) {
 		})
 	}
 	running.Wait()
-	m.run(t, 0, "disconnect")
+	m.run(t, 0, "connect --undo")
 	var originals []string
 	for _, host := range hosts {
 		path := m.file(files[host].file)
@@ -151,11 +151,11 @@ func TestReadOnly(t *testing.T) {
 	m.run(t, 0, "connect --yes")
 	connected := text(t, path)
 	protect(0o444)
-	if out := m.run(t, 1, "disconnect"); !strings.Contains(out, "chmod u+w") || text(t, path) != connected {
+	if out := m.run(t, 1, "connect --undo"); !strings.Contains(out, "chmod u+w") || text(t, path) != connected {
 		t.Errorf("%s\n%s", out, text(t, path))
 	}
 	protect(0o644)
-	m.run(t, 0, "disconnect")
+	m.run(t, 0, "connect --undo")
 	if text(t, path) != before {
 		t.Error(text(t, path))
 	}

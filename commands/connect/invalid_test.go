@@ -17,7 +17,7 @@ func TestInvalidEntries(t *testing.T) {
 		!strings.HasPrefix(after, before[:strings.Index(before, `"good"`)]) {
 		t.Errorf("%s\n%s", out, after)
 	}
-	m.run(t, 0, "disconnect")
+	m.run(t, 0, "connect --undo")
 	if text(t, path) != before {
 		t.Error(text(t, path))
 	}

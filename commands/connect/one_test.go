@@ -65,8 +65,8 @@ func TestRenamedEntryKeepsItsServer(t *testing.T) {
 		}
 		m.run(t, 0, "connect --yes")
 		m.put(t, m.file(renamed), strings.Replace(text(t, m.file(renamed)), `"two":`, `"three":`, 1))
-		m.run(t, 0, "disconnect claude-code")
-		m.run(t, 0, "disconnect cursor")
+		m.run(t, 0, "connect --undo claude-code")
+		m.run(t, 0, "connect --undo cursor")
 		server(t, m.own(), "one")
 	}
 }

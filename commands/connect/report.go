@@ -16,7 +16,7 @@ import (
 	"github.com/mcptrack/mcptrack/output/table"
 )
 
-// report is the document that connect and disconnect print.
+// report is the document that connect prints.
 type report struct {
 	Written bool         `json:"written"`
 	Files   []fileReport `json:"files"`

@@ -203,6 +203,27 @@ func escape(name string) string {
 	return strings.NewReplacer("~", "~0", "/", "~1").Replace(name)
 }
 
+// At returns the value in a decoded JSON document to which a JSON Pointer leads, such as /a/0 or its equal a/0.
+func At(v any, pointer string) (at any, found bool) {
+	for token := range strings.SplitSeq(strings.TrimPrefix(pointer, "/"), "/") {
+		switch in := v.(type) {
+		case map[string]any:
+			v, found = in[unescape(token)]
+		case []any:
+			i, err := strconv.Atoi(token)
+			if found = err == nil && i >= 0 && i < len(in); found {
+				v = in[i]
+			}
+		default:
+			found = false
+		}
+		if !found {
+			return nil, false
+		}
+	}
+	return v, true
+}
+
 func unescape(token string) string { return strings.NewReplacer("~1", "/", "~0", "~").Replace(token) }
 
 // ItemChange describes how one item of a list differs from its previous version. Its slices are

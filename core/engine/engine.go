@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -76,6 +75,7 @@ type Engine struct {
 	desired Desired
 	opts    Options
 	log     journal.Log
+	first   uint64
 	tracker *tracker.Tracker
 	texts   *texts
 	sharing *sharing // nil if this process does not share servers
@@ -83,7 +83,6 @@ type Engine struct {
 	drifts  *drifts
 	hooks   hooks
 	locked  *locked // nil without Options.Lock
-	first   uint64
 
 	reloaded, rejected atomic.Uint64
 	bad                atomic.Bool // the most recent config on disk was rejected
@@ -224,7 +223,6 @@ type Task func(context.Context) error
 type Part struct {
 	run    Task
 	source bool
-	events func(context.Context, iter.Seq2[journal.Entry, error]) error
 }
 
 // Source returns a part that causes events, such as a gateway whose clients call tools. Its context
@@ -234,12 +232,6 @@ func Source(run Task) Part { return Part{run: run, source: true} }
 // Reader returns a part that reads the log. Its context ends once everything has been stored,
 // including the events caused by the shutdown of Run.
 func Reader(run Task) Part { return Part{run: run} }
-
-// Events returns a reader that receives every event of this Run. The sequence ends after the last
-// event. The returned Part can only be used in one Run.
-func Events(read func(ctx context.Context, events iter.Seq2[journal.Entry, error]) error) Part {
-	return Part{events: read}
-}
 
 // Run follows the servers until ctx ends or a part fails. It then stops the sources and the
 // tracker, waits until everything has been stored, and stops the readers. It returns once
@@ -272,13 +264,9 @@ func (e *Engine) Run(ctx context.Context, parts ...Part) error {
 		})
 	}
 	for _, p := range parts {
-		switch {
-		case p.events != nil:
-			events := journal.FollowToEnd(reading, e.log, e.first)
-			running.Go(func() error { return p.events(reading, events) })
-		case p.source:
+		if p.source {
 			source(p.run)
-		default:
+		} else {
 			start(reading, p.run)
 		}
 	}

@@ -3,7 +3,6 @@ package engine_test
 import (
 	"context"
 	"fmt"
-	"iter"
 	"log"
 
 	"github.com/mcptrack/mcptrack/core/config"
@@ -17,12 +16,13 @@ func Example() {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
 	cfg := &config.Config{Servers: []config.Server{{ID: "docs"}}} // Enabled would connect to it
-	e, err := engine.New(ctx, engine.Desired{Config: cfg}, journal.NewMemory(journal.MemoryOptions{}), engine.Options{})
+	events := journal.NewMemory(journal.MemoryOptions{})
+	e, err := engine.New(ctx, engine.Desired{Config: cfg}, events, engine.Options{})
 	if err != nil {
 		log.Fatal(err)
 	}
-	printing := engine.Events(func(_ context.Context, events iter.Seq2[journal.Entry, error]) error {
-		for entry, err := range events {
+	printing := engine.Reader(func(ctx context.Context) error {
+		for entry, err := range journal.FollowToEnd(ctx, events, e.First()) {
 			if err != nil {
 				return err
 			}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"path"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -198,7 +197,7 @@ func (e *Event) Describe() Description {
 		if p.Files == 0 {
 			return about(uri, "skill added", ToneGood)
 		}
-		return about(uri, "skill added", ToneGood, count(p.Files, "file"), printable.Size(p.Size))
+		return about(uri, "skill added", ToneGood, printable.Plural(p.Files, "file"), printable.Size(p.Size))
 	case SkillRemoved:
 		return about(uri, "skill removed", ToneBad)
 	case SkillChanged:
@@ -229,7 +228,7 @@ func (e *Event) Describe() Description {
 		}
 		return about(p.Name, "call failed", ToneBad, p.Error, took)
 	case SubscriptionsChanged:
-		d := Description{Verb: count(len(p.URIs), "subscription"), Tone: ToneAccent}
+		d := Description{Verb: printable.Plural(len(p.URIs), "subscription"), Tone: ToneAccent}
 		for _, uri := range p.URIs {
 			d.Items = append(d.Items, Item{Name: uri})
 		}
@@ -281,14 +280,14 @@ func (s SubscriptionActive) following() string {
 	var parts []string
 	lists := s.Tools + s.Prompts + s.Skills
 	if s.Resources > 0 || lists == 0 {
-		parts = append(parts, count(s.Resources, "resource"))
+		parts = append(parts, printable.Plural(s.Resources, "resource"))
 	}
 	for _, list := range []struct {
 		n    int
 		noun string
 	}{{s.Tools, "tool"}, {s.Prompts, "prompt"}, {s.Skills, "skill"}} {
 		if list.n > 0 {
-			parts = append(parts, count(list.n, list.noun))
+			parts = append(parts, printable.Plural(list.n, list.noun))
 		}
 	}
 	text := strings.Join(parts, ", ")
@@ -431,12 +430,4 @@ func unchanged(changed *bool) string {
 		return "same content"
 	}
 	return ""
-}
-
-// count formats a number of things.
-func count(n int, thing string) string {
-	if n == 1 {
-		return "1 " + thing
-	}
-	return strconv.Itoa(n) + " " + thing + "s"
 }

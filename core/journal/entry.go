@@ -127,21 +127,6 @@ func (e *Entry) Event() (event.Event, error) {
 	return ev, nil
 }
 
-// Events converts a sequence of entries to a sequence of events. It stops after the first error.
-func Events(entries iter.Seq2[Entry, error]) iter.Seq2[event.Event, error] {
-	return func(yield func(event.Event, error) bool) {
-		for entry, err := range entries {
-			e := event.Event{}
-			if err == nil {
-				e, err = entry.Event()
-			}
-			if !yield(e, err) || err != nil {
-				return
-			}
-		}
-	}
-}
-
 // Decoded yields the events in entries. It skips entries that are not events, because other programs
 // can store arbitrary data on a cluster.
 func Decoded(entries iter.Seq2[Entry, error]) iter.Seq2[event.Event, error] {

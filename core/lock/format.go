@@ -62,7 +62,6 @@ type fileHash struct {
 }
 
 type fileServer struct {
-	Variants     list[string]        `json:"variants,omitzero"` // written by earlier versions; see followed
 	Policy       Policy              `json:"policy,omitzero"`
 	Hashes       object[fileSum]     `json:"hashes"` // of each section
 	Launch       *fileItem           `json:"launch,omitzero"`
@@ -85,7 +84,6 @@ type fileItem struct {
 
 type fileDefinition struct {
 	Hash       fileSum        `json:"hash,omitzero"`
-	Variants   list[string]   `json:"variants,omitzero"` // as in fileServer; nil for all
 	Definition jsontext.Value `json:"definition,omitzero"`
 	Text       jsontext.Value `json:"text,omitzero"` // in place of the definition, for instructions
 }
@@ -341,7 +339,7 @@ func (f *fileServer) server(h Hashing) (*Server, *defect) {
 		if string(f.Hashes[string(section)]) != SetHash(items) {
 			return nil, &defect{"/hashes", "the hash of " + string(section) + " does not match the hashes of its items", adviseEdited}
 		}
-		s.Items[section] = unique(f.followed(all, items))
+		s.Items[section] = unique(items)
 	}
 	if hashes != len(f.Hashes) {
 		return nil, &defect{"/hashes", "there is a hash of a section that is missing", adviseEdited}
@@ -375,24 +373,6 @@ func (d placed) item(h Hashing, section Section) (it Item, problem string) {
 		return it, "the name is not the name in the definition"
 	}
 	return it, ""
-}
-
-// followed returns the items of definitions that mcptrack sees when it follows the server. Earlier versions could
-// list a server as several clients, called variants, and recorded which of them saw an item. mcptrack follows a
-// server as the client without capabilities, in the newest era that the server supports.
-func (f *fileServer) followed(all []placed, items []Item) []Item {
-	variant := "modern"
-	if !slices.Contains(f.Variants, variant) {
-		variant = "legacy"
-	}
-	if !slices.Contains(f.Variants, variant) {
-		return items
-	}
-	seen := map[string]bool{}
-	for _, d := range all {
-		seen[d.key] = seen[d.key] || d.Variants == nil || slices.Contains(d.Variants, variant)
-	}
-	return slices.DeleteFunc(items, func(it Item) bool { return !seen[it.Key] })
 }
 
 // syntaxError returns the error of the JSON library for a file.

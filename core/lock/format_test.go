@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"reflect"
 	"strings"
@@ -182,47 +181,6 @@ func TestParseErrors(t *testing.T) {
 		}
 		if text := err.Error(); strings.ContainsAny(text, "\n\x1b") || strings.Contains(text, "jsontext") || strings.Contains(text, "json:") {
 			t.Errorf("%s: %q", test.name, text)
-		}
-	}
-}
-
-// TestEarlierLock: a lock of a version that had variants approves what it approved then, and is written without
-// them.
-func TestEarlierLock(t *testing.T) {
-	t.Parallel()
-	l, err := Read("testdata/earlier.lock")
-	must(t, err)
-	if drifts := CompareLocks(l, sample()); len(drifts) > 0 {
-		t.Errorf("%+v", drifts)
-	}
-	got, err := Marshal(l)
-	must(t, err)
-	if want, _ := Marshal(sample()); !bytes.Equal(got, want) {
-		t.Errorf("%s", got)
-	}
-}
-
-// TestEarlierVariants: what a server offered only to clients that mcptrack is not was approved by an earlier version,
-// and is not missed.
-func TestEarlierVariants(t *testing.T) {
-	t.Parallel()
-	data, err := os.ReadFile("testdata/earlier.lock")
-	must(t, err)
-	only := func(variants string) *Server {
-		text := strings.Replace(string(data), "\"modern\",\n            \"modern+sampling\"", variants, 1)
-		if text == string(data) {
-			t.Fatal("the file has no such variants")
-		}
-		l, err := Parse([]byte(text))
-		must(t, err)
-		return l.Servers["files"]
-	}
-	for _, variants := range []string{`"modern+sampling"`, `"legacy"`} {
-		s := only(variants)
-		offered := maps.Clone(s.Items)
-		offered[SectionTools] = []Item{tool("read", "Reads a file.")}
-		if drifts := Compare(s, offered); len(drifts) > 0 {
-			t.Errorf("%s: %+v", variants, drifts)
 		}
 	}
 }

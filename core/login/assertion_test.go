@@ -116,33 +116,6 @@ func TestAudienceOfAssertions(t *testing.T) {
 	}
 }
 
-// A login that was stored without an audience may have been made with any metadata.
-func TestAudienceOfAnOlderLogin(t *testing.T) {
-	key, file := signingKey(t)
-	s := logintest.New(t)
-	s.Clients["ci"] = ""
-	to := target(s)
-	to.OAuth = config.OAuth{ClientID: "ci", PrivateKeyFile: file, Grant: config.GrantClient}
-	logins := store(t)
-	wantStatus(t, logins.TokenSource(to), s, http.StatusOK)
-	text, err := os.ReadFile(logins.Path(to))
-	must(t, err)
-	var doc map[string]any
-	must(t, json.Unmarshal(text, &doc))
-	l := doc["logins"].([]any)[0].(map[string]any)
-	delete(l, "audience")
-	l["issuer"] = "https://honest.example"
-	if text, err = json.Marshal(doc); err != nil {
-		t.Fatal(err)
-	}
-	must(t, os.WriteFile(logins.Path(to), text, 0o600))
-	s.Expire()
-	wantStatus(t, logins.TokenSource(to), s, http.StatusOK)
-	if got := audiences(t, key, s.Forms()); !slices.Equal(got, []string{s.URL, s.URL + "/token"}) {
-		t.Errorf("audiences %q", got)
-	}
-}
-
 // A client's secret stays with the authorization server that it first went to, unless the config
 // names another one.
 func TestSecretsStayWithTheirServer(t *testing.T) {

@@ -34,7 +34,7 @@ type Login struct {
 	Kind               Kind         `json:"store"`             // where the secrets are stored
 	TokenEndpoint      string       `json:"tokenEndpoint"`
 	RevocationEndpoint string       `json:"revocationEndpoint,omitempty"`
-	Audience           string       `json:"audience,omitempty"` // audience of assertions; if empty (older logins), TokenEndpoint
+	Audience           string       `json:"audience,omitempty"` // of assertions
 
 	// NoKeyring is the reason why the secrets of a new login are in a file although the keyring was
 	// preferred; nil if they are not.

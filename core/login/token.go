@@ -1,7 +1,6 @@
 package login
 
 import (
-	"cmp"
 	"context"
 	"crypto"
 	"crypto/ecdsa"
@@ -46,7 +45,7 @@ func (l *Login) requestToken(ctx context.Context, client *http.Client, t Target,
 	}
 	switch l.Client.Method {
 	case methodJWT:
-		assertion, err := clientAssertion(t.OAuth.PrivateKeyFile, l.Client.ID, cmp.Or(l.Audience, l.TokenEndpoint))
+		assertion, err := clientAssertion(t.OAuth.PrivateKeyFile, l.Client.ID, l.Audience)
 		if err != nil {
 			return err
 		}

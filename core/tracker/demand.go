@@ -131,22 +131,15 @@ func (d *demands) forget(server string) {
 // Demand keeps a server connected until release is called and for [config.Server.Idle] after that.
 // It wakes a server that is asleep; see [Options.OnDemand]. The server need not be in the config
 // yet. The caller must call release; further calls have no effect.
-func (t *Tracker) Demand(server string) (release func()) {
-	if !t.opts.OnDemand {
-		return func() {}
-	}
-	return t.count(server, 1, 0)
-}
+func (t *Tracker) Demand(server string) (release func()) { return t.count(server, 1, 0) }
 
 // Keep keeps a server connected like [Tracker.Demand], but does not wake it.
-func (t *Tracker) Keep(server string) (release func()) {
+func (t *Tracker) Keep(server string) (release func()) { return t.count(server, 0, 1) }
+
+func (t *Tracker) count(server string, users, keepers int) (release func()) {
 	if !t.opts.OnDemand {
 		return func() {}
 	}
-	return t.count(server, 0, 1)
-}
-
-func (t *Tracker) count(server string, users, keepers int) (release func()) {
 	t.demands.count(server, users, keepers)
 	return sync.OnceFunc(func() {
 		t.demands.count(server, -users, -keepers)

@@ -1,7 +1,6 @@
 package lines
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
@@ -113,13 +112,6 @@ func (w *Writer) paint(colour termtext.Colour, s string) string {
 		return s
 	}
 	return colour.Paint(s)
-}
-
-func plural(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
 }
 
 // repeats reports whether events of their own tell what changed in a list. Followed resources and skills have

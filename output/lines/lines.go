@@ -146,7 +146,7 @@ func (w *Writer) below(b *strings.Builder, u event.ResourceUpdated) {
 		b.WriteString("    " + strings.TrimSuffix(line, "\n") + "\n")
 	}
 	if n > limit {
-		b.WriteString("    " + w.paint(termtext.Grey, fmt.Sprintf("… %s; use -o wide to see them", plural(n-limit, "more line"))) + "\n")
+		b.WriteString("    " + w.paint(termtext.Grey, fmt.Sprintf("… %s; use -o wide to see them", printable.Plural(n-limit, "more line"))) + "\n")
 	}
 }
 

@@ -87,7 +87,7 @@ func Markdown(w io.Writer, r *Report) error {
 		noun string
 	}{{failures, "server"}, {rows, "row"}, {sections, "finding"}, {diffs, "diff"}} {
 		if part.n > 0 {
-			left = append(left, count(part.n, part.noun))
+			left = append(left, printable.Plural(part.n, part.noun))
 		}
 	}
 	if len(left) > 0 {

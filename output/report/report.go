@@ -167,24 +167,17 @@ func (r *Report) Summary() string {
 	var parts []string
 	for _, s := range lock.Severities() {
 		if n := counts[s]; n > 0 {
-			parts = append(parts, count(n, string(s)))
+			parts = append(parts, printable.Plural(n, string(s)))
 		}
 	}
-	text := fmt.Sprintf("no findings on %s", count(len(servers), "server"))
+	text := fmt.Sprintf("no findings on %s", printable.Plural(len(servers), "server"))
 	if len(r.Findings) > 0 {
-		text = fmt.Sprintf("%s on %d of %s: %s", count(len(r.Findings), "finding"), len(with), count(len(servers), "server"), strings.Join(parts, ", "))
+		text = fmt.Sprintf("%s on %d of %s: %s", printable.Plural(len(r.Findings), "finding"), len(with), printable.Plural(len(servers), "server"), strings.Join(parts, ", "))
 	}
 	if n := len(r.Failures); n > 0 {
-		text += fmt.Sprintf("; %s could not be checked", count(n, "server"))
+		text += fmt.Sprintf("; %s could not be checked", printable.Plural(n, "server"))
 	}
 	return text
-}
-
-func count(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
 }
 
 // line returns a message as one printable line.

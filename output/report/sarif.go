@@ -22,97 +22,8 @@ const (
 	maxSARIFDiff = 8 << 10
 )
 
-// The members of SARIF 2.1.0 that are written (OASIS Standard, 27 March 2020, with errata 01).
-type (
-	sarifLog struct {
-		Version string     `json:"version"`
-		Schema  string     `json:"$schema"`
-		Runs    []sarifRun `json:"runs"`
-	}
-	sarifRun struct {
-		Tool        sarifTool         `json:"tool"`
-		Automation  sarifID           `json:"automationDetails"`
-		Invocations []sarifInvocation `json:"invocations"`
-		ColumnKind  string            `json:"columnKind"`
-		Results     []sarifResult     `json:"results"`
-	}
-	sarifID struct {
-		ID string `json:"id"`
-	}
-	sarifTool struct {
-		Driver sarifDriver `json:"driver"`
-	}
-	sarifDriver struct {
-		Name           string      `json:"name"`
-		Version        string      `json:"version,omitempty"`
-		InformationURI string      `json:"informationUri"`
-		Rules          []sarifRule `json:"rules"`
-	}
-	sarifRule struct {
-		ID      string         `json:"id"`
-		Name    string         `json:"name,omitempty"`
-		Short   sarifText      `json:"shortDescription"`
-		Full    sarifText      `json:"fullDescription"`
-		Help    sarifText      `json:"help"`
-		Default sarifLevel     `json:"defaultConfiguration"`
-		Extra   sarifRuleExtra `json:"properties"`
-	}
-	sarifText struct {
-		Text string `json:"text"`
-	}
-	sarifLevel struct {
-		Level lock.Severity `json:"level"`
-	}
-	sarifRuleExtra struct {
-		Tags      []string `json:"tags"`
-		Precision string   `json:"precision"`
-		Severity  string   `json:"security-severity"` // of GitHub: from 0.0 to 10.0
-	}
-	sarifInvocation struct {
-		Successful    bool                `json:"executionSuccessful"`
-		Notifications []sarifNotification `json:"toolExecutionNotifications,omitempty"`
-	}
-	sarifNotification struct {
-		Level   lock.Severity `json:"level"`
-		Message sarifText     `json:"message"`
-	}
-	sarifResult struct {
-		RuleID       string            `json:"ruleId"`
-		RuleIndex    int               `json:"ruleIndex"`
-		Level        lock.Severity     `json:"level"`
-		Message      sarifText         `json:"message"`
-		Locations    []sarifLocation   `json:"locations"`
-		Fingerprints map[string]string `json:"partialFingerprints"`
-		Properties   sarifExtra        `json:"properties"`
-	}
-	sarifLocation struct {
-		Physical *sarifPhysical `json:"physicalLocation,omitempty"`
-		Logical  []sarifLogical `json:"logicalLocations"`
-	}
-	sarifPhysical struct {
-		Artifact sarifArtifact `json:"artifactLocation"`
-		Region   sarifRegion   `json:"region"`
-	}
-	sarifArtifact struct {
-		URI    string `json:"uri"`
-		BaseID string `json:"uriBaseId"`
-	}
-	sarifRegion struct {
-		Line   int `json:"startLine"`
-		Column int `json:"startColumn,omitempty"`
-	}
-	sarifLogical struct {
-		Name string `json:"name"`
-		Full string `json:"fullyQualifiedName"`
-	}
-	sarifExtra struct {
-		Server   string `json:"server"`
-		Item     string `json:"item,omitempty"`
-		Help     string `json:"help,omitempty"`
-		Diff     string `json:"diff,omitempty"`
-		Accepted bool   `json:"accepted,omitempty"`
-	}
-)
+// object is a JSON object of SARIF 2.1.0 (OASIS Standard, 27 March 2020, with errata 01). Its members are sorted.
+type object = map[string]any
 
 // SARIF writes the report as SARIF 2.1.0, as indented JSON. URIs are relative to %SRCROOT%. Columns
 // are in UTF-16 code units.
@@ -122,47 +33,62 @@ type (
 // another change of the same item. Findings beyond the 5,000 that GitHub shows are left out, the
 // least severe first; a notification counts them.
 func SARIF(w io.Writer, r *Report) error {
-	run := sarifRun{
-		Tool:       sarifTool{sarifDriver{Name: "mcptrack", Version: printable.Line(r.Version, maxName), InformationURI: "https://github.com/mcptrack/mcptrack", Rules: []sarifRule{}}},
-		Automation: sarifID{"mcptrack-" + r.Command + "/"}, // GitHub takes what precedes the slash for the category
-		ColumnKind: "utf16CodeUnits",
-		Results:    []sarifResult{},
-	}
+	rules, notifications, results := []object{}, []object{}, []object{}
 	index := map[string]int{}
 	add := func(rule Rule) {
 		if _, known := index[rule.ID]; !known {
-			index[rule.ID] = len(run.Tool.Driver.Rules)
-			run.Tool.Driver.Rules = append(run.Tool.Driver.Rules, rule.sarif())
+			index[rule.ID] = len(rules)
+			rules = append(rules, rule.sarif())
 		}
 	}
 	for _, rule := range r.Rules {
 		add(rule)
 	}
-	invocation := sarifInvocation{Successful: len(r.Failures) == 0}
+	notify := func(level lock.Severity, text string) {
+		notifications = append(notifications, object{"level": level, "message": message(text)})
+	}
 	for _, f := range r.Failures {
-		invocation.notify(lock.Error, fmt.Sprintf("The server %s could not be checked: %s", printable.Line(f.Server, maxName), f.Reason))
+		notify(lock.Error, fmt.Sprintf("The server %s could not be checked: %s", printable.Line(f.Server, maxName), f.Reason))
 	}
 	findings := r.sorted()
 	if n := len(findings) - maxResults; n > 0 {
 		findings = findings[:maxResults]
-		invocation.notify(lock.Warning, fmt.Sprintf("%s left out, because a report has at most %d.", were(n, "finding"), maxResults))
+		notify(lock.Warning, fmt.Sprintf("%s left out, because a report has at most %d.", were(n, "finding"), maxResults))
 	}
-	run.Invocations = []sarifInvocation{invocation}
 	same := map[string]int{}
 	for _, f := range findings {
 		add(Rule{ID: f.Rule, Severity: f.Severity, Text: f.Rule})
 		print := fingerprint(f)
 		same[print]++
-		run.Results = append(run.Results, sarifResult{
-			RuleID: f.Rule, RuleIndex: index[f.Rule], Level: f.Severity, Message: message(f.Message), Locations: r.sarifLocations(f),
+		properties := object{"server": printable.Line(f.Server, maxName)}
+		for name, text := range map[string]string{"item": printable.Line(f.Item, maxName), "help": printable.Line(f.Help, maxMessage), "diff": shortened(f.Diff, maxSARIFDiff)} {
+			if text != "" {
+				properties[name] = text
+			}
+		}
+		if f.Accepted {
+			properties["accepted"] = true
+		}
+		results = append(results, object{
+			"ruleId": f.Rule, "ruleIndex": index[f.Rule], "level": f.Severity, "message": message(f.Message), "locations": []object{r.sarifLocation(f)}, "properties": properties,
 			// GitHub compares only this fingerprint. Its own has the form HASH:OCCURRENCE.
-			Fingerprints: map[string]string{"primaryLocationLineHash": fmt.Sprintf("%s:%d", print, same[print])},
-			Properties: sarifExtra{
-				Server: printable.Line(f.Server, maxName), Item: printable.Line(f.Item, maxName), Help: printable.Line(f.Help, maxMessage), Diff: shortened(f.Diff, maxSARIFDiff), Accepted: f.Accepted,
-			},
+			"partialFingerprints": object{"primaryLocationLineHash": fmt.Sprintf("%s:%d", print, same[print])},
 		})
 	}
-	doc, err := printable.Marshal(sarifLog{Version: "2.1.0", Schema: "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json", Runs: []sarifRun{run}})
+	driver := object{"name": "mcptrack", "informationUri": "https://github.com/mcptrack/mcptrack", "rules": rules}
+	if r.Version != "" {
+		driver["version"] = printable.Line(r.Version, maxName)
+	}
+	doc, err := printable.Marshal(object{
+		"version": "2.1.0", "$schema": "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json",
+		"runs": []object{{
+			"tool":              object{"driver": driver},
+			"automationDetails": object{"id": "mcptrack-" + r.Command + "/"}, // GitHub takes what precedes the slash for the category
+			"invocations":       []object{{"executionSuccessful": len(r.Failures) == 0, "toolExecutionNotifications": notifications}},
+			"columnKind":        "utf16CodeUnits",
+			"results":           results,
+		}},
+	})
 	if err != nil {
 		return err
 	}
@@ -175,28 +101,29 @@ func SARIF(w io.Writer, r *Report) error {
 	return err
 }
 
-func (i *sarifInvocation) notify(level lock.Severity, text string) {
-	i.Notifications = append(i.Notifications, sarifNotification{level, message(text)})
-}
-
-func (rule Rule) sarif() sarifRule {
+func (rule Rule) sarif() object {
 	severity := map[lock.Severity]string{lock.Error: "8.0", lock.Warning: "5.0", lock.Note: "2.0"}[rule.Severity]
-	text := sarifText{cmp.Or(rule.Text, rule.ID)}
-	help := strings.TrimSpace(text.Text + " " + rule.Help)
-	return sarifRule{
-		ID: rule.ID, Name: rule.Name, Short: text, Full: text, Help: sarifText{help}, Default: sarifLevel{cmp.Or(rule.Severity, lock.Warning)},
-		Extra: sarifRuleExtra{Tags: []string{"mcp", "security"}, Precision: "high", Severity: cmp.Or(severity, "5.0")},
+	text := cmp.Or(rule.Text, rule.ID)
+	doc := object{
+		"id": rule.ID, "shortDescription": object{"text": text}, "fullDescription": object{"text": text},
+		"help":                 object{"text": strings.TrimSpace(text + " " + rule.Help)},
+		"defaultConfiguration": object{"level": cmp.Or(rule.Severity, lock.Warning)},
+		"properties":           object{"tags": []string{"mcp", "security"}, "precision": "high", "security-severity": cmp.Or(severity, "5.0")}, // of GitHub: from 0.0 to 10.0
 	}
+	if rule.Name != "" {
+		doc["name"] = rule.Name
+	}
+	return doc
 }
 
 // message returns a printable message without links and placeholders, which SARIF has in messages:
 // [text](target) and {0}.
-func message(text string) sarifText {
+func message(text string) object {
 	text = strings.ReplaceAll(printable.Line(printable.Flat(text), maxMessage), "](", "] (")
 	for digit := range 10 {
 		text = strings.ReplaceAll(text, fmt.Sprintf("{%d", digit), fmt.Sprintf("{ %d", digit))
 	}
-	return sarifText{text}
+	return object{"text": text}
 }
 
 func fingerprint(f Finding) string {
@@ -207,17 +134,21 @@ func fingerprint(f Finding) string {
 	return hex.EncodeToString(sum.Sum(nil)[:16])
 }
 
-func (r *Report) sarifLocations(f Finding) []sarifLocation {
+func (r *Report) sarifLocation(f Finding) object {
 	full := printable.Line(f.Server, maxName)
 	if f.Item != "" {
 		full += "/" + f.item()
 	}
-	l := sarifLocation{Logical: []sarifLogical{{Name: f.item(), Full: full}}}
+	l := object{"logicalLocations": []object{{"name": f.item(), "fullyQualifiedName": full}}}
 	at := r.place(f)
 	if name := r.name(at.File); name != "" {
-		l.Physical = &sarifPhysical{sarifArtifact{uri(name), "%SRCROOT%"}, sarifRegion{max(at.Line, 1), max(at.Column, 0)}}
+		region := object{"startLine": max(at.Line, 1)}
+		if at.Column > 0 {
+			region["startColumn"] = at.Column
+		}
+		l["physicalLocation"] = object{"artifactLocation": object{"uri": uri(name), "uriBaseId": "%SRCROOT%"}, "region": region}
 	}
-	return []sarifLocation{l}
+	return l
 }
 
 // uri returns a relative path as a relative reference.
@@ -232,9 +163,9 @@ func uri(name string) string {
 // were returns "1 finding is" or "2 findings are".
 func were(n int, noun string) string {
 	if n == 1 {
-		return count(n, noun) + " is"
+		return printable.Plural(n, noun) + " is"
 	}
-	return count(n, noun) + " are"
+	return printable.Plural(n, noun) + " are"
 }
 
 // shortened returns the printable first lines of a diff, of at most limit bytes. If lines are left

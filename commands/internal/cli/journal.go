@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -52,11 +50,6 @@ func (j *JournalFlags) Open(ctx context.Context, env *Env, log *slog.Logger, kee
 	dir, err := j.directory(env)
 	if err != nil {
 		return nil, err
-	}
-	for _, name := range []string{"store", "webhooks.json"} {
-		if _, err := os.Lstat(filepath.Join(dir, name)); err == nil {
-			log.Warn("data of an older mcptrack is not used; remove it if you do not need it", "path", filepath.Join(dir, name))
-		}
 	}
 	l, err := sqlitelog.Open(ctx, sqlitelog.Options{Dir: dir, Durability: keep.durability, Retain: keep.age, RetainBytes: keep.bytes, KeepContent: keep.Content, Logger: log})
 	if errors.Is(err, journal.ErrLocked) {
@@ -196,9 +189,6 @@ func (o *RetentionFlags) Add(cmd *cobra.Command) {
 }
 
 func (o *RetentionFlags) Parse() (err error) {
-	if o.durability == "os" { // a level that promised less than interval
-		o.durability = string(journal.Interval)
-	}
 	o.Keep.durability = journal.Durability(o.durability)
 	if err = OneOf("durability", o.durability, string(journal.Always), string(journal.Interval)); err != nil {
 		return err

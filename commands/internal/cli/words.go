@@ -41,12 +41,7 @@ func Join(names []string, limit int) string {
 }
 
 // Plural returns a number followed by its noun: "1 server", "2 servers".
-func Plural(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
-}
+func Plural(n int, noun string) string { return printable.Plural(n, noun) }
 
 // Stamp formats a time in the format that all output uses. It returns "" for the zero time.
 func Stamp(t time.Time) string {

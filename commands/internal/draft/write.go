@@ -53,18 +53,11 @@ func Write(path string, replace bool, text []byte) error {
 	if replace {
 		return atomicfile.Replace(path, 0o600, text)
 	}
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	err := atomicfile.Create(path, 0o600, text)
 	if errors.Is(err, fs.ErrExist) {
 		return reason(path, ErrExists)
-	} else if err != nil {
-		return reason(path, err)
 	}
-	_, err = f.Write(text)
-	if err = errors.Join(err, f.Close()); err != nil {
-		_ = os.Remove(path)
-		return reason(path, err)
-	}
-	return nil
+	return err
 }
 
 // reason replaces the path in an error by its printable form, because the original may be long or

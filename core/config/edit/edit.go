@@ -18,7 +18,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sort"
 	"strconv"
 	"strings"
 
@@ -31,15 +30,9 @@ type Member struct {
 	Value any
 }
 
-// A Piece is a part of a text that an edit replaces.
-type Piece struct {
-	Was []byte `json:"was"`
-	Now []byte `json:"now"`
-}
-
 // An Edit is what is needed to undo an edit of one value.
 type Edit struct {
-	Pieces []Piece `json:"pieces"`
+	Was []byte `json:"was"` // the replaced text
 	// Value is the digest of the new value, which the program to which the file belongs may write
 	// in another form.
 	Value string `json:"value"`
@@ -111,7 +104,7 @@ type change struct {
 }
 
 // apply returns the text with the changes, which are in file order.
-func (d *doc) apply(changes []change) []byte {
+func (d *doc) apply(changes ...change) []byte {
 	out := slices.Clone(d.bom)
 	at := 0
 	for _, c := range changes {
@@ -134,7 +127,7 @@ func Open(text []byte, format tree.Format) (*File, error) {
 }
 
 // Text returns the text with all edits.
-func (f *File) Text() []byte { return f.doc.apply(nil) }
+func (f *File) Text() []byte { return f.doc.apply() }
 
 // Value returns the value at a path, or nil if there is none.
 func (f *File) Value(path []string) *tree.Node { return f.doc.at(path) }
@@ -152,22 +145,20 @@ func (f *File) Object(path []string, set []Member, keep func(name string) bool) 
 	kept := func(name string) bool {
 		return keep(name) && !slices.ContainsFunc(set, func(m Member) bool { return m.Name == name })
 	}
-	var changes []change
-	var err error
+	var c change
+	ok := true
 	switch d.format {
 	case tree.TOML:
-		changes, err = d.toml(path, set, kept)
+		c, ok = d.toml(path, set, kept)
 	case tree.YAML:
-		changes, err = d.yaml(value, set, kept)
+		c, ok = d.yaml(value, set, kept)
 	default:
-		changes = d.json(value, set, kept)
+		c = d.json(value, set, kept)
 	}
-	if err != nil {
-		return edit, err
+	if !ok {
+		return edit, errForm
 	}
-	for _, c := range changes {
-		edit.Pieces = append(edit.Pieces, Piece{slices.Clone(d.Text()[c.from:c.to]), c.now})
-	}
+	edit.Was = slices.Clone(d.Text()[c.from:c.to])
 	want := &tree.Node{Kind: tree.Object}
 	for _, m := range set {
 		want.Members = append(want.Members, &tree.Member{Name: m.Name, Value: node(m.Value)})
@@ -178,13 +169,13 @@ func (f *File) Object(path []string, set []Member, keep func(name string) bool) 
 		}
 	}
 	edit.Value, edit.Before = Digest(want), Digest(value)
-	now, err := d.edited(changes, path, want)
+	now, err := d.edited(c, path, want)
 	if err != nil {
 		return edit, err
 	}
 	if d.format != tree.JSON {
-		back, err := now.pieces(path, edit)
-		if err != nil || !bytes.Equal(now.apply(back), d.apply(nil)) {
+		back, err := now.undo(path, edit)
+		if err != nil || !bytes.Equal(now.apply(back), d.apply()) {
 			return edit, errForm
 		}
 	}
@@ -202,11 +193,11 @@ func (f *File) Undone(path []string, edit Edit) bool {
 // and the value may be written in another form. The error is [ErrChanged] or [ErrMissing] if the
 // value is not the one that the edit wrote.
 func (f *File) Restore(path []string, edit Edit) error {
-	changes, err := f.doc.pieces(path, edit)
+	back, err := f.doc.undo(path, edit)
 	if err != nil {
 		return err
 	}
-	now, err := f.doc.edited(changes, path, nil)
+	now, err := f.doc.edited(back, path, nil)
 	if err != nil {
 		return err
 	}
@@ -214,45 +205,28 @@ func (f *File) Restore(path []string, edit Edit) error {
 	return nil
 }
 
-// pieces returns the changes that undo an edit of the value at a path.
-func (d *doc) pieces(path []string, edit Edit) ([]change, error) {
+// undo returns the change that undoes an edit of the value at a path.
+func (d *doc) undo(path []string, edit Edit) (change, error) {
 	value := d.at(path)
 	if value == nil {
-		return nil, ErrMissing
+		return change{}, ErrMissing
 	}
 	if Digest(value) != edit.Value {
-		return nil, ErrChanged
-	}
-	if d.format == tree.TOML && len(edit.Pieces) > 1 {
-		return d.scattered(edit.Pieces)
+		return change{}, ErrChanged
 	}
 	from, to, ok := d.extent(path, value)
-	if !ok || len(edit.Pieces) != 1 {
-		return nil, errForm
+	if !ok {
+		return change{}, errForm
 	}
-	return []change{{from, to, edit.Pieces[0].Was}}, nil
+	return change{from, to, edit.Was}, nil
 }
 
-// scattered returns the changes that undo an edit by an earlier version, which edited tables in TOML whose
-// statements are not adjacent: each piece must be in the text once, as it was written.
-func (d *doc) scattered(pieces []Piece) (changes []change, err error) {
-	for _, p := range pieces {
-		from := bytes.Index(d.Text(), p.Now)
-		if bytes.Count(d.Text(), p.Now) != 1 || slices.ContainsFunc(changes, func(c change) bool { return from < c.to && c.from < from+len(p.Now) }) {
-			return nil, ErrChanged
-		}
-		changes = append(changes, change{from, from + len(p.Now), p.Was})
-	}
-	sort.Slice(changes, func(i, j int) bool { return changes[i].from < changes[j].from })
-	return changes, nil
-}
-
-// edited returns the document with changes of the value at a path, which must become equal to want;
+// edited returns the document with a change of the value at a path, which must become equal to want;
 // if want is nil, it may become any object. d is invalid afterwards, unless there is an error.
-func (d *doc) edited(changes []change, path []string, want *tree.Node) (*doc, error) {
-	after := d.apply(changes)
+func (d *doc) edited(c change, path []string, want *tree.Node) (*doc, error) {
+	after := d.apply(c)
 	if d.format == tree.JSON {
-		return d.editedJSON(after, changes[0], d.at(path), want)
+		return d.editedJSON(after, c, d.at(path), want)
 	}
 	now, err := parse(after, d.format)
 	if err != nil || !isWanted(now.at(path), want) || !bytes.Equal(tree.Canonical(without(d.root, path)), tree.Canonical(without(now.root, path))) {

@@ -175,29 +175,6 @@ func TestRestoreOtherForm(t *testing.T) {
 	}
 }
 
-// An earlier version edited tables in TOML whose statements are not adjacent.
-func TestRestoreScatteredTables(t *testing.T) {
-	t.Parallel()
-	const (
-		header = "[s.x]\ncommand = \"npx\"\n"
-		env    = "[s.x.env]\nT = \"s\""
-		now    = "[s.x]\ncommand = \"mcptrack-attach\"\n"
-		mark   = "# mcptrack: part 2 of [s.x] was here"
-		other  = "[s.b]\ncommand = \"y\"\n"
-	)
-	value := &tree.Node{Kind: tree.Object, Members: []*tree.Member{{Name: "command", Value: node("mcptrack-attach")}}}
-	edit := Edit{Value: Digest(value), Pieces: []Piece{{[]byte(header), []byte(now)}, {[]byte(env), []byte(mark)}}}
-	path := []string{"s", "x"}
-	if got, err := restore(t, now+other+mark+"\n", tree.TOML, path, edit); err != nil || string(got) != header+other+env+"\n" {
-		t.Errorf("%q, %v", got, err)
-	}
-	for _, text := range []string{now + other, now + mark + "\n" + other + mark + "\n"} {
-		if got, err := restore(t, text, tree.TOML, path, edit); err == nil {
-			t.Errorf("%q became %q", text, got)
-		}
-	}
-}
-
 // What was recorded must be one object, or it could change the rest of the text.
 func TestRestoreIsOneObject(t *testing.T) {
 	t.Parallel()
@@ -208,7 +185,7 @@ func TestRestoreIsOneObject(t *testing.T) {
 			t.Fatal(err)
 		}
 		path := []string{"s", "x"}
-		if err := f.Restore(path, Edit{Value: Digest(f.doc.at(path)), Pieces: []Piece{{Was: []byte(was)}}}); err == nil || string(f.Text()) != text {
+		if err := f.Restore(path, Edit{Value: Digest(f.doc.at(path)), Was: []byte(was)}); err == nil || string(f.Text()) != text {
 			t.Errorf("%q: %q, %v", was, f.Text(), err)
 		}
 	}

@@ -10,7 +10,7 @@ import (
 
 // json returns the change for an object in JSON. The new object has one member per line if the old
 // one has.
-func (d *doc) json(value *tree.Node, set []Member, keep func(string) bool) []change {
+func (d *doc) json(value *tree.Node, set []Member, keep func(string) bool) change {
 	var members []string
 	for _, m := range set {
 		members = append(members, quoted(m.Name)+": "+inline(m.Value, ": ", quoted, ""))
@@ -31,7 +31,7 @@ func (d *doc) json(value *tree.Node, set []Member, keep func(string) bool) []cha
 		}
 		now = "{" + d.eol + inner + strings.Join(members, ","+d.eol+inner) + d.eol + outer + "}"
 	}
-	return []change{{value.Offset, value.End, []byte(now)}}
+	return change{value.Offset, value.End, []byte(now)}
 }
 
 // editedJSON is edited for JSON. It parses the new value, and moves the rest of the tree.
@@ -94,7 +94,7 @@ func Add(text []byte, path []string, name string, value []byte) ([]byte, error) 
 	if c.Kind == tree.Object {
 		item = quoted(name) + ": " + item
 	}
-	return d.apply([]change{{at, end, []byte(before + d.eol + inner + item + after)}}), nil
+	return d.apply(change{at, end, []byte(before + d.eol + inner + item + after)}), nil
 }
 
 // Remove removes the element at a path from its list or object in JSON, together with its comma.
@@ -128,7 +128,7 @@ func Remove(text []byte, path []string) ([]byte, error) {
 	default:
 		changes = []change{{parent.Offset + 1, parent.End - 1, nil}}
 	}
-	return d.apply(changes), nil
+	return d.apply(changes...), nil
 }
 
 // comma returns the offset of the comma between two elements, which comments may surround.

@@ -71,7 +71,7 @@ func (d *doc) tomlItem(list []string, index string) (at int, ok bool) {
 }
 
 // toml returns the change for a table in TOML, whose statements must be adjacent.
-func (d *doc) toml(path []string, set []Member, keep func(string) bool) ([]change, error) {
+func (d *doc) toml(path []string, set []Member, keep func(string) bool) (c change, ok bool) {
 	if from, to, ok := d.tomlInline(path); ok {
 		members := make([]string, 0, len(set))
 		for _, m := range set {
@@ -82,11 +82,11 @@ func (d *doc) toml(path []string, set []Member, keep func(string) bool) ([]chang
 				members = append(members, string(d.Text()[m.Offset:d.EndOfTOML(m.Offset)]))
 			}
 		}
-		return []change{{from, to, []byte("{ " + strings.Join(members, ", ") + " }")}}, nil
+		return change{from, to, []byte("{ " + strings.Join(members, ", ") + " }")}, true
 	}
 	block, ok := d.block(path)
 	if !ok {
-		return nil, errForm
+		return c, false
 	}
 	var lines, own, below []string // own and below are statements to keep: of the table, and of tables below it
 	header, prefix, inBelow := "", "", false
@@ -111,7 +111,7 @@ func (d *doc) toml(path []string, set []Member, keep func(string) bool) ([]chang
 		}
 	}
 	if header == "" && prefix == "" {
-		return nil, errForm
+		return c, false
 	}
 	if header != "" {
 		lines = append(lines, header)
@@ -120,7 +120,7 @@ func (d *doc) toml(path []string, set []Member, keep func(string) bool) ([]chang
 		lines = append(lines, prefix+tomlKey(m.Name)+" = "+inline(m.Value, " = ", tomlKey, " "))
 	}
 	now := strings.Join(slices.Concat(lines, own, below), d.eol)
-	return []change{{block[0].From, block[len(block)-1].To, []byte(now)}}, nil
+	return change{block[0].From, block[len(block)-1].To, []byte(now)}, true
 }
 
 // block returns the statements of a table and the tables below it. ok is false if there are others between them.

@@ -71,13 +71,13 @@ func endOfFlow(t []byte, from int) (int, bool) {
 }
 
 // yaml returns the change for an object in YAML.
-func (d *doc) yaml(value *tree.Node, set []Member, keep func(string) bool) ([]change, error) {
+func (d *doc) yaml(value *tree.Node, set []Member, keep func(string) bool) (c change, ok bool) {
 	from, to, flow, ok := d.yamlExtent(value)
 	if !ok {
-		return nil, errForm
+		return c, false
 	}
 	if flow {
-		return d.yamlFlow(value, from, to, set, keep)
+		return d.yamlFlow(value, from, to, set, keep), true
 	}
 	indent := strings.Repeat(" ", d.column(from))
 	var lines []string
@@ -109,11 +109,11 @@ func (d *doc) yaml(value *tree.Node, set []Member, keep func(string) bool) ([]ch
 			end = value.Members[i+1].Offset
 		}
 		if m.Offset > end {
-			return nil, errForm
+			return c, false
 		}
 		now.WriteString(d.eol + indent + withoutComments(string(d.Text()[m.Offset:end])))
 	}
-	return []change{{from, to, []byte(now.String())}}, nil
+	return change{from, to, []byte(now.String())}, true
 }
 
 // withoutComments returns a text without the lines at its end that are empty or comments, which
@@ -130,7 +130,7 @@ func withoutComments(text string) string {
 }
 
 // yamlFlow returns the change for an object written as {…}, of which only short values can be kept.
-func (d *doc) yamlFlow(value *tree.Node, from, to int, set []Member, keep func(string) bool) ([]change, error) {
+func (d *doc) yamlFlow(value *tree.Node, from, to int, set []Member, keep func(string) bool) change {
 	var kept []string
 	for _, m := range value.Members {
 		if !keep(m.Name) {
@@ -139,7 +139,7 @@ func (d *doc) yamlFlow(value *tree.Node, from, to int, set []Member, keep func(s
 		kept = append(kept, quoted(m.Name)+": "+string(tree.Canonical(m.Value)))
 	}
 	now := strings.TrimSuffix(inline(set, ": ", quoted, ""), "}")
-	return []change{{from, to, []byte(strings.Join(append([]string{now}, kept...), ", ") + "}")}}, nil
+	return change{from, to, []byte(strings.Join(append([]string{now}, kept...), ", ") + "}")}
 }
 
 // scalar writes a string in YAML, without quotes if it cannot be mistaken for anything else.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/printable"
 )
 
 // MaxSummary is the maximum size of the summary in bytes, about 3,000 tokens.
@@ -48,9 +49,9 @@ func summary(v Capabilities, g *generation, exposed []string) stamped {
 	p, before := newPage("summary", MaxSummary)
 	p.WriteString("\n## Counts\n\n")
 	counts := v.counts()
-	fmt.Fprintf(p, "- %s\n", plural(counts["servers"], "server"))
+	fmt.Fprintf(p, "- %s\n", printable.Plural(counts["servers"], "server"))
 	for _, k := range kinds() {
-		fmt.Fprintf(p, "- %s\n", plural(counts[string(k)], noun(k)))
+		fmt.Fprintf(p, "- %s\n", printable.Plural(counts[string(k)], noun(k)))
 	}
 	p.WriteString("\n## Servers\n\n")
 	p.list(roomServers, serverLines(v))
@@ -71,7 +72,7 @@ func summary(v Capabilities, g *generation, exposed []string) stamped {
 		p.list(roomUpdates, lines)
 	}
 	p.WriteString("\n## Index\n\n")
-	fmt.Fprintf(p, "- %s, %s, %.1f words on average\n", plural(g.sizes.Documents, "document"), plural(g.sizes.Terms, "term"), g.sizes.AverageLength)
+	fmt.Fprintf(p, "- %s, %s, %.1f words on average\n", printable.Plural(g.sizes.Documents, "document"), printable.Plural(g.sizes.Terms, "term"), g.sizes.AverageLength)
 	for _, name := range exposed {
 		if name != "summary" {
 			_, description, _ := describe(name)
@@ -95,7 +96,7 @@ func serverLines(v Capabilities) []string {
 		var parts, samples []string
 		for _, k := range kinds() {
 			if n := srv.count(k); n > 0 {
-				parts = append(parts, plural(n, noun(k)))
+				parts = append(parts, printable.Plural(n, noun(k)))
 			}
 			for _, it := range srv.Lists[k][:min(srv.count(k), names-len(samples))] {
 				samples = append(samples, code(it.Key, 60))
@@ -120,7 +121,7 @@ func serverLines(v Capabilities) []string {
 func keywordLines(keywords []keyword) []string {
 	lines := make([]string, len(keywords))
 	for i, k := range keywords {
-		lines[i] = fmt.Sprintf("- %s: in %s", prose(k.word, 40), plural(k.elements, "element"))
+		lines[i] = fmt.Sprintf("- %s: in %s", prose(k.word, 40), printable.Plural(k.elements, "element"))
 	}
 	return lines
 }
@@ -138,9 +139,9 @@ const (
 func full(v Capabilities, g *generation) stamped {
 	p, before := newPage("full", MaxFull)
 	counts := v.counts()
-	p.WriteString("\n" + plural(counts["servers"], "server"))
+	p.WriteString("\n" + printable.Plural(counts["servers"], "server"))
 	for _, k := range kinds() {
-		p.WriteString(", " + plural(counts[string(k)], noun(k)))
+		p.WriteString(", " + printable.Plural(counts[string(k)], noun(k)))
 	}
 	p.WriteString(".\n")
 	const reserve = roomVocabulary + 1024 // bytes reserved for the sections after the elements
@@ -153,7 +154,7 @@ func full(v Capabilities, g *generation) stamped {
 			e, head := &g.elements[next], ""
 			if e.kind != kind {
 				kind = e.kind
-				head = fmt.Sprintf("\n### %s\n", plural(srv.count(kind), noun(kind)))
+				head = fmt.Sprintf("\n### %s\n", printable.Plural(srv.count(kind), noun(kind)))
 			}
 			if room = room && p.fits(head+e.markdown(), reserve); room {
 				shown++
@@ -161,11 +162,11 @@ func full(v Capabilities, g *generation) stamped {
 		}
 	}
 	if hidden := len(g.elements) - shown; !room {
-		fmt.Fprintf(p, "\n… and %s more that do not fit here.\n", plural(hidden, "element"))
+		fmt.Fprintf(p, "\n… and %s more that do not fit here.\n", printable.Plural(hidden, "element"))
 	}
 	p.covers(v)
 	if len(g.keywords) > 0 {
-		fmt.Fprintf(p, "\n## Vocabulary\n\n%s in %s; the most common:\n\n", plural(g.sizes.Terms, "term"), plural(g.sizes.Documents, "document"))
+		fmt.Fprintf(p, "\n## Vocabulary\n\n%s in %s; the most common:\n\n", printable.Plural(g.sizes.Terms, "term"), printable.Plural(g.sizes.Documents, "document"))
 		p.list(roomVocabulary, keywordLines(g.keywords))
 	}
 	return stamped{before, p.String()}
@@ -222,7 +223,7 @@ func (e *element) markdown() string {
 		fact("type", code(e.MimeType, 100))
 	}
 	if e.Size != nil {
-		fact("size", plural(int(*e.Size), "byte"))
+		fact("size", printable.Plural(int(*e.Size), "byte"))
 	}
 	if len(facts) > 0 {
 		b.WriteString("\n" + strings.Join(facts, "\n") + "\n")
@@ -251,7 +252,7 @@ func (p *page) covers(v Capabilities) {
 				n++
 			}
 			if n > 0 {
-				lines = append(lines, fmt.Sprintf("- %s of %s: %s", code(it.Key, 200), code(srv.ID, 64), plural(n, "listed resource")))
+				lines = append(lines, fmt.Sprintf("- %s of %s: %s", code(it.Key, 200), code(srv.ID, 64), printable.Plural(n, "listed resource")))
 			}
 		}
 	}

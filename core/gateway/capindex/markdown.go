@@ -101,11 +101,3 @@ func short(s string, n int) string {
 	}
 	return s[:n]
 }
-
-// plural returns "1 tool" or "2 tools".
-func plural(n int, word string) string {
-	if n == 1 {
-		return "1 " + word
-	}
-	return fmt.Sprintf("%d %ss", n, word)
-}

@@ -105,7 +105,7 @@ func (l *Lease) acquire(ctx context.Context, yield func(taken bool) time.Duratio
 			}
 		default:
 			sent = time.Now()
-			if err = l.take(ctx, kv, seen); err == nil {
+			if err = l.take(ctx, kv); err == nil {
 				return sent, nil
 			}
 			wait = l.ttl / 20 // another process has it, or the store is unreachable
@@ -123,16 +123,11 @@ func (l *Lease) acquire(ctx context.Context, yield func(taken bool) time.Duratio
 	}
 }
 
-// take takes the lease, unless it has changed since it was seen. If the store did not remove it although
-// nobody renewed it, because it has no TTL there, it is taken from its holder.
-func (l *Lease) take(ctx context.Context, kv jetstream.KeyValue, seen sighting) (err error) {
+// take takes the lease if no process holds it.
+func (l *Lease) take(ctx context.Context, kv jetstream.KeyValue) (err error) {
 	try, cancel := context.WithTimeout(ctx, l.ttl/2)
 	defer cancel()
 	l.rev, err = kv.Create(try, l.key, l.value(), jetstream.KeyTTL(l.ttl))
-	if errors.Is(err, jetstream.ErrKeyExists) && seen.rev != 0 {
-		l.rev = seen.rev
-		err = l.beat(ctx)
-	}
 	return err
 }
 

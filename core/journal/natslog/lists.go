@@ -23,10 +23,6 @@ type storedList struct {
 	Digests  []byte       `json:"digests"` // of the items, one after the other, in the order of Keys
 	When     time.Time    `json:"when"`    // time at which the list was stored
 	position
-
-	// Earlier versions stored the digests by key instead, not compressed and possibly in several Parts.
-	Items map[string]string `json:"items,omitempty"`
-	Parts int               `json:"parts,omitempty"`
 }
 
 // listToken is the separator between the server and the list in the subject of a stored list.
@@ -68,19 +64,14 @@ type listState struct {
 // readList returns the list in a stored message, or nil if it contains none.
 func readList(data []byte) *listState {
 	const size = len(catalog.Digest{})
-	if unpacked, ok := unpack(data, maxList); ok {
-		data = unpacked
-	}
+	data, ok := unpack(data, maxList)
 	var p storedList
-	if json.Unmarshal(data, &p) != nil || len(p.Digests) != size*len(p.Keys) || p.Parts > 1 {
+	if !ok || json.Unmarshal(data, &p) != nil || len(p.Digests) != size*len(p.Keys) {
 		return nil
 	}
 	l := &listState{name: journal.ListName{ServerID: p.ServerID, Kind: p.List}, at: p.position, when: p.When, keys: map[string]catalog.Digest{}}
 	for i, key := range p.Keys {
 		l.keys[key] = catalog.Digest(p.Digests[i*size:][:size])
-	}
-	for key, digest := range p.Items {
-		l.keys[key], _ = catalog.ParseDigest(digest) // a zero digest never equals the digest of the item on the server
 	}
 	return l
 }

@@ -192,12 +192,6 @@ func (s *store) followBucket(ctx context.Context, cfg jetstream.KeyValueConfig, 
 	if err != nil {
 		return err
 	}
-	if !info.Config.AllowMsgTTL { // the bucket is from a version whose records did not expire
-		info.Config.AllowMsgTTL, info.Config.SubjectDeleteMarkerTTL = true, cfg.LimitMarkerTTL
-		if _, err := s.js.UpdateStream(open, info.Config); err != nil {
-			return fmt.Errorf("event log: let the records of a bucket expire: %w", err)
-		}
-	}
 	c, err := s.consumer(ctx, stream, jetstream.ConsumerConfig{DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy, FilterSubjects: []string{prefix + ">"}})
 	if err != nil {
 		return err

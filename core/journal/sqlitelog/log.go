@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -212,8 +213,8 @@ func (l *Log) Resume(ctx context.Context, id string) (journal.Resumption, error)
 }
 
 // RecordsFile returns the path of a file in the data directory, for records that belong to the log; see
-// package records. Records that a log of an older mcptrack contains are moved to it by Open.
-func (l *Log) RecordsFile() string { return l.dir.recordsFile() }
+// package records.
+func (l *Log) RecordsFile() string { return filepath.Join(l.dir.path, "deliveries.json") }
 
 func (l *Log) Contents() journal.Contents { return l.contents }
 

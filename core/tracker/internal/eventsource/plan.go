@@ -6,9 +6,8 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"slices"
-	"strconv"
-	"strings"
 
+	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/mcp"
 )
@@ -146,21 +145,7 @@ func pointer(data json.RawMessage, path string) []string {
 	if dec.Decode(&v) != nil {
 		return nil
 	}
-	for token := range strings.SplitSeq(strings.TrimPrefix(path, "/"), "/") {
-		token = strings.NewReplacer("~1", "/", "~0", "~").Replace(token)
-		switch at := v.(type) {
-		case map[string]any:
-			v = at[token]
-		case []any:
-			n, err := strconv.Atoi(token)
-			if err != nil || n < 0 || n >= len(at) {
-				return nil
-			}
-			v = at[n]
-		default:
-			return nil
-		}
-	}
+	v, _ = catalog.At(v, path)
 	switch at := v.(type) {
 	case string:
 		return []string{at}
