@@ -72,6 +72,7 @@ func TestNoRouteStartsOrChangesAnything(t *testing.T) {
 		"GET /api/calls",
 		"GET /api/history",
 		"GET /api/hooks/{id}/body",
+		"GET /api/items",
 		"GET /api/lock",
 		"GET /api/servers",
 		"GET /api/servers/{id}",
