@@ -316,7 +316,7 @@ func runWatch(ctx context.Context, env *cli.Env, g *cli.Globals, opts watchOptio
 			return s.outcome(ctx, err)
 		}
 	}
-	lock, err := opts.LockFlags.Open(env, g, cfg, log)
+	lock, err := opts.LockFlags.Open(env, g, cfg, log, false)
 	if err != nil {
 		return err
 	}

@@ -107,11 +107,10 @@ type doctor struct {
 	g   *cli.Globals
 	log *slog.Logger
 	cli.Inspection
-	lines map[string]string // by server id: its command or address as written in the config
 }
 
 func run(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) error {
-	d := &doctor{options: opts, env: env, g: g, log: g.Logger(env), lines: map[string]string{}}
+	d := &doctor{options: opts, env: env, g: g, log: g.Logger(env)}
 	first := []check{newCheck("version", "", ok, fmt.Sprintf("mcptrack %s, %s, %s/%s", env.Version, runtime.Version(), runtime.GOOS, runtime.GOARCH), "")}
 	var unread error
 	if d.Inspection, unread = g.Inspect(env, d.log); unread != nil {
@@ -119,9 +118,6 @@ func run(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) error 
 	}
 	d.Config = g.Through(ctx, env, d.Config)
 	first = append(first, d.checkConfig(unread), d.checkApprovals())
-	for _, e := range cli.Entries(d.Config) {
-		d.lines[e.Name] = strings.TrimPrefix(e.Summary(), e.Name+": ")
-	}
 	servers := d.enabled()
 	beside, answered, stop := cli.Asking(env, g, servers)
 	defer stop()

@@ -3,7 +3,6 @@ package doctor
 import (
 	"errors"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -12,11 +11,6 @@ import (
 	"github.com/mcptrack/mcptrack/core/login"
 	"github.com/mcptrack/mcptrack/core/printable"
 )
-
-// loginCommand returns the command line that logs in to a server.
-func (d *doctor) loginCommand(srv config.Server) string {
-	return strings.Join(append([]string{login.TargetOf(srv).Command()}, d.g.OfHost()...), " ")
-}
 
 // checkLogins returns a check of each login that is stored, and a check of the keyring.
 func (d *doctor) checkLogins(servers []config.Server) []check {
@@ -42,7 +36,7 @@ func (d *doctor) checkLogins(servers []config.Server) []check {
 		if r.login == nil && r.err == nil || errors.Is(r.err, login.ErrNone) {
 			continue
 		}
-		fix := d.loginCommand(servers[i])
+		fix := d.g.LoginCommand(servers[i])
 		c := newCheck("login", printable.Line(servers[i].ID, 128), failed, "", fix)
 		switch l := r.login; {
 		case l != nil && l.Kind == login.KindKeyring && r.err != nil:

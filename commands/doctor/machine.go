@@ -7,28 +7,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/mcptrack/mcptrack/commands/internal/cli"
 	"github.com/mcptrack/mcptrack/core/daemon/ipc"
-	"github.com/mcptrack/mcptrack/core/launcher"
 	"github.com/mcptrack/mcptrack/core/printable"
 )
-
-// install says how to install a program.
-func install(name string) string {
-	from := map[string]string{
-		"node": "Node.js from https://nodejs.org", "npm": "Node.js from https://nodejs.org", "npx": "Node.js from https://nodejs.org",
-		"uv": "uv from https://docs.astral.sh/uv", "uvx": "uv from https://docs.astral.sh/uv", "pipx": "pipx from https://pipx.pypa.io",
-		"docker": "Docker from https://docs.docker.com/get-docker", "podman": "Podman from https://podman.io",
-		"bun": "Bun from https://bun.sh", "bunx": "Bun from https://bun.sh", "deno": "Deno from https://deno.com",
-		"python": "Python from https://www.python.org", "python3": "Python from https://www.python.org",
-	}[strings.ToLower(launcher.Base(name))]
-	if from == "" {
-		return "install it, or set \"command\" to its absolute path"
-	}
-	return "install " + from + ", or set \"command\" to its absolute path"
-}
 
 // checkDaemon reports whether a daemon runs, and which version.
 func (d *doctor) checkDaemon(ctx context.Context) []check {

@@ -15,7 +15,6 @@ import (
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/lock"
 	"github.com/mcptrack/mcptrack/core/lock/observe"
-	"github.com/mcptrack/mcptrack/core/login"
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/session"
 	core "github.com/mcptrack/mcptrack/core/status"
@@ -61,7 +60,7 @@ func (d *doctor) checkServers(ctx context.Context, servers []config.Server, answ
 		case asked && r.Err == nil:
 			c.Status, c.Detail = ok, event.Ready.Words()+offers(r)
 		case asked:
-			c.Status, c.Detail, c.Fix = d.broken(srv, (session.Report{Server: srv, Err: r.Err}).State(), printable.Reason(r.Err, 800))
+			c.Status, c.Detail, c.Fix = failed, printable.Reason(r.Err, 800), d.g.Fix(d.env, d.Config, srv, (session.Report{Server: srv, Err: r.Err}).State())
 			if ctx.Err() != nil {
 				c.Detail, c.Fix = "--timeout expired before it answered", "allow more time with --timeout"
 			}
@@ -118,11 +117,7 @@ func (d *doctor) unusable(srv config.Server) (s status, detail, fix string) {
 	if _, unapproved := errors.AsType[*config.UnapprovedError](srv.Unusable()); unapproved {
 		return skipped, event.Unapproved.Words() + ": it was not started or contacted", ""
 	}
-	why := event.Unconfigured.Words() + ": " + srv.Unusable().Error()
-	if _, found := srv.Find(d.env.Getenv("PATH")); !found && srv.Transport == config.TransportStdio {
-		return failed, why, install(srv.Command)
-	}
-	return failed, why, "set what is missing, or set \"enabled\": false; mcptrack validate " + printable.Shell(d.Config.Path) + " shows where"
+	return failed, event.Unconfigured.Words() + ": " + srv.Unusable().Error(), d.g.Fix(d.env, d.Config, srv, event.Unconfigured)
 }
 
 // reported describes a server by what a daemon says.
@@ -131,23 +126,7 @@ func (d *doctor) reported(srv config.Server, row core.Summary) (s status, detail
 	if row.State == event.Ready || row.State == event.Unsupported {
 		return ok, row.State.Words() + since + counted(row.Tools, row.Prompts, row.Templates, row.Resources), ""
 	}
-	s, detail, fix = d.broken(srv, row.State, row.Error)
-	return s, row.State.Words() + since + ": " + detail, fix
-}
-
-// broken describes a server that could not be connected to.
-func (d *doctor) broken(srv config.Server, state event.State, why string) (s status, detail, fix string) {
-	switch line := d.lines[srv.ID]; {
-	case state == event.NeedsAuth && login.TargetOf(srv).URL != "":
-		fix = d.loginCommand(srv)
-	case srv.Transport == config.TransportStdio && line != "":
-		fix = "run its command to see why: " + line
-	case srv.Transport == config.TransportStdio:
-		fix = "run its command to see why"
-	default:
-		fix = "check that it runs, and the URL in the config: " + line
-	}
-	return failed, why, fix
+	return failed, row.State.Words() + since + ": " + row.Error, d.g.Fix(d.env, d.Config, srv, row.State)
 }
 
 // offers counts what a server offers.

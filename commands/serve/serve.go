@@ -14,21 +14,25 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/mcptrack/mcptrack/commands/internal/cli"
 	"github.com/mcptrack/mcptrack/core/cache"
+	"github.com/mcptrack/mcptrack/core/calls"
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/engine"
 	"github.com/mcptrack/mcptrack/core/hook"
 	"github.com/mcptrack/mcptrack/core/journal"
+	"github.com/mcptrack/mcptrack/core/machine"
 	"github.com/mcptrack/mcptrack/core/mcpevents"
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/servercard"
 	"github.com/mcptrack/mcptrack/core/standardwebhooks"
+	"github.com/mcptrack/mcptrack/core/status"
 	"github.com/mcptrack/mcptrack/core/tracker"
 	"github.com/mcptrack/mcptrack/output/api"
 	"github.com/mcptrack/mcptrack/output/dashboard"
@@ -56,6 +60,7 @@ type options struct {
 	follow      bool
 	publicURL   string
 	dashboard   string // URL for links
+	actions     bool   // the dashboard can use servers
 }
 
 // Command returns the serve-sse command.
@@ -76,7 +81,7 @@ access, backups and several processes.`,
   mcptrack serve-sse --nats nats://nats-1:4222,nats://nats-2:4222 --follow`,
 		Args: cli.Args(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			for _, flag := range []string{"lock", "public-url", "dashboard-url", "demo"} {
+			for _, flag := range []string{"lock", "public-url", "dashboard-url", "dashboard-actions", "demo"} {
 				if opts.follow && cmd.Flags().Changed(flag) {
 					return cli.Usage("--%s cannot be used with --follow, which follows no server", flag)
 				}
@@ -99,6 +104,7 @@ access, backups and several processes.`,
 	f.BoolVar(&opts.follow, "follow", false, "with --nats: only serve what other processes store")
 	f.StringVar(&opts.publicURL, "public-url", "", "`URL` at which servers reach this process with webhooks")
 	f.StringVar(&opts.dashboard, "dashboard-url", "", "`URL` of the dashboard, for links in Slack messages")
+	f.BoolVar(&opts.actions, "dashboard-actions", false, "let the dashboard call tools and restart servers")
 	f.BoolVar(&opts.HoldCommands, "no-exec-on-reload", false, "start new or changed commands only after SIGHUP")
 	_ = f.MarkHidden("no-exec-on-reload")
 	_ = f.MarkHidden("dashboard-url") // see mcptrack help serving
@@ -187,7 +193,7 @@ func run(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) error 
 	}
 	var lock *engine.Lock
 	if !opts.follow {
-		if lock, err = opts.LockFlags.Open(env, g, cfg, f.logger); err != nil {
+		if lock, err = opts.LockFlags.Open(env, g, cfg, f.logger, opts.actions); err != nil {
 			return err
 		}
 	}
@@ -239,6 +245,8 @@ type feedServer struct {
 	webhooks *webhook.Webhooks                    // nil with --follow
 	hooks    *hook.Receiver                       // receives incoming webhooks; has none with --follow
 	review   *dashboard.Review                    // nil if there cannot be a lock file
+	config   atomic.Pointer[config.Config]        // the newest one
+	calls    calls.Store                          // of the dashboard
 }
 
 // listen creates the HTTP server and its listener. Invalid options are usage errors.
@@ -286,6 +294,7 @@ func (f *feedServer) open(ctx context.Context, desired engine.Desired, lock *eng
 	f.engine, err = engine.New(ctx, desired, f.log, engine.Options{
 		Tracker: t, Lock: lock, Role: role, Logger: f.logger,
 		Applied: func(cfg *config.Config) {
+			f.config.Store(cfg)
 			if f.webhooks != nil {
 				f.webhooks.Apply(cfg.Webhooks)
 			}
@@ -295,6 +304,7 @@ func (f *feedServer) open(ctx context.Context, desired engine.Desired, lock *eng
 	if err != nil {
 		return err
 	}
+	f.calls = cli.Calls(f.log)
 	if lock != nil {
 		f.review = &dashboard.Review{Guard: lock.Guard, Changes: f.engine.LockChanges}
 	}
@@ -320,6 +330,24 @@ func (f *feedServer) close() {
 	}
 }
 
+// running returns what is known about a server that is followed here.
+func (f *feedServer) running(ctx context.Context, st *status.ServerStatus) (r dashboard.Running) {
+	cfg := f.config.Load()
+	srv, ok := cfg.Server(st.ID)
+	if !ok {
+		return r // it was just removed
+	}
+	if r.Start = cli.LineOf(cfg, st.ID); st.Error != "" {
+		r.Fix = f.globals.Fix(f.env, cfg, srv, st.State)
+	}
+	if st.Connected() && st.Info.PID > 0 {
+		r.PID = st.Info.PID
+		memory, _ := machine.Memory(ctx, []int{r.PID})
+		r.Memory = memory[r.PID]
+	}
+	return r
+}
+
 // routes registers the HTTP routes, and returns the engine parts that they require.
 func (f *feedServer) routes(s *web.Server) []engine.Part {
 	t := f.engine.Tracker()
@@ -328,8 +356,11 @@ func (f *feedServer) routes(s *web.Server) []engine.Part {
 		Read: func(ctx context.Context, server, uri string, digest catalog.Digest) (cache.Resource, error) {
 			return t.Client(server).CurrentResource(ctx, uri, digest)
 		},
-		Review: f.review, Logger: f.logger, Log: f.lines, Calls: cli.ReadCalls(f.env, f.logger, f.engine.Servers), Hooks: func(*http.Request) []hook.Status { return f.hooks.Status() },
-		Login: slices.Contains(s.Routes(), "/login"),
+		Review: f.review, Logger: f.logger, Log: f.lines, Calls: cli.ReadCalls(f.env, f.logger, f.engine.Servers, f.calls), Hooks: func(*http.Request) []hook.Status { return f.hooks.Status() },
+		Login: slices.Contains(s.Routes(), "/login"), Running: f.running,
+	}
+	if f.opts.actions {
+		shown.Actions = &dashboard.Actions{Call: t.CallTool, Prompt: t.GetPrompt, Refuse: f.engine.Refuse, Restart: t.Restart, Called: f.calls.Add}
 	}
 	counted := metrics.Options{
 		Version: f.env.Version, Snapshot: t.Snapshot, Journal: f.log.Stats, Reloads: f.engine.Reloads, LockChanges: f.engine.LockChanges, Cluster: f.engine.Cluster, Hooks: f.hooks.Status,

@@ -72,6 +72,7 @@ func TestNoRouteStartsOrChangesAnything(t *testing.T) {
 		"GET /api/calls",
 		"GET /api/history",
 		"GET /api/hooks/{id}/body",
+		"GET /api/items",
 		"GET /api/lock",
 		"GET /api/servers",
 		"GET /api/servers/{id}",
@@ -168,6 +169,51 @@ func TestNoRouteStartsOrChangesAnything(t *testing.T) {
 	}
 	if asked < 500 {
 		t.Errorf("only %d requests", asked)
+	}
+}
+
+// With --dashboard-actions, only the dashboard itself uses servers.
+func TestDashboardActions(t *testing.T) {
+	t.Parallel()
+	f := &feedServer{env: &cli.Env{LookupEnv: func(string) (string, bool) { return "", false }}, globals: &cli.Globals{}, logger: slog.New(slog.DiscardHandler), opts: options{actions: true, JournalFlags: cli.JournalFlags{Dir: t.TempDir()}}}
+	if err := f.open(t.Context(), engine.Desired{Config: &config.Config{}}, nil, tracker.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	defer f.close()
+	s, err := web.New(web.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.routes(s)
+	ln, err := s.Listen(t.Context(), "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var serving sync.WaitGroup
+	serving.Go(func() { _ = s.Serve(ctx, ln) })
+	defer serving.Wait()
+	defer cancel()
+	for _, path := range []string{"call", "prompt", "restart"} {
+		for origin, want := range map[string]int{"": http.StatusForbidden, "http://127.0.0.1:1": http.StatusForbidden, s.URL(): http.StatusNotFound} {
+			body := map[string]string{"call": `{"tool":"t"}`, "prompt": `{"prompt":"p"}`}[path]
+			q, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.URL()+"/api/servers/nobody/"+path, strings.NewReader(body))
+			if err != nil {
+				t.Fatal(err)
+			}
+			q.Header.Set("Content-Type", "application/json")
+			if origin != "" {
+				q.Header.Set("Origin", origin)
+			}
+			r, err := http.DefaultClient.Do(q)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = r.Body.Close()
+			if r.StatusCode != want {
+				t.Errorf("%s from %q: %s", path, origin, r.Status)
+			}
+		}
 	}
 }
 

@@ -104,9 +104,9 @@ const MaxRead = 1000
 
 // Query selects calls. Zero fields select all.
 type Query struct {
-	After            int64 // calls with a higher ID
-	ServerID, Client string
-	Failed           bool // calls whose outcome is not OK
+	After                  int64 // calls with a higher ID
+	ServerID, Tool, Client string
+	Failed                 bool // calls whose outcome is not OK
 	// Newest selects only that many of the newest calls. Without it, Read returns the oldest ones.
 	Newest int
 }
@@ -115,7 +115,7 @@ type Query struct {
 func (q *Query) Limit() int { return min(cmp.Or(q.Newest, MaxRead), MaxRead) }
 
 func (q *Query) selects(c *Call) bool {
-	return c.ID > q.After && (q.ServerID == "" || c.ServerID == q.ServerID) && (q.Client == "" || c.Client == q.Client) && (!q.Failed || c.Outcome != OK)
+	return c.ID > q.After && (q.ServerID == "" || c.ServerID == q.ServerID) && (q.Tool == "" || c.Tool == q.Tool) && (q.Client == "" || c.Client == q.Client) && (!q.Failed || c.Outcome != OK)
 }
 
 // Store keeps the newest calls. Its methods are safe for concurrent use.
@@ -227,7 +227,7 @@ func (q *Query) Values() url.Values {
 			v.Set(name, strconv.FormatInt(n, 10))
 		}
 	}
-	for name, text := range map[string]string{"server": q.ServerID, "client": q.Client} {
+	for name, text := range map[string]string{"server": q.ServerID, "tool": q.Tool, "client": q.Client} {
 		if text != "" {
 			v.Set(name, text)
 		}
@@ -248,6 +248,6 @@ func ParseQuery(v url.Values) (q Query, err error) {
 		}
 		return n
 	}
-	q = Query{After: number("after"), Newest: int(min(number("newest"), MaxRead)), ServerID: v.Get("server"), Client: v.Get("client"), Failed: v.Get("failed") == "1"}
+	q = Query{After: number("after"), Newest: int(min(number("newest"), MaxRead)), ServerID: v.Get("server"), Tool: v.Get("tool"), Client: v.Get("client"), Failed: v.Get("failed") == "1"}
 	return q, err
 }

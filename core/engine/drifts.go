@@ -96,6 +96,14 @@ func (v *Verdicts) Set(verdicts map[string]*guard.Verdict) {
 	}
 }
 
+// latest returns the verdict about a server, or false if nothing is known of it.
+func (v *Verdicts) latest(server string) (*guard.Verdict, bool) {
+	v.drifts.mu.Lock()
+	defer v.drifts.mu.Unlock()
+	l, known := v.of[server]
+	return l.verdict, known
+}
+
 // Close discards the verdicts. What was published stays published.
 func (v *Verdicts) Close() {
 	v.Set(nil)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"maps"
 	"slices"
 	"sync"
@@ -102,19 +103,47 @@ func (l *locked) compareAll(ctx context.Context) {
 	l.verdicts.Set(verdicts)
 }
 
+// Refuse returns why an item of a server must not be used before the user has approved it, or nil if it may
+// be: without [Options.Lock] or a lock file, nothing is refused. The newest list that has the item is compared,
+// even if that is not published yet.
+func (e *Engine) Refuse(server string, k catalog.Kind, key string) error {
+	l := e.locked
+	if l == nil || !l.lock.Guard.Exists() {
+		return nil
+	}
+	verdict, compared := l.verdicts.latest(server)
+	if !compared {
+		return errors.New("not served: the server is not yet compared with the lock; try again")
+	}
+	if err := verdict.Refuse(k, key); err != nil { // also because of how the server is started
+		return err
+	}
+	l.mu.Lock()
+	srv, _ := l.cfg.Server(server)
+	l.mu.Unlock()
+	st, _ := e.tracker.Snapshot().Server(server)
+	return l.lock.Guard.Judge(server, srv.Lock, offerOf(srv, &st)).Refuse(k, key)
+}
+
+// offerOf returns what a server offers, without its launch.
+func offerOf(srv config.Server, st *status.ServerStatus) guard.Offer {
+	o := guard.Offer{
+		Capabilities: st.Info.RawCapabilities, Instructions: &st.Info.Instructions, Lists: map[catalog.Kind][]catalog.Item{},
+		Secrets: srv.Credentials(),
+	}
+	for k, list := range st.Lists {
+		o.Lists[k] = list
+	}
+	return o
+}
+
 // compare compares a server with the lock, unless nothing has changed since that was last done.
 func (l *locked) compare(ctx context.Context, srv config.Server, st *status.ServerStatus) {
 	was, again := l.last[st.ID]
 	if !st.Connected() && !again || ctx.Err() != nil {
 		return
 	}
-	now := compared{version: l.lock.Guard.Version(), entry: srv, connected: st.Since, offer: guard.Offer{
-		Capabilities: st.Info.RawCapabilities, Instructions: &st.Info.Instructions, Lists: map[catalog.Kind][]catalog.Item{},
-		Secrets: srv.Credentials(),
-	}}
-	for k, list := range st.Lists {
-		now.offer.Lists[k] = list
-	}
+	now := compared{version: l.lock.Guard.Version(), entry: srv, connected: st.Since, offer: offerOf(srv, st)}
 	switch sameLaunch := again && was.connected.Equal(now.connected) && was.entry.Equal(now.entry); {
 	case !st.Connected(): // the lock may have changed, and what the server last offered stays open until it is approved
 		now.connected, now.offer = was.connected, was.offer

@@ -184,3 +184,37 @@ func TestLockOfLostServer(t *testing.T) {
 	approve(t, path, "docs", "dig EVIL")
 	r.publishes("changed tool/dig wording", "approved tool/dig")
 }
+
+// What differs from the lock is refused, also before that is published, and a server that the lock lacks.
+func TestRefuse(t *testing.T) {
+	t.Parallel()
+	path := locktest.Path(t)
+	w := newWorld(t, "docs", "web")
+	for _, srv := range w.servers {
+		srv.SetList(catalog.Tools, described("dig digs", "rake rakes")...)
+	}
+	r := w.engine(local(), locking(t, path), w.config())
+	r.knows()
+	if err := r.Refuse("docs", catalog.Tools, "dig"); err != nil {
+		t.Errorf("without a lock: %v", err)
+	}
+	approve(t, path, "docs", "dig digs", "rake EVIL")
+	eventually(t, "both are compared", publishedWithin, func() bool { return len(r.LockChanges()) == 2 })
+	for tool, server := range map[string]string{"rake": "docs", "dig": "web"} {
+		if err := r.Refuse(server, catalog.Tools, tool); err == nil || !strings.Contains(err.Error(), "run mcptrack ") || strings.Contains(err.Error(), "EVIL") {
+			t.Errorf("%s of %s: %v", tool, server, err)
+		}
+	}
+	if err := r.Refuse("docs", catalog.Tools, "dig"); err != nil {
+		t.Error(err)
+	}
+	w.servers["docs"].SetList(catalog.Tools, described("dig EVIL", "rake rakes")...)
+	w.servers["docs"].NotifyListChanged(catalog.Tools)
+	eventually(t, "the change is known", publishedWithin, func() bool {
+		it, _ := r.Tracker().Client("docs").Item(catalog.Tools, "dig")
+		return strings.Contains(string(it.Raw), "EVIL")
+	})
+	if err := r.Refuse("docs", catalog.Tools, "dig"); err == nil {
+		t.Error("a tool is not refused whose change is known")
+	}
+}

@@ -76,7 +76,7 @@ func (a *API) Run(ctx context.Context) error { return a.hub.Run(ctx) }
 // Routes returns the handlers of the feeds and of the dashboard by pattern; see [http.ServeMux].
 func (a *API) Routes() map[string]http.Handler { return maps.Clone(a.routes) }
 
-// Writes returns the handlers of requests that change the lock file; see [dashboard.Dashboard.Writes].
+// Writes returns the handlers of requests that change something; see [dashboard.Dashboard.Writes].
 func (a *API) Writes() map[string]http.Handler { return maps.Clone(a.writes) }
 
 // Handler returns the handler for the clients of a daemon. It has no writes: a client may be a model. It has no page, and needs no rules about

@@ -34,12 +34,14 @@ type overview struct {
 	Words     map[string]string     `json:"words"`
 	Tones     map[string]event.Tone `json:"tones"` // of states
 	Resources int                   `json:"resources"`
+	Tools     int                   `json:"tools"`
 	Updates   uint64                `json:"updates"`
 	Failures  uint64                `json:"failures"`
 	Clients   int                   `json:"clients"`
 	Login     bool                  `json:"login,omitempty"`   // POST /logout ends a login
 	History   bool                  `json:"history,omitempty"` // /api/history and /api/activity are available
 	Calls     bool                  `json:"calls,omitempty"`   // /api/calls is available
+	Actions   bool                  `json:"actions,omitempty"` // tools can be called, and servers restarted
 	// Webhooks has at most maxWebhooks endpoints, failing ones first. MoreWebhooks is the number of
 	// omitted endpoints.
 	Webhooks     []webhook.EndpointStatus `json:"webhooks,omitempty"`
@@ -110,7 +112,7 @@ func newResource(st *status.ServerStatus, r *status.ResourceStatus) resource {
 }
 
 func (d *Dashboard) status(r *http.Request) (any, error) {
-	out := overview{Version: d.opts.Version, StartedAt: stamp(d.started), States: map[event.State]int{}, Login: d.opts.Login, History: d.opts.Last != nil, Calls: d.opts.Calls != nil}
+	out := overview{Version: d.opts.Version, StartedAt: stamp(d.started), States: map[event.State]int{}, Login: d.opts.Login, History: d.opts.Last != nil, Calls: d.opts.Calls != nil, Actions: d.opts.Actions != nil}
 	out.Words, out.Tones = words()
 	if d.opts.Last != nil {
 		out.Epoch, out.Seq = d.opts.Last() // read before the snapshot, so that the snapshot includes the event with this id
@@ -123,6 +125,7 @@ func (d *Dashboard) status(r *http.Request) (any, error) {
 	for _, srv := range servers {
 		out.States[srv.State]++
 		out.Resources += srv.Resources
+		out.Tools += srv.Tools
 		out.Updates += srv.Updates
 		out.Failures += srv.Failures
 	}
@@ -260,9 +263,19 @@ const (
 	maxMissing   = 100 // polled resources in a response
 )
 
+// Running is what a process knows about a server that it follows, beside its status.
+type Running struct {
+	// Start is the command or the address in the config, in one line and without secrets.
+	Start  string `json:"start,omitempty"`
+	PID    int    `json:"pid,omitempty"`
+	Memory int64  `json:"memoryBytes,omitempty"` // of the process and its descendants
+	Fix    string `json:"fix,omitempty"`         // what to do if the server has an error
+}
+
 // serverDetail is the response of /api/servers/{id}.
 type serverDetail struct {
 	status.Summary
+	Running
 	// Polled has the URIs of resources that the server does not push, at most 100.
 	Polled []string `json:"polled,omitempty"`
 	// ToolList and the other lists have descriptors as the server sent them.
@@ -278,10 +291,14 @@ func (d *Dashboard) server(r *http.Request) (any, error) {
 		return nil, err
 	}
 	// If another process follows the server, this process does not have its descriptors.
-	st, _ := d.opts.Snapshot().Server(known.ID)
+	st, here := d.opts.Snapshot().Server(known.ID)
+	var running Running
+	if here && d.opts.Running != nil {
+		running = d.opts.Running(r.Context(), &st)
+	}
 	return serverDetail{
-		Summary: known, Polled: st.Missing[:min(len(st.Missing), maxMissing)],
-		ToolList: items(st.Lists[catalog.Tools]), PromptList: items(st.Lists[catalog.Prompts]), TemplateList: items(st.Lists[catalog.Templates]), SkillList: items(st.Lists[catalog.Skills]),
+		Summary: known, Running: running, Polled: st.Missing[:min(len(st.Missing), maxMissing)],
+		ToolList: descriptors(st.Lists[catalog.Tools]), PromptList: descriptors(st.Lists[catalog.Prompts]), TemplateList: descriptors(st.Lists[catalog.Templates]), SkillList: descriptors(st.Lists[catalog.Skills]),
 	}, nil
 }
 
@@ -307,8 +324,8 @@ func (d *Dashboard) log(r *http.Request) (any, error) {
 	return out, nil
 }
 
-// items returns the first descriptors of a list, up to the limits.
-func items(list catalog.List) []json.RawMessage {
+// descriptors returns the first descriptors of a list, up to the limits.
+func descriptors(list catalog.List) []json.RawMessage {
 	out := []json.RawMessage{}
 	size := 0
 	for _, it := range list {

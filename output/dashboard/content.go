@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -41,19 +42,19 @@ type definition struct {
 	Text     string `json:"text"` // JSON as the server sent it
 }
 
-// definition returns the version with the digest in the parameter digest of an item's definition.
+// definition returns the version with the digest in the parameter digest of an item's definition, or the current
+// one.
 func (d *Dashboard) definition(r *http.Request) (any, error) {
 	out := definition{ServerID: r.PathValue("id"), Item: r.URL.Query().Get("item"), Digest: r.URL.Query().Get("digest")}
 	it, ok := history.ParseItem(out.Item)
 	if _, err := d.known(out.ServerID); err != nil || !ok || it.Content() {
 		return nil, missing("no such server or item")
 	}
-	if out.Text, ok = d.version(r.Context(), out.Digest); !ok {
-		now, err := d.current(r.Context(), out.ServerID, it)
-		if err != nil || now.Raw == nil || now.Digest.String() != out.Digest {
-			return nil, missing("this version of the definition is not available")
-		}
+	now, err := d.current(r.Context(), out.ServerID, it)
+	if out.Digest = cmp.Or(out.Digest, now.Digest.String()); err == nil && now.Raw != nil && now.Digest.String() == out.Digest {
 		out.Text = string(now.Raw)
+	} else if out.Text, ok = d.version(r.Context(), out.Digest); !ok {
+		return nil, missing("this version of the definition is not available")
 	}
 	return out, nil
 }
@@ -218,9 +219,7 @@ func (d *Dashboard) image(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(data)
 }
 
-// picture returns the bytes of the first content of a resource, and their format: png, jpeg or gif, which
-// browsers cannot take for anything else (SVG is a document). The dimensions are limited: a small file can
-// decode to gigabytes.
+// picture returns the bytes of the first content of a resource, and their format; see [checkPicture].
 func picture(r cache.Resource) (data []byte, format string, err error) {
 	var result struct {
 		Contents []struct {
@@ -230,15 +229,25 @@ func picture(r cache.Resource) (data []byte, format string, err error) {
 	if err := json.Unmarshal(r.Raw(), &result); err != nil || len(result.Contents) == 0 {
 		return nil, "", errors.New("no content")
 	}
-	if data, err = base64.StdEncoding.DecodeString(result.Contents[0].Blob); err != nil || len(data) == 0 || len(data) > maxImage {
-		return nil, "", errors.New("the image is empty or too large")
+	if data, err = base64.StdEncoding.DecodeString(result.Contents[0].Blob); err != nil {
+		return nil, "", errors.New("the image is not encoded as base64")
+	}
+	format, err = checkPicture(data)
+	return data, format, err
+}
+
+// checkPicture returns the format of an image: png, jpeg or gif, which browsers cannot take for anything else
+// (SVG is a document). The dimensions are limited: a small file can decode to gigabytes.
+func checkPicture(data []byte) (format string, err error) {
+	if len(data) == 0 || len(data) > maxImage {
+		return "", errors.New("the image is empty or too large")
 	}
 	config, format, err := image.DecodeConfig(bytes.NewReader(data))
 	if err != nil {
-		return nil, "", errors.New("the content is not an image in a supported format")
+		return "", errors.New("the content is not an image in a supported format")
 	}
 	if config.Width <= 0 || config.Height <= 0 || config.Width > maxPixels/config.Height {
-		return nil, "", errors.New("the image has too many pixels")
+		return "", errors.New("the image has too many pixels")
 	}
-	return data, format, nil
+	return format, nil
 }

@@ -1,8 +1,9 @@
 // Package dashboard serves the web page of serve-sse and its JSON API.
 //
-// The page consists of embedded files and needs no build step. A rail lists servers with their
-// resources. The middle shows the newest change, or the selected one, as a diff, rendered or raw, and
-// the history of a resource; a server's page has its timeline, log, tools and prompts. The review has
+// The page consists of embedded files and needs no build step. A rail has a tree of servers, what they
+// offer by kind, and folders of URIs. The middle shows the newest change, or the selected one, as a diff,
+// rendered or raw, and the history of a resource; a tool's page has its schema, versions and calls; a
+// server's page has its timeline, log, tools and prompts. The review has
 // what differs from the lock, with differences, to approve or reject. It does not move under the mouse,
 // and its buttons do nothing for half a second after it has moved, so that no other definition than
 // the one that was read is approved. A drawer has the feed and the last calls, and the header has totals and a chart that
@@ -10,8 +11,11 @@
 // never from markup, so hostile names stay text. All tabs of a browser share one event stream. When the
 // tab that owns the stream is closed, another tab resumes the stream; a rejected stream is retried.
 //
-// Requests change nothing, except POST /api/lock/approve and POST /api/lock/reject, which write the
-// user's decision about shown changes to the lock file ([Dashboard.Writes]). /content and /image read
+// Requests change nothing, except those of [Dashboard.Writes]: POST /api/lock/approve and POST /api/lock/reject
+// write the user's decision about shown changes to the lock file; with Options.Actions, POST
+// /api/servers/{id}/call, /prompt and /restart call a tool, get a prompt and connect to a server again. At most 4
+// calls run, as long as the page waits for them. A result is shown as text, and a picture in it is drawn only
+// after its format and size were checked. /content and /image read
 // a followed resource from its server if its content is unknown, at most 4 concurrently. /api/history
 // and /api/activity read the log, and /api/lock compares definitions, at most 2 concurrently. Old
 // versions of texts, and bodies of messages to hooks, are available as long as the log keeps them.
@@ -69,9 +73,13 @@ type Options struct {
 	Hooks func(*http.Request) []hook.Status
 	// Deliveries reports which process of a cluster delivers webhooks. If nil, this process does.
 	Deliveries func() []webhook.Deliverer
-	// Review adds the review of what differs from the lock file. It is the only part of the API that
-	// changes something: the lock, with the routes in [Dashboard.Writes]. Nil if nothing is compared.
+	// Running returns what is known about a server that this process follows beside its status.
+	Running func(context.Context, *status.ServerStatus) Running
+	// Review adds the review of what differs from the lock file, and its decisions to [Dashboard.Writes]. Nil if
+	// nothing is compared.
 	Review *Review
+	// Actions adds what users can do with servers to [Dashboard.Writes]. Nil if they can only look.
+	Actions *Actions
 	// Logger receives records about decisions; nil discards them.
 	Logger *slog.Logger
 	// Login adds a logout button to the page, because users log in.
@@ -85,6 +93,7 @@ type Dashboard struct {
 	started time.Time
 	reads   chan struct{} // counting semaphore for reads from servers
 	scans   chan struct{} // counting semaphore for reads of the log
+	acts    chan struct{} // counting semaphore for calls
 	counted activity
 }
 
@@ -108,18 +117,24 @@ func New(opts Options) *Dashboard {
 	}
 	return &Dashboard{
 		opts: opts, events: events, started: time.Now(),
-		reads: make(chan struct{}, maxReads), scans: make(chan struct{}, maxScans),
+		reads: make(chan struct{}, maxReads), scans: make(chan struct{}, maxScans), acts: make(chan struct{}, maxActions),
 		counted: activity{fine: map[int64]uint32{}, all: map[int64]uint32{}},
 	}
 }
 
-// Writes returns the handlers of the requests that change the lock file, by pattern; none without
-// Options.Review. The caller must make sure that only the user's own pages and programs send them.
+// Writes returns the handlers of the requests that change the lock file, with Options.Review, and of those that
+// use a server, with Options.Actions, by pattern. The caller must make sure that only the user's own pages and
+// programs send them.
 func (d *Dashboard) Writes() map[string]http.Handler {
+	writes := d.actions()
 	if d.opts.Review == nil {
-		return nil
+		return writes
 	}
-	return map[string]http.Handler{"POST /api/lock/approve": answers(d.decide(true)), "POST /api/lock/reject": answers(d.decide(false))}
+	if writes == nil {
+		writes = map[string]http.Handler{}
+	}
+	writes["POST /api/lock/approve"], writes["POST /api/lock/reject"] = answers(d.decide(true)), answers(d.decide(false))
+	return writes
 }
 
 // Routes returns the handlers of the page and of the requests that change nothing, by pattern; see
@@ -134,6 +149,7 @@ func (d *Dashboard) Routes() map[string]http.Handler {
 		"GET /assets/":                    http.StripPrefix("/assets/", http.FileServerFS(assets)),
 		"GET /api/status":                 answers(d.status),
 		"GET /api/servers":                answers(d.servers),
+		"GET /api/items":                  answers(d.items),
 		"GET /api/hooks/{id}/body":        http.HandlerFunc(d.hookBody),
 		"GET /api/servers/{id}":           answers(d.server),
 		"GET /api/history":                answers(d.scan(d.history)),

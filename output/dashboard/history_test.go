@@ -328,7 +328,7 @@ func TestDefinitions(t *testing.T) {
 	if fetch(t, s.URL+"/api/history?server=server-0000&item=instructions", &h); len(h.Versions) != 1 || h.Versions[0].Digest.IsZero() {
 		t.Errorf("instructions: %+v", h)
 	}
-	for digest, want := range map[catalog.Digest]string{was[0].Digest: string(was[0].Raw), is[0].Digest: string(is[0].Raw), h.Versions[0].Digest: ""} {
+	for digest, want := range map[catalog.Digest]string{{}: string(is[0].Raw), was[0].Digest: string(was[0].Raw), is[0].Digest: string(is[0].Raw), h.Versions[0].Digest: ""} {
 		var got definition
 		code := fetch(t, s.URL+"/api/servers/server-0000/content?item=tool/search&digest="+digest.String(), &got)
 		if got.Text != want || (code == http.StatusOK) != (want != "") {
@@ -337,7 +337,7 @@ func TestDefinitions(t *testing.T) {
 	}
 	var refusal map[string]string
 	for _, path := range []string{"/api/history?server=server-0000&item=launch", "/api/history?server=server-0000&item=file:///00000.md",
-		"/api/servers/none/content?item=tool/search&digest=" + is[0].Digest.String(), "/api/servers/server-0000/content?item=tool/search"} {
+		"/api/servers/none/content?item=tool/search&digest=" + is[0].Digest.String(), "/api/servers/server-0000/content?item=tool/none"} {
 		if code := fetch(t, s.URL+path, &refusal); code != http.StatusBadRequest && code != http.StatusNotFound {
 			t.Errorf("%s: status %d", path, code)
 		}

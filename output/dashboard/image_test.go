@@ -12,11 +12,40 @@ import (
 	"testing"
 
 	"github.com/mcptrack/mcptrack/core/config"
-	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/session"
 	"github.com/mcptrack/mcptrack/core/session/sessiontest"
 	"github.com/mcptrack/mcptrack/core/tracker"
 )
+
+// following is a tracker that follows a server, and is connected.
+func following(t *testing.T, server *sessiontest.Fake, entry config.Server) *tracker.Tracker {
+	t.Helper()
+	var serving sync.WaitGroup
+	t.Cleanup(serving.Wait)
+	return tracking(t, entry, func(ctx context.Context, srv config.Server, opts session.Options) (*session.Session, error) {
+		r, w, wait := server.Pipe()
+		serving.Go(wait)
+		return session.OverIO(ctx, r, w, srv, opts)
+	})
+}
+
+// tracking is a tracker that follows a server, which dial reaches.
+func tracking(t *testing.T, entry config.Server, dial session.DialFunc) *tracker.Tracker {
+	t.Helper()
+	var running sync.WaitGroup
+	tr := tracker.New(tracker.Options{Dial: dial})
+	tr.Apply(&config.Config{Servers: []config.Server{entry}})
+	ctx, stop := context.WithCancel(context.Background())
+	running.Go(func() { _ = tr.Run(ctx) })
+	t.Cleanup(func() {
+		stop()
+		running.Wait()
+	})
+	if _, err := tr.Settled(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return tr
+}
 
 // gallery is a tracker that follows a server with these resources, all known.
 func gallery(t *testing.T, resources map[string]sessiontest.Resource) (*tracker.Tracker, *sessiontest.Fake) {
@@ -25,26 +54,7 @@ func gallery(t *testing.T, resources map[string]sessiontest.Resource) (*tracker.
 	for uri, r := range resources {
 		server.SetResource(uri, r)
 	}
-	var serving, running sync.WaitGroup
-	tr := tracker.New(tracker.Options{Dial: func(ctx context.Context, srv config.Server, opts session.Options) (*session.Session, error) {
-		r, w, wait := server.Pipe()
-		serving.Go(wait)
-		return session.OverIO(ctx, r, w, srv, opts)
-	}})
-	tr.Apply(&config.Config{Servers: []config.Server{{ID: "gallery", Transport: config.TransportStdio, Enabled: true, Tracking: config.Tracking{TrackResources: true, Read: config.ReadDigest}}}})
-	_, events := tr.Subscribe(context.Background())
-	ctx, stop := context.WithCancel(context.Background())
-	running.Go(func() { _ = tr.Run(ctx) })
-	t.Cleanup(func() {
-		stop()
-		running.Wait()
-		serving.Wait()
-	})
-	for e := range events.Events() {
-		if _, ok := e.Payload.(event.SubscriptionActive); ok {
-			break
-		}
-	}
+	tr := following(t, server, config.Server{ID: "gallery", Transport: config.TransportStdio, Enabled: true, Tracking: config.Tracking{TrackResources: true, Read: config.ReadDigest}})
 	for known := 0; known < len(resources); {
 		known = 0
 		st, _ := tr.Snapshot().Server("gallery")
@@ -127,11 +137,6 @@ func TestRealImage(t *testing.T) {
 	tr, _ := gallery(t, map[string]sessiontest.Resource{
 		"art:///a.png": {Blob: drawn.Bytes(), MimeType: "image/png"},
 		"art:///b.png": {Blob: []byte("<script>document.title='owned'</script>"), MimeType: "image/png"},
-	})
-	quiet := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Type", "text/event-stream")
-		_ = http.NewResponseController(w).Flush()
-		<-r.Context().Done()
 	})
 	s := serve(t, New(Options{Snapshot: tr.Snapshot, Read: reads(tr)}), map[string]http.Handler{"GET /events": quiet})
 	p := chromium.Open(t, 1280, 800)

@@ -52,11 +52,14 @@ func OpenCalls(ctx context.Context, env *Env, log *slog.Logger, dirs ...string) 
 	return all, nil
 }
 
-// Newest returns the newest calls of all logs that a query selects, oldest first.
-func (l CallLogs) Newest(ctx context.Context, q calls.Query) (all []calls.Call, err error) {
+// Newest returns the newest calls of all logs, and of more stores, that a query selects, oldest first.
+func (l CallLogs) Newest(ctx context.Context, q calls.Query, more ...calls.Store) (all []calls.Call, err error) {
 	q.Newest = q.Limit()
 	for _, log := range l {
-		list, err := Calls(log).Read(ctx, q)
+		more = append(slices.Clip(more), Calls(log)) // callers share the stores
+	}
+	for _, store := range more {
+		list, err := store.Read(ctx, q)
 		if err != nil {
 			return nil, err
 		}
@@ -67,15 +70,15 @@ func (l CallLogs) Newest(ctx context.Context, q calls.Query) (all []calls.Call, 
 }
 
 // ReadCalls returns a function that returns the newest calls that a query selects, which clients made through
-// the daemon or a gateway of this user to servers that are followed.
-func ReadCalls(env *Env, log *slog.Logger, followed func() []status.Summary) func(context.Context, calls.Query) ([]calls.Call, error) {
+// the daemon or a gateway of this user, or that are in more stores, to servers that are followed.
+func ReadCalls(env *Env, log *slog.Logger, followed func() []status.Summary, more ...calls.Store) func(context.Context, calls.Query) ([]calls.Call, error) {
 	return func(ctx context.Context, q calls.Query) ([]calls.Call, error) {
 		logs, err := OpenCalls(ctx, env, log)
 		if err != nil {
 			return nil, err
 		}
 		defer logs.Close()
-		list, err := logs.Newest(ctx, q)
+		list, err := logs.Newest(ctx, q, more...)
 		here := followed()
 		return slices.DeleteFunc(list, func(c calls.Call) bool {
 			return !slices.ContainsFunc(here, func(s status.Summary) bool { return s.ID == c.ServerID })

@@ -61,9 +61,9 @@ func (o *LockFlags) words() []string {
 }
 
 // Open returns what an engine compares servers with, or nil if there cannot be a lock file. Unless the flag
-// names the file, the engine waits for it.
-func (o *LockFlags) Open(env *Env, g *Globals, cfg *config.Config, log *slog.Logger) (*engine.Lock, error) {
-	guarded, err := o.Guard(g, cfg, guard.Options{ReportOnly: true, Logger: log})
+// names the file, the engine waits for it. serves means that nothing of a server is used that is not approved.
+func (o *LockFlags) Open(env *Env, g *Globals, cfg *config.Config, log *slog.Logger, serves bool) (*engine.Lock, error) {
+	guarded, err := o.Guard(g, cfg, guard.Options{ReportOnly: !serves, Logger: log})
 	if guarded == nil || err != nil {
 		return nil, err
 	}

@@ -93,12 +93,12 @@ func (c *callLog) Read(ctx context.Context, q calls.Query) ([]calls.Call, error)
 	err := c.l.read(ctx, func(_ *file, conn *sqlite.Conn) error {
 		found = nil
 		return query(conn, `SELECT n, client, session, server, tool, outcome, code, micros, bytes FROM (SELECT * FROM calls
-			WHERE n > ?1 AND (?2 = '' OR server = ?2) AND (?3 = '' OR client = ?3) AND (NOT ?4 OR outcome <> 'ok') ORDER BY n `+order+` LIMIT ?5) ORDER BY n`,
+			WHERE n > ?1 AND (?2 = '' OR server = ?2) AND (?3 = '' OR tool = ?3) AND (?4 = '' OR client = ?4) AND (NOT ?5 OR outcome <> 'ok') ORDER BY n `+order+` LIMIT ?6) ORDER BY n`,
 			func(s *sqlite.Stmt) error {
 				found = append(found, calls.Call{ID: s.ColumnInt64(0), Client: s.ColumnText(1), Session: s.ColumnText(2), ServerID: s.ColumnText(3), Tool: s.ColumnText(4),
 					Outcome: calls.Outcome(s.ColumnText(5)), Code: s.ColumnInt(6), Duration: time.Duration(s.ColumnInt64(7)) * time.Microsecond, Bytes: s.ColumnInt64(8)})
 				return nil
-			}, q.After, q.ServerID, q.Client, q.Failed, q.Limit())
+			}, q.After, q.ServerID, q.Tool, q.Client, q.Failed, q.Limit())
 	})
 	return found, err
 }

@@ -48,7 +48,7 @@ func TestCallsAreStored(t *testing.T) {
 	}
 	for q, n := range map[calls.Query]string{
 		{ServerID: "docs"}: "x y", {Client: "a"}: "x z", {Failed: true}: "y z", {Newest: 2}: "y z", {Newest: 1, ServerID: "docs"}: "y",
-		{After: got[0].ID}: "y z", {After: got[2].ID}: "", {Client: "nobody"}: "",
+		{After: got[0].ID}: "y z", {After: got[2].ID}: "", {Client: "nobody"}: "", {Tool: "y"}: "y", {Tool: "z", ServerID: "docs"}: "",
 	} {
 		var tools []string
 		for _, c := range readCalls(t, reader, q) {

@@ -1,10 +1,12 @@
 import { loadCalls, showCalls, startCalls } from './calls.js';
 import { draw as drawChart, interval, loadChart, showFilter } from './chart.js';
-import { $, para, ago, button, el, line, name, refreshTimes, visible } from './dom.js';
+import { learnActions } from './act.js';
+import { $, para, ago, button, clipboard, el, line, name, place, refreshTimes, visible } from './dom.js';
 import { startDrawer } from './drawer.js';
 import { addEvents, eventOf, eventPage, isPaused, newestChange, setOneServer, showFeed, startFeed, updatesPerMinute } from './feed.js';
+import { itemTabs, loadItem, loadItemCalls, showItem } from './item.js';
 import { startKeys } from './keys.js';
-import { allServers, link, reload, reveal, serverOf, setServers, showRail } from './rail.js';
+import { allServers, homeTab, link, reload, reveal, serverOf, setServers, showRail } from './rail.js';
 import { copyText, loadResource, resourceTabs, showResource } from './resource.js';
 import { loadLog, loadServer, serverTabs, showServer } from './server.js';
 import { loadReview, showReview, whenDecided } from './review.js';
@@ -21,6 +23,7 @@ async function loadServers() {
 	try {
 		const [status, list] = await Promise.all([get('/api/status'), get('/api/servers')]);
 		learnWords(status);
+		learnActions(status);
 		setOneServer(list.length === 1);
 		showTiles(status);
 		$('version').textContent = 'mcptrack ' + status.version;
@@ -36,12 +39,11 @@ async function loadServers() {
 }
 
 let waiting; // changes to review
-function showTiles({ states = {}, servers, resources, unstored, undecided }) {
-	const tile = (n, what, mood) => el('li', mood, el('b', '', n), ' ' + what);
+function showTiles({ states = {}, servers, resources, tools = 0, unstored, undecided }) {
+	const tile = (n, what, mood) => el('li', mood, el('b', '', n.toLocaleString()), ' ' + what), things = (n, what) => n ? [tile(n, what + (n === 1 ? '' : 's'))] : [];
 	const ready = states.Ready || 0, wanted = servers - (states.Disabled || 0);
-	$('tiles').replaceChildren(tile(ready.toLocaleString(), `of ${wanted.toLocaleString()} ready`, ready < wanted ? 'bad' : ''), tile(resources.toLocaleString(), resources === 1 ? 'resource' : 'resources'),
-		tile(updatesPerMinute(), 'updates/min'), ...(unstored ? [el('li', 'bad', 'events are not stored')] : []));
-	if (unstored) $('tiles').lastChild.title = unstored;
+	$('tiles').replaceChildren(tile(ready, `of ${wanted.toLocaleString()} ready`, ready < wanted ? 'bad' : ''), ...(unstored ? [el('li', 'bad', 'events are not stored')] : []), ...things(tools, 'tool'), ...things(resources, 'resource'), tile(updatesPerMinute(), 'updates/min'));
+	if (unstored) $('tiles').children[1].title = unstored;
 	$('review').hidden = undecided === undefined;
 	if (undecided === waiting) return;
 	waiting = undecided;
@@ -87,16 +89,16 @@ function showDetail() {
 			event.resourceUri && link(event.resourceUri, { server: event.serverId, uri: event.resourceUri })));
 		body = [eventPage(event)];
 	} else if (state.server) {
-		tabs = state.uri ? resourceTabs() : serverTabs();
-		tab = tabs.some(([t]) => t === state.tab) ? state.tab : tabs[0][0];
-		body = state.uri ? showResource(tab) : showServer(tab, serverOf(state.server));
+		const now = serverOf(state.server);
+		tabs = state.uri ? resourceTabs() : state.item ? itemTabs() : serverTabs();
+		tab = [state.tab, state.uri || state.item ? '' : homeTab(now)].find((t) => tabs.some(([known]) => known === t)) || tabs[0][0];
+		body = state.uri ? showResource(tab) : state.item ? showItem(tab) : showServer(tab, now);
 	} else body = welcome();
 	showTabs(tabs, tab);
 	const root = $('detail-body'), page = [state.review, state.server, state.uri, state.item, tab, state.event, state.to].join('\n');
 	const opened = page === shownPage ? [...root.querySelectorAll('details[open] > summary')].map((s) => s.textContent) : [];
 	const { scrollTop } = root, atEnd = tab === 'log' && (page !== shownPage || root.scrollHeight - scrollTop - root.clientHeight < 8);
-	const same = body.length === root.childNodes.length && body.every((e, i) => e === root.childNodes[i]);
-	if (!same) root.replaceChildren(...body); // a selection of text in it stays
+	place(root, body); // a selection of text in it stays, and the focus
 	for (const s of root.querySelectorAll('details > summary')) if (opened.includes(s.textContent)) s.parentElement.open = true;
 	if (atEnd) root.scrollTop = root.scrollHeight; // the newest line stays in view
 	else root.scrollTop = page === shownPage ? scrollTop : 0;
@@ -165,7 +167,7 @@ function loadDetail() {
 	if (!state.server && !state.review || loaded === what) return undefined;
 	loaded = what;
 	if (state.review) return loadReview(showDetail);
-	return state.uri ? loadResource(showDetail) : loadServer(showDetail);
+	return state.uri ? loadResource(showDetail) : state.item ? loadItem(showDetail) : loadServer(showDetail);
 }
 
 async function reloadDetail() {
@@ -194,16 +196,7 @@ $('follow').onclick = () => {
 	go(state.following ? { server: state.server, uri: state.uri } : select({}), true);
 };
 $('review').onclick = () => go(select({ review: '1' }), true);
-$('copy').onclick = async () => {
-	const text = copyText(tab);
-	try { await navigator.clipboard.writeText(text ?? ''); } catch { // without TLS there is no clipboard
-		getSelection().selectAllChildren($('detail-body'));
-		document.execCommand('copy');
-		getSelection().removeAllRanges();
-	}
-	$('copy').textContent = 'Copied';
-	setTimeout(() => { $('copy').textContent = 'Copy'; }, 1500);
-};
+$('copy').onclick = () => clipboard($('copy'), copyText(tab), $('detail-body'));
 
 startFeed();
 startDrawer();
@@ -259,6 +252,7 @@ async function look() {
 
 setInterval(loadServers, 5000);
 setInterval(() => loadLog(showDetail), 2000);
+setInterval(() => loadItemCalls(showDetail), 5000);
 setInterval(refreshTimes, 5000);
 setInterval(reloadDetail, 60000);
 (function chart() { loadChart().then(() => setTimeout(chart, interval())); })();

@@ -1,11 +1,12 @@
 // The calls of tools that clients made, beside the feed: the last ones, and what they took by tool.
 import { List } from './list.js';
 import { $, at, el, name, note, para, size, visible } from './dom.js';
+import { link } from './rail.js';
 import { get, go, reason, select, state } from './state.js';
 import { fits, narrow } from './words.js';
 
 const maxCalls = 200;
-const outcomes = { ok: ['ok', 'good'], toolError: ['tool error', 'warn'], error: ['error', 'bad'] };
+export const outcomes = { ok: ['ok', 'good'], toolError: ['tool error', 'warn'], error: ['error', 'bad'] };
 let calls = [], missing = 'loading…'; // newest first; why there are none
 
 const list = new List($('calls-list'), {
@@ -15,17 +16,17 @@ const list = new List($('calls-list'), {
 		row.replaceChildren(at(c.time, 'quiet'), name(c.serverId, 'server'), name(c.tool, 'mono'), el('span', 'verb ' + mood, what), el('span', 'count', ms(c.ms)), name(c.client, 'quiet client'));
 		row.title = visible([c.serverId, c.tool, what + (c.code ? ' ' + c.code : ''), size(c.bytes), c.client && c.client + ' in session ' + c.session].filter(Boolean).join(', '));
 	},
-	pick({ call: c }) { if (c.serverId) go(select({ server: c.serverId, tab: 'tools' }), true); },
+	pick({ call: c }) { if (c.serverId) go(select({ server: c.serverId, item: 'tool/' + c.tool, tab: 'calls' }), true); },
 });
 
-const ms = (n) => n < 10 ? n.toFixed(1) + ' ms' : n < 1000 ? Math.round(n) + ' ms' : (n / 1000).toFixed(1) + ' s';
+export const ms = (n) => n < 10 ? n.toFixed(1) + ' ms' : n < 1000 ? Math.round(n) + ' ms' : (n / 1000).toFixed(1) + ' s';
 
 function showTools(tools) {
 	const head = el('tr', '', ...['Tool', 'Calls', 'p50', 'p95', 'Errors'].map((h) => el('th', '', h)));
 	const rows = tools.map((t) => {
 		const wrong = t.errors + t.toolErrors, cell = el('td', wrong ? 'bad' : 'quiet', wrong.toLocaleString());
 		cell.title = `${t.toolErrors} answered with an error, ${t.errors} without a result`;
-		return el('tr', '', el('td', '', name(t.serverId, 'server'), t.serverId && ' ', name(t.tool, 'mono')), el('td', '', t.calls.toLocaleString()), el('td', '', ms(t.p50Ms)), el('td', '', ms(t.p95Ms)), cell);
+		return el('tr', '', el('td', '', name(t.serverId, 'server'), t.serverId && ' ', t.serverId ? link(t.tool, { server: t.serverId, item: 'tool/' + t.tool, tab: 'calls' }) : name(t.tool)), el('td', '', t.calls.toLocaleString()), el('td', '', ms(t.p50Ms)), el('td', '', ms(t.p95Ms)), cell);
 	});
 	$('calls-tools').replaceChildren(...(rows.length ? [el('table', '', head, ...rows)] : []));
 }

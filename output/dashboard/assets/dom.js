@@ -54,9 +54,9 @@ export const readable = (uri) => uri.replace(/(?:%[89a-f][0-9a-f])+/gi, (bytes) 
 
 // cut shows a name that loses its middle where it is too long. A name with right-to-left
 // letters loses its end, because its parts would change places.
-export function cut(text, className) {
-	const all = Array.from(visible(text)), keep = Math.min(16, all.length >> 1);
-	if (all.length < 24 || /[\u0590-\u08ff\ufb1d-\ufefc]/.test(text)) return el('bdi', 'cut ' + className, el('span', 'head', all.join('')));
+export function cut(text, className, most = 16) {
+	const all = Array.from(visible(text)), keep = Math.min(most, all.length >> 1);
+	if (all.length < 1.5 * most || /[\u0590-\u08ff\ufb1d-\ufefc]/.test(text)) return el('bdi', 'cut ' + className, el('span', 'head', all.join('')));
 	return el('bdi', 'cut ' + className, el('span', 'head', all.slice(0, -keep).join('')), el('span', 'tail', all.slice(-keep).join('')));
 }
 
@@ -64,6 +64,25 @@ export function button(className, label, act) {
 	const e = el('button', className, label);
 	e.onclick = act;
 	return e;
+}
+
+// clipboard copies a text, or what an element shows, and says so on the button.
+export async function clipboard(from, text, root) {
+	const label = from.textContent;
+	try { await navigator.clipboard.writeText(text ?? ''); } catch { // without TLS there is no clipboard
+		getSelection().selectAllChildren(root);
+		document.execCommand('copy');
+		getSelection().removeAllRanges();
+	}
+	if (label === 'Copied') return;
+	from.textContent = 'Copied';
+	setTimeout(() => { from.textContent = label; }, 1500);
+}
+
+// place gives root these children, and leaves those in place that it has.
+export function place(root, now) {
+	for (const e of [...root.childNodes]) if (!now.includes(e)) e.remove();
+	now.forEach((e, i) => { if (root.childNodes[i] !== e) root.insertBefore(e, root.childNodes[i] || null); });
 }
 
 export function line(className, ...parts) {

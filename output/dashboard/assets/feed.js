@@ -43,7 +43,8 @@ function pageOf({ e, oldest, n }) {
 	if (e.resourceUri && e.serverId) return { server: e.serverId, uri: e.resourceUri };
 	if (e.type === 'server.state') return { server: e.serverId, tab: 'timeline' };
 	if (e.type === 'lock.drift') return { review: '1', server: e.serverId, item: e.item || '' };
-	const tab = { 'skills.list_changed': 'skills', 'tools.list_changed': 'tools', 'prompts.list_changed': 'prompts', 'templates.list_changed': 'templates' }[e.type];
+	const tab = e.type.endsWith('.list_changed') && e.type !== 'resources.list_changed' && e.type.slice(0, -13), only = tab && [...(e.added || []), ...(e.changed || []), ...(e.removed || [])];
+	if (only?.length === 1) return { server: e.serverId, item: tab.slice(0, -1) + '/' + only[0], tab: 'changes' };
 	return tab ? { server: e.serverId, tab } : { event: e.id, server: e.serverId || '' };
 }
 

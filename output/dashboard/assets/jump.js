@@ -1,7 +1,7 @@
-// The palette that leads to any server or resource.
+// The palette that leads to any server, and to what it offers.
 import { List } from './list.js';
 import { $, cut, el, name } from './dom.js';
-import { everything, labelOf } from './rail.js';
+import { everything } from './rail.js';
 import { go, select } from './state.js';
 import { fits, stateWords } from './words.js';
 
@@ -9,8 +9,9 @@ const maxMatches = 200;
 
 const list = new List($('jump-list'), {
 	height: 32,
-	fill(row, { server, resource }) {
-		row.replaceChildren(name(resource ? labelOf(resource) : server.id, 'name'), resource ? cut(resource.uri, 'quiet mono') : el('span', 'quiet', stateWords(server)));
+	fill(row, { server: s, node: n }) {
+		const what = n ? n.item.split('/', 1)[0] || 'resource' : 'server';
+		row.replaceChildren(el('span', 'kind quiet', what), cut(n ? n.label : s.id, 'name'), n ? cut(n.label === n.title ? n.called : n.title, 'more quiet') : el('span', 'more quiet', stateWords(s)), n ? name(s.id, 'server') : '');
 	},
 	pick() {},
 });
@@ -18,14 +19,16 @@ const list = new List($('jump-list'), {
 function leave() {
 	const item = list.items.find((i) => i.key === list.chosen);
 	$('jump').close();
-	if (item) go(select({ server: item.server.id, uri: item.resource?.uri || '' }), true);
+	if (item) go(select({ server: item.server.id, uri: item.node?.uri || '', item: item.node?.item || '' }), true);
 }
 
 function match() {
-	const text = $('jump-text').value;
-	const found = everything().filter(({ server, resource: r }) => r ? fits(text, r.uri, r.name, server.id + ' ' + labelOf(r)) : fits(text, server.id, stateWords(server)))
-		.slice(0, maxMatches).map((i) => ({ ...i, key: i.server.id + '\n' + (i.resource?.uri || '') }));
-	list.set(found, found[0]?.key || '', [el('p', 'quiet', 'Nothing has this name or URI.')], true);
+	const text = $('jump-text').value.trim().toLowerCase(), all = [];
+	for (const i of everything()) {
+		if (i.node ? i.node.text.includes(text) || fits(text, i.server.id + ' ' + i.node.label) : fits(text, i.server.id, stateWords(i.server))) all.push({ ...i, key: i.node?.key || i.server.id });
+		if (all.length === maxMatches) break;
+	}
+	list.set(all, all[0]?.key || '', [el('p', 'quiet', 'Nothing has this name or URI.')], true);
 	$('jump-list').scrollTop = 0;
 }
 

@@ -2,6 +2,7 @@
 import { $ } from './dom.js';
 import { pause, stepFeed } from './feed.js';
 import { openJump } from './jump.js';
+import { collapseAll } from './rail.js';
 import { go, select } from './state.js';
 
 const openHelp = () => $('help').showModal();
@@ -11,6 +12,7 @@ const keys = {
 	k: () => stepFeed(-1),
 	'[': () => $('older').click(),
 	']': () => $('newer').click(),
+	c: collapseAll,
 	f: () => go(select({}), true),
 	p: pause,
 	r: () => $('review').click(),

@@ -18,8 +18,10 @@ export class List {
 		root.addEventListener('keydown', (e) => this.key(e));
 		root.addEventListener('click', (e) => {
 			const row = e.target.closest('.row'), item = row && this.items[Number(row.dataset.index)];
-			if (item && this.toggle && (e.target.closest('.twist') || item.key === this.chosen)) this.toggle(item);
-			else if (item) this.choose(item);
+			if (!item) return;
+			const toggles = this.toggle && (item.folds || e.target.closest('.twist') || item.key === this.chosen);
+			if (!toggles || item.folds) this.choose(item);
+			if (toggles) this.toggle(item);
 		});
 		root.addEventListener('pointerenter', (e) => { this.over = e.pointerType === 'mouse'; });
 		root.addEventListener('pointerleave', () => {

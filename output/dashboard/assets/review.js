@@ -1,6 +1,6 @@
 // The review: what differs from the lock, to approve or reject. Only what is shown can be decided.
 import { words } from './diff.js';
-import { $, button, count, el, line, name, note, para, visible } from './dom.js';
+import { $, button, count, el, line, name, note, para, place, visible } from './dom.js';
 import { link } from './rail.js';
 import { diffLine } from './resource.js';
 import { get, post, reason, state } from './state.js';
@@ -46,9 +46,8 @@ function draw() {
 	held = false;
 	const now = [...contents()], at = [...root.querySelectorAll('.card')].findIndex((c) => c.contains(document.activeElement));
 	if (now.length === root.children.length && now.every((e, i) => e === root.children[i])) return;
-	for (const e of [...root.children]) if (!now.includes(e)) e.remove();
 	for (const [key, c] of cards) if (!now.includes(c.e)) cards.delete(key);
-	now.forEach((e, i) => { if (root.children[i] !== e) root.insertBefore(e, root.children[i] || null); });
+	place(root, now);
 	if (at >= 0 && !root.contains(document.activeElement)) (root.querySelectorAll('.card')[at]?.querySelector('button') || $('detail-body')).focus();
 	root.classList.add('settling');
 	clearTimeout(settling);

@@ -57,7 +57,7 @@ const silence = () => { throw failure('mcptrack does not respond', 0); };
 // get reads JSON, and post sends it. A login that has expired leads to the login page. An error has
 // the reason of the server and the HTTP status, which is 0 if there is no response.
 export const get = (url, query) => request(query ? url + '?' + new URLSearchParams(query) : url);
-export const post = (url, body) => request(url, { method: 'POST', headers: { 'Content-Type': 'application/json' }, body: JSON.stringify(body) });
+export const post = (url, body, options) => request(url, { method: 'POST', headers: { 'Content-Type': 'application/json' }, body: typeof body === 'string' ? body : JSON.stringify(body), ...options });
 
 async function request(url, options) {
 	const response = await fetch(url, { signal: AbortSignal.timeout(patience), ...options }).catch(silence);
