@@ -70,6 +70,22 @@ func Open(path string) (*File, error) {
 	return f, nil
 }
 
+// Write writes the file of a File that has these values by key, in place of the file that is there. No File
+// may be open. Values that are not JSON are left out.
+func Write(path string, values map[string][]byte) error {
+	all := map[string]Record{}
+	for key, value := range values {
+		if json.Valid(value) {
+			all[key] = Record{Key: key, Value: value}
+		}
+	}
+	data, err := encode(all)
+	if err != nil {
+		return err
+	}
+	return atomicfile.Replace(path, 0o600, data)
+}
+
 func encode(all map[string]Record) ([]byte, error) {
 	c := content{version, map[string]json.RawMessage{}}
 	for key, rec := range all {

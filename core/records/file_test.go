@@ -119,3 +119,20 @@ func TestDamagedFileIsKept(t *testing.T) {
 		}
 	}
 }
+
+// Write fills a file in place of another.
+func TestWrite(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "records.json")
+	for _, values := range []map[string][]byte{{"b": []byte("1")}, {"a": []byte(`{"n":1}`), "b": []byte(`{"n":`)}} {
+		if err := records.Write(path, values); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f := open(t, path)
+	for key, want := range map[string]string{"a": `{"n":1}`, "b": ""} {
+		if rec, err := f.Get(t.Context(), key); err != nil || string(rec.Value) != want {
+			t.Errorf("%s is %s, %v", key, rec.Value, err)
+		}
+	}
+}

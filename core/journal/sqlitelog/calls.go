@@ -92,6 +92,9 @@ func (c *callLog) Read(ctx context.Context, q calls.Query) ([]calls.Call, error)
 	var found []calls.Call
 	err := c.l.read(ctx, func(_ *file, conn *sqlite.Conn) error {
 		found = nil
+		if has, err := number(conn, "SELECT count(*) FROM sqlite_schema WHERE name = 'calls'"); has == 0 {
+			return err // an older mcptrack writes the file
+		}
 		return query(conn, `SELECT n, client, session, server, tool, outcome, code, micros, bytes FROM (SELECT * FROM calls
 			WHERE n > ?1 AND (?2 = '' OR server = ?2) AND (?3 = '' OR tool = ?3) AND (?4 = '' OR client = ?4) AND (NOT ?5 OR outcome <> 'ok') ORDER BY n `+order+` LIMIT ?6) ORDER BY n`,
 			func(s *sqlite.Stmt) error {

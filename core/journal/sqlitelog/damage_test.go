@@ -383,7 +383,7 @@ func TestEpochs(t *testing.T) {
 	}
 }
 
-// Another format is rejected, and changes nothing.
+// An older mcptrack rejects a newer format, and changes nothing.
 func TestNewerFormatIsNotTouched(t *testing.T) {
 	t.Parallel()
 	dir, _ := filled(t, 3)

@@ -160,6 +160,8 @@ func (d *dir) reacquire() error {
 
 func (d *dir) file() string { return filepath.Join(d.path, "events.db") }
 
+func (d *dir) recordsFile() string { return filepath.Join(d.path, "deliveries.json") }
+
 func (d *dir) lockPath() string { return filepath.Join(d.path, "lock") }
 
 // holder returns " (process N)" for the process that holds the lock, or an empty string if that is

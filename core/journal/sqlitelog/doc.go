@@ -23,6 +23,10 @@
 //	contents  texts by digest; n increases with every text, so the oldest text has the lowest n
 //	calls     the calls of tools that clients made; see core/calls
 //
+// Files of older formats also have columns that are no longer written. When a writer first opens such a
+// file, the records in it, which contain the secrets of webhooks, move to [Log.RecordsFile] and are
+// overwritten in events.db.
+//
 // The index of the table events is on seq >> 14, server and uri. Inserting an event therefore changes
 // only the part of the index for the newest 16,384 events, however large the log is, and finding the
 // events of a resource takes one lookup in each part.

@@ -147,7 +147,7 @@ func (l *Log) admit(c *sqlite.Conn, inode int64, known *logRow) (row logRow, err
 	if err := run(c, "PRAGMA synchronous = full"); err != nil { // readers will see events that the previous run may not have synced
 		return row, err
 	}
-	if err := ensureTables(c); err != nil {
+	if err := migrate(c, l.dir.recordsFile()); err != nil {
 		return row, err
 	}
 	if err := new(statements).prepare(c); err != nil {
@@ -262,8 +262,8 @@ func (l *Log) openExisting(ctx context.Context) (f *file, row logRow, err error)
 		if err == nil && version == 0 {
 			return fs.ErrNotExist // another process is just creating the log
 		}
-		if err == nil && version != format {
-			return fmt.Errorf("the file has format %d, but this version of mcptrack reads format %d", version, format)
+		if err == nil && (version < 1 || version > format) { // an older format lacks no column that is read
+			return fmt.Errorf("the file has format %d, but this version of mcptrack reads formats up to %d", version, format)
 		}
 		if err == nil {
 			row, err = readLog(c)

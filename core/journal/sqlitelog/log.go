@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -213,8 +212,8 @@ func (l *Log) Resume(ctx context.Context, id string) (journal.Resumption, error)
 }
 
 // RecordsFile returns the path of a file in the data directory, for records that belong to the log; see
-// package records.
-func (l *Log) RecordsFile() string { return filepath.Join(l.dir.path, "deliveries.json") }
+// package records. Records that a log of an older mcptrack contains are moved to it by Open.
+func (l *Log) RecordsFile() string { return l.dir.recordsFile() }
 
 func (l *Log) Contents() journal.Contents { return l.contents }
 

@@ -9,10 +9,11 @@ import (
 	"zombiezen.com/go/sqlite/sqlitex"
 
 	"github.com/mcptrack/mcptrack/core/journal"
+	"github.com/mcptrack/mcptrack/core/records"
 )
 
 // format is the version of the schema. It is stored in PRAGMA user_version and in log.version. If both
-// contain the same other version, another mcptrack wrote the file; if they differ, the file is damaged.
+// contain the same higher version, a newer mcptrack wrote the file; if they differ, the file is damaged.
 const format = 3
 
 // schema creates the tables of an empty file.
@@ -68,7 +69,10 @@ CREATE TABLE contents (
 	size   INTEGER NOT NULL,
 	text   TEXT NOT NULL
 ) STRICT;
-CREATE TABLE calls (
+` + callsSchema
+
+const callsSchema = `
+CREATE TABLE IF NOT EXISTS calls (
 	n       INTEGER PRIMARY KEY, -- when it was answered, in microseconds
 	total   INTEGER NOT NULL,    -- bytes of this call and all before it
 	client  TEXT NOT NULL,
@@ -82,11 +86,25 @@ CREATE TABLE calls (
 ) STRICT;
 `
 
+// upgrade changes a file of format 1 or 2 to the current format. Columns that are no longer written stay,
+// because removing them would rewrite all rows.
+const upgrade = callsSchema + `
+ALTER TABLE events ALTER COLUMN sum DROP NOT NULL;
+ALTER TABLE states ALTER COLUMN sum DROP NOT NULL;
+ALTER TABLE states ALTER COLUMN seq DROP NOT NULL;
+ALTER TABLE lists ALTER COLUMN sum DROP NOT NULL;
+ALTER TABLE lists ALTER COLUMN seq DROP NOT NULL;
+ALTER TABLE contents ALTER COLUMN sum DROP NOT NULL;
+DROP TABLE turns;
+DROP TABLE records;
+`
+
 // errDamaged matches all errors that mean that the file is not a valid log, or no longer one.
 var errDamaged = errors.New("the file is damaged")
 
-// ensureTables creates the tables in an empty file, and checks the format of any other.
-func ensureTables(c *sqlite.Conn) error {
+// migrate creates the tables in an empty file, and upgrades an older format. It moves the records of a
+// log of an older format to the file at recordsFile.
+func migrate(c *sqlite.Conn, recordsFile string) error {
 	version, err := number(c, "PRAGMA user_version")
 	switch {
 	case err != nil:
@@ -108,11 +126,46 @@ func ensureTables(c *sqlite.Conn) error {
 			}
 			return run(c, fmt.Sprintf("PRAGMA user_version = %d", format))
 		})
+	case version < 0 || version > format:
+		if stored, err := number(c, "SELECT version FROM log"); err == nil && stored == version && version > 0 {
+			return fmt.Errorf("it was written by a newer version of mcptrack (format %d; this version supports up to %d); update mcptrack", version, format)
+		}
+		return fmt.Errorf("%w: unknown version %d", errDamaged, version)
 	}
-	if stored, err := number(c, "SELECT version FROM log"); err == nil && stored == version && version > 0 {
-		return fmt.Errorf("it was written by another version of mcptrack (format %d; this version supports format %d)", version, format)
+	values, err := storedRecords(c)
+	if err != nil {
+		return ours(err)
 	}
-	return fmt.Errorf("%w: unknown version %d", errDamaged, version)
+	if len(values) > 0 {
+		if err := records.Write(recordsFile, values); err != nil {
+			return err // the next start tries again
+		}
+	}
+	if err := run(c, "PRAGMA secure_delete = on"); err != nil { // overwrites the records in events.db
+		return err
+	}
+	err = transaction(c, func() error {
+		if err := sqlitex.ExecuteScript(c, upgrade, nil); err != nil {
+			return err
+		}
+		return sqlitex.ExecuteScript(c, fmt.Sprintf("UPDATE log SET version = %[1]d; PRAGMA user_version = %[1]d;", format), nil)
+	})
+	if err == nil {
+		_, err = number(c, "PRAGMA wal_checkpoint(TRUNCATE)") // removes them from events.db-wal
+	}
+	return ours(errors.Join(err, run(c, "PRAGMA secure_delete = off")))
+}
+
+// storedRecords returns the records in a log of an older format.
+func storedRecords(c *sqlite.Conn) (values map[string][]byte, err error) {
+	values = map[string][]byte{}
+	err = query(c, "SELECT key, value FROM records WHERE key <> ''", func(s *sqlite.Stmt) error {
+		value := make([]byte, s.ColumnLen(1))
+		s.ColumnBytes(1, value)
+		values[s.ColumnText(0)] = value
+		return nil
+	})
+	return values, err
 }
 
 // logRow is the only row of the table log.
