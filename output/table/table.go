@@ -150,11 +150,6 @@ func Write(w io.Writer, f document.Format, out Output, o Options) error {
 	return err
 }
 
-// Rows writes a table of rows; see [Records].
-func (o Options) Rows(w io.Writer, head []string, rows [][]string) error {
-	return Records(rows, func(row []string) []string { return row }, head...).write(w, o)
-}
-
 // write writes a text, or borderless columns.
 func (p Part) write(w io.Writer, o Options) error {
 	if p.records == nil || p.text != "" {
