@@ -19,6 +19,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/output/document"
 	"github.com/mcptrack/mcptrack/output/remote"
+	"github.com/mcptrack/mcptrack/output/table"
 )
 
 type callsOptions struct {
@@ -224,7 +225,8 @@ func (w *callWriter) print(list []calls.Call) error {
 		for i := range list {
 			rows = append(rows, w.row(&list[i]))
 		}
-		return w.g.Tables(w.env).Rows(w.env.Out, head, rows)
+		part := table.Records(rows, func(row []string) []string { return row }, head...).Roomy("Size")
+		return table.Write(w.env.Out, w.g.Format, table.Output{Parts: []table.Part{part}}, w.g.Tables(w.env))
 	}
 	for i := range list {
 		c := &list[i]

@@ -137,7 +137,7 @@ func TestTimeoutsShowStderr(t *testing.T) {
 			t.Errorf("%v", err)
 		}
 	})
-	for oneShot, want := range map[bool]string{true: "no response in time (3s); stderr: waiting for the lock of another server", false: "no response in time (3s)"} {
+	for oneShot, want := range map[bool]string{true: "no response in time (3s); stderr: waiting for the lock of another server", false: "no response in time (3s); raise requestTimeout"} {
 		t.Run(fmt.Sprintf("request, one-shot %t", oneShot), func(t *testing.T) {
 			t.Parallel()
 			entry := child(t, "hangs-later")

@@ -221,10 +221,13 @@ type limits struct {
 	progress func(Progress) // called for each progress report; may be nil
 }
 
-// silentError is the error of a request that was not answered within this time. Its text is made only when needed.
-type silentError time.Duration
+// silentError is the error of a request that was not answered in time. Its text is made only when needed.
+type silentError struct {
+	limit time.Duration
+	hint  string // how to change the limit; may be empty
+}
 
-func (e silentError) Error() string { return fmt.Sprintf("%v (%s)", errDeadline, time.Duration(e)) }
+func (e silentError) Error() string { return fmt.Sprintf("%v (%s)%s", errDeadline, e.limit, e.hint) }
 func (e silentError) Unwrap() error { return errDeadline }
 
 // bound returns the context for a request. It is done when the server has been silent for too long,
@@ -233,7 +236,10 @@ func (e silentError) Unwrap() error { return errDeadline }
 // call stop when the request ends.
 func (s *Session) bound(ctx context.Context, id wire.ID, l limits) (_ context.Context, stop func()) {
 	silence := cmp.Or(max(l.silence, 0), s.requestTimeout())
-	late := silentError(silence)
+	late := silentError{limit: silence}
+	if l.silence <= 0 && !s.opts.OneShot { // a command has a flag of its own
+		late.hint = "; raise requestTimeout"
+	}
 	if l.progress == nil {
 		return context.WithTimeoutCause(ctx, silence, late)
 	}

@@ -55,7 +55,7 @@ func Text(format string, args ...any) Part { return Part{text: fmt.Sprintf(forma
 // Records returns a part with a table that has one row for each record. head has the names of the columns,
 // and cells returns the cells of a record for all of them. Cells need not be printable; an empty one is
 // shown as a dash, except in the last column. A column named State or Login has states in words, which have
-// colours and are never truncated. A last column named Error is left out if there is no error, and shown
+// colours and, like the times in columns named Time or Since, are never truncated. A last column named Error is left out if there is no error, and shown
 // below the rows on a terminal.
 func Records[T any](records []T, cells func(T) []string, head ...string) Part {
 	part := Part{head: head, records: records}
@@ -148,11 +148,6 @@ func Write(w io.Writer, f document.Format, out Output, o Options) error {
 	}
 	_, err := io.WriteString(w, lines.String())
 	return err
-}
-
-// Rows writes a table of rows; see [Records].
-func (o Options) Rows(w io.Writer, head []string, rows [][]string) error {
-	return Records(rows, func(row []string) []string { return row }, head...).write(w, o)
 }
 
 // write writes a text, or borderless columns.
@@ -294,7 +289,7 @@ func fit(head []string, rows [][]string, width int, wraps bool) (more [][]string
 	for ; total > width; total-- {
 		widest := -1
 		for i, w := range widths {
-			if w > minColumn && !isState(head[i]) && (widest < 0 || w > widths[widest]) {
+			if whole := isState(head[i]) || head[i] == "Time" || head[i] == "Since"; w > minColumn && !whole && (widest < 0 || w > widths[widest]) {
 				widest = i
 			}
 		}

@@ -111,6 +111,14 @@ func TestFits(t *testing.T) {
 	}
 }
 
+// Times are whole on a narrow terminal.
+func TestWholeTimes(t *testing.T) {
+	part := Records([]string{"2026-11-30 04:06:13"}, func(at string) []string { return []string{at, "a-long-name", at} }, "Time", "Name", "Since")
+	if got := written(t, "table", Output{Parts: []Part{part}}, Options{Width: 30}); strings.Count(got, "2026-11-30 04:06:13") != 2 || !strings.Contains(got, "a-long-na…") {
+		t.Errorf("got\n%s", got)
+	}
+}
+
 func unpainted(s string) string {
 	for _, c := range []string{"0", "1", "31", "32", "33"} {
 		s = strings.ReplaceAll(s, "\x1b["+c+"m", "")
