@@ -235,10 +235,10 @@ type ListChanged struct {
 
 // Then returns a change and a later one to the same list as one. A key that was added and then removed is in none of
 // its lists; a key that was removed and then added is in Changed.
-func (was ListChanged) Then(now ListChanged) ListChanged {
+func (l ListChanged) Then(now ListChanged) ListChanged {
 	type fate struct{ before, after bool }
 	fates := map[string]fate{}
-	for _, l := range []ListChanged{was, now} {
+	for _, c := range []ListChanged{l, now} {
 		note := func(keys []string, before, after bool) {
 			for _, k := range keys {
 				f, seen := fates[k]
@@ -249,13 +249,13 @@ func (was ListChanged) Then(now ListChanged) ListChanged {
 				fates[k] = f
 			}
 		}
-		note(l.Removed, true, false)
-		note(l.Added, false, true)
-		note(l.Changed, true, true)
+		note(c.Removed, true, false)
+		note(c.Added, false, true)
+		note(c.Changed, true, true)
 	}
-	sum := ListChanged{List: now.List, Error: now.Error, Items: cmp.Or(now.Items, was.Items)}
-	sum.Versions = mergeVersions(was.Versions, now.Versions)
-	sum.Follows = slices.Compact(slices.Sorted(slices.Values(slices.Concat(was.Follows, now.Follows))))
+	sum := ListChanged{List: now.List, Error: now.Error, Items: cmp.Or(now.Items, l.Items)}
+	sum.Versions = mergeVersions(l.Versions, now.Versions)
+	sum.Follows = slices.Compact(slices.Sorted(slices.Values(slices.Concat(l.Follows, now.Follows))))
 	for k, f := range fates {
 		switch {
 		case f.before && f.after:
