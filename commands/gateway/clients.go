@@ -127,15 +127,6 @@ func (c *clients) close() {
 	}
 }
 
-// end closes everything, after run.
-func (c *clients) end() {
-	c.close()
-	c.whole.index.Close()
-	for _, v := range c.views() {
-		v.index.Close()
-	}
-}
-
 // of returns the view of whoever has a token with a name, or nil if it is not known yet what it sees.
 func (c *clients) of(name string) *view {
 	if v := c.view(name); v != nil || c.tokens.IsClient(name) {

@@ -58,7 +58,7 @@ func TestGatewayStatusShowsOwnWebhooks(t *testing.T) {
 			if err := w.create(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			defer w.clients.end()
+			defer w.clients.close()
 			ctx, cancel := context.WithCancel(t.Context())
 			var running sync.WaitGroup
 			defer running.Wait()

@@ -239,7 +239,7 @@ func run(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) error 
 	if err := s.create(ctx); err != nil {
 		return err
 	}
-	defer s.clients.end()
+	defer s.clients.close()
 	s.warn()
 	serving := func(ctx context.Context) error { return serveOneClient(ctx, env, s.whole.gw.Server()) }
 	if !s.Stdio {

@@ -95,9 +95,7 @@ func (s *service) build(v *view, of gateway.Options) (err error) {
 		of.Local.Tools = append(of.Local.Tools, gateway.LocalTool{Descriptor: changetools.SinceTool(), Call: tools.Since},
 			gateway.LocalTool{Descriptor: changetools.WaitTool(), Call: tools.Wait})
 	}
-	if v.gw, err = gateway.New(of); err != nil {
-		v.index.Close()
-	}
+	v.gw, err = gateway.New(of)
 	return err
 }
 
@@ -161,7 +159,6 @@ func (v *view) read(ctx context.Context) error {
 func (v *view) end() {
 	v.gw.Server().EndSessions(func(string) bool { return false })
 	v.gw.Close()
-	v.index.Close()
 	if v.cancel != nil {
 		v.cancel()
 	}

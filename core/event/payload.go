@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -230,6 +231,64 @@ type ListChanged struct {
 	// Follows lists the resources whose own events come directly after this one. It is set together
 	// with Items.
 	Follows []string `json:"-"`
+}
+
+// Then returns a change and a later one to the same list as one. A key that was added and then removed is in none of
+// its lists; a key that was removed and then added is in Changed.
+func (l ListChanged) Then(now ListChanged) ListChanged {
+	type fate struct{ before, after bool }
+	fates := map[string]fate{}
+	for _, c := range []ListChanged{l, now} {
+		note := func(keys []string, before, after bool) {
+			for _, k := range keys {
+				f, seen := fates[k]
+				if !seen {
+					f.before = before
+				}
+				f.after = after
+				fates[k] = f
+			}
+		}
+		note(c.Removed, true, false)
+		note(c.Added, false, true)
+		note(c.Changed, true, true)
+	}
+	sum := ListChanged{List: now.List, Error: now.Error, Items: cmp.Or(now.Items, l.Items)}
+	sum.Versions = mergeVersions(l.Versions, now.Versions)
+	sum.Follows = slices.Compact(slices.Sorted(slices.Values(slices.Concat(l.Follows, now.Follows))))
+	for k, f := range fates {
+		switch {
+		case f.before && f.after:
+			sum.Changed = append(sum.Changed, k)
+		case f.after:
+			sum.Added = append(sum.Added, k)
+		case f.before:
+			sum.Removed = append(sum.Removed, k)
+		}
+	}
+	slices.Sort(sum.Added)
+	slices.Sort(sum.Removed)
+	slices.Sort(sum.Changed)
+	return sum
+}
+
+// mergeVersions combines the versions of the items in two successive changes to a list, sorted by key.
+func mergeVersions(was, now []catalog.ItemVersion) []catalog.ItemVersion {
+	sum := map[string]catalog.ItemVersion{}
+	for _, v := range was {
+		sum[v.Key] = v
+	}
+	for _, v := range now {
+		if first, again := sum[v.Key]; again {
+			v.PreviousDigest = first.PreviousDigest
+		}
+		sum[v.Key] = v
+	}
+	var all []catalog.ItemVersion
+	for _, key := range slices.Sorted(maps.Keys(sum)) {
+		all = append(all, sum[key])
+	}
+	return all
 }
 
 // Skill describes a skill in events. The event's resourceUri is the URI of its SKILL.md.

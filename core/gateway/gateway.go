@@ -423,6 +423,7 @@ func (g *Gateway) Close() { g.server.Close() }
 type httpCatalog struct {
 	srv config.Server
 	up  *upstream.Upstream
+	end context.CancelFunc // ends the run of up
 }
 
 // httpCatalog returns the HTTP catalog of a server, or nil if the server is an MCP server.
@@ -440,44 +441,24 @@ func (l *loop) reconcileHTTPCatalogs(enabled []config.Server) {
 	for id, a := range l.httpCatalogs {
 		if !slices.ContainsFunc(enabled, a.srv.Equal) {
 			delete(l.httpCatalogs, id)
-			l.running.Go(a.up.Close)
+			a.end()
 		}
 	}
 	for _, srv := range enabled {
-		if srv.Transport != config.TransportCatalog || l.httpCatalogs[srv.ID] != nil || l.ctx.Err() != nil || srv.Unusable() != nil || slices.ContainsFunc(l.broken, srv.Equal) {
+		if srv.Transport != config.TransportCatalog || l.httpCatalogs[srv.ID] != nil || srv.Unusable() != nil || slices.ContainsFunc(l.broken, srv.Equal) {
 			continue
 		}
 		log := l.opts.Logger.With("server", l.alias().line(srv.ID))
 		opts := upstream.FromConfig(srv)
-		opts.Version = l.opts.Serve.Version
-		opts.Logger = log
-		opts.OnChange = func(*upstream.Catalog, catalog.Delta) { l.kick() }
-		opts.OnStatus = func(upstream.Status) { l.kick() }
-		opts.OnSkip = func(skips []upstream.Skip, total int) {
-			for _, s := range skips {
-				log.Warn("the gateway does not list an entry of the API catalog", "list", string(catalog.Tools), "item", s.Name, "reason", s.Reason)
-			}
-			if total > len(skips) {
-				log.Warn("the gateway does not list more entries of the API catalog", "number", total-len(skips))
-			}
-		}
+		opts.Version, opts.Logger, opts.Changed = l.opts.Serve.Version, log, l.kick
 		up, err := upstream.New(opts)
 		if err != nil {
 			log.Warn("the tools of the API catalog are not served", "err", err)
 			l.broken = append(l.broken, srv)
 			continue
 		}
-		l.httpCatalogs[srv.ID] = &httpCatalog{srv, up}
-		l.running.Go(func() { _ = up.Run(context.WithoutCancel(l.ctx)) }) // runs until the catalog is closed
-	}
-}
-
-func (l *loop) stopHTTPCatalogs() {
-	l.mu.Lock()
-	catalogs := l.httpCatalogs
-	l.httpCatalogs = map[string]*httpCatalog{}
-	l.mu.Unlock()
-	for _, a := range catalogs {
-		l.running.Go(a.up.Close)
+		ctx, end := context.WithCancel(l.ctx)
+		l.httpCatalogs[srv.ID] = &httpCatalog{srv, up, end}
+		l.running.Go(func() { up.Run(ctx) })
 	}
 }

@@ -277,7 +277,6 @@ func TestLocal(t *testing.T) {
 		if err != nil {
 			w.Fatal(err)
 		}
-		defer x.Close()
 		if d, err := x.Read(w.Context(), "capability-index://full"); err != nil || !strings.Contains(d.Text, "dig") || strings.Contains(d.Text, "fake:///") {
 			w.Errorf("%v %s", err, d.Text)
 		}

@@ -22,20 +22,13 @@ type Index struct {
 	dirty wake.Channel
 }
 
-// NewIndex returns a new Index, which the caller must close.
+// NewIndex returns a new Index.
 func NewIndex(opts capindex.Options) (*Index, error) {
 	x, err := capindex.New(opts)
 	if err != nil {
 		return nil, err
 	}
 	return &Index{index: x, dirty: wake.New()}, nil
-}
-
-// Close releases the generated documents.
-func (x *Index) Close() {
-	if x != nil {
-		x.index.Close()
-	}
 }
 
 // Local returns the resources and tools through which the gateway serves the index.

@@ -27,10 +27,7 @@ func TestIndexNotifiesSubscribers(t *testing.T) {
 		w.start(sessiontest.Entry("docs"))
 		ctx, cancel := context.WithCancel(context.Background())
 		w.running.Go(func() { x.Run(ctx, w.gateway.Server()) })
-		w.Cleanup(func() {
-			cancel()
-			x.Close()
-		})
+		w.Cleanup(cancel)
 		c := w.client(era)
 		w.subscribe(c, uri)
 		wantRead := func(name string) {

@@ -2,11 +2,9 @@ package gateway
 
 import (
 	"context"
-	"encoding/json"
 	"slices"
 	"sync"
 
-	"github.com/mcptrack/mcptrack/core/mcp"
 	"github.com/mcptrack/mcptrack/core/mcpserver"
 	"github.com/mcptrack/mcptrack/core/session"
 )
@@ -100,14 +98,7 @@ func (m *queues) flush(ctx context.Context, key any) {
 	}
 }
 
-// progress queues progress for the client of a request that has a progress token. Its key is the request.
+// progress queues progress for the client of a request. Its key is the request.
 func (m *queues) progress(r *mcpserver.Request, p session.Progress) {
-	m.put(r, len(p.Message), func() {
-		r.Notify(mcp.NotificationProgress, struct {
-			Token    json.RawMessage `json:"progressToken"`
-			Progress float64         `json:"progress"`
-			Total    float64         `json:"total,omitempty"`
-			Message  string          `json:"message,omitempty"`
-		}{r.ProgressToken(), p.Progress, p.Total, p.Message})
-	})
+	m.put(r, len(p.Message), func() { r.Progress(p.Progress, p.Total, p.Message) })
 }

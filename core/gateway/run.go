@@ -35,7 +35,6 @@ func (g *Gateway) Run(ctx context.Context) error {
 	defer g.tasks.close()
 	defer l.running.Wait()
 	defer cancel()
-	defer l.stopHTTPCatalogs()
 	defer g.wg.Wait()
 	defer g.stop()
 	defer g.inputs.close()

@@ -20,7 +20,8 @@
 //
 // Loss: unread updates are stored as a set of URIs (see core/internal/subscriptions), so a slow client never
 // misses the latest change and never delays another client. A client that resumes its session with
-// Last-Event-ID receives everything sent after that event, otherwise the messages of the last minute. A call
+// Last-Event-ID receives everything sent after that event, otherwise the messages of the last minute. A session has one
+// GET stream: another one replaces it. A call
 // that takes longer than 250 ms is answered by a stream that the client can resume until one minute after the
 // response (from 2025-11-25 on; at most 256 events and 1 MiB). The modern era has no replay.
 //

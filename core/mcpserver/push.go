@@ -166,8 +166,8 @@ type mailbox struct {
 
 type mail struct {
 	message []byte
-	about   string      // a later message with the same subject replaces this one; may be empty
-	number  eventNumber // number of the event that contained the message
+	about   string // a later message with the same subject replaces this one; may be empty
+	number  uint64 // of the event that contained the message
 }
 
 func newMailbox(limit int) *mailbox { return &mailbox{max: limit, wake: wake.New()} }
@@ -231,7 +231,7 @@ func (b *mailbox) drop(message []byte) (unsent bool) {
 }
 
 // keep retains a message that was sent in the event with the given number.
-func (b *mailbox) keep(message []byte, number eventNumber) {
+func (b *mailbox) keep(message []byte, number uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.isDropped(message) {
@@ -243,21 +243,12 @@ func (b *mailbox) keep(message []byte, number eventNumber) {
 	}
 }
 
-// received records that the client received exactly the events of a stream up to last. Messages in
-// later events are queued again.
-func (b *mailbox) received(last eventNumber) {
+// received records that the client received exactly the events up to last. Messages in later events are queued again.
+func (b *mailbox) received(last uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	var lost, others []mail
-	for _, m := range b.sent {
-		switch {
-		case m.number.stream != last.stream:
-			others = append(others, m)
-		case m.number.event > last.event:
-			lost = append(lost, m)
-		}
-	}
-	b.queue, b.sent = append(lost, b.queue...), others
+	lost := slices.DeleteFunc(b.sent, func(m mail) bool { return m.number <= last })
+	b.queue, b.sent = append(lost, b.queue...), nil
 	if len(b.queue) > 0 {
 		b.ring()
 	}

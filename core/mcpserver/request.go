@@ -147,6 +147,19 @@ func (r *Request) Notify(method string, params any) {
 	}
 }
 
+// Progress tells a client that has asked for it how far the request is; total is 0 if it is unknown. It blocks as Notify
+// does.
+func (r *Request) Progress(progress, total float64, message string) {
+	if token := r.ProgressToken(); token != nil {
+		r.Notify(mcp.NotificationProgress, struct {
+			Token    json.RawMessage `json:"progressToken"`
+			Progress float64         `json:"progress"`
+			Total    float64         `json:"total,omitempty"`
+			Message  string          `json:"message,omitempty"`
+		}{token, progress, total, message})
+	}
+}
+
 // caller contains the properties of a message's sender that affect the response. Fields with the
 // same name are documented at [Request].
 type caller struct {

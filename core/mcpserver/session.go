@@ -36,14 +36,12 @@ type session struct {
 	messages *mailbox
 
 	// Guarded by sessions.mu.
-	users int // number of requests in progress, including the GET streams
+	users int // number of requests in progress, including the GET stream
 	idle  *time.Timer
 	used  time.Time // time at which users became 0
 
-	mu      sync.Mutex
-	streams []*getStream // open GET streams, newest last; the newest sends the messages
-	opened  int          // number of the stream that was opened last
-	turn    chan struct{}
+	mu     sync.Mutex
+	stream *getStream // the open GET stream; nil if there is none
 	// seen contains, by method, the digest of each list as the client saw it last.
 	seen map[string]string
 
@@ -75,7 +73,7 @@ func (s *Server) newSession(id, version, principal, name string, capabilities js
 	if err != nil {
 		return nil, err
 	}
-	ss := &session{id: id, version: version, principal: principal, sub: sub, users: 1, turn: make(chan struct{}), messages: newMailbox(maxAsked)}
+	ss := &session{id: id, version: version, principal: principal, sub: sub, users: 1, messages: newMailbox(maxAsked)}
 	epoch := rand.Text()[:8]
 	ss.replay.epoch, ss.calls.epoch = epoch, epoch
 	ss.ctx, ss.end = context.WithCancelCause(s.ctx)
@@ -235,12 +233,12 @@ func (s *Server) closeSessions() {
 	}
 }
 
-// queue queues a message for the newest GET stream. It reports false if there is no GET stream or
+// queue queues a message for the GET stream. It reports false if there is no GET stream or
 // the queue is full.
 func (ss *session) queue(message []byte) bool {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
-	return len(ss.streams) > 0 && ss.messages.put(message, "")
+	return ss.stream != nil && ss.messages.put(message, "")
 }
 
 func (ss *session) close() {

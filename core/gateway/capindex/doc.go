@@ -19,11 +19,7 @@
 //     ignore. [Index.Changed] therefore distinguishes a change from a regeneration.
 //   - Names and descriptions are untrusted data. In Markdown, each is one escaped line
 //     without invisible characters; in JSON, they are strings.
-//   - The documents of an empty snapshot are valid. A panic while a generation is created becomes
-//     an error for the readers that waited for it, and is not cached.
+//   - The documents of an empty snapshot are valid.
 //
-// # Ownership
-//
-// New starts no goroutine, and an idle Index has none. A generation is created on a separate
-// goroutine, so that it continues if a reader gives up; [Index.Close] waits for it.
+// An Index has no goroutine: the reader that finds no valid generation creates one.
 package capindex

@@ -27,7 +27,6 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
-	defer index.Close()
 	ctx := context.Background()
 
 	doc, err := index.Read(ctx, "capability-index://summary")

@@ -30,22 +30,14 @@ type fakeSource struct {
 	snapshot Capabilities
 	asked    atomic.Int64
 	delay    time.Duration // of each call; only in a synctest bubble
-	panic    any
-
-	calling atomic.Int64
 }
 
 func (s *fakeSource) load() Capabilities {
 	s.asked.Add(1)
-	s.calling.Add(1)
-	defer s.calling.Add(-1)
 	s.mu.Lock()
-	snapshot, p := s.snapshot, s.panic
+	snapshot := s.snapshot
 	s.mu.Unlock()
 	time.Sleep(s.delay) // fake time
-	if p != nil {
-		panic(p)
-	}
 	return snapshot
 }
 
@@ -65,7 +57,6 @@ func newIndex(t testing.TB, opts Options) *Index {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(x.Close)
 	return x
 }
 

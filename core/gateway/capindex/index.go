@@ -17,13 +17,8 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// Errors that callers can check with errors.Is.
-var (
-	// ErrNotFound reports that the document does not exist or is not exposed.
-	ErrNotFound = errors.New("resource not found")
-	// ErrClosed reports that the index has been closed.
-	ErrClosed = errors.New("capability index closed")
-)
+// ErrNotFound reports that the document does not exist or is not exposed.
+var ErrNotFound = errors.New("resource not found")
 
 // DefaultTTL is the default for Options.TTL.
 const DefaultTTL = 5 * time.Minute
@@ -35,8 +30,8 @@ func Names() []string { return []string{"summary", "full", "stats"} }
 
 // Options configures an Index. The zero value exposes all documents of an empty snapshot.
 type Options struct {
-	// Source returns the current snapshot. It is called once per generation, on the goroutine that
-	// creates the generation, and should return quickly. nil means an empty snapshot.
+	// Source returns the current snapshot. It is called once per generation, and should return quickly. nil means an
+	// empty snapshot.
 	Source func() Capabilities
 	// Expose lists the short names of the documents to expose; empty means all.
 	Expose []string
@@ -50,17 +45,15 @@ type Index struct {
 	opts    Options
 	exposed []string // short names of the exposed documents, in the order of Names
 
-	life context.Context // cancelled by Close
-	end  context.CancelCauseFunc
+	// making is held while a generation is created: sent to, and then received from. It has capacity 1 and is never
+	// closed.
+	making chan struct{}
 
-	mu       sync.Mutex // guards the fields below
-	closed   bool
-	epoch    uint64                    // generation counter; incremented by Invalidate
-	current  *generation               // nil if there is none
-	build    *build                    // nil if no generation is in progress
-	latest   map[string]catalog.Digest // digests of the most recently generated documents, by short name
-	changed  map[string]bool           // short names of documents that have changed since the last Changed
-	inFlight sync.WaitGroup            // incremented only while not closed
+	mu      sync.Mutex                // guards the fields below; not held while a generation is created
+	epoch   uint64                    // incremented by Invalidate
+	current *generation               // nil if there is none
+	latest  map[string]catalog.Digest // digests of the most recently generated documents, by short name
+	changed map[string]bool           // short names of documents that have changed since the last Changed
 }
 
 // New validates the options and creates an Index. It starts no goroutine and generates no document.
@@ -69,7 +62,7 @@ func New(opts Options) (*Index, error) {
 	if opts.TTL < 0 {
 		return nil, errors.New("capability index: TTL must be positive")
 	}
-	x := &Index{opts: opts, latest: map[string]catalog.Digest{}, changed: map[string]bool{}}
+	x := &Index{opts: opts, making: make(chan struct{}, 1), latest: map[string]catalog.Digest{}, changed: map[string]bool{}}
 	for _, name := range opts.Expose {
 		if !slices.Contains(Names(), name) {
 			return nil, fmt.Errorf("capability index: unknown document %q; choose from %s", printable.Line(name, 64), strings.Join(Names(), ", "))
@@ -80,7 +73,6 @@ func New(opts Options) (*Index, error) {
 			x.exposed = append(x.exposed, name)
 		}
 	}
-	x.life, x.end = context.WithCancelCause(context.Background())
 	return x, nil
 }
 
@@ -128,8 +120,8 @@ func describe(name string) (title, description, mimeType string) {
 	}
 }
 
-// Read returns a document, and generates it first if there is no valid one. The error is
-// [ErrNotFound], [ErrClosed], the cause of ctx, or the error of a failed generation.
+// Read returns a document, and generates it first if there is no valid one. The error is [ErrNotFound] or, while
+// another reader generates it, the cause of ctx.
 func (x *Index) Read(ctx context.Context, uri string) (Document, error) {
 	name, ok := strings.CutPrefix(uri, scheme)
 	if !ok || !slices.Contains(x.exposed, name) {
@@ -176,19 +168,8 @@ func (x *Index) Changed(ctx context.Context) ([]string, error) {
 	return uris, nil
 }
 
-// Close cancels a generation in progress and waits for its goroutine. It may be called repeatedly.
-func (x *Index) Close() {
-	x.mu.Lock()
-	x.closed = true
-	x.current = nil
-	x.mu.Unlock()
-	x.end(ErrClosed)
-	x.inFlight.Wait()
-}
-
 // A generation holds all documents and the text index created from one snapshot. It is immutable.
 type generation struct {
-	epoch     uint64
 	expires   time.Time
 	elements  []element
 	index     *textindex.Index[int] // text index of element positions; read-only
@@ -197,62 +178,33 @@ type generation struct {
 	documents map[string]Document   // keyed by short name
 }
 
-// A build is a generation in progress. Its goroutine sets result or err and then closes done, to
-// which nothing is sent.
-type build struct {
-	epoch  uint64
-	done   chan struct{}
-	result *generation
-	err    error
-}
-
-// generation returns the current generation. If there is none or it has expired, generation waits
-// for a new one, which concurrent callers share.
+// generation returns the current generation. If there is none or it has expired, it creates one, which concurrent
+// callers share.
 func (x *Index) generation(ctx context.Context) (*generation, error) {
-	x.mu.Lock()
-	switch g := x.current; {
-	case x.closed:
-		x.mu.Unlock()
-		return nil, ErrClosed
-	case g != nil && time.Now().Before(g.expires):
-		x.mu.Unlock()
-		return g, nil
-	}
-	f := x.build
-	if f == nil || f.epoch != x.epoch { // a build with an older epoch started before the change
-		f = &build{epoch: x.epoch, done: make(chan struct{})}
-		x.build = f
-		x.inFlight.Go(func() { x.run(f) })
-	}
-	x.mu.Unlock()
 	select {
-	case <-f.done:
-		return f.result, f.err
+	case x.making <- struct{}{}:
+		defer func() { <-x.making }()
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
-}
-
-// run creates a generation and makes it current, unless it has become outdated in the meantime.
-func (x *Index) run(f *build) {
-	f.result, f.err = x.generate(f.epoch)
 	x.mu.Lock()
-	if x.build == f {
-		x.build = nil
-	}
-	if f.err == nil && !x.closed {
-		x.compare(f.result)
-		if f.epoch == x.epoch {
-			x.current = f.result
-		}
-	}
+	g, epoch := x.current, x.epoch
 	x.mu.Unlock()
-	close(f.done)
+	if g != nil && time.Now().Before(g.expires) {
+		return g, nil
+	}
+	g = x.generate()
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.compare(g)
+	if epoch == x.epoch {
+		x.current = g
+	}
+	return g, nil
 }
 
 // compare records which documents in g differ from those of the previous generation. An outdated
-// generation is compared, too, because the readers that waited for it have received its documents.
-// x.mu must be held.
+// generation is compared, too, because its reader has received its documents. x.mu must be held.
 func (x *Index) compare(g *generation) {
 	for name, d := range g.documents {
 		latest, known := x.latest[name]
@@ -264,25 +216,14 @@ func (x *Index) compare(g *generation) {
 }
 
 // generate creates all documents from a new snapshot.
-func (x *Index) generate(epoch uint64) (g *generation, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			g, err = nil, fmt.Errorf("capability index: generation panicked: %s", printable.Line(fmt.Sprint(p), 300))
-		}
-	}()
+func (x *Index) generate() *generation {
 	var snapshot Capabilities
 	if x.opts.Source != nil {
 		snapshot = x.opts.Source().sorted()
 	}
-	if x.life.Err() != nil {
-		return nil, ErrClosed
-	}
 	now := time.Now()
-	g = &generation{epoch: epoch, expires: now.Add(x.opts.TTL), elements: snapshot.elements(), documents: map[string]Document{}}
+	g := &generation{expires: now.Add(x.opts.TTL), elements: snapshot.elements(), documents: map[string]Document{}}
 	g.addTexts()
-	if x.life.Err() != nil {
-		return nil, ErrClosed
-	}
 	for _, name := range x.exposed {
 		var text stamped
 		switch name {
@@ -297,7 +238,7 @@ func (x *Index) generate(epoch uint64) (g *generation, err error) {
 		g.documents[name] = Document{URI: scheme + name, MimeType: mimeType, Text: text.at(now),
 			Digest: text.digest(), Generated: now, Expires: g.expires}
 	}
-	return g, nil
+	return g
 }
 
 // stamped is a document in which the generation time is inserted between before and after.

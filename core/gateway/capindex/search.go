@@ -56,8 +56,8 @@ type Result struct {
 }
 
 // Search handles a call to the search tool and returns an MCP tool result: JSON, both as text and
-// as structured content. Invalid arguments cause a result with isError. Its errors are those of
-// [Index.Read] except [ErrNotFound].
+// as structured content. Invalid arguments cause a result with isError. Its error is the cause of ctx; see
+// [Index.Read].
 func (x *Index) Search(ctx context.Context, arguments json.RawMessage) (json.RawMessage, error) {
 	args, problem := parseSearch(arguments)
 	if problem != "" {

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -162,7 +161,7 @@ func (g *reportBuilder) await(ctx context.Context, r *mcpserver.Request, wait ti
 		case <-over.C:
 			return nil
 		case <-tick.C:
-			progress(r, began, wait)
+			r.Progress(float64(time.Since(began).Milliseconds()), float64(wait.Milliseconds()), "nothing changed yet")
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
@@ -202,7 +201,8 @@ func (g *reportBuilder) add(o *mcpevents.Occurrence) bool {
 	c.Times++
 	c.At = o.Time.UTC().Format(event.TimeFormat)
 	c.to = data.Digest
-	c.Added, c.Removed, c.Changed = mergeNames(c, names.Added, names.Removed, names.Changed)
+	now := event.ListChanged{Added: c.Added, Removed: c.Removed, Changed: c.Changed}.Then(event.ListChanged{Added: names.Added, Removed: names.Removed, Changed: names.Changed})
+	c.Added, c.Removed, c.Changed = now.Added, now.Removed, now.Changed
 	for _, n := range names.More {
 		c.More += n
 	}
@@ -213,45 +213,6 @@ func (g *reportBuilder) add(o *mcpevents.Occurrence) bool {
 		}
 	}
 	return true
-}
-
-// mergeNames merges a later change to a list into c and returns all added, removed and changed
-// names. A name that was added and later removed is in none of them.
-func mergeNames(c *change, added, removed, changed []string) (a, r, ch []string) {
-	a, r, ch = c.Added, c.Removed, c.Changed
-	without := func(names []string, name string) ([]string, bool) {
-		i := slices.Index(names, name)
-		if i < 0 {
-			return names, false
-		}
-		return slices.Delete(slices.Clone(names), i, i+1), true
-	}
-	with := func(names []string, name string) []string {
-		if slices.Contains(names, name) {
-			return names
-		}
-		return append(names, name)
-	}
-	var was bool
-	for _, name := range added {
-		if r, was = without(r, name); was {
-			ch = with(ch, name) // removed and added again: the item may differ
-		} else {
-			a = with(a, name)
-		}
-	}
-	for _, name := range changed {
-		if !slices.Contains(a, name) {
-			ch = with(ch, name)
-		}
-	}
-	for _, name := range removed {
-		ch, _ = without(ch, name)
-		if a, was = without(a, name); !was {
-			r = with(r, name)
-		}
-	}
-	return a, r, ch
 }
 
 // line returns a name or URI in the form used in [reportBuilder.text]: printable and truncated.

@@ -10,7 +10,6 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/glob"
-	"github.com/mcptrack/mcptrack/core/mcp"
 	"github.com/mcptrack/mcptrack/core/mcpevents"
 	"github.com/mcptrack/mcptrack/core/mcpserver"
 	"github.com/mcptrack/mcptrack/core/printable"
@@ -197,15 +196,3 @@ func encode(v any) json.RawMessage {
 
 // progressEvery is the interval between progress notifications during a wait.
 const progressEvery = 5 * time.Second
-
-// progress sends a progress notification for a wait if the client asked for it.
-func progress(r *mcpserver.Request, began time.Time, wait time.Duration) {
-	if token := r.ProgressToken(); token != nil {
-		r.Notify(mcp.NotificationProgress, struct {
-			Token    json.RawMessage `json:"progressToken"`
-			Progress int64           `json:"progress"`
-			Total    int64           `json:"total"`
-			Message  string          `json:"message"`
-		}{token, time.Since(began).Milliseconds(), wait.Milliseconds(), "nothing changed yet"})
-	}
-}

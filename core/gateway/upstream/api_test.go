@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"log/slog"
 	"net"
 	"net/http"
 	"slices"
@@ -154,32 +155,19 @@ type recorder struct {
 	*Upstream
 	mu      sync.Mutex
 	changes []catalog.Delta
-	skips   [][]Skip
+	last    *Catalog
 	states  []bool
-	ran     chan error
-	cancel  context.CancelCauseFunc
+	log     lockedBuffer
+	ran     chan struct{} // closed when Run has returned
+	cancel  context.CancelFunc
 }
 
 // follow runs an upstream for the API until the test ends.
 func follow(t *testing.T, a *api, change ...func(*Options)) *recorder {
 	t.Helper()
-	f := &recorder{T: t, ran: make(chan error, 1)}
-	opts := Options{URL: "http://api.test/", Client: &http.Client{Transport: &http.Transport{DialContext: a.dial, DisableKeepAlives: true}},
-		OnChange: func(c *Catalog, d catalog.Delta) {
-			f.mu.Lock()
-			defer f.mu.Unlock()
-			f.changes = append(f.changes, d)
-		},
-		OnSkip: func(s []Skip, _ int) {
-			f.mu.Lock()
-			defer f.mu.Unlock()
-			f.skips = append(f.skips, s)
-		},
-		OnStatus: func(st Status) {
-			f.mu.Lock()
-			defer f.mu.Unlock()
-			f.states = append(f.states, st.Up)
-		}}
+	f := &recorder{T: t, ran: make(chan struct{}), last: emptyCatalog()}
+	opts := Options{URL: "http://api.test/", Client: &http.Client{Transport: &http.Transport{DialContext: a.dial, DisableKeepAlives: true}}, Changed: f.record}
+	opts.Logger = slog.New(slog.NewTextHandler(&f.log, nil))
 	for _, c := range change {
 		c(&opts)
 	}
@@ -188,15 +176,30 @@ func follow(t *testing.T, a *api, change ...func(*Options)) *recorder {
 		t.Fatal(err)
 	}
 	f.Upstream = u
-	ctx, cancel := context.WithCancelCause(context.Background())
-	f.cancel = cancel
-	go func() { f.ran <- u.Run(ctx) }()
+	var ctx context.Context
+	ctx, f.cancel = context.WithCancel(context.Background())
+	go func() {
+		defer close(f.ran)
+		u.Run(ctx)
+	}()
 	t.Cleanup(func() {
-		u.Close()
-		cancel(nil)
+		f.cancel()
 		<-f.ran
 	})
 	return f
+}
+
+// record records what has changed: the list of tools, or whether the API is reachable.
+func (f *recorder) record() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	now := f.Catalog()
+	if d := catalog.Diff(f.last.List(), now.List()); !d.Empty() {
+		f.changes = append(f.changes, d)
+	} else {
+		f.states = append(f.states, f.Status().Up)
+	}
+	f.last = now
 }
 
 func (f *recorder) names() string {
@@ -214,7 +217,7 @@ func (f *recorder) want(names string) {
 	}
 }
 
-// wantChanges checks the number of OnChange calls since the last check.
+// wantChanges checks the number of changes of the tools since the last check.
 func (f *recorder) wantChanges(n int) {
 	f.Helper()
 	f.mu.Lock()

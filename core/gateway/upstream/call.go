@@ -25,16 +25,11 @@ const maxErrorText = 16 << 10
 // Call calls a tool with arguments, which are a JSON object or nil, and returns an MCP tool result.
 // Failures that the caller of the tool can act on are results with isError: invalid arguments, an
 // unreachable API, or an HTTP status other than 2xx. Call returns an error if the tool is not in
-// the catalog ([ErrUnknownTool]), if ctx is done (its cause), and after Close ([ErrClosed]).
+// the catalog ([ErrUnknownTool]), and if ctx is done (its cause).
 //
 // Only the deadline and cancellation of ctx are used: none of its values, and therefore no
 // credential of a caller, is sent to the API.
 func (u *Upstream) Call(ctx context.Context, name string, arguments json.RawMessage) (json.RawMessage, error) {
-	ctx, done, err := u.begin(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer done()
 	if name == getVersion {
 		return u.versions(ctx)
 	}

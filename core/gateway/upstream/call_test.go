@@ -14,6 +14,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -25,6 +26,7 @@ type fixture struct {
 	*testing.T
 	*Upstream
 	server *httptest.Server
+	end    func() // ends Run, and waits for it
 }
 
 func withAPI(t *testing.T, catalog string, handle http.HandlerFunc, change ...func(*Options)) *fixture {
@@ -50,9 +52,11 @@ func withAPI(t *testing.T, catalog string, handle http.HandlerFunc, change ...fu
 		t.Fatal(err)
 	}
 	w.Upstream = u
-	ran := make(chan error, 1)
-	go func() { ran <- u.Run(context.Background()) }()
-	t.Cleanup(func() { u.Close(); <-ran })
+	ctx, cancel := context.WithCancel(context.Background())
+	ran := make(chan struct{})
+	w.end = sync.OnceFunc(func() { cancel(); <-ran })
+	go func() { defer close(ran); u.Run(ctx) }()
+	t.Cleanup(w.end)
 	if err := u.Settled(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -282,7 +286,7 @@ func TestCredentials(t *testing.T) {
 	w.server.Close()
 	gone, failed := w.call("a", "")
 	version, _ := w.call("get_version", "")
-	w.Close() // ends the log writer
+	w.end() // ends the log writer
 	for _, shown := range []string{text, gone, version, w.display, fmt.Sprintf("%+v", w.Status()), log.String()} {
 		if strings.Contains(shown, "pa55") || strings.Contains(shown, "k3y") || strings.Contains(shown, "user") {
 			t.Errorf("shown: %s", shown)
@@ -373,5 +377,4 @@ func TestNewRefuses(t *testing.T) {
 	if c := u.Catalog(); len(c.Tools) != 1 || c.Tools[0].Key != getVersion {
 		t.Errorf("%+v", c)
 	}
-	u.Close()
 }

@@ -14,9 +14,9 @@ import (
 	"github.com/mcptrack/mcptrack/core/catalog"
 )
 
-// MaxSkips is the maximum number of skipped catalog entries that are reported individually; further
-// entries are only counted.
-const MaxSkips = 100
+// maxSkips is the maximum number of skipped catalog entries that are logged individually; further entries are only
+// counted.
+const maxSkips = 100
 
 // A Catalog is a snapshot of the tools of an API, with the routes that implement them. It is deeply
 // immutable.
@@ -34,11 +34,11 @@ type Catalog struct {
 // List returns the tools as a list that can be compared with other lists.
 func (c *Catalog) List() catalog.List { return catalog.NewList(c.Tools) }
 
-// A Skip describes a catalog entry that cannot be served.
-type Skip struct {
-	Index  int    // position in the array, starting at 0
-	Name   string // one printable line; empty if the entry has no name
-	Reason string
+// A skip describes a catalog entry that cannot be served.
+type skip struct {
+	index  int    // position in the array, starting at 0
+	name   string // one printable line; empty if the entry has no name
+	reason string
 }
 
 func emptyCatalog() *Catalog { return &Catalog{Tools: []catalog.Item{versionTool()}} }
@@ -48,8 +48,8 @@ type candidate struct {
 	tools   []catalog.Item // all tools except get_version
 	routes  map[string]*apiTool
 	digest  catalog.Digest // digest of the tools and routes, regardless of their order
-	skips   []Skip
-	skipped int // number of skipped entries, including those beyond MaxSkips
+	skips   []skip
+	skipped int // number of skipped entries, including those beyond maxSkips
 }
 
 // parseCatalog validates a catalog entry by entry and skips invalid entries. It returns an error
@@ -60,11 +60,6 @@ func parseCatalog(body []byte) (*candidate, error) {
 		return nil, errors.New("the catalog is not a JSON array")
 	}
 	c := &candidate{routes: map[string]*apiTool{}}
-	skip := func(index int, name string, reason error) {
-		if c.skipped++; len(c.skips) < MaxSkips {
-			c.skips = append(c.skips, Skip{index, bounded(name), reason.Error()})
-		}
-	}
 	for i, raw := range list {
 		e, name, err := parseTool(raw)
 		switch {
@@ -79,7 +74,9 @@ func parseCatalog(body []byte) (*candidate, error) {
 			item, err = e.descriptor()
 		}
 		if err != nil {
-			skip(i, name, err)
+			if c.skipped++; len(c.skips) < maxSkips {
+				c.skips = append(c.skips, skip{i, bounded(name), err.Error()})
+			}
 			continue
 		}
 		c.routes[e.name] = e
@@ -118,7 +115,7 @@ func (p *poller) fetch(ctx context.Context) (*candidate, error) {
 		}
 		for i := range c.skips {
 			s := &c.skips[i]
-			s.Name, s.Reason = p.u.redact.text(s.Name), p.u.redact.text(s.Reason)
+			s.name, s.reason = p.u.redact.text(s.name), p.u.redact.text(s.reason)
 		}
 		p.u.warn(p.last, c)
 		p.last, p.sum = c, sum
@@ -127,18 +124,21 @@ func (p *poller) fetch(ctx context.Context) (*candidate, error) {
 	return p.last, nil
 }
 
-// warn reports the skipped entries in a catalog, unless the same entries were skipped in the
+// warn logs the skipped entries in a catalog, unless the same entries were skipped in the
 // previous catalog.
 func (u *Upstream) warn(before, now *candidate) {
 	if now.skipped == 0 || before != nil && before.skipped == now.skipped && slices.Equal(before.skips, now.skips) {
 		return
 	}
-	if u.opts.OnSkip != nil {
-		u.opts.OnSkip(slices.Clone(now.skips), now.skipped)
+	for _, s := range now.skips {
+		u.log.Warn("the gateway does not list an entry of the API catalog", "item", s.name, "reason", s.reason)
+	}
+	if more := now.skipped - len(now.skips); more > 0 {
+		u.log.Warn("the gateway does not list more entries of the API catalog", "number", more)
 	}
 }
 
-// swap makes a candidate the current catalog. If the list of tools differs, it calls OnChange.
+// swap makes a candidate the current catalog. If the list of tools differs, it calls Changed.
 func (u *Upstream) swap(build string, c *candidate) {
 	now := u.Catalog()
 	next := &Catalog{Build: build, routes: c.routes, digest: c.digest}
@@ -153,7 +153,5 @@ func (u *Upstream) swap(build string, c *candidate) {
 	}
 	u.log.Info("catalog changed", "build", bounded(build), "tools", len(next.Tools),
 		"added", len(delta.Added), "removed", len(delta.Removed), "changed", len(delta.Changed))
-	if u.opts.OnChange != nil {
-		u.opts.OnChange(next, delta)
-	}
+	u.opts.Changed()
 }

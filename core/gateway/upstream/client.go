@@ -37,11 +37,10 @@ func (u *Upstream) newClient() {
 	if u.opts.Client != nil {
 		*u.client = *u.opts.Client
 	} else {
-		u.transport = &http.Transport{Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true,
+		u.client.Transport = &http.Transport{Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true,
 			DialContext:         (&net.Dialer{Timeout: 10 * time.Second}).DialContext,
 			TLSHandshakeTimeout: 10 * time.Second, IdleConnTimeout: 90 * time.Second,
 			MaxIdleConnsPerHost: 16, MaxResponseHeaderBytes: 64 << 10}
-		u.client.Transport = u.transport
 	}
 	u.client.Jar = nil // cookies set for one caller must not be sent on behalf of another
 	u.client.CheckRedirect = u.checkRedirect

@@ -16,8 +16,7 @@
 //     the routes that implement it are one immutable value.
 //   - After a failure, the next poll retries, without limit, and the last catalog remains in
 //     use in the meantime.
-//   - OnChange is called only if the list of tools differs, not for a new build with
-//     the same tools, nor if only their order has changed.
+//   - A new build with the same tools, whatever their order, is no change for Changed.
 //   - Behind a load balancer, the catalog of the backend that responds is served. The catalog
 //     that was replaced last is served again only when two polls in a row read it. Once all
 //     backends have the same build, its catalog is served within two polls.
@@ -32,6 +31,6 @@
 //
 // # Ownership
 //
-// New starts no goroutine. Only [Upstream.Run] polls and calls the callbacks, one at a
-// time. [Upstream.Close] stops Run and all calls, and waits for them.
+// New starts no goroutine. Only [Upstream.Run] polls and calls Changed, until its context ends. Calls end with
+// theirs.
 package upstream

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"sync"
 
-	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/gateway/upstream"
 )
 
@@ -27,19 +27,16 @@ func Example() {
 	server := httptest.NewServer(mux)
 	defer server.Close()
 
-	up, err := upstream.New(upstream.Options{
-		URL: server.URL,
-		OnChange: func(_ *upstream.Catalog, d catalog.Delta) {
-			fmt.Println("added", d.Added)
-		},
-	})
+	up, err := upstream.New(upstream.Options{URL: server.URL})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	defer up.Close()
-	ended := make(chan error, 1)
-	go func() { ended <- up.Run(context.Background()) }()
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { up.Run(ctx) })
+	defer running.Wait()
+	defer cancel()
 	if err := up.Settled(context.Background()); err != nil {
 		fmt.Println(err)
 	}
@@ -48,12 +45,8 @@ func Example() {
 	}
 	result, err := up.Call(context.Background(), "get_note", json.RawMessage(`{"id":"a b"}`))
 	fmt.Println(string(result), err)
-	up.Close()
-	fmt.Println(<-ended)
 	// Output:
-	// added [get_note]
 	// get_note
 	// get_version
 	// {"content":[{"type":"text","text":"note a b"}]} <nil>
-	// catalog upstream closed
 }

@@ -3,6 +3,7 @@ package upstream
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"log/slog"
@@ -73,19 +74,19 @@ func TestPollingIsRedacted(t *testing.T) {
 			opts := FromConfig(config.Server{URL: config.NewSecret("http://" + ln.Addr().String()),
 				Headers: map[string]config.Secret{"X-Key": config.NewSecret("Bearer " + token)}})
 			opts.Logger = slog.New(slog.NewTextHandler(io.Writer(&log), nil))
-			opts.OnSkip = func(skips []Skip, _ int) { opts.Logger.Warn("skipped", "entries", skips) }
 			u, err := New(opts)
 			if err != nil {
 				t.Fatal(err)
 			}
 			ran := make(chan struct{})
-			go func() { defer close(ran); _ = u.Run(t.Context()) }()
+			ctx, cancel := context.WithCancel(t.Context())
+			go func() { defer close(ran); u.Run(ctx) }()
 			settled := u.Settled(t.Context())
 			versions, err := u.Call(t.Context(), "get_version", nil)
 			if err != nil {
 				t.Fatal(err)
 			}
-			u.Close()
+			cancel()
 			<-ran
 			shown := fmt.Sprintf("%+v\n%s\n%s\n%v", u.Status(), log.String(), versions, settled)
 			if strings.Contains(shown, token) {

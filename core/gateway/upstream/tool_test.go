@@ -124,7 +124,7 @@ func TestSkips(t *testing.T) {
 			t.Errorf("%.80s: %v", text, err)
 			continue
 		}
-		if len(c.tools) != 2 || c.skipped != 1 || len(c.skips) != 1 || c.skips[0].Index != 1 || !strings.Contains(c.skips[0].Reason, want) {
+		if len(c.tools) != 2 || c.skipped != 1 || len(c.skips) != 1 || c.skips[0].index != 1 || !strings.Contains(c.skips[0].reason, want) {
 			t.Errorf("%.80s: %d tools, skipped %v, want %q", text, len(c.tools), c.skips, want)
 		}
 	}
@@ -160,7 +160,7 @@ func TestDuplicatesAndBounds(t *testing.T) {
 	if err != nil || len(c.tools) != 1 || c.routes["a"].route() != "GET /api/first" {
 		t.Errorf("%v, %v", c.routes["a"], err)
 	}
-	if c.skipped != 500 || len(c.skips) != MaxSkips || !strings.Contains(c.skips[0].Reason, "same name") {
+	if c.skipped != 500 || len(c.skips) != maxSkips || !strings.Contains(c.skips[0].reason, "same name") {
 		t.Errorf("%d skipped, %d reported", c.skipped, len(c.skips))
 	}
 	b.Reset()
@@ -193,7 +193,7 @@ func FuzzCatalog(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if len(c.tools) != len(c.routes) || len(c.skips) > MaxSkips || len(c.skips) > c.skipped {
+		if len(c.tools) != len(c.routes) || len(c.skips) > maxSkips || len(c.skips) > c.skipped {
 			t.Fatalf("%d tools, %d routes, %d skips of %d", len(c.tools), len(c.routes), len(c.skips), c.skipped)
 		}
 		for _, it := range c.tools {

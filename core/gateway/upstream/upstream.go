@@ -14,18 +14,12 @@ import (
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/backoff"
-	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// Errors that callers can check with errors.Is.
-var (
-	// ErrClosed reports that the upstream has been closed.
-	ErrClosed = errors.New("catalog upstream closed")
-	// ErrUnknownTool reports that the catalog does not contain a tool with that name.
-	ErrUnknownTool = errors.New("unknown tool")
-)
+// ErrUnknownTool reports that the catalog does not contain a tool with that name.
+var ErrUnknownTool = errors.New("unknown tool")
 
 // Defaults for Options.
 const (
@@ -54,14 +48,11 @@ type Options struct {
 	Client *http.Client
 	// Version is the version of this program that get_version reports.
 	Version string
-	// OnChange is called with the differences after a different list of tools has become current.
-	OnChange func(*Catalog, catalog.Delta)
-	// OnSkip is called when a catalog has invalid entries, unless the previous catalog had the same
-	// ones. It receives the first [MaxSkips] of them and their total number.
-	OnSkip func(skips []Skip, total int)
-	// OnStatus is called when the API becomes reachable or unreachable.
-	OnStatus func(Status)
-	// Logger receives warnings about problems that the user should investigate; nil discards them.
+	// Changed is called after a different list of tools has become current, and when the API has become reachable or
+	// unreachable. It may be nil.
+	Changed func()
+	// Logger receives warnings about problems that the user should investigate, such as an unreachable API and invalid
+	// entries of its catalog; nil discards them.
 	Logger *slog.Logger
 }
 
@@ -78,27 +69,19 @@ func FromConfig(srv config.Server) Options {
 	return opts
 }
 
-// An Upstream provides the tools of one HTTP API. Its methods are safe for concurrent use, but
-// Close must not be called from a callback.
+// An Upstream provides the tools of one HTTP API. Its methods are safe for concurrent use.
 type Upstream struct {
-	opts      Options
-	base      *url.URL // base URL without a trailing slash
-	display   string   // base URL without credentials
-	client    *http.Client
-	redact    redactor        // removes credentials from the API's responses
-	transport *http.Transport // nil if the client was supplied by the caller
-	log       *slog.Logger
+	opts    Options
+	base    *url.URL // base URL without a trailing slash
+	display string   // base URL without credentials
+	client  *http.Client
+	redact  redactor // removes credentials from the API's responses
+	log     *slog.Logger
 
 	current atomic.Pointer[Catalog]
-	life    context.Context // cancelled by Close
-	end     context.CancelCauseFunc
-	tried   chan struct{} // closed by Run after the first poll; nothing is sent to it
-
-	mu      sync.Mutex // guards the fields below
-	closed  bool
-	polling bool
-	status  Status
-	active  sync.WaitGroup // counts Run and calls; incremented only while not closed
+	status  atomic.Pointer[Status]
+	tried   chan struct{} // closed by Run after the first poll, and when it ends; nothing is sent to it
+	settle  func()        // closes tried once
 }
 
 // New validates the options and creates an Upstream. It starts no goroutine and sends no request.
@@ -114,6 +97,10 @@ func New(opts Options) (*Upstream, error) {
 	}
 	opts.Header = opts.Header.Clone()
 	u := &Upstream{opts: opts, base: base, log: opts.Logger, tried: make(chan struct{})}
+	u.settle = sync.OnceFunc(func() { close(u.tried) })
+	if opts.Changed == nil {
+		u.opts.Changed = func() {}
+	}
 	u.display = cmp.Or(opts.Display, (&url.URL{Scheme: base.Scheme, Host: base.Host, Path: base.Path, RawPath: base.RawPath}).String())
 	if u.log == nil {
 		u.log = slog.New(slog.DiscardHandler)
@@ -121,8 +108,8 @@ func New(opts Options) (*Upstream, error) {
 	u.log = u.log.With("url", printable.Line(u.display, 200))
 	u.redact = newRedactor(base, opts.Header, opts.Secrets)
 	u.newClient()
-	u.life, u.end = context.WithCancelCause(context.Background())
 	u.current.Store(emptyCatalog())
+	u.status.Store(&Status{})
 	return u, nil
 }
 
@@ -148,70 +135,21 @@ func parseBase(raw string) (*url.URL, error) {
 // contains only get_version.
 func (u *Upstream) Catalog() *Catalog { return u.current.Load() }
 
-// Run polls the API until ctx is done or Close is called, and returns the cause. The first poll
-// starts immediately. Run must not be called concurrently.
-func (u *Upstream) Run(ctx context.Context) error {
-	ctx, done, err := u.begin(ctx)
-	if err != nil {
-		return err
-	}
-	defer done()
-	u.mu.Lock()
-	again := u.polling
-	u.polling = true
-	u.mu.Unlock()
-	if again {
-		return errors.New("catalog upstream is already running")
-	}
-	defer func() {
-		u.mu.Lock()
-		u.polling = false
-		u.mu.Unlock()
-		if u.transport != nil {
-			u.transport.CloseIdleConnections()
-		}
-	}()
+// Run polls the API until ctx is done. The first poll starts immediately. Run must be called only once. Calls do not
+// depend on it.
+func (u *Upstream) Run(ctx context.Context) {
+	defer u.client.CloseIdleConnections()
+	defer u.settle()
 	p := newPoller(u)
 	for {
 		err := p.poll(ctx)
 		if ctx.Err() != nil {
-			return context.Cause(ctx)
+			return
 		}
 		u.polled(err)
 		if !backoff.Sleep(ctx, p.wait(err)) {
-			return context.Cause(ctx)
+			return
 		}
-	}
-}
-
-// begin registers an operation that Close waits for. The returned context ends with ctx or when
-// Close is called. The caller must call done.
-func (u *Upstream) begin(ctx context.Context) (_ context.Context, done func(), err error) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if u.closed {
-		return nil, nil, ErrClosed
-	}
-	u.active.Add(1)
-	ctx, cancel := context.WithCancelCause(ctx)
-	stop := context.AfterFunc(u.life, func() { cancel(ErrClosed) })
-	return ctx, func() {
-		stop()
-		cancel(nil)
-		u.active.Done()
-	}, nil
-}
-
-// Close stops Run and all calls, and returns when they have stopped. It may be called repeatedly
-// and concurrently.
-func (u *Upstream) Close() {
-	u.mu.Lock()
-	u.closed = true
-	u.mu.Unlock()
-	u.end(ErrClosed)
-	u.active.Wait()
-	if u.transport != nil {
-		u.transport.CloseIdleConnections()
 	}
 }
 
@@ -223,10 +161,6 @@ func (u *Upstream) Settled(ctx context.Context) error {
 	case <-u.tried:
 	case <-ctx.Done():
 		return context.Cause(ctx)
-	case <-u.life.Done():
-	}
-	if u.life.Err() != nil {
-		return ErrClosed
 	}
 	if st := u.Status(); !st.Up {
 		return fmt.Errorf("catalog %s: %s", printable.Line(u.display, 200), st.Error)
@@ -236,52 +170,29 @@ func (u *Upstream) Settled(ctx context.Context) error {
 
 // Status describes the current state of polling.
 type Status struct {
-	Up       bool   // whether the last poll succeeded
-	Error    string // error of the last poll on one printable line; empty if it succeeded
-	Failures int    // number of consecutive failed polls
-	Build    string // build of the current catalog, on one printable line
+	Up    bool   // whether the last poll succeeded
+	Error string // error of the last poll on one printable line; empty if it succeeded, and before the first
 }
 
 // Status returns the current state of polling.
-func (u *Upstream) Status() Status {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	st := u.status
-	st.Build = bounded(u.Catalog().Build)
-	return st
-}
+func (u *Upstream) Status() Status { return *u.status.Load() }
 
 // polled records the result of a poll. If the API has become reachable or unreachable, polled logs
-// this and calls OnStatus.
+// this and calls Changed.
 func (u *Upstream) polled(err error) {
-	first := false
-	select {
-	case <-u.tried:
-	default:
-		first = true
+	now := Status{Up: err == nil}
+	if err != nil {
+		now.Error = u.redact.text(printable.Reason(err, 500)) // the error may quote the response
 	}
-	u.mu.Lock()
-	changed := first || u.status.Up != (err == nil)
-	if u.status.Up = err == nil; u.status.Up {
-		u.status.Error, u.status.Failures = "", 0
-	} else {
-		u.status.Error = u.redact.text(printable.Reason(err, 500)) // the error may quote the response
-		u.status.Failures++
-	}
-	u.mu.Unlock()
-	if first {
-		close(u.tried)
-	}
-	if !changed {
+	before := *u.status.Swap(&now)
+	u.settle()
+	switch {
+	case before != Status{} && before.Up == now.Up:
 		return
+	case now.Up:
+		u.log.Info("catalog reachable", "build", bounded(u.Catalog().Build), "tools", len(u.Catalog().Tools))
+	default:
+		u.log.Warn("catalog unreachable; the last known tools remain in use", "err", now.Error)
 	}
-	st := u.Status()
-	if st.Up {
-		u.log.Info("catalog reachable", "build", st.Build, "tools", len(u.Catalog().Tools))
-	} else {
-		u.log.Warn("catalog unreachable; the last known tools remain in use", "err", st.Error)
-	}
-	if u.opts.OnStatus != nil {
-		u.opts.OnStatus(st)
-	}
+	u.opts.Changed()
 }

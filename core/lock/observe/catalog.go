@@ -2,6 +2,7 @@ package observe
 
 import (
 	"context"
+	"sync"
 
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/config"
@@ -15,14 +16,12 @@ func observeCatalog(ctx context.Context, srv config.Server, opts Options) Result
 	if err != nil {
 		return Result{Server: srv, Err: err}
 	}
-	ended := make(chan struct{}) // closed when Run has returned
-	go func() {
-		defer close(ended)
-		_ = up.Run(ctx) // ends with Close
-	}()
+	polling, cancel := context.WithCancel(ctx)
+	var run sync.WaitGroup
+	run.Go(func() { up.Run(polling) })
 	err = up.Settled(ctx)
-	up.Close()
-	<-ended
+	cancel()
+	run.Wait()
 	if err != nil {
 		return Result{Server: srv, Err: err}
 	}

@@ -4,13 +4,11 @@
 package storing
 
 import (
-	"cmp"
 	"context"
 	"maps"
 	"slices"
 	"sync"
 
-	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/internal/wake"
 	"github.com/mcptrack/mcptrack/core/journal"
@@ -247,7 +245,7 @@ func merge(older, newer *event.Event) *event.Event {
 		}
 	case event.ListChanged:
 		if was, ok := older.Payload.(event.ListChanged); ok && now.List == was.List {
-			e.Payload, e.Exported = mergeLists(was, now), mergeNames(older.Exported, newer.Exported, now)
+			e.Payload, e.Exported = was.Then(now), mergeNames(older.Exported, newer.Exported, now)
 		}
 	}
 	return &e
@@ -265,62 +263,4 @@ func mergeNames(older, newer map[string]string, now event.ListChanged) map[strin
 	}
 	maps.Copy(names, newer)
 	return names
-}
-
-// mergeLists combines two successive changes to a list into one. A key that was added and then
-// removed is reported as removed; a key that was removed and then added is reported as changed.
-func mergeLists(was, now event.ListChanged) event.ListChanged {
-	type fate struct{ before, after bool }
-	fates := map[string]fate{}
-	for _, l := range []event.ListChanged{was, now} {
-		note := func(keys []string, before, after bool) {
-			for _, k := range keys {
-				f, seen := fates[k]
-				if !seen {
-					f.before = before
-				}
-				f.after = after
-				fates[k] = f
-			}
-		}
-		note(l.Removed, true, false)
-		note(l.Added, false, true)
-		note(l.Changed, true, true)
-	}
-	sum := event.ListChanged{List: now.List, Error: now.Error, Items: cmp.Or(now.Items, was.Items)}
-	sum.Versions = mergeVersions(was.Versions, now.Versions)
-	sum.Follows = slices.Compact(slices.Sorted(slices.Values(slices.Concat(was.Follows, now.Follows))))
-	for k, f := range fates {
-		switch {
-		case f.before && f.after:
-			sum.Changed = append(sum.Changed, k)
-		case f.after:
-			sum.Added = append(sum.Added, k)
-		case f.before:
-			sum.Removed = append(sum.Removed, k)
-		}
-	}
-	slices.Sort(sum.Added)
-	slices.Sort(sum.Removed)
-	slices.Sort(sum.Changed)
-	return sum
-}
-
-// mergeVersions combines the versions of the items in two successive changes to a list, sorted by key.
-func mergeVersions(was, now []catalog.ItemVersion) []catalog.ItemVersion {
-	sum := map[string]catalog.ItemVersion{}
-	for _, v := range was {
-		sum[v.Key] = v
-	}
-	for _, v := range now {
-		if first, again := sum[v.Key]; again {
-			v.PreviousDigest = first.PreviousDigest
-		}
-		sum[v.Key] = v
-	}
-	var all []catalog.ItemVersion
-	for _, key := range slices.Sorted(maps.Keys(sum)) {
-		all = append(all, sum[key])
-	}
-	return all
 }
