@@ -4,19 +4,18 @@
 // resources. The middle shows the newest change, or the selected one, as a diff, rendered or raw, and
 // the history of a resource; a server's page has its timeline, log, tools and prompts. The review has
 // what differs from the lock, with differences, to approve or reject. It does not move under the mouse,
-// and its buttons do nothing for half a second after it has moved, so that no other definition than
-// the one that was read is approved. A drawer has the feed and the last calls, and the header has totals and a chart that
+// nor for a second after a decision, and its buttons do nothing for half a second after it has moved, so that no
+// other definition than the one that was read is approved. To approve a suspicious change, the button is held for
+// 1.5 s. A decision can be undone for 10 s. A drawer has the feed and the last calls, and the header has totals and a chart that
 // filters the feed by time. The page's state is in the URL. The page creates elements only from text,
 // never from markup, so hostile names stay text. All tabs of a browser share one event stream. When the
 // tab that owns the stream is closed, another tab resumes the stream; a rejected stream is retried.
 //
-// Requests change nothing, except POST /api/lock/approve and POST /api/lock/reject, which write the
-// user's decision about shown changes to the lock file ([Dashboard.Writes]). /content and /image read
+// Requests change nothing, except POST /api/lock/approve, /reject and /undo, which write the
+// user's decision about shown changes to the lock file, or undo it ([Dashboard.Writes]). /content and /image read
 // a followed resource from its server if its content is unknown, at most 4 concurrently. /api/history
 // and /api/activity read the log, and /api/lock compares definitions, at most 2 concurrently. Old
 // versions of texts, and bodies of messages to hooks, are available as long as the log keeps them.
-//
-// uPlot (MIT) draws the chart. It is vendored in assets/uplot and is the page's only library.
 package dashboard
 
 import (
@@ -86,6 +85,7 @@ type Dashboard struct {
 	reads   chan struct{} // counting semaphore for reads from servers
 	scans   chan struct{} // counting semaphore for reads of the log
 	counted activity
+	undos   undos
 }
 
 // New creates a Dashboard.
@@ -119,7 +119,7 @@ func (d *Dashboard) Writes() map[string]http.Handler {
 	if d.opts.Review == nil {
 		return nil
 	}
-	return map[string]http.Handler{"POST /api/lock/approve": answers(d.decide(true)), "POST /api/lock/reject": answers(d.decide(false))}
+	return map[string]http.Handler{"POST /api/lock/approve": answers(d.decide(true)), "POST /api/lock/reject": answers(d.decide(false)), "POST /api/lock/undo": answers(d.undo)}
 }
 
 // Routes returns the handlers of the page and of the requests that change nothing, by pattern; see

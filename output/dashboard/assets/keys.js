@@ -3,6 +3,7 @@ import { $ } from './dom.js';
 import { pause, stepFeed } from './feed.js';
 import { openJump } from './jump.js';
 import { go, select } from './state.js';
+import { newestAct } from './toasts.js';
 
 const openHelp = () => $('help').showModal();
 const keys = {
@@ -14,6 +15,7 @@ const keys = {
 	f: () => go(select({}), true),
 	p: pause,
 	r: () => $('review').click(),
+	u: newestAct,
 	'?': openHelp,
 };
 

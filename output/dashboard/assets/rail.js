@@ -108,6 +108,7 @@ export function link(text, to) {
 export const serverOf = (id) => servers?.find((s) => s.id === id);
 export const allServers = () => servers;
 
+export const resourceOf = (server, uri) => resources.get(server)?.list.find((r) => r.uri === uri);
 export const everything = () => (servers || []).flatMap((s) => [{ server: s }, ...(resources.get(s.id)?.list || []).map((resource) => ({ server: s, resource }))]);
 
 export function showRail(force = false) {
