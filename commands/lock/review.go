@@ -222,6 +222,6 @@ func (w *work) ask(ctx context.Context, all []shown) (left []lock.Change, err er
 // decide approves or rejects changes that the user has seen, and returns those that could not be
 // approved.
 func (w *work) decide(ctx context.Context, changes []lock.Change, approve bool) ([]lock.Change, error) {
-	left, err := lock.Decide(ctx, w.path, approve, changes)
+	left, _, err := lock.Decide(ctx, w.path, approve, changes)
 	return left, invalid(err)
 }

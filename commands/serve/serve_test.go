@@ -66,6 +66,7 @@ func TestNoRouteStartsOrChangesAnything(t *testing.T) {
 	routes := []string{
 		"/api/mcp/resource-events",
 		"/events",
+		"/favicon.ico",
 		"/healthz",
 		"/readyz",
 		"GET /api/activity",
@@ -87,8 +88,9 @@ func TestNoRouteStartsOrChangesAnything(t *testing.T) {
 		"GET /{$}",
 		"POST /api/lock/approve",
 		"POST /api/lock/reject",
+		"POST /api/lock/undo",
 	}
-	writes := []string{"/api/lock/approve", "/api/lock/reject"} // what the user decides about shown changes
+	writes := []string{"/api/lock/approve", "/api/lock/reject", "/api/lock/undo"} // what the user decides about shown changes
 	parts := f.routes(s)
 	if got := s.Routes(); !slices.Equal(got, routes) {
 		t.Errorf("the routes are %q", got)

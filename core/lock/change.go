@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"maps"
 	"reflect"
 	"slices"
 	"sort"
@@ -125,10 +126,10 @@ var errNothing = errors.New("nothing was decided")
 
 // Decide approves or rejects changes in a lock file; see [Update]. left has the changes that could not
 // be approved: the lock does not have the server, the change has a problem, or another definition of the
-// item has been approved since.
-func Decide(ctx context.Context, path string, approve bool, changes []Change) (left []Change, err error) {
+// item has been approved since. undo undoes the decision.
+func Decide(ctx context.Context, path string, approve bool, changes []Change) (left []Change, undo Undo, err error) {
 	err = Update(ctx, path, func(l *Lock) error {
-		left = nil
+		left, undo = nil, nil
 		chosen := map[string][]Drift{}
 		for _, c := range changes {
 			s := l.Servers[c.ServerID]
@@ -138,6 +139,7 @@ func Decide(ctx context.Context, path string, approve bool, changes []Change) (l
 				continue
 			}
 			chosen[c.ServerID] = append(chosen[c.ServerID], c.Drift)
+			undo = append(undo, undoing{server: c.ServerID, section: c.Drift.Section, key: c.Drift.Key, was: s.entry(c.Drift.Section, c.Drift.Key)})
 		}
 		for id, drifts := range chosen {
 			if !approve {
@@ -151,10 +153,74 @@ func Decide(ctx context.Context, path string, approve bool, changes []Change) (l
 		if len(left) == len(changes) {
 			return errNothing
 		}
+		for i, u := range undo {
+			undo[i].is = l.Servers[u.server].entry(u.section, u.key)
+		}
 		return nil
 	})
 	if errors.Is(err, errNothing) {
 		err = nil
 	}
-	return left, err
+	return left, undo, err
+}
+
+// Undo is what a lock had of the items of a decision before it, and after it.
+type Undo []undoing
+
+type undoing struct {
+	server  string
+	section Section
+	key     string
+	was, is entry
+}
+
+// entry is what a lock has of one item: what is approved, and what is rejected.
+type entry struct {
+	items    []Item
+	rejected []Rejection
+	policy   Policy // in SectionPolicy
+}
+
+func (s *Server) entry(section Section, key string) (e entry) {
+	e.items = slices.DeleteFunc(slices.Clone(s.Items[section]), func(it Item) bool { return it.Key != key })
+	e.rejected = slices.DeleteFunc(slices.Clone(s.Rejected), func(r Rejection) bool { return r.Section != section || r.Key != key })
+	if section == SectionPolicy {
+		e.policy = s.Policy
+	}
+	return e
+}
+
+// Apply undoes the decision in a lock file; see [Update]. ok is false if something has been decided about one of its
+// items since: then the file stays as it is.
+func (u Undo) Apply(ctx context.Context, path string) (ok bool, err error) {
+	err = Update(ctx, path, func(l *Lock) error {
+		ok = !slices.ContainsFunc(u, func(u undoing) bool {
+			s := l.Servers[u.server]
+			if s == nil {
+				return true
+			}
+			now := s.entry(u.section, u.key)
+			same := slices.EqualFunc(now.items, u.is.items, func(a, b Item) bool { return compareItems(a, b) == 0 })
+			return !same || !slices.Equal(now.rejected, u.is.rejected) || !maps.Equal(now.policy, u.is.policy)
+		})
+		if !ok {
+			return errNothing
+		}
+		for _, u := range u {
+			s := l.Servers[u.server]
+			if u.section == SectionPolicy {
+				s.Policy = u.was.policy
+			} else {
+				others := slices.DeleteFunc(slices.Clone(s.Items[u.section]), func(it Item) bool { return it.Key == u.key })
+				s.Items[u.section] = sortedItems(append(others, u.was.items...))
+			}
+			others := slices.DeleteFunc(slices.Clone(s.Rejected), func(r Rejection) bool { return r.Section == u.section && r.Key == u.key })
+			s.Rejected = sortedRejections(append(others, u.was.rejected...))
+		}
+		return nil
+	})
+	if errors.Is(err, errNothing) {
+		err = nil
+	}
+	return ok, err
 }

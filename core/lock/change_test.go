@@ -33,7 +33,7 @@ func TestDecide(t *testing.T) {
 	}
 	decide := func(approve bool, want string) {
 		t.Helper()
-		left, err := Decide(t.Context(), path, approve, shown)
+		left, _, err := Decide(t.Context(), path, approve, shown)
 		if err != nil || len(left) > 0 {
 			t.Fatal(left, err)
 		}
@@ -54,18 +54,18 @@ func TestDecide(t *testing.T) {
 		l.Servers["docs"] = NewServer(offers(tool(`{"name":"dig"}`), tool(`{"name":"sow","title":"S"}`)))
 	})
 	before, _ := os.ReadFile(path)
-	if left, err := Decide(t.Context(), path, true, shown); err != nil || len(left) != 3 {
+	if left, _, err := Decide(t.Context(), path, true, shown); err != nil || len(left) != 3 {
 		t.Errorf("%d left, %v", len(left), err)
 	}
 	if after, _ := os.ReadFile(path); string(after) != string(before) {
 		t.Error("the lock was changed")
 	}
-	if left, err := Decide(t.Context(), path, false, []Change{NotLocked("web")}); err != nil || len(left) != 1 {
+	if left, _, err := Decide(t.Context(), path, false, []Change{NotLocked("web")}); err != nil || len(left) != 1 {
 		t.Errorf("%v, %v", left, err)
 	}
 	// A lock that was removed is not made again: it would hold all servers.
 	must(t, os.Remove(path))
-	if left, err := Decide(t.Context(), path, true, shown); err != nil || len(left) != 3 {
+	if left, _, err := Decide(t.Context(), path, true, shown); err != nil || len(left) != 3 {
 		t.Errorf("%d left, %v", len(left), err)
 	}
 	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {

@@ -107,6 +107,7 @@ func TestRealVersions(t *testing.T) {
 		if times != strings.Join(want, " ") {
 			t.Errorf("times %s, want %s", times, want)
 		}
+		p.Until(`[...document.querySelectorAll('.history th')].map((e) => e.textContent).join() === 'Time,Change,Size,How,Digest'`)
 		p.Run(`document.querySelectorAll('.history button')[1].click()`)
 		shows("one", "two")
 		// What the copy button copies.

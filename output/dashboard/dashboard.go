@@ -5,22 +5,21 @@
 // rendered or raw, and the history of a resource; a tool's page has its schema, versions and calls; a
 // server's page has its timeline, log, tools and prompts. The review has
 // what differs from the lock, with differences, to approve or reject. It does not move under the mouse,
-// and its buttons do nothing for half a second after it has moved, so that no other definition than
-// the one that was read is approved. A drawer has the feed and the last calls, and the header has totals and a chart that
+// nor for a second after a decision, and its buttons do nothing for half a second after it has moved, so that no
+// other definition than the one that was read is approved. To approve a suspicious change, the button is held for
+// 1.5 s. A decision can be undone for 10 s. A drawer has the feed and the last calls, and the header has totals and a chart that
 // filters the feed by time. The page's state is in the URL. The page creates elements only from text,
 // never from markup, so hostile names stay text. All tabs of a browser share one event stream. When the
 // tab that owns the stream is closed, another tab resumes the stream; a rejected stream is retried.
 //
-// Requests change nothing, except those of [Dashboard.Writes]: POST /api/lock/approve and POST /api/lock/reject
-// write the user's decision about shown changes to the lock file; with Options.Actions, POST
+// Requests change nothing, except those of [Dashboard.Writes]: POST /api/lock/approve, /reject and /undo write the
+// user's decision about shown changes to the lock file, or undo it; with Options.Actions, POST
 // /api/servers/{id}/call, /prompt and /restart call a tool, get a prompt and connect to a server again. At most 4
 // calls run, as long as the page waits for them. A result is shown as text, and a picture in it is drawn only
 // after its format and size were checked. /content and /image read
 // a followed resource from its server if its content is unknown, at most 4 concurrently. /api/history
 // and /api/activity read the log, and /api/lock compares definitions, at most 2 concurrently. Old
 // versions of texts, and bodies of messages to hooks, are available as long as the log keeps them.
-//
-// uPlot (MIT) draws the chart. It is vendored in assets/uplot and is the page's only library.
 package dashboard
 
 import (
@@ -95,6 +94,7 @@ type Dashboard struct {
 	scans   chan struct{} // counting semaphore for reads of the log
 	acts    chan struct{} // counting semaphore for calls
 	counted activity
+	undos   undos
 }
 
 // New creates a Dashboard.
@@ -134,6 +134,7 @@ func (d *Dashboard) Writes() map[string]http.Handler {
 		writes = map[string]http.Handler{}
 	}
 	writes["POST /api/lock/approve"], writes["POST /api/lock/reject"] = answers(d.decide(true)), answers(d.decide(false))
+	writes["POST /api/lock/undo"] = answers(d.undo)
 	return writes
 }
 

@@ -148,7 +148,7 @@ func TestStatusCanBeResumed(t *testing.T) {
 	}
 }
 
-// TestNothingIsChanged: all routes are read-only, except two that write what the user decides about the lock.
+// TestNothingIsChanged: all routes are read-only, except those that write what the user decides about the lock.
 func TestNothingIsChanged(t *testing.T) {
 	l := newLocked(t, map[string][]string{"docs": {"dig digs"}})
 	l.offer("docs", "dig EVIL")
@@ -160,14 +160,14 @@ func TestNothingIsChanged(t *testing.T) {
 			t.Errorf("%s is not read-only", pattern)
 		}
 	}
-	if writes := slices.Sorted(maps.Keys(d.Writes())); !slices.Equal(writes, []string{"POST /api/lock/approve", "POST /api/lock/reject"}) {
+	if writes := slices.Sorted(maps.Keys(d.Writes())); !slices.Equal(writes, []string{"POST /api/lock/approve", "POST /api/lock/reject", "POST /api/lock/undo"}) {
 		t.Errorf("writes: %q", writes)
 	}
 	before, err := os.ReadFile(l.path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, path := range []string{"/api/servers", "/api/lock", "/api/lock/approve", "/api/lock/reject"} {
+	for _, path := range []string{"/api/servers", "/api/lock", "/api/lock/approve", "/api/lock/reject", "/api/lock/undo"} {
 		for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodDelete, http.MethodPatch} {
 			q, err := http.NewRequestWithContext(t.Context(), method, s.URL+path+"?command=touch&serverId=docs&changes=all", strings.NewReader(`{"command":"touch"}`))
 			if err != nil {

@@ -40,7 +40,8 @@ type eventHistory struct {
 // history returns the versions of the definition of an item, or the stored events of a resource, of a server
 // (without events about its resources), or, if neither is specified, of the time span from after to before (both
 // in seconds since 1970), which is by default the span recent before now. With described, events have a
-// description; see [event.Described]. With versions, events are left out.
+// description; see [event.Described]. With versions, events are left out. With the id of an event in until, only
+// older events are returned.
 func (d *Dashboard) history(ctx context.Context, r *http.Request) (any, error) {
 	query := r.URL.Query()
 	limit, err := strconv.Atoi(query.Get("limit"))
@@ -61,12 +62,13 @@ func (d *Dashboard) history(ctx context.Context, r *http.Request) (any, error) {
 			before = time.Unix(until, 0)
 		}
 	}
+	_, until, _ := event.ParseID(query.Get("until")) // 0 if there is none
 	out := eventHistory{ServerID: sel.ServerID, URI: sel.URI, Events: []json.RawMessage{}}
 	for entry, err := range d.events.Select(ctx, sel) {
 		if err != nil {
 			return nil, err
 		}
-		if !before.IsZero() && entry.Stored.After(before) {
+		if !before.IsZero() && entry.Stored.After(before) || until > 0 && entry.Seq >= until {
 			break
 		}
 		if len(out.Events) >= 2*limit {

@@ -19,6 +19,12 @@ func reviewing(t *testing.T, l *locked, query string) (p browsertest.Tab, look f
 	d := New(Options{Snapshot: fixed(world(12, 60)), Review: l.review()})
 	live := newStream()
 	routes := d.Writes()
+	for pattern, write := range routes {
+		routes[pattern] = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			write.ServeHTTP(w, r)
+			l.look() // as a guard that follows the file
+		})
+	}
 	routes["GET /events"] = live
 	routes["GET /api/lock"] = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		l.reading.RLock()
@@ -195,4 +201,67 @@ func TestRealReviewFails(t *testing.T) {
 	p.Until(`document.querySelector('[role=alert]')?.textContent === 'the lock was not changed: permission denied' && ` + cardOf("tool/dig"))
 	p.Go(serve(t, New(Options{Snapshot: fixed(world(2, 1))}), nil).URL + "/?review=1")
 	p.Until(`document.querySelector('#detail-body').textContent.startsWith('There is no lock.') && document.querySelector('#review').hidden`)
+}
+
+// TestRealSuspicious: what is suspicious is approved by holding its button, with the pointer or a key, and not by a
+// click, a key that repeats, or all together with the others. Each decision can be undone.
+func TestRealSuspicious(t *testing.T) {
+	l := newLocked(t, map[string][]string{"docs": {"dig digs", "mow mows", "rake rakes", "sow sows"}})
+	l.offer("docs", "dig digs.\u200b", "mow mows.\u200b", "rake rakes leaves", "sow sows seeds")
+	l.look()
+	p, _ := reviewing(t, l, "?review=1")
+	const was = "dig=digs mow=mows rake=rakes sow=sows"
+	approved := func(want string) {
+		t.Helper()
+		if got := l.approved("docs"); got != want {
+			t.Errorf("approved: %s, want %s", got, want)
+		}
+	}
+	p.Until(`document.querySelectorAll('.card').length === 4 && !document.querySelector('.settling')`)
+	pass := stopClock(p)
+	act := func(item, label string, events ...string) {
+		t.Helper()
+		for _, e := range events {
+			kind, key, _ := strings.Cut(e, " ")
+			class := map[bool]string{true: "Keyboard", false: "Pointer"}[strings.HasPrefix(kind, "key")]
+			key, again := strings.CutSuffix(key, " again")
+			p.Run(fmt.Sprintf(`[...%s.querySelectorAll('button')].find((b) => b.textContent === '%s').dispatchEvent(new %sEvent('%s', { key: '%s', repeat: %t, isPrimary: true, bubbles: true, cancelable: true }))`, cardOf(item), label, class, kind, key, again))
+		}
+	}
+	const hold = "Hold to approve"
+	for _, short := range [][]string{{"click"}, {"pointerdown", "pointerup"}, {"pointerdown", "pointerleave"}, {"keydown Enter", "keyup Enter"}, {"keydown Enter again"}} {
+		act("tool/dig", hold, short...)
+		pass(1500)
+	}
+	approved(was)
+	act("tool/dig", hold, "pointerdown")
+	pass(1500)
+	p.Until(`document.querySelector('.toast')?.textContent === 'tool/dig of docs approvedUndo'`)
+	approved("dig=digs.\u200b mow=mows rake=rakes sow=sows")
+	act("tool/dig", hold, "pointerup")
+	act("tool/dig", hold, "pointerdown") // once more, as no card moves yet
+	pass(1500)
+	act("tool/mow", hold, "pointerup", "keydown Enter")
+	pass(1500)
+	p.Until(`document.querySelectorAll('.toast').length === 2 && document.querySelectorAll('.card').length === 4`)
+	approved("dig=digs.\u200b mow=mows.\u200b rake=rakes sow=sows")
+	pass(1000)
+	p.Until(`document.querySelectorAll('.card').length === 2 && !document.querySelector('.settling')`)
+	p.Run(`[...document.querySelectorAll('.toast button')].at(-1).click()`) // of the first one
+	p.Until(cardOf("tool/dig") + ` && document.querySelectorAll('.card').length === 3`)
+	approved("dig=digs mow=mows.\u200b rake=rakes sow=sows")
+	all := `[...document.querySelectorAll('#detail-body button')].find((b) => b.textContent.startsWith('Approve 2 not suspicious'))`
+	p.Until(all + ` && !document.querySelector('.settling')`)
+	p.Run(all + `.click(); ` + all + `.click()`)
+	p.Until(`document.querySelector('.toast').textContent === '2 changes of docs approvedUndo'`)
+	approved("dig=digs mow=mows.\u200b rake=rakes leaves sow=sows seeds")
+	p.Run(`document.dispatchEvent(new KeyboardEvent('keydown', { key: 'u', bubbles: true }))`)
+	p.Until(`document.querySelector('.toast').textContent === '2 changes: undone'`)
+	approved("dig=digs mow=mows.\u200b rake=rakes sow=sows")
+	p.Run(`[...document.querySelectorAll('.toast button')].at(-1).click()`)
+	p.Until(`document.querySelector('.toast').textContent === 'tool/mow: undone'`)
+	approved(was)
+	if bad := p.Axe(); bad != "" {
+		t.Error(bad)
+	}
 }

@@ -3,6 +3,7 @@ package dashboard
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"slices"
 	"sort"
 	"strings"
+	"sync"
 
 	"github.com/mcptrack/mcptrack/core/lock"
 	"github.com/mcptrack/mcptrack/core/lock/guard"
@@ -205,12 +207,83 @@ type decision struct {
 type decided struct {
 	Result string   `json:"result"` // approved or rejected
 	Items  []string `json:"items"`
+	Undo   string   `json:"undo"` // undoes the decision; see [Dashboard.undo]
+}
+
+// maxUndos limits the decisions that can be undone.
+const maxUndos = 16
+
+// undos has the last decisions, oldest first. It is safe for concurrent use.
+type undos struct {
+	mu  sync.Mutex
+	all []undoable
+}
+
+type undoable struct {
+	id      string // a secret of whoever decided
+	decided decided
+	undo    lock.Undo
+}
+
+func (u *undos) add(one undoable) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.all = append(u.all[max(0, len(u.all)+1-maxUndos):], one)
+}
+
+// take removes a decision and returns it.
+func (u *undos) take(id string) (one undoable, ok bool) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.all = slices.DeleteFunc(u.all, func(known undoable) bool {
+		if known.id == id {
+			one, ok = known, true
+		}
+		return known.id == id
+	})
+	return one, ok
+}
+
+// undo makes the lock have of the items of a decision what it had before.
+func (d *Dashboard) undo(r *http.Request) (any, error) {
+	var in struct {
+		Undo string `json:"undo"`
+	}
+	if err := parse(r, &in); err != nil || in.Undo == "" {
+		return nil, &refusal{http.StatusBadRequest, `expected {"undo":"ID"}`}
+	}
+	one, known := d.undos.take(in.Undo)
+	if !known {
+		return nil, &refusal{http.StatusConflict, "it was undone already, or is too old"}
+	}
+	ok, err := one.undo.Apply(r.Context(), d.opts.Review.Guard.Path())
+	switch {
+	case err != nil:
+		d.undos.add(one)
+		return nil, errors.New("the lock was not changed: " + printable.Reason(err, 500))
+	case !ok:
+		return nil, &refusal{http.StatusConflict, "the lock has changed since"}
+	}
+	one.decided.Result, one.decided.Undo = "undone", ""
+	d.opts.Logger.Info("a decision was undone in the dashboard", "items", one.decided.Items)
+	return one.decided, nil
+}
+
+// parse decodes the JSON object in the body of a request.
+func parse(r *http.Request, into any) error {
+	dec := json.NewDecoder(io.LimitReader(r.Body, maxDecision))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(into); err != nil {
+		return err
+	}
+	if dec.More() {
+		return errors.New("there is more")
+	}
+	return nil
 }
 
 func parseDecision(r *http.Request) (in decision, err error) {
-	dec := json.NewDecoder(io.LimitReader(r.Body, maxDecision))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(&in); err != nil || dec.More() || in.ServerID == "" || len(in.Changes) == 0 {
+	if err := parse(r, &in); err != nil || in.ServerID == "" || len(in.Changes) == 0 {
 		return in, &refusal{http.StatusBadRequest, `expected {"serverId":"ID","changes":["FINGERPRINT"]}`}
 	}
 	if len(in.Changes) > maxChanges {
@@ -231,11 +304,14 @@ func (d *Dashboard) decide(approve bool) func(*http.Request) (any, error) {
 		if approve {
 			out.Result = "approved"
 		}
-		out.Items, err = d.opts.Review.decide(r.Context(), in, approve)
+		var undo lock.Undo
+		out.Items, undo, err = d.opts.Review.decide(r.Context(), in, approve)
 		if _, refused := errors.AsType[*refusal](err); err != nil && !refused {
 			err = errors.New("the lock was not changed: " + printable.Reason(err, 500))
 		}
 		if err == nil {
+			out.Undo = rand.Text()
+			d.undos.add(undoable{out.Undo, out, undo})
 			d.opts.Logger.Info("changes were "+out.Result+" in the dashboard", "server", in.ServerID, "items", out.Items)
 		}
 		return out, err
@@ -243,9 +319,9 @@ func (d *Dashboard) decide(approve bool) func(*http.Request) (any, error) {
 }
 
 // decide carries out a decision and returns the names of its items.
-func (v *Review) decide(ctx context.Context, in decision, approve bool) (items []string, err error) {
+func (v *Review) decide(ctx context.Context, in decision, approve bool) (items []string, undo lock.Undo, err error) {
 	if !v.Guard.Exists() {
-		return nil, &refusal{http.StatusNotFound, "there is no lock; mcptrack lock writes what the servers offer now into it"}
+		return nil, nil, &refusal{http.StatusNotFound, "there is no lock; mcptrack lock writes what the servers offer now into it"}
 	}
 	known := map[string]lock.Change{}
 	for _, c := range v.Changes()[in.ServerID] {
@@ -258,26 +334,26 @@ func (v *Review) decide(ctx context.Context, in decision, approve bool) (items [
 	for _, fingerprint := range in.Changes {
 		c, ok := known[fingerprint]
 		if !ok {
-			return nil, &refusal{http.StatusConflict, "nothing was decided: a change of " + printable.Line(in.ServerID, 128) + " has changed again since it was shown, or is no longer open; look at it again"}
+			return nil, nil, &refusal{http.StatusConflict, "nothing was decided: a change of " + printable.Line(in.ServerID, 128) + " has changed again since it was shown, or is no longer open; look at it again"}
 		}
 		if approve {
 			if why := refused(c, diffOf(c.Drift)); why != "" {
-				return nil, &refusal{http.StatusUnprocessableEntity, "nothing was decided: " + printable.Line(c.Item, 200) + ": " + why}
+				return nil, nil, &refusal{http.StatusUnprocessableEntity, "nothing was decided: " + printable.Line(c.Item, 200) + ": " + why}
 			}
 		}
 		wanted[fingerprint] = c
 	}
 	chosen := slices.Collect(maps.Values(wanted))
 	sort.Slice(chosen, func(i, j int) bool { return chosen[i].Item < chosen[j].Item })
-	left, err := lock.Decide(ctx, v.Guard.Path(), approve, chosen)
+	left, undo, err := lock.Decide(ctx, v.Guard.Path(), approve, chosen)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if len(left) > 0 {
-		return nil, &refusal{http.StatusConflict, fmt.Sprintf("%d of %d not decided, such as %s: the lock was changed meanwhile; look at it again", len(left), len(chosen), printable.Line(left[0].Item, 200))}
+		return nil, nil, &refusal{http.StatusConflict, fmt.Sprintf("%d of %d not decided, such as %s: the lock was changed meanwhile; look at it again", len(left), len(chosen), printable.Line(left[0].Item, 200))}
 	}
 	for _, c := range chosen {
 		items = append(items, c.Item)
 	}
-	return items, nil
+	return items, undo, nil
 }

@@ -234,6 +234,65 @@ func TestReview(t *testing.T) {
 	}
 }
 
+// TestUndo: a decision can be undone once, unless something has been decided about the same item since. What servers
+// offer and what is decided about other items does not matter.
+func TestUndo(t *testing.T) {
+	t.Parallel()
+	l := newLocked(t, map[string][]string{"docs": {"dig digs", "mow mows", "rake rakes"}})
+	s := writable(t, New(Options{Snapshot: fixed(world(2, 1)), Review: l.review()}))
+	decide := func(verb string, items ...string) (id string) {
+		t.Helper()
+		l.look()
+		var list unreviewed
+		fetch(t, s.URL+"/api/lock", &list)
+		in := decision{ServerID: "docs"}
+		for _, c := range list.Changes {
+			if slices.Contains(items, c.Item) {
+				in.Changes = append(in.Changes, c.Fingerprint)
+			}
+		}
+		var out decided
+		code, body := post(t, s.URL+"/api/lock/"+verb, in)
+		if err := json.Unmarshal([]byte(body), &out); err != nil || code != http.StatusOK || out.Undo == "" {
+			t.Fatalf("%s %q: %d %s %v", verb, items, code, body, err)
+		}
+		return out.Undo
+	}
+	undo := func(id string, code int, want string) {
+		t.Helper()
+		if got, body := post(t, s.URL+"/api/lock/undo", map[string]string{"undo": id}); got != code {
+			t.Errorf("undo: %d %s", got, body)
+		}
+		if got := l.approved("docs"); got != want {
+			t.Errorf("approved: %s, want %s", got, want)
+		}
+	}
+	l.offer("docs", "dig digs holes", "rake rakes leaves", "sow sows") // mow is removed
+	before, err := os.ReadFile(l.path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := decide("approve", "tool/dig", "tool/mow", "tool/sow")
+	l.offer("docs", "dig EVIL", "rake rakes leaves", "sow sows") // the server has changed again
+	no := decide("reject", "tool/rake")
+	undo(all, http.StatusOK, "dig=digs mow=mows rake=rakes not rake")
+	undo(all, http.StatusConflict, "dig=digs mow=mows rake=rakes not rake")
+	undo(no, http.StatusOK, "dig=digs mow=mows rake=rakes")
+	if after, err := os.ReadFile(l.path); err != nil || string(after) != string(before) {
+		t.Errorf("the lock is %s, was %s (%v)", after, before, err)
+	}
+	first := decide("approve", "tool/dig")
+	l.offer("docs", "dig digs wells", "rake rakes leaves", "sow sows")
+	second := decide("approve", "tool/dig", "tool/rake")
+	undo(first, http.StatusConflict, "dig=digs wells mow=mows rake=rakes leaves")
+	undo(second, http.StatusOK, "dig=EVIL mow=mows rake=rakes")
+	for _, body := range []string{"", "{}", `{"undo":""}`, `{"undo":"x"} {}`, `{"undo":"x","all":true}`} {
+		if code, text := post(t, s.URL+"/api/lock/undo", body); code != http.StatusBadRequest {
+			t.Errorf("%s: %d %s", body, code, text)
+		}
+	}
+}
+
 // TestReviewIsBounded: a flood of changes and huge definitions are counted, and neither sent nor
 // approved unseen.
 func TestReviewIsBounded(t *testing.T) {

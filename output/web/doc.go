@@ -11,7 +11,7 @@
 //  2. Origin and Sec-Fetch-Site must be absent or name the same site, or Origin must be one of
 //     Options.Origins. This includes GET, since streams are worth stealing. 403.
 //  3. If tokens are set: Authorization: Bearer, or the cookie of a login. 401. Only /healthz,
-//     /login, its style sheet and [Open] handlers are exempt. A token in a query is ignored,
+//     /login, its style sheet, the icon and [Open] handlers are exempt. A token in a query is ignored,
 //     since URLs end up in logs.
 //  4. The route and its method: 404, 405. No path is redirected to its canonical form.
 //  5. If the handler is a [Write]: the request comes from a page of this server itself, or from a

@@ -20,7 +20,7 @@ const (
 	maxLogin  = 8 << 10 // bytes of the form
 )
 
-//go:embed assets/login.css
+//go:embed assets/login.css assets/icon.svg
 var assets embed.FS
 
 // loginHTML is the login page. Its arguments are a problem and the next page, both HTML.
@@ -108,6 +108,12 @@ func loginPage(w http.ResponseWriter, status int, problem, next string) {
 
 func loginStyle(w http.ResponseWriter, r *http.Request) {
 	http.ServeFileFS(w, r, assets, "assets/login.css")
+}
+
+// icon serves the icon of every page. Browsers also ask for it if an answer is a text, such as an error.
+func icon(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "image/svg+xml")
+	http.ServeFileFS(w, r, assets, "assets/icon.svg")
 }
 
 const maxLogins = 10_000

@@ -130,6 +130,7 @@ func New(opts Options) (*Server, error) {
 		s.origins = append(s.origins, o)
 	}
 	s.Handle("/healthz", Open{Handler: get(healthz)})
+	s.Handle("/favicon.ico", Open{Handler: get(icon)})
 	s.Handle("/readyz", get(s.readyz))
 	if opts.Tokens != nil {
 		s.logins, s.throttle = newLogins(), newThrottle()

@@ -147,7 +147,7 @@ func TestEveryRouteAndMethodIsGuarded(t *testing.T) {
 		{"Sec-Fetch-Site": "cross-site"}, {"Sec-Fetch-Site": "same-site"}, {"Sec-Fetch-Site": "nonsense"},
 	}
 	routes := append(s.Routes(), "/", "/debug/pprof/", "/nowhere")
-	if len(s.Routes()) != 7 {
+	if len(s.Routes()) != 8 {
 		t.Fatalf("routes are %q", s.Routes())
 	}
 	for _, pattern := range routes {
@@ -169,9 +169,9 @@ func TestEveryRouteAndMethodIsGuarded(t *testing.T) {
 					t.Errorf("%s %s %v: CORS headers", method, path, h)
 				}
 			}
-			// The correct Host is not enough: all but three routes require a token.
+			// The correct Host is not enough: these routes need no token.
 			res, _ := ask(t, method, base+path, nil, "")
-			open := path == "/healthz" || path == "/login" || path == "/login.css"
+			open := path == "/healthz" || path == "/login" || path == "/login.css" || path == "/favicon.ico"
 			if (res.Header.Get("WWW-Authenticate") != "") == open {
 				t.Errorf("%s %s without a token: %d", method, path, res.StatusCode)
 			}

@@ -1,11 +1,12 @@
 import { loadCalls, showCalls, startCalls } from './calls.js';
 import { draw as drawChart, interval, loadChart, showFilter } from './chart.js';
 import { learnActions } from './act.js';
-import { $, para, ago, button, clipboard, el, line, name, place, refreshTimes, visible } from './dom.js';
+import { $, para, ago, button, clipboard, clock, el, line, name, place, refreshTimes, visible } from './dom.js';
 import { startDrawer } from './drawer.js';
-import { addEvents, eventOf, eventPage, isPaused, newestChange, setOneServer, showFeed, startFeed, updatesPerMinute } from './feed.js';
+import { addEvents, eventOf, eventPage, setOneServer, showFeed, startFeed, updatesPerMinute } from './feed.js';
 import { itemTabs, loadItem, loadItemCalls, showItem } from './item.js';
 import { startKeys } from './keys.js';
+import { arrived, isRead, showNewest, startNewest } from './newest.js';
 import { allServers, homeTab, link, reload, reveal, serverOf, setServers, showRail } from './rail.js';
 import { copyText, loadResource, resourceTabs, showResource } from './resource.js';
 import { loadLog, loadServer, serverTabs, showServer } from './server.js';
@@ -13,8 +14,9 @@ import { loadReview, showReview, whenDecided } from './review.js';
 import { get, go, reason, select, show, start, state } from './state.js';
 import { follow } from './stream.js';
 import { whenCounted } from './texts.js';
+import { toast } from './toasts.js';
 import { showWebhooks } from './webhooks.js';
-import { learnWords, said } from './words.js';
+import { learnWords, narrow, said } from './words.js';
 
 let shownPage = null, drawing = false, looking = false, again = false, tab = '';
 const touched = new Set(); // servers with news since their resources were loaded
@@ -33,7 +35,7 @@ async function loadServers() {
 		const first = allServers() === null;
 		const loaded = setServers(list);
 		showRail();
-		if (first) { drawSoon(); await loaded; followNewest(); }
+		if (first) { drawSoon(); await loaded; showNewest(); }
 		if (!state.uri) showDetail();
 	} catch (err) { $('tiles').replaceChildren(el('li', 'bad', visible(reason(err)))); }
 }
@@ -49,25 +51,6 @@ function showTiles({ states = {}, servers, resources, tools = 0, unstored, undec
 	waiting = undecided;
 	$('review').replaceChildren(el('b', undecided ? 'warn' : '', undecided || 'None'), ' to review');
 	if (state.review) reloadDetail();
-}
-
-// followNewest shows the newest change until somebody selects something. While text is selected
-// or the page is scrolled, somebody reads.
-let next = 0, lastShown = -Infinity;
-const pace = 1500; // ms between two changes that are shown
-function followNewest() {
-	clearTimeout(next);
-	if (!isReading()) next = setTimeout(showNewest, Math.max(0, pace - (performance.now() - lastShown)));
-}
-
-const isReading = () => !state.following || isPaused() || $('detail-body').scrollTop > 0 || !getSelection().isCollapsed;
-
-function showNewest() {
-	const e = newestChange(), first = !state.server;
-	if (isReading() || !e || e.serverId === state.server && e.resourceUri === state.uri) return;
-	lastShown = performance.now();
-	show(e.serverId, e.resourceUri);
-	if (first) { reveal(); showRail(); }
 }
 
 function showDetail() {
@@ -150,7 +133,7 @@ function render() {
 	showDetail();
 	loadDetail();
 	loadLog(showDetail);
-	if (state.following && !state.server) followNewest();
+	showNewest();
 }
 
 async function loadSpan() {
@@ -161,13 +144,24 @@ async function loadSpan() {
 }
 
 // loadDetail loads what is shown if it is new. reloadDetail loads it again, once at a time.
+const selection = () => [state.review, state.server, state.uri, state.item].join('\n');
 let loaded = '', reloading = false, stale = false;
 function loadDetail() {
-	const what = [state.review, state.server, state.uri, state.item].join('\n');
+	const what = selection();
 	if (!state.server && !state.review || loaded === what) return undefined;
 	loaded = what;
 	if (state.review) return loadReview(showDetail);
-	return state.uri ? loadResource(showDetail) : state.item ? loadItem(showDetail) : loadServer(showDetail);
+	if (state.uri) return loadResource(state.server, state.uri).then((done) => { done(); showDetail(); });
+	return state.item ? loadItem(showDetail) : loadServer(showDetail);
+}
+
+// showLoaded shows a resource that has been loaded because it has changed.
+function showLoaded(server, uri) {
+	const first = !state.server;
+	if (!state.following) { showDetail(); return; }
+	loaded = ['', server, uri, ''].join('\n');
+	show(server, uri);
+	if (first) { reveal(); showRail(); }
 }
 
 async function reloadDetail() {
@@ -202,6 +196,8 @@ startFeed();
 startDrawer();
 startCalls();
 startKeys();
+startNewest(showLoaded);
+narrow.addEventListener('change', showDetail);
 whenDecided(() => { reloadDetail(); look(); });
 whenCounted(() => { counted = true; drawSoon(); });
 let counted = false;
@@ -217,18 +213,30 @@ follow((e) => {
 	if (e.serverId) touched.add(e.serverId);
 	drawSoon();
 	look();
-	if (state.review ? e.type === 'lock.drift' : e.serverId === state.server && (state.uri ? e.resourceUri === state.uri : !e.resourceUri)) outdated = true;
+	arrived(e);
+	if (state.review ? e.type === 'lock.drift' : e.serverId === state.server && (state.uri ? state.to && e.resourceUri === state.uri : !e.resourceUri)) outdated = true;
 }, (status) => {
 	$('link').textContent = status;
 	$('link').className = 'badge ' + (status === 'live' ? 'good' : 'bad');
 	document.body.classList.toggle('offline', status !== 'live');
+	if (status !== 'live') gone();
+	else if (away) {
+		away.remove();
+		away = null;
+		if (!state.uri || !isRead()) reloadDetail();
+		loadChart();
+	}
 	if (status === 'live') look();
 });
+let away = null; // the message that mcptrack is gone
+function gone() {
+	away ||= toast(`No connection to mcptrack since ${clock(new Date().toISOString())}. What is shown is from then; it continues as soon as mcptrack is back.`);
+}
 let outdated = false; // what is shown is older than the newest event about it
 function draw() {
 	drawing = false;
 	showFeed();
-	followNewest();
+	showNewest();
 	if (counted && tab === 'history') showDetail();
 	counted = false;
 	if (outdated) { outdated = false; reloadDetail(); }
@@ -254,10 +262,10 @@ setInterval(loadServers, 5000);
 setInterval(() => loadLog(showDetail), 2000);
 setInterval(() => loadItemCalls(showDetail), 5000);
 setInterval(refreshTimes, 5000);
-setInterval(reloadDetail, 60000);
+setInterval(() => { if (!state.uri || !isRead()) reloadDetail(); }, 60000);
 (function chart() { loadChart().then(() => setTimeout(chart, interval())); })();
 addEventListener('load', drawChart);
-get('/api/history?limit=500&described=1').then(({ events }) => { addEvents(events, true); showFeed(); followNewest(); if (state.event) showDetail(); }, () => { /* the feed begins now */ });
+get('/api/history?limit=500&described=1').then(({ events }) => { addEvents(events, true); showFeed(); showNewest(); if (state.event) showDetail(); }, () => { /* the feed begins now */ });
 render();
 loadCalls();
 loadServers();

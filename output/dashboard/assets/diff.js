@@ -9,10 +9,9 @@ function compare(a, b, context, most) {
 	const x = a.slice(head, a.length - tail), y = b.slice(head, b.length - tail), start = Math.max(0, head - context);
 	const out = a.slice(start, head).map((l) => [' ', l]);
 	if (x.length * y.length > 4e6) { // too much to compare line by line
-		for (const [sign, lines, which] of [['-', x, 'old'], ['+', y, 'new']]) {
-			for (const l of lines.slice(0, most / 2)) out.push([sign, l]);
-			leftOut(out, lines.length - most / 2, which);
-		}
+		for (const [sign, lines] of [['-', x], ['+', y]]) for (const l of lines.slice(0, most / 2)) out.push([sign, l]);
+		leftOut(out, x.length - most / 2, 'old');
+		leftOut(out, y.length - most / 2, 'new');
 	} else {
 		let n = 0, i = 0, j = 0;
 		for (const sign of script(x, y)) {
@@ -61,7 +60,7 @@ export function diff(from, to, context = 3, most = 2000) {
 		if (sign === '…') return { sign, text, number: '' };
 		if (sign !== '+') old++;
 		if (sign !== '-') now++;
-		return { sign, text, number: sign === '-' ? old : now };
+		return { sign, text, number: sign === '-' ? old : now, was: old };
 	});
 	words(out);
 	return fold(out, context);
@@ -82,38 +81,102 @@ function fold(all, context) {
 	return out;
 }
 
-const maxWords = 300;
+// rewritten says in a sentence that hardly a line of the old text is in the new one; '' if that is not so.
+export function rewritten(from, to) {
+	const old = lines(from), now = lines(to), known = new Set(old), kept = now.filter((l) => l.trim() && known.has(l)).length;
+	if (Math.min(old.length, now.length) < 4 || kept * 10 > now.length) return '';
+	return `The text was rewritten: ${kept ? `only ${kept.toLocaleString()} of ${now.length.toLocaleString()} lines are old.` : 'no line is as before.'}`;
+}
 
-// words marks the words that differ, where as many lines were removed as added after them.
-export function words(all) {
+const maxWords = 300, maxPairs = 4e4; // words of a line; pairs of lines that are compared
+const wordsOf = (text) => text.match(/[\p{L}\p{N}\p{M}_]+|\s+|[^]/gu) || [];
+
+// runs yields the removed lines and those that were added in their place, with the index after them.
+function* runs(all) {
 	for (let i = 0; i < all.length;) {
 		let mid = i;
 		while (all[mid]?.sign === '-') mid++;
 		let end = mid;
 		while (all[end]?.sign === '+') end++;
-		if (mid - i === end - mid) for (let n = 0; n < mid - i; n++) mark(all[i + n], all[mid + n]);
+		if (end > i) yield [all.slice(i, mid), all.slice(mid, end), end];
 		i = Math.max(end, i + 1);
 	}
 }
 
+// words gives a removed line and the line that it became each other as mate, and marks the words that differ.
+export function words(all) {
+	for (const [old, now] of runs(all)) {
+		for (const [a, b] of mates(old, now)) {
+			a.mate = b;
+			b.mate = a;
+			mark(a, b);
+		}
+	}
+}
+
+// mates pairs lines in their order, so that they have as much as possible in common: at least a quarter.
+function mates(old, now) {
+	if (old.length * now.length > maxPairs) return old.length === now.length ? old.map((l, i) => [l, now[i]]).filter(([a, b]) => likeness(bag(a), bag(b))) : [];
+	const x = old.map(bag), y = now.map(bag), wide = y.length + 1, like = x.map((a) => y.map((b) => likeness(a, b))), best = new Float32Array((x.length + 1) * wide), out = [];
+	for (let i = x.length - 1; i >= 0; i--) {
+		for (let j = y.length - 1; j >= 0; j--) best[i * wide + j] = Math.max(best[(i + 1) * wide + j], best[i * wide + j + 1], like[i][j] + best[(i + 1) * wide + j + 1]);
+	}
+	for (let i = 0, j = 0; i < x.length && j < y.length;) {
+		const at = best[i * wide + j];
+		if (best[(i + 1) * wide + j] === at) i++;
+		else if (best[i * wide + j + 1] === at) j++;
+		else out.push([old[i++], now[j++]]);
+	}
+	return out;
+}
+
+// bag counts the characters of each word of a line; likeness is their common share in the shorter line.
+function bag({ text }) {
+	const words = new Map();
+	let size = 0;
+	for (const w of wordsOf(text.length > 5000 ? text.slice(0, 5000) : text)) if (w.trim()) { words.set(w, (words.get(w) || 0) + w.length); size += w.length; }
+	return { words, size };
+}
+
+function likeness(a, b) {
+	let same = 0;
+	for (const [w, n] of a.words) same += Math.min(n, b.words.get(w) || 0);
+	const share = same / Math.max(Math.min(a.size, b.size), 1);
+	return share >= .25 ? share : 0;
+}
+
 function mark(before, after) {
-	const [x, y] = [before, after].map((l) => l.text.match(/[\p{L}\p{N}\p{M}_]+|\s+|[^]/gu) || []);
+	const [x, y] = [wordsOf(before.text), wordsOf(after.text)];
 	if (x.length > maxWords || y.length > maxWords) return;
-	const signs = [...script(x, y)];
-	let i = 0, j = 0, same = 0;
-	const a = [], b = [];
+	let i = 0, j = 0;
+	before.parts = [];
+	after.parts = [];
 	const add = (parts, text, differs) => {
 		if (parts.at(-1)?.[1] === differs) parts.at(-1)[0] += text;
 		else parts.push([text, differs]);
 	};
-	for (const sign of signs) {
-		if (sign === ' ') { same += x[i].trim().length; add(a, x[i], false); add(b, x[i], false); i++; j++; }
-		else if (sign === '-') add(a, x[i++], true);
-		else add(b, y[j++], true);
+	for (const sign of script(x, y)) {
+		if (sign !== '+') add(before.parts, x[i++], sign === '-');
+		if (sign !== '-') add(after.parts, y[j++], sign === '+');
 	}
-	if (same * 4 < Math.min(before.text.length, after.text.length)) return; // another line, not a changed one
-	before.parts = a;
-	after.parts = b;
+}
+
+// columns returns pairs of lines to show beside each other: what is equal, a line and what it became, and else what
+// was removed and added at the same place. One of a pair may be undefined.
+export function columns(all) {
+	const out = [];
+	let at = 0;
+	const equal = (to) => { for (; at < to; at++) out.push([all[at].sign === '…' ? all[at] : { ...all[at], number: all[at].was }, all[at]]); };
+	for (const [old, now, end] of runs(all)) {
+		equal(end - old.length - now.length);
+		for (let i = 0, j = 0; i < old.length || j < now.length;) {
+			const apart = Boolean(old[i]?.mate) !== Boolean(now[j]?.mate);
+			out.push([apart && old[i]?.mate ? undefined : old[i++], apart && now[j]?.mate ? undefined : now[j++]]);
+		}
+		at = end;
+	}
+	equal(all.length);
+	return out;
 }
 
 export function countLines(from, to) {

@@ -4,6 +4,7 @@ import { pause, stepFeed } from './feed.js';
 import { openJump } from './jump.js';
 import { collapseAll } from './rail.js';
 import { go, select } from './state.js';
+import { newestAct } from './toasts.js';
 
 const openHelp = () => $('help').showModal();
 const keys = {
@@ -16,6 +17,7 @@ const keys = {
 	f: () => go(select({}), true),
 	p: pause,
 	r: () => $('review').click(),
+	u: newestAct,
 	'?': openHelp,
 };
 

@@ -1,49 +1,58 @@
 // The page of a resource: the change from one version to the next, a version, the history.
-import { diff } from './diff.js';
-import { $, note, para, ago, at, button, clock, digest, el, line, name, rendered, shortDigest, shown, size, visible } from './dom.js';
-import { labelOf, link } from './rail.js';
+import { columns, diff, rewritten } from './diff.js';
+import { $, note, para, ago, at, button, clock, count, digest, el, line, name, rendered, shortDigest, shown, size, visible } from './dom.js';
+import { labelOf, link, resourceOf } from './rail.js';
 import { eventOf, isChange } from './feed.js';
 import { api, get, go, reason, state } from './state.js';
 import { keep, lineCounts, textOf } from './texts.js';
-import { causeWords } from './words.js';
+import { causeWords, narrow } from './words.js';
 
-const maxResources = 50, maxVersions = 500;
+const maxResources = 50, maxVersions = 500, rows = 50; // versions in a request, and more of them in the history after each click
 const pages = new Map(); // server and URI → {now, versions, more, error}, the newest last
 
-const key = () => state.server + '\n' + state.uri;
+const key = (server = state.server, uri = state.uri) => server + '\n' + uri;
 
-function page() {
-	const p = pages.get(key()) || { now: null, versions: [], more: false, error: '' };
-	pages.delete(key());
-	pages.set(key(), p);
+function page(of = key()) {
+	const p = pages.get(of) || { now: null, versions: [], more: false, error: '', listed: rows };
+	pages.delete(of);
+	pages.set(of, p);
 	if (pages.size > maxResources) pages.delete(pages.keys().next().value);
 	return p;
 }
 
-// loadResource asks for the current content and the versions. What is shown stays on a failure.
-export async function loadResource(changed) {
-	const here = key(), p = page(), { server, uri } = state;
-	const [now, log] = await Promise.allSettled([get(api(server, '/content', { uri })), get('/api/history', { server, uri, limit: maxVersions })]);
-	const { versions = [], more } = log.value || {};
-	p.error = '';
-	p.failed = '';
+// loadResource asks for the current content and the versions, and for the texts of the newest change. It returns a
+// function that shows them. What is shown stays on a failure.
+export async function loadResource(server, uri) {
+	const asked = key(server, uri), p = page(asked);
+	const [now, log] = await Promise.allSettled([get(api(server, '/content', { uri })), versionsOf(server, uri)]);
+	const { versions = [], more } = log.value || {}, next = { error: '', failed: '' };
 	if (now.status === 'fulfilled') {
-		p.now = now.value;
-		if (p.now.text != null) keep(p.now.digest, p.now.text);
-		const same = versions.find((v) => v.digest === p.now.digest);
-		if (same) same.text ||= p.now.text != null;
+		next.now = now.value;
+		if (next.now.text != null) keep(next.now.digest, next.now.text);
+		const same = versions.find((v) => v.digest === next.now.digest);
+		if (same) same.text ||= next.now.text != null;
 		// What is there now has no event if it did not change since the server is followed.
-		else if (!p.now.gone) versions.unshift({ digest: p.now.digest || '', mimeType: p.now.mimeType, size: p.now.size, text: p.now.text != null, timestamp: p.now.changed });
-	} else if (now.reason.status === 404) {
-		p.now = null;
-		p.error = now.reason.message;
-	} else if (!p.now) p.failed = reason(now.reason);
-	for (const v of versions) v.key = v.id || v.digest || 'now';
-	if (log.status === 'fulfilled' || !p.versions.length) Object.assign(p, { versions, more });
-	if (here === key()) changed();
+		else if (!next.now.gone) versions.unshift({ digest: next.now.digest || '', mimeType: next.now.mimeType, size: next.now.size, text: next.now.text != null, timestamp: next.now.changed, key: next.now.digest || 'now' });
+	} else if (now.reason.status === 404) Object.assign(next, { now: null, error: now.reason.message });
+	else if (!p.now) next.failed = reason(now.reason);
+	if (log.status === 'fulfilled' || !p.versions.length) {
+		const known = p.versions.findIndex((v) => v.key === versions.at(-1)?.key), older = known < 0 ? [] : p.versions.slice(known + 1); // loaded by more
+		Object.assign(next, { versions: [...versions, ...older], more: older.length ? p.more : more });
+	}
+	const texts = versions.filter((v) => v.text).slice(0, 2), asRendered = texts[0] && isMarkdown(next.now ? next : p, uri) && (!texts[1] || state.tab === 'rendered');
+	await Promise.allSettled([...texts.map((v) => textOf(server, uri, v.digest)), asRendered && renderedOf(server, uri, texts[0].digest)]);
+	return () => { Object.assign(page(asked), next); };
 }
 
-const isMarkdown = (p) => /markdown/.test(p.now?.mimeType || p.versions[0]?.mimeType || '') || /\.(md|markdown)$/i.test(state.uri);
+// versionsOf returns the newest versions, or those until an event.
+async function versionsOf(server, uri, until) {
+	const { versions = [], more } = await get('/api/history', { server, uri, limit: maxVersions, versions: 1, ...(until && { until }) });
+	for (const v of versions) v.key = v.id || v.digest;
+	if (more && !versions.at(-1)?.id) versions.pop(); // the older ones have its event
+	return { versions, more };
+}
+
+const isMarkdown = (p, uri = state.uri) => /markdown/.test(p.now?.mimeType || p.versions[0]?.mimeType || '') || /\.(md|markdown)$/i.test(uri);
 
 // choice returns the version that is shown and the one before it, among those with a text.
 function choice(p) {
@@ -70,7 +79,7 @@ export function resourceTabs() {
 
 export function showResource(tab) {
 	const p = page(), { now } = p;
-	$('detail-title').replaceChildren(name(now ? labelOf(now) : state.uri));
+	$('detail-title').replaceChildren(name(labelOf(now || resourceOf(state.server, state.uri) || { uri: state.uri })));
 	$('detail-title').title = visible(state.uri);
 	$('detail-meta').replaceChildren(line('', link(state.server, { server: state.server }), name(state.uri, 'mono'), now?.mimeType, now && (now.gone ? el('span', 'bad', 'removed') : size(now.size)), now?.changed && el('span', '', 'changed ', ago(now.changed))));
 	if (p.failed && !p.versions.length) return [para(visible(p.failed))];
@@ -97,7 +106,12 @@ function showCompare(p, { all, index, from, to }, tab) {
 	$('compare').hidden = !to;
 	if (!to) return;
 	const isDiff = tab === 'diff', names = labels(all);
-	$('diff-from').hidden = $('diff-arrow').hidden = !isDiff || !from;
+	$('diff-from').hidden = $('diff-arrow').hidden = $('split').hidden = !isDiff || !from;
+	$('split').ariaPressed = Boolean(compared.split);
+	$('split').onclick = () => {
+		localStorage.setItem('mcptrack-split', compared.split ? 'no' : 'yes');
+		go({});
+	};
 	for (const [id, chosen] of [['diff-from', from], ['diff-to', to]]) {
 		const { options } = $(id); // kept if they are the same, as one of them may be open
 		if (options.length !== all.length || all.some((v, i) => options[i].value !== v.key || options[i].text !== names[i])) $(id).replaceChildren(...all.map((v, i) => new Option(names[i], v.key)));
@@ -114,12 +128,22 @@ function showCompare(p, { all, index, from, to }, tab) {
 
 const isImage = (v) => v.text == null && !v.gone && /^image\/(png|jpeg|gif)$/.test(v.mimeType || '') && v.size <= 4 << 20;
 
+const renders = new Map(); // server, URI and digest → promise
+function renderedOf(server, uri, d) {
+	const of = [server, uri, d].join('\n'), known = renders.get(of) || get(api(server, '/content', { uri, digest: d, rendered: 1 }));
+	known.catch(() => renders.delete(of));
+	renders.set(of, known);
+	if (renders.size > 4) renders.delete(renders.keys().next().value);
+	return known;
+}
+
 let text = {}; // the text that is shown, and its element
 function showText(tab, { to }) {
 	const what = tab + key() + to.digest;
 	if (text.what === what) return [text.out];
 	const out = el('div', tab, note('loading…')), mine = text = { what, out };
-	get(api(state.server, '/content', { uri: state.uri, digest: to.digest, ...(tab === 'rendered' && { rendered: 1 }) })).then((c) => {
+	const { server, uri } = state, asked = tab === 'raw' ? textOf(server, uri, to.digest).then((t) => ({ text: t })) : renderedOf(server, uri, to.digest);
+	asked.then((c) => {
 		out.replaceChildren(...(c.rendered ? rendered(c.rendered) : [el('pre', '', shown(c.text || '(empty)'))]));
 		mine.copy = c.text;
 	}).catch((err) => { out.replaceChildren(unavailable(err)); text = {}; });
@@ -146,16 +170,21 @@ function showRaw({ now }, c) {
 }
 
 let compared = {}; // the versions that are shown, and their difference
+const isSplit = (whole) => !narrow.matches && (localStorage.getItem('mcptrack-split') || (whole ? 'yes' : '')) === 'yes';
+
+// The difference is unified until somebody chooses, unless the whole text was rewritten.
 function showDiff(p, { from, to }) {
 	if (!to || !from) return [para('There is only one version with a stored text.'), note('The difference appears here when the content changes.')];
-	const pair = key() + from.key + to.key;
+	const pair = [key(), from.key, to.key, narrow.matches, localStorage.getItem('mcptrack-split')].join();
 	if (compared.pair === pair) return [compared.out]; // comparing long texts takes a while
 	const out = el('div', 'diff', note('loading…')), mine = compared = { pair, out };
 	Promise.all([textOf(state.server, state.uri, from.digest), textOf(state.server, state.uri, to.digest)]).then(([a, b]) => {
-		const all = diff(a, b);
+		const all = diff(a, b), whole = rewritten(a, b), split = mine.split = isSplit(whole);
 		mine.copy = all.map((l) => (l.sign === '…' ? '@@ ' : l.sign) + l.text).join('\n') + '\n';
-		out.replaceChildren(...(all.some((l) => l.sign !== ' ') ? all.map(diffLine)
-			: [note(a === b ? 'The texts are equal.' : 'Only the newline at the end differs.')]));
+		out.classList.toggle('split', split);
+		if (all.every((l) => l.sign === ' ')) out.replaceChildren(note(a === b ? 'The texts are equal.' : 'Only the newline at the end differs.'));
+		else out.replaceChildren(...(whole ? [el('p', 'notice', whole)] : []), ...(split ? columns(all).map(([x, y]) => x?.sign === '…' ? diffLine(x) : el('div', '', ...[x, y].map((l) => l ? diffLine(l) : el('div', 'none')))) : all.map(diffLine)));
+		$('split').ariaPressed = split;
 	}).catch((err) => { out.replaceChildren(unavailable(err)); compared = {}; });
 	return [out];
 }
@@ -170,16 +199,32 @@ export function diffLine({ sign, text: t, number, parts }) {
 
 function showHistory(p) {
 	if (!p.versions.length) return [para('No version of this resource is stored.'), note('Versions appear here when the content changes.')];
-	return [el('ol', 'history', ...p.versions.map((v, i) => {
-		const before = p.versions.slice(i + 1).find((w) => !w.removed);
-		const what = [v.timestamp ? at(v.timestamp, 'quiet') : el('span', 'quiet', 'before the first change'),
-			el('span', 'lines', v.removed ? el('span', 'bad', 'removed') : lineCounts(state.server, state.uri, before?.text && before.digest, v.text && v.digest, v.size)),
-			el('span', 'size', v.size == null ? '' : size(v.size)), el('span', 'how', causeWords(v.cause)), v.digest ? digest(v.digest) : ''];
-		if (!v.text) return el('li', '', ...what, el('span', 'quiet', v.removed ? '' : 'text not stored'));
-		const open = button('row-button', '', () => go({ tab: before?.text ? 'diff' : 'content', to: v.key, from: '' }, true));
-		open.append(...what);
-		return el('li', '', open);
-	})), ...(p.more ? [note('Older versions: mcptrack history.')] : [])];
+	const list = p.versions.slice(0, p.listed), all = p.versions.length.toLocaleString() + (p.more ? '+' : '');
+	const table = el('table', 'history', el('tr', '', ...['Time', 'Change', 'Size', 'How', 'Digest'].map((t) => el('th', '', t))), ...list.map((v, i) => {
+		const before = p.versions.slice(i + 1).find((w) => !w.removed), time = v.timestamp ? at(v.timestamp) : 'before the first change';
+		const open = () => go({ tab: before?.text ? 'diff' : 'content', to: v.key, from: '' }, true);
+		const row = [v.text ? button('link', time, open) : time, v.removed ? el('span', 'bad', 'removed') : v.text ? lineCounts(state.server, state.uri, before?.text && before.digest, v.digest, v.size) : el('span', 'quiet', 'text not stored'),
+			v.size == null ? '' : size(v.size), causeWords(v.cause), v.digest ? digest(v.digest) : ''];
+		const e = el('tr', v.text ? 'open' : '', ...row.map((cell) => el('td', '', cell)));
+		if (v.text) e.onclick = (click) => { if (click.target.tagName !== 'BUTTON') open(); };
+		return e;
+	}));
+	const older = p.listed < p.versions.length || p.more ? [button('', 'Show older', (e) => showOlder(p, e.target))] : [];
+	return [table, el('div', 'bar', el('span', 'quiet', older.length ? `${list.length.toLocaleString()} of ${all} versions` : count(list.length, 'version')), ...older)];
+}
+
+async function showOlder(p, pressed) {
+	const { server, uri } = state;
+	pressed.disabled = true;
+	try {
+		if (p.listed >= p.versions.length) {
+			const { versions, more } = await versionsOf(server, uri, p.versions.at(-1).id);
+			p.versions.push(...versions);
+			p.more = more && versions.length > 0;
+		}
+		p.listed += rows;
+		go({});
+	} catch (err) { pressed.replaceWith(el('span', 'bad', visible(reason(err)))); }
 }
 
 export const copyText = (tab) => (tab === 'diff' ? compared : text).copy;

@@ -1,18 +1,24 @@
-// The review: what differs from the lock, to approve or reject. Only what is shown can be decided.
+// The review: what differs from the lock, to approve or reject. Only what is shown can be decided. No card moves
+// while the mouse is over them, nor for a second after a decision, which can be undone for 10 s. To approve what is
+// suspicious, its button is held.
 import { words } from './diff.js';
-import { $, button, count, el, line, name, note, para, place, visible } from './dom.js';
+import { $, button, count, el, line, name, note, para, place, unpressed, visible } from './dom.js';
 import { link } from './rail.js';
 import { diffLine } from './resource.js';
 import { get, post, reason, state } from './state.js';
+import { toast } from './toasts.js';
 
 const settleTime = 500; // ms after something has moved in which no button works
+const stillTime = 1000, holdTime = 1500, undoTime = 10000, staleTime = 5000; // ms; the last is when the list has a decision
 const root = el('div');
 const decided = new Map(); // fingerprint → what was decided, until the list says so
 const cards = new Map(); // key → its element, and what it shows
-let list = null, shown = '', problem = '', message = '', over = false, held = false, force = false, settling = 0;
+let list = null, shown = '', problem = '', message = '', over = false, held = false, busy = false, still = 0, settling = 0;
 
 root.addEventListener('pointerenter', (e) => { over = e.pointerType === 'mouse'; });
-root.addEventListener('pointerleave', () => { over = false; if (held) draw(); });
+root.addEventListener('pointerleave', () => { over = false; redraw(); });
+// A key that is still pressed decides nothing else.
+root.addEventListener('keydown', (e) => { if (e.repeat && e.target.matches('button')) e.preventDefault(); });
 
 const asked = () => state.server + '\n' + state.item;
 
@@ -27,18 +33,22 @@ export async function loadReview(changed) {
 		const open = new Map(list.changes.map((c) => [c.fingerprint, c]));
 		for (const [f, result] of decided) if (!open.has(f) || result === 'rejected' && open.get(f).rejected) decided.delete(f);
 	} catch (err) { problem = reason(err); }
-	held = over && !other && !force;
-	force = false;
 	shown = what;
-	if (!held) draw();
+	held = true;
+	redraw(other);
 	changed();
 }
 
 export function showReview() {
 	$('detail-title').textContent = 'Review';
 	const where = state.server && line('', link(state.server, { server: state.server }), state.item, link('all changes', { review: '1' }));
-	$('detail-meta').replaceChildren(line('', where, held && 'newer changes are shown when the pointer leaves', 'what differs from the lock'));
+	$('detail-meta').replaceChildren(line('', where, held && over && 'newer changes are shown when the pointer leaves', 'what differs from the lock'));
 	return [shown === asked() ? root : note('loading…')];
+}
+
+// redraw draws what is new as soon as nobody is about to press a button.
+function redraw(now = false) {
+	unpressed(root, () => { if (held && (now || !over && !still)) draw(); });
 }
 
 // draw puts the cards in place, without moving those that stay.
@@ -61,8 +71,8 @@ function* contents() {
 	if (!changes.length) yield card('empty', [list.lock, state.server].join(), nothing);
 	for (const [i, c] of changes.entries()) {
 		if (c.serverId !== changes[i - 1]?.serverId) {
-			const all = changes.filter((o) => o.serverId === c.serverId), open = all.filter((o) => o.fingerprint && !o.advice && !o.rejected).map((o) => o.fingerprint);
-			yield card('server ' + c.serverId, all.length + open.join(), () => head(c.serverId, all.length, open));
+			const all = changes.filter((o) => o.serverId === c.serverId), open = all.filter((o) => o.fingerprint && !o.advice && !o.rejected), plain = open.filter((o) => !isSuspicious(o));
+			yield card('server ' + c.serverId, JSON.stringify([all.length, open.map((o) => o.fingerprint)]), () => head(c.serverId, all.length, open, plain));
 		}
 		yield card(c.fingerprint || c.serverId + '\n' + c.item, JSON.stringify(c), () => change(c));
 	}
@@ -79,9 +89,12 @@ function nothing() {
 	return para(state.server ? 'This is as in the lock: it was approved, or the server has taken the change back.' : 'Nothing differs from the lock.');
 }
 
-function head(server, all, open) {
+const isSuspicious = (c) => c.classes.includes('suspicious');
+
+function head(server, all, open, plain) {
 	const title = el('div', 'bar', el('h3', '', link(server, { review: '1', server })), el('span', 'quiet', count(all, 'change')));
-	if (open.length > 1) title.append(el('span', 'spread'), twice(`Approve all ${open.length}`, () => decide('approve', server, open)), twice(`Reject all ${open.length}`, () => decide('reject', server, open)));
+	if (open.length > 1) title.append(el('span', 'spread'), plain.length > 0 && twice(plain.length < open.length ? `Approve ${plain.length} not suspicious` : `Approve all ${open.length}`, () => decide('approve', plain)),
+		twice(`Reject all ${open.length}`, () => decide('reject', open)));
 	return title;
 }
 
@@ -95,6 +108,25 @@ function twice(label, act) {
 	return b;
 }
 
+// heldButton is a button that acts when it was held for holdTime, with the pointer or with a key.
+function heldButton(label, act) {
+	const b = button('hold', label);
+	let timer = 0;
+	const end = () => { clearTimeout(timer); b.classList.remove('holding'); };
+	const begin = () => {
+		end();
+		if (!mayAct(b)) return;
+		b.classList.add('holding');
+		timer = setTimeout(() => { end(); if (b.isConnected) act(); }, holdTime);
+	};
+	b.title = 'It is suspicious: hold the button, or Enter, for 1.5 s';
+	b.onpointerdown = (e) => { if (e.isPrimary && !e.button) begin(); };
+	b.onkeydown = (e) => { if (!e.repeat && ['Enter', ' '].includes(e.key)) begin(); };
+	b.onpointerup = b.onpointerleave = b.onpointercancel = b.onkeyup = b.onblur = end;
+	b.oncontextmenu = (e) => e.preventDefault(); // of a long touch
+	return b;
+}
+
 const tones = { note: 'quiet', warning: 'warn', error: 'bad' };
 const effects = { audit: 'served', hold: 'held back by gateways', block: 'the server is blocked by gateways' };
 
@@ -102,11 +134,11 @@ function change(c) {
 	const title = el('div', 'bar', el('h4', '', name(c.item || c.serverId, 'mono')), el('span', 'badge ' + tones[c.severity], c.classes.join(', ') || 'lock'),
 		c.rejected && el('span', 'badge bad', 'rejected'), el('span', 'quiet', line('', c.kind, effects[c.action])), el('span', 'spread'), el('span', 'both'));
 	const act = (label, verb) => {
-		const b = button('', label, () => decide(verb, c.serverId, [c.fingerprint]));
+		const decides = () => decide(verb, [c]), b = label.startsWith('Hold') ? heldButton(label, decides) : button('', label, decides);
 		b.setAttribute('aria-label', `${label} ${visible(c.item)} of ${visible(c.serverId)}`);
 		return b;
 	};
-	if (c.fingerprint && !c.advice) title.lastChild.append(act('Approve', 'approve'));
+	if (c.fingerprint && !c.advice) title.lastChild.append(act(isSuspicious(c) ? 'Hold to approve' : 'Approve', 'approve'));
 	if (c.fingerprint && !c.rejected) title.lastChild.append(act('Reject', 'reject'));
 	const diff = c.diff && el('div', 'diff', ...unified(c.diff).map(diffLine));
 	if (diff) { diff.tabIndex = 0; diff.role = 'group'; diff.ariaLabel = 'Difference'; }
@@ -127,16 +159,50 @@ function unified(text) {
 let changedAgain = () => {};
 export const whenDecided = (f) => { changedAgain = f; };
 
-async function decide(verb, serverId, changes) {
-	if (root.classList.contains('settling')) return;
-	root.classList.add('settling'); // one decision at a time
+const mayAct = (e) => !busy && !root.classList.contains('settling') && !e?.closest('.done');
+
+async function decide(verb, changes) {
+	const of = changes.map((c) => cards.get(c.fingerprint)?.e);
+	if (!mayAct(of.length === 1 ? of[0] : null)) return;
+	busy = true; // one decision at a time
 	message = '';
 	try {
-		await post('/api/lock/' + verb, { serverId, changes });
-		for (const f of changes) decided.set(f, verb === 'approve' ? 'approved' : 'rejected');
-	} catch (err) { message = reason(err); }
-	root.classList.remove('settling');
-	force = true;
-	draw();
+		const { undo } = await post('/api/lock/' + verb, { serverId: changes[0].serverId, changes: changes.map((c) => c.fingerprint) });
+		const result = verb === 'approve' ? 'approved' : 'rejected', what = changes.length > 1 ? count(changes.length, 'change') : visible(changes[0].item);
+		for (const c of changes) decided.set(c.fingerprint, result);
+		setTimeout(() => forget(changes), staleTime);
+		const shownToast = toast(`${what} of ${visible(changes[0].serverId)} ${result}`, undoTime, 'Undo', () => takeBack(undo, changes, what, shownToast));
+		for (const e of of) e?.classList.add('done');
+		clearTimeout(still);
+		still = setTimeout(settle, stillTime);
+	} catch (err) {
+		message = reason(err);
+		settle();
+	}
+	busy = false;
 	changedAgain();
+}
+
+// settle shows what has become of a decision.
+function settle() {
+	still = 0;
+	held = true;
+	redraw(true);
+}
+
+// forget leaves it to the list what is decided.
+function forget(changes) {
+	for (const c of changes) decided.delete(c.fingerprint);
+	changedAgain();
+}
+
+async function takeBack(undo, changes, what, e) {
+	let says = what + ': undone';
+	try {
+		await post('/api/lock/undo', { undo });
+		for (const c of changes) cards.delete(c.fingerprint); // it is made anew
+	} catch (err) { says = `${what}: not undone: ${reason(err)}`; }
+	e.remove();
+	toast(says, 5000);
+	forget(changes);
 }
