@@ -11,7 +11,7 @@
 // tab that owns the stream is closed, another tab resumes the stream; a rejected stream is retried.
 //
 // Requests change nothing, except POST /api/lock/approve and POST /api/lock/reject, which write the
-// user's decision about shown changes to the lock file ([Dashboard.Writes]). /content and /image read
+// user's decision about shown changes to the lock file, and POST /api/webhooks/resend ([Dashboard.Writes]). /content and /image read
 // a followed resource from its server if its content is unknown, at most 4 concurrently. /api/history
 // and /api/activity read the log, and /api/lock compares definitions, at most 2 concurrently. Old
 // versions of texts, and bodies of messages to hooks, are available as long as the log keeps them.
@@ -65,6 +65,8 @@ type Options struct {
 	Log func(server string) []serverlog.Line
 	// Webhooks returns the webhook endpoints that the requesting client is allowed to see.
 	Webhooks func(*http.Request) []webhook.EndpointStatus
+	// Resend makes webhooks of the config send events again, with a route in [Dashboard.Writes].
+	Resend func(context.Context, webhook.Again) ([]webhook.Resent, error)
 	// Hooks returns the state of the incoming webhooks.
 	Hooks func(*http.Request) []hook.Status
 	// Deliveries reports which process of a cluster delivers webhooks. If nil, this process does.
@@ -113,13 +115,17 @@ func New(opts Options) *Dashboard {
 	}
 }
 
-// Writes returns the handlers of the requests that change the lock file, by pattern; none without
-// Options.Review. The caller must make sure that only the user's own pages and programs send them.
+// Writes returns the handlers of the requests that change something, by pattern: the lock file, with
+// Options.Review, and what webhooks send again, with Options.Resend. The caller must make sure that only the user's own pages and programs send them.
 func (d *Dashboard) Writes() map[string]http.Handler {
-	if d.opts.Review == nil {
-		return nil
+	writes := map[string]http.Handler{}
+	if d.opts.Review != nil {
+		writes["POST /api/lock/approve"], writes["POST /api/lock/reject"] = answers(d.decide(true)), answers(d.decide(false))
 	}
-	return map[string]http.Handler{"POST /api/lock/approve": answers(d.decide(true)), "POST /api/lock/reject": answers(d.decide(false))}
+	if d.opts.Resend != nil {
+		writes["POST /api/webhooks/resend"] = answers(d.resend)
+	}
+	return writes
 }
 
 // Routes returns the handlers of the page and of the requests that change nothing, by pattern; see
