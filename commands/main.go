@@ -92,7 +92,7 @@ func groups() []group {
 		{"Share", []entry{{"connect", connect.Command}, {"daemon", daemon.Command}}},
 		{"Serve", []entry{{"serve-sse", serve.Command}, {"gateway", gateway.Command}, {"vault", vault.Command}, {"inject", inject.Command}}},
 		{"Set up", []entry{{"init", newInit}, {"validate", newValidate}, {"trust", newTrust}, {"login", login.Command}}},
-		{"", []entry{{"calls", newCalls}, {"status", newStatus}, {"version", newVersion}}},
+		{"", []entry{{"calls", newCalls}, {"status", newStatus}, {"webhooks", newWebhooks}, {"version", newVersion}}},
 		{"", []entry{{"approve", lock.ApproveCommand}, {"reject", lock.RejectCommand}, {"diff", newDiff}, {"tail", newTail}, {"replay", newReplay}, {"ps", daemon.PSCommand},
 			{"attach", newAttach}, {"disconnect", connect.DisconnectCommand}, {"auth", login.AuthCommand}, {"logout", login.LogoutCommand}, {"demo-server", newDemoServer}}},
 	}

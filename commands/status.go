@@ -152,7 +152,7 @@ func (s *statusParts) tables(env *cli.Env) (parts []table.Part) {
 			if w.State != webhook.Active {
 				problem = string(w.LastError)
 			}
-			return []string{w.Host, string(w.State), cmp.Or(w.Event, string(w.Format)), fmt.Sprint(w.Delivered), fmt.Sprint(w.Abandoned),
+			return []string{w.Host, w.State.Words(), cmp.Or(w.Event, string(w.Format)), fmt.Sprint(w.Delivered), fmt.Sprint(w.Abandoned),
 				(time.Duration(w.LagMs) * time.Millisecond).Round(time.Second).String(), env.TimeOf(w.LastDelivery), problem}
 		}, "Webhook", "State", "Format", "Delivered", "Given up", "Behind", "Last delivery", "Error"))
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/calls"
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/engine"
+	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/hook"
 	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/mcpevents"
@@ -130,8 +131,8 @@ func (o *eventsFlags) open(ctx context.Context, env *cli.Env, logger *slog.Logge
 const keptTexts = 64 << 20
 
 // openWebhooks loads the webhook subscriptions, and the delivery positions of the webhooks in the config. whole has the
-// events of the config's webhooks, and of returns the view of the client with a name, or nil.
-func (o *eventsFlags) openWebhooks(ctx context.Context, e *eventLog, tracer *tracing.Tracer, whole *view, of func(name string) *view) error {
+// events of the config's webhooks, of returns the view of the client with a name, or nil, and publish publishes an event.
+func (o *eventsFlags) openWebhooks(ctx context.Context, e *eventLog, tracer *tracing.Tracer, whole *view, of func(name string) *view, publish func(event.Payload)) error {
 	local := o.unverified.Local()
 	if len(local) > 0 {
 		e.logger.Warn("--events-allow lets webhooks reach services on this machine; use it only for tests")
@@ -142,7 +143,7 @@ func (o *eventsFlags) openWebhooks(ctx context.Context, e *eventLog, tracer *tra
 	if err != nil {
 		return err
 	}
-	e.fixed = webhook.NewWebhooks(webhook.WebhookOptions{Log: e.log, Records: stored, Reader: whole.reader, Sender: sender, Scope: whole.scope, Logger: e.logger})
+	e.fixed = webhook.NewWebhooks(webhook.WebhookOptions{Log: e.log, Records: stored, Reader: whole.reader, Sender: sender, Scope: whole.scope, Publish: publish, Logger: e.logger})
 	if !e.tokens.Set() {
 		return nil
 	}

@@ -295,7 +295,7 @@ func (s *service) create(ctx context.Context) (err error) {
 			"the lock does not have the API of --catalog-url, so nothing of it would be served")
 	}
 	if s.events.on {
-		if err := s.events.openWebhooks(ctx, s.record, s.g.Tracer(), s.whole, s.clients.of); err != nil {
+		if err := s.events.openWebhooks(ctx, s.record, s.g.Tracer(), s.whole, s.clients.of, func(p event.Payload) { s.engine.Tracker().Publish(event.Event{Payload: p}) }); err != nil {
 			return err
 		}
 	}

@@ -25,6 +25,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/engine"
+	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/hook"
 	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/machine"
@@ -319,6 +320,7 @@ func (f *feedServer) open(ctx context.Context, desired engine.Desired, lock *eng
 	sender.Tracer = f.globals.Tracer()
 	f.webhooks = webhook.NewWebhooks(webhook.WebhookOptions{
 		Log: f.log, Records: stored, Reader: mcpevents.NewReader(f.log, mcpevents.Scope{}), Sender: sender, Follow: true, Logger: f.logger,
+		Publish:   func(p event.Payload) { f.engine.Tracker().Publish(event.Event{Payload: p}) },
 		Dashboard: strings.TrimSuffix(cmp.Or(opts.dashboard, opts.publicURL), "/"),
 	})
 	return nil
@@ -368,6 +370,7 @@ func (f *feedServer) routes(s *web.Server) []engine.Part {
 	var parts []engine.Part
 	if f.webhooks != nil {
 		shown.Webhooks = func(*http.Request) []webhook.EndpointStatus { return f.webhooks.Endpoints() }
+		shown.Resend = f.webhooks.Resend
 		shown.Deliveries, counted.Deliveries = f.webhooks.Deliverers, f.webhooks.Deliverers
 		counted.Webhooks = func() map[webhook.Source]webhook.Stats {
 			return map[webhook.Source]webhook.Stats{webhook.FromConfig: f.webhooks.Stats()}

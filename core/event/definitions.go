@@ -39,6 +39,7 @@ const (
 	TypeCardChanged          Type = "server.card_changed"
 	TypeLockDrift            Type = "lock.drift"
 	TypeHookReceived         Type = "hook.received"
+	TypeWebhookDisabled      Type = "webhook.disabled"
 	TypeResourceContent      Type = "resource.content"
 	TypePromptContent        Type = "prompt.content"
 	TypeToolResult           Type = "tool.result"
@@ -83,6 +84,7 @@ func definitions(yield func(Definition) bool) {
 		{TypeCardChanged, "The server card (the public description of a server) changed, appeared or disappeared.", true, CardChanged{}},
 		{TypeLockDrift, "An item of a server differs from the lock file, or no longer does.", true, LockDrift{}},
 		{TypeHookReceived, "A hook received a message with a valid signature.", true, HookReceived{}},
+		{TypeWebhookDisabled, "A webhook of the config was switched off, because all attempts failed for a day.", true, WebhookDisabled{}},
 		{TypeConfigReloaded, "A new config was applied.", true, ConfigReloaded{}},
 		{TypeConfigRejected, "A new config is invalid. The previous one stays in use.", true, ConfigRejected{}},
 		{TypeResourceContent, "A client of mcptrack read a resource.", false, ResourceContent{}},

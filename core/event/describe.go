@@ -217,6 +217,8 @@ func (e *Event) Describe() Description {
 		return p.describe(e.ServerID)
 	case HookReceived:
 		return about(p.HookID, "hook", ToneAccent, printable.Size(int64(p.Size)), p.DeliveryID)
+	case WebhookDisabled:
+		return about(p.Host, "webhook switched off", ToneBad, p.Error)
 	case ResourceContent:
 		return about(uri, "read", ToneAccent, printable.Size(p.Size), unchanged(p.Changed), p.Template)
 	case PromptContent:

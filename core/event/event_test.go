@@ -66,6 +66,7 @@ func samples() []Event {
 		LockDrift{Change: DriftApproved, Section: "tools", Item: "tool/add"},
 		LockDrift{Change: DriftChanged, Action: "block", Reason: "the server is not in the lock"},
 		HookReceived{HookID: "repo", DeliveryID: "72d3162e-cc78-11e3-81ab-4c9367dc0958", ContentType: "application/json", Size: 6615, Digest: digest(3)},
+		WebhookDisabled{Host: "app.example", Format: "standard", Error: "timeout", FailedSince: time.Date(2026, 11, 19, 8, 0, 0, 0, time.UTC)},
 	}
 	var out []Event
 	for i, p := range payloads {
@@ -73,7 +74,7 @@ func samples() []Event {
 		if kind := string(e.Type()); strings.HasPrefix(kind, "resource.") || strings.HasPrefix(kind, "skill.") {
 			e.ResourceURI, e.Cause = "file:///guide.md?a=1&b=2", CauseNotify
 		}
-		if strings.HasPrefix(string(e.Type()), "config.") || e.Type() == TypeGap || e.Type() == TypeHookReceived {
+		if strings.HasPrefix(string(e.Type()), "config.") || e.Type() == TypeGap || e.Type() == TypeHookReceived || e.Type() == TypeWebhookDisabled {
 			e.ServerID = ""
 		}
 		out = append(out, e)

@@ -416,6 +416,15 @@ type HookReceived struct {
 	Digest      catalog.Digest `json:"digest" about:"SHA-256"`
 }
 
+// WebhookDisabled is published when a webhook of the config is switched off because all attempts to deliver events
+// to it failed for a day. Webhooks are not sent it. The publisher ensures that all texts are single printable lines.
+type WebhookDisabled struct {
+	Host        string    `json:"host" about:"with the port, if the URL has one"`
+	Format      string    `json:"format" about:"standard, cloudevents or slack"`
+	Error       string    `json:"error" about:"of the last attempt, such as timeout"`
+	FailedSince time.Time `json:"failedSince"`
+}
+
 // ConfigReloaded is published when a new config is applied. It contains the ids of the servers
 // whose entries differ; events about the effects follow. Duration is the time since the file change
 // was first detected.
@@ -547,6 +556,7 @@ func (ServerEvent) Type() Type          { return TypeServerEvent }
 func (CardChanged) Type() Type          { return TypeCardChanged }
 func (LockDrift) Type() Type            { return TypeLockDrift }
 func (HookReceived) Type() Type         { return TypeHookReceived }
+func (WebhookDisabled) Type() Type      { return TypeWebhookDisabled }
 func (ConfigReloaded) Type() Type       { return TypeConfigReloaded }
 func (ConfigRejected) Type() Type       { return TypeConfigRejected }
 func (Gap) Type() Type                  { return TypeGap }

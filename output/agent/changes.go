@@ -161,7 +161,7 @@ func (c *changes) event(e *event.Event, lists bool) {
 		c.add(changeKey{e.ServerID, "card", ""}, d.Verb, nil, nil)
 	case event.LockDrift:
 		c.add(changeKey{e.ServerID, d.Verb, d.Subject}, plain(d.Text), nil, nil)
-	case event.HookReceived:
+	case event.HookReceived, event.WebhookDisabled:
 		c.add(changeKey{"", d.Verb, d.Subject}, "", nil, nil)
 	case event.ConfigReloaded:
 		c.items("", "server", d.Items)

@@ -155,6 +155,22 @@ func (d *Dashboard) status(r *http.Request) (any, error) {
 	return out, nil
 }
 
+// resend makes webhooks send events again.
+func (d *Dashboard) resend(r *http.Request) (any, error) {
+	var q webhook.Again
+	dec := json.NewDecoder(io.LimitReader(r.Body, maxDecision))
+	dec.DisallowUnknownFields()
+	if dec.Decode(&q) != nil || dec.More() {
+		return nil, &refusal{http.StatusBadRequest, `expected {"webhooks":["HOST"],"eventId":"ID"} or {"since":"TIME"}`}
+	}
+	all, err := d.opts.Resend(r.Context(), q)
+	if err != nil {
+		return nil, &refusal{http.StatusConflict, err.Error()}
+	}
+	d.opts.Logger.Info("webhooks send events again", "webhooks", len(all))
+	return all, nil
+}
+
 // hookBody serves the body of the message whose hook.received event has the id in the parameter event,
 // byte for byte.
 func (d *Dashboard) hookBody(w http.ResponseWriter, r *http.Request) {

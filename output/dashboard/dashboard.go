@@ -13,7 +13,8 @@
 // tab that owns the stream is closed, another tab resumes the stream; a rejected stream is retried.
 //
 // Requests change nothing, except those of [Dashboard.Writes]: POST /api/lock/approve, /reject and /undo write the
-// user's decision about shown changes to the lock file, or undo it; with Options.Actions, POST
+// user's decision about shown changes to the lock file, or undo it; POST /api/webhooks/resend sends events
+// again; with Options.Actions, POST
 // /api/servers/{id}/call, /prompt and /restart call a tool, get a prompt and connect to a server again. At most 4
 // calls run, as long as the page waits for them. A result is shown as text, and a picture in it is drawn only
 // after its format and size were checked. /content and /image read
@@ -27,6 +28,7 @@ import (
 	"embed"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"net/http"
 	"time"
 
@@ -68,6 +70,8 @@ type Options struct {
 	Log func(server string) []serverlog.Line
 	// Webhooks returns the webhook endpoints that the requesting client is allowed to see.
 	Webhooks func(*http.Request) []webhook.EndpointStatus
+	// Resend makes webhooks of the config send events again, with a route in [Dashboard.Writes].
+	Resend func(context.Context, webhook.Again) ([]webhook.Resent, error)
 	// Hooks returns the state of the incoming webhooks.
 	Hooks func(*http.Request) []hook.Status
 	// Deliveries reports which process of a cluster delivers webhooks. If nil, this process does.
@@ -122,19 +126,19 @@ func New(opts Options) *Dashboard {
 	}
 }
 
-// Writes returns the handlers of the requests that change the lock file, with Options.Review, and of those that
-// use a server, with Options.Actions, by pattern. The caller must make sure that only the user's own pages and
-// programs send them.
+// Writes returns the handlers of the requests that change something, by pattern: the lock file, with Options.Review,
+// what webhooks send again, with Options.Resend, and those that use a server, with Options.Actions. The caller must
+// make sure that only the user's own pages and programs send them.
 func (d *Dashboard) Writes() map[string]http.Handler {
-	writes := d.actions()
-	if d.opts.Review == nil {
-		return writes
+	writes := map[string]http.Handler{}
+	maps.Copy(writes, d.actions())
+	if d.opts.Review != nil {
+		writes["POST /api/lock/approve"], writes["POST /api/lock/reject"] = answers(d.decide(true)), answers(d.decide(false))
+		writes["POST /api/lock/undo"] = answers(d.undo)
 	}
-	if writes == nil {
-		writes = map[string]http.Handler{}
+	if d.opts.Resend != nil {
+		writes["POST /api/webhooks/resend"] = answers(d.resend)
 	}
-	writes["POST /api/lock/approve"], writes["POST /api/lock/reject"] = answers(d.decide(true)), answers(d.decide(false))
-	writes["POST /api/lock/undo"] = answers(d.undo)
 	return writes
 }
 

@@ -128,6 +128,19 @@ func (e *UnreachableError) Unwrap() error { return e.Err }
 // Get requests one JSON document and decodes it into the value that into points to. It escapes the
 // elements of path.
 func (c *Client) Get(ctx context.Context, path []string, query url.Values, into any) error {
+	return c.ask(ctx, http.MethodGet, path, query, nil, into)
+}
+
+// Post is like Get, for a request that changes something, with the JSON of a value.
+func (c *Client) Post(ctx context.Context, path []string, of, into any) error {
+	body, err := json.Marshal(of)
+	if err != nil {
+		return err
+	}
+	return c.ask(ctx, http.MethodPost, path, nil, body, into)
+}
+
+func (c *Client) ask(ctx context.Context, method string, path []string, query url.Values, content []byte, into any) error {
 	escaped := make([]string, len(path))
 	for i, p := range path {
 		escaped[i] = url.PathEscape(p)
@@ -136,9 +149,13 @@ func (c *Client) Get(ctx context.Context, path []string, query url.Values, into 
 	u.RawQuery = query.Encode()
 	ctx, cancel := context.WithTimeoutCause(ctx, maxTime, fmt.Errorf("it took longer than %s", maxTime))
 	defer cancel()
-	q, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
+	q, err := http.NewRequestWithContext(ctx, method, u.String(), bytes.NewReader(content))
 	if err != nil {
 		return err
+	}
+	if method == http.MethodPost {
+		q.Header.Set("Content-Type", "application/json")
+		q.Header.Set("Origin", c.Base.Scheme+"://"+c.Base.Host)
 	}
 	if c.Token != "" {
 		q.Header.Set("Authorization", "Bearer "+c.Token)
@@ -180,6 +197,9 @@ func (c *Client) refusal(p *http.Response) error {
 	var why struct{ Error string }
 	if c.log != nil && json.NewDecoder(p.Body).Decode(&why) == nil && p.StatusCode >= http.StatusInternalServerError {
 		return errors.New(why.Error)
+	}
+	if p.StatusCode == http.StatusConflict && json.NewDecoder(io.LimitReader(p.Body, maxAnswer)).Decode(&why) == nil && why.Error != "" {
+		return &RefusedError{c.Base.Host, p.StatusCode, "refused: " + printable.Line(why.Error, 300)}
 	}
 	return &RefusedError{Host: c.Base.Host, Status: p.StatusCode}
 }

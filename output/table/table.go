@@ -323,7 +323,7 @@ func stateColour(words string) termtext.Colour {
 		return termtext.Green
 	case "refused", "expired", "failing", "error":
 		return termtext.Red
-	case "not logged in", "suspended", "warning":
+	case "not logged in", "switched off", "warning":
 		return termtext.Yellow
 	case event.Waking:
 		return termtext.Cyan

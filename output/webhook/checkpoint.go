@@ -10,8 +10,10 @@ import (
 	"sort"
 	"time"
 
+	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/journal/natslog"
+	"github.com/mcptrack/mcptrack/core/mcpevents"
 	"github.com/mcptrack/mcptrack/core/records"
 )
 
@@ -49,14 +51,46 @@ type progress struct {
 	Key  string `json:"key,omitempty"`  // digest of the URL, format and filters of a webhook in a config
 	URL  string `json:"url,omitempty"`  // digest of its URL
 
-	// Cursor is the watermark: all events up to it were accepted by the endpoint or abandoned. If it is
-	// empty, the endpoint begins with the next event.
+	// Cursor is the watermark: all events up to it, except Later, were accepted by the endpoint or abandoned.
+	// If it is empty, the endpoint begins with the next event.
 	Cursor string            `json:"cursor"`
+	Later  []again           `json:"later,omitempty"`  // events to send again, at most maxLater
 	Missed uint64            `json:"missed,omitempty"` // how often events were lost
 	GapDue bool              `json:"gapDue,omitempty"` // a gap message must be sent next
 	Status status            `json:"status,omitzero"`
 	Sent   map[string]string `json:"sent,omitempty"` // see stateDebouncer
 	Held   []string          `json:"held,omitempty"` // states that an earlier version had held back, and that are lost
+}
+
+// maxLater limits the events that wait to be sent again to one endpoint.
+const maxLater = 100
+
+// again is an event that is to be sent again. It is read from the log again for each attempt.
+type again struct {
+	ID    string    `json:"id"`
+	Tries int       `json:"tries,omitempty"` // failed attempts
+	time  time.Time // of the event; zero if it was not read yet
+}
+
+// position returns the position of the event.
+func (a again) position() (p mcpevents.Position) {
+	p.Epoch, p.Seq, _ = event.ParseID(a.ID)
+	return p
+}
+
+// before reports whether the event is up to a position of the same log.
+func (a again) before(at mcpevents.Position) bool {
+	p := a.position()
+	return p.Epoch == at.Epoch && p.Seq <= at.Seq
+}
+
+// inherit adds the events that a webhook with the same URL, which is no longer configured, was to be sent again.
+func (p *progress) inherit(from progress) {
+	for _, a := range from.Later {
+		if len(p.Later) < maxLater && !slices.ContainsFunc(p.Later, func(b again) bool { return a.ID == b.ID }) {
+			p.Later = append(slices.Clone(p.Later), a)
+		}
+	}
 }
 
 // checkpoint is the stored record of the delivery positions of one source.

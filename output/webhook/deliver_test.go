@@ -292,6 +292,9 @@ func TestGapOutlivesTheProcess(t *testing.T) {
 	lost := func(log *testLog) { log.lose() }
 	for name, miss := range map[string]func(*testLog){"abandoned": abandoned, "lost": lost} {
 		for _, kind := range []string{"subscription", "config"} {
+			if kind == "config" && name == "abandoned" {
+				continue // see TestHookGap
+			}
 			t.Run(name+" by a "+kind, func(t *testing.T) {
 				t.Parallel()
 				synctest.Test(t, func(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/backoff"
+	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/journal/natslog"
 	"github.com/mcptrack/mcptrack/core/mcpevents"
@@ -35,6 +36,9 @@ type deliverer struct {
 	records records.Store
 	sender  *Sender
 	logger  *slog.Logger
+	// saveEvery is how often changed positions are stored.
+	saveEvery time.Duration
+	publish   func(event.Payload) // publishes an event that concerns no server; nil if it is not needed
 	// woken wakes run. It has capacity 1 and is never closed.
 	woken chan struct{}
 
@@ -68,6 +72,9 @@ type owner interface {
 	view(e *endpoint) (reader *mcpevents.Reader, scope mcpevents.Scope)
 	// phaseLocked returns what is to be done for an endpoint that was not removed, and when that may change.
 	phaseLocked(e *endpoint) (now phase, until time.Time)
+	// suspendsLocked reports whether deliveries to an endpoint end because all attempts failed, and records in its
+	// status what resumes them.
+	suspendsLocked(e *endpoint) bool
 	// end removes an endpoint whose phase is ended.
 	end(ctx context.Context, e *endpoint) error
 }
@@ -78,7 +85,7 @@ func newDeliverer(o owner, source Source, log journal.Log, store records.Store, 
 	}
 	shared, _ := log.(*natslog.Log)
 	return &deliverer{owner: o, source: source, log: shared, records: store, sender: sender, logger: logger,
-		woken: make(chan struct{}, 1), saving: make(chan struct{}, 1)}
+		saveEvery: time.Second, woken: make(chan struct{}, 1), saving: make(chan struct{}, 1)}
 }
 
 func (d *deliverer) locked(f func()) {
@@ -172,7 +179,7 @@ func (d *deliverer) lead(ctx context.Context) error {
 			d.startLocked(e)
 		}
 	})
-	tick := time.NewTicker(time.Second)
+	tick := time.NewTicker(d.saveEvery)
 	defer tick.Stop()
 	for err = d.ready(); err == nil && ctx.Err() == nil; {
 		select {
@@ -282,7 +289,7 @@ func (d *deliverer) deliver(ctx context.Context, e *endpoint) error {
 	p := e.progress
 	w.destination = e.destination
 	w.reader, _ = d.view(e)
-	e.reader = w.reader
+	e.reader, e.worker, e.waiting, e.next = w.reader, w, 0, time.Time{}
 	d.mu.Unlock()
 	if w.reader == nil {
 		return errNotYet
@@ -296,8 +303,14 @@ func (d *deliverer) deliver(ctx context.Context, e *endpoint) error {
 		return err
 	}
 	w.states = newStateDebouncer(w.settle, p.Sent)
-	gap := false
+	for _, a := range p.Later {
+		w.later = append(w.later, &delivery{again: a})
+	}
+	gap, superseded := false, false
 	d.locked(func() {
+		if superseded = e.worker != w; superseded {
+			return
+		}
 		if truncated || len(p.Held) > 0 {
 			d.missedLocked(e)
 			e.Held = nil
@@ -307,6 +320,9 @@ func (d *deliverer) deliver(ctx context.Context, e *endpoint) error {
 		}
 		gap = e.GapDue
 	})
+	if superseded {
+		return errChanged
+	}
 	if cursor == nil { // store a position, so that no later event is lost
 		if err := d.save(ctx); err != nil {
 			return err
@@ -344,23 +360,29 @@ func (d *deliverer) allowed(e *endpoint, o *mcpevents.Occurrence) error {
 	return nil
 }
 
-// suspendAfter is the number of consecutive failed attempts after which a subscription is suspended.
-const suspendAfter = 100
-
-// attempted counts an attempt to deliver an event.
-func (d *deliverer) attempted(e *endpoint, r result) {
+// attempted counts an attempt to deliver the event with an id.
+func (d *deliverer) attempted(e *endpoint, id string, r result) {
 	d.mu.Lock()
+	now := time.Now()
 	d.total.note(r)
 	e.count.note(r)
-	e.Status.note(time.Now(), r)
-	suspend := e.sub != nil && e.Status.failures >= suspendAfter && !e.Status.Suspended
+	e.Status.note(now, r)
+	if e.conf != nil {
+		e.results = append([]Result{{stamp(now), id, r.outcome()}}, e.results[:min(len(e.results), maxResults-1)]...)
+	}
+	suspend := r.err != "" && !e.Status.Suspended && d.suspendsLocked(e)
 	if suspend {
-		e.Status.Suspended, e.Status.SuspendedAt, d.changed = true, e.sub.Refreshes, true
+		e.Status.Suspended, d.changed = true, true
 		e.wakeLocked()
 	}
+	since, format := e.Status.FailedSince, e.format.name
 	d.mu.Unlock()
-	if suspend {
-		d.logger.Warn("deliveries to a webhook are suspended because all of them fail", "id", e.ID, "host", hostOf(e.url), "error", string(r.err))
+	if !suspend {
+		return
+	}
+	d.logger.Warn("deliveries to a webhook are suspended because all of them fail", "id", e.ID, "host", hostOf(e.url), "error", string(r.err))
+	if d.publish != nil {
+		d.publish(event.WebhookDisabled{Host: hostOf(e.url), Format: string(format), Error: string(r.err), FailedSince: since})
 	}
 }
 

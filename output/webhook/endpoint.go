@@ -2,6 +2,7 @@ package webhook
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/config"
@@ -19,7 +20,8 @@ type endpoint struct {
 	secret, old *standardwebhooks.Secret // nil if there is none
 	oldUntil    time.Time
 
-	conf *config.Webhook // if it is a webhook in the config
+	conf  *config.Webhook // if it is a webhook in the config
+	entry string          // digest of conf
 	// sub is the stored record of a subscription, which is replaced, not modified; nil if it is a webhook
 	// in the config.
 	sub      *record
@@ -35,6 +37,10 @@ type endpoint struct {
 	removed   bool
 	stop      context.CancelCauseFunc // ends the current step; nil if there is none
 	reader    *mcpevents.Reader       // of the worker that was started last
+	worker    *worker                 // that may change progress: the one that was started last, unless something else has changed it since
+	waiting   int                     // events that wait, of those that the worker has read
+	next      time.Time               // when the next attempt starts; zero if nothing waits for it
+	results   []Result                // of the last attempts, newest first
 }
 
 // destination is where and how events are delivered. It is replaced, not modified.
@@ -46,6 +52,7 @@ type destination struct {
 	match     func(*mcpevents.Occurrence) bool
 	settle    time.Duration   // how long server states must last; see stateDebouncer
 	schedule  []time.Duration // delay before each attempt
+	patient   bool            // see the package documentation
 	maxReplay uint64          // limit on the events to catch up on; 0 means no limit
 }
 
@@ -62,6 +69,17 @@ func (e *endpoint) secrets() (all []standardwebhooks.Secret) {
 		all = append(all, *e.old)
 	}
 	return all
+}
+
+// resumeLocked forgets that deliveries failed: what waits is sent immediately.
+func (e *endpoint) resumeLocked() {
+	e.Status = status{LastDelivery: e.Status.LastDelivery}
+	e.Later = slices.Clone(e.Later)
+	for i := range e.Later {
+		e.Later[i].Tries = 0
+	}
+	e.worker = nil
+	e.wakeLocked()
 }
 
 // wakeLocked makes the endpoint's goroutine determine its phase again.

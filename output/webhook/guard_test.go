@@ -134,7 +134,7 @@ func TestOutcomes(t *testing.T) {
 	defer s.Close()
 	for path, want := range map[string]result{
 		"/200": {}, "/204": {}, "/299": {}, "/410": {drop: true}, "/413": {drop: true}, "/endless": {},
-		"/400": {err: HTTP4xx, retryAfter: 10 * time.Minute}, "/425": {err: HTTP4xx, retryAfter: 10 * time.Minute}, "/503": {err: HTTP5xx, retryAfter: 10 * time.Minute},
+		"/400": {err: HTTP4xx, retryAfter: time.Hour}, "/425": {err: HTTP4xx, retryAfter: time.Hour}, "/503": {err: HTTP5xx, retryAfter: time.Hour},
 		"/redirect": {err: HTTP4xx}, "/slow": {err: Timeout}, "/large": {err: ConnectionRefused},
 	} {
 		s.client.Timeout = time.Minute

@@ -6,6 +6,8 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"sort"
@@ -17,6 +19,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/glob"
 	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/mcpevents"
+	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/records"
 	"github.com/mcptrack/mcptrack/core/standardwebhooks"
 )
@@ -38,6 +41,8 @@ type WebhookOptions struct {
 	// Dashboard is the origin of the dashboard, such as https://mcptrack.example. If it is set, Slack
 	// messages about changes that are not approved link to their review.
 	Dashboard string
+	// Publish publishes that a webhook was switched off; nil if nobody needs to know. It must not block.
+	Publish func(event.Payload)
 	// Logger receives records for operators; if nil, they are discarded. They contain hosts, but no
 	// URLs or secrets.
 	Logger *slog.Logger
@@ -57,6 +62,7 @@ type Webhooks struct {
 func NewWebhooks(opts WebhookOptions) *Webhooks {
 	h := &Webhooks{opts: opts, follow: func() {}}
 	h.deliverer = newDeliverer(h, FromConfig, opts.Log, opts.Records, opts.Sender, opts.Logger)
+	h.publish = opts.Publish
 	return h
 }
 
@@ -74,15 +80,17 @@ func (h *Webhooks) Run(ctx context.Context) error {
 	return nil
 }
 
+// digest returns a digest of strings, numbers and truth values.
+func digest(v ...any) string {
+	data, _ := json.Marshal(v) // cannot fail
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:16])
+}
+
 // identify returns the initial progress of a webhook.
 func identify(w config.Webhook) progress {
-	digest := func(v any) string {
-		data, _ := json.Marshal(v) // encoding strings cannot fail
-		sum := sha256.Sum256(data)
-		return hex.EncodeToString(sum[:16])
-	}
 	url := w.URL.Reveal()
-	return progress{Key: digest([]any{url, w.Format, w.Types, w.Servers, w.URIs}), URL: digest(url)}
+	return progress{Key: digest(url, w.Format, w.Types, w.Servers, w.URIs), URL: digest(url)}
 }
 
 // Apply replaces the configured webhooks. A webhook whose URL was already configured continues from its
@@ -121,6 +129,11 @@ func (h *Webhooks) Apply(all []config.Webhook) {
 		if h.incomplete { // it may be the incomplete one
 			h.kept = append(h.kept, e.progress)
 		}
+		for i, other := range next {
+			if other != nil && other.URL == e.URL && !other.conf.Equal(all[i]) {
+				other.inherit(e.progress)
+			}
+		}
 	}
 	var added []*endpoint
 	for i, w := range all {
@@ -132,7 +145,7 @@ func (h *Webhooks) Apply(all []config.Webhook) {
 		case !e.conf.Equal(w):
 			h.configureLocked(e, w)
 			h.changed = true
-			e.wakeLocked()
+			e.resumeLocked()
 		}
 	}
 	h.endpoints = next
@@ -165,8 +178,9 @@ func (h *Webhooks) configureLocked(e *endpoint, w config.Webhook) {
 	}
 	id := identify(w)
 	e.conf, e.Key, e.URL = &w, id.Key, id.URL
+	e.entry = digest(e.URL, w.Secret.Reveal(), w.Format, w.Types, w.Servers, w.URIs, w.Settle, w.AllowPrivate)
 	e.destination = &destination{
-		url: w.URL.Reveal(), private: w.AllowPrivate, format: formatOf(w.Format, h.opts.Dashboard), settle: w.Settle, schedule: schedule(),
+		url: w.URL.Reveal(), private: w.AllowPrivate, format: formatOf(w.Format, h.opts.Dashboard), settle: w.Settle, schedule: longSchedule(), patient: true,
 		match: func(o *mcpevents.Occurrence) bool { return selects(w, o) },
 	}
 }
@@ -197,6 +211,16 @@ func (h *Webhooks) adoptLocked(all []*endpoint) {
 				p.Key, p.URL = e.Key, e.URL
 				e.progress, adopted[e] = p, true
 				h.kept = slices.Delete(h.kept, at, at+1)
+				if e.Status.Suspended && e.Status.Entry != e.entry {
+					e.resumeLocked()
+				}
+			}
+		}
+	}
+	for _, p := range h.kept {
+		for e := range adopted {
+			if p.URL == e.URL {
+				e.inherit(p)
 			}
 		}
 	}
@@ -210,7 +234,23 @@ func (h *Webhooks) view(*endpoint) (*mcpevents.Reader, mcpevents.Scope) {
 	return h.opts.Reader, h.opts.Scope
 }
 
-func (h *Webhooks) phaseLocked(*endpoint) (phase, time.Time) { return delivering, time.Time{} }
+func (h *Webhooks) phaseLocked(e *endpoint) (phase, time.Time) {
+	if e.Status.Suspended {
+		return waiting, time.Time{}
+	}
+	return delivering, time.Time{}
+}
+
+// offAfter is how long all attempts must fail until a webhook is switched off.
+const offAfter = 24 * time.Hour
+
+func (h *Webhooks) suspendsLocked(e *endpoint) bool {
+	if time.Since(e.Status.FailedSince) < offAfter {
+		return false
+	}
+	e.Status.Entry = e.entry
+	return true
+}
 
 func (h *Webhooks) end(context.Context, *endpoint) error { return nil }
 
@@ -236,4 +276,105 @@ func (h *Webhooks) Endpoints() (all []EndpointStatus) {
 		}
 	}
 	return all
+}
+
+// Again selects events that webhooks are sent again: the one with an id, or all that are later than a time or an id.
+type Again struct {
+	Hosts   []string `json:"webhooks,omitempty"` // hosts of the webhooks; all if it is empty
+	EventID string   `json:"eventId,omitempty"`
+	Since   string   `json:"since,omitempty"` // a time (RFC 3339) or an id
+}
+
+// Resent is what a webhook is sent again.
+type Resent struct {
+	Host    string               `json:"host"`
+	Format  config.WebhookFormat `json:"format"`
+	Problem string               `json:"problem,omitempty"` // why it is sent nothing; empty if it is
+}
+
+// Resend makes webhooks send events again, before new ones, and switches them on. Errors are for users.
+func (h *Webhooks) Resend(ctx context.Context, q Again) ([]Resent, error) {
+	if (q.EventID == "") == (q.Since == "") {
+		return nil, errors.New("name either an event or since when events are sent again")
+	}
+	delivers := false
+	h.locked(func() { delivers = h.ctx != nil })
+	if !delivers {
+		return nil, errors.New("this process does not deliver to webhooks: none are configured, or another process of the cluster delivers")
+	}
+	var o *mcpevents.Occurrence
+	var from mcpevents.Position
+	var err error
+	if q.EventID != "" {
+		o, err = h.find(ctx, q.EventID)
+	} else {
+		from, err = h.after(ctx, q.Since)
+	}
+	if err != nil {
+		return nil, err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	out := []Resent{}
+	for _, e := range h.endpoints {
+		r := Resent{Host: hostOf(e.url), Format: e.format.name}
+		if len(q.Hosts) > 0 && !slices.Contains(q.Hosts, r.Host) {
+			continue
+		}
+		sent := func(a again) bool { return a.ID == q.EventID || o == nil && !a.before(from) }
+		later := slices.DeleteFunc(slices.Clone(e.Later), sent)
+		switch {
+		case o != nil && !e.match(o):
+			r.Problem = "its filters exclude the event"
+		case o != nil && len(later) >= maxLater:
+			r.Problem = fmt.Sprintf("%d events wait already", maxLater)
+		case o != nil:
+			later = append(later, again{ID: o.ID, time: o.Time})
+		default:
+			e.Cursor, e.Sent = from.Cursor(), nil
+		}
+		if out = append(out, r); r.Problem == "" {
+			e.Later, h.changed = later, true
+			e.resumeLocked()
+		}
+	}
+	if len(out) == 0 {
+		return nil, errors.New("no webhook has this host")
+	}
+	return out, nil
+}
+
+// find returns the event with an id, if webhooks may be sent it.
+func (h *Webhooks) find(ctx context.Context, id string) (*mcpevents.Occurrence, error) {
+	h.follow()
+	last, _, err := h.opts.Reader.Start(ctx, nil, 0, 0)
+	at, stored := again{ID: id}.position(), false
+	var o *mcpevents.Occurrence
+	if err == nil && at.Epoch == last.Epoch && at.Seq > 0 && at.Seq <= last.Seq {
+		o, stored, err = readEvent(ctx, h.opts.Reader, at, func(*mcpevents.Occurrence) bool { return true })
+	}
+	switch {
+	case err != nil:
+		return nil, errors.New("the log cannot be read: " + printable.Reason(err, 300))
+	case !stored:
+		return nil, errors.New("the log has no event with this id")
+	case o == nil:
+		return nil, errors.New("webhooks are not sent events of this type")
+	}
+	return o, nil
+}
+
+// after returns the position after which events are later than a time or an id.
+func (h *Webhooks) after(ctx context.Context, since string) (at mcpevents.Position, err error) {
+	if t, failed := time.Parse(time.RFC3339, since); failed == nil {
+		at, err = h.opts.Reader.Since(ctx, t)
+	} else if _, _, failed = event.ParseID(since); failed == nil {
+		at, _, err = h.opts.Reader.Start(ctx, &since, 0, 0)
+	} else {
+		return at, errors.New("since must be a time (RFC 3339) or the id of an event")
+	}
+	if err != nil {
+		err = errors.New("the log cannot be read: " + printable.Reason(err, 300))
+	}
+	return at, err
 }

@@ -26,6 +26,15 @@ type webhooksWorld struct {
 	to   *receiver
 	logs *lines
 	end  func()
+
+	mu     sync.Mutex
+	events []event.Payload // published
+}
+
+func (w *webhooksWorld) published() []event.Payload {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.events)
 }
 
 func newWebhooksWorld(t *testing.T, log *testLog, to *receiver, all ...config.Webhook) *webhooksWorld {
@@ -35,7 +44,13 @@ func newWebhooksWorld(t *testing.T, log *testLog, to *receiver, all ...config.We
 	sender := NewSender(nil)
 	sender.client.Transport, sender.open.Transport = to, to
 	w.Webhooks = NewWebhooks(WebhookOptions{Log: log, Records: recordsOf(log), Reader: mcpevents.NewReader(log, mcpevents.Scope{}), Sender: sender, Follow: true,
+		Publish: func(p event.Payload) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.events = append(w.events, p)
+		},
 		Logger: slog.New(slog.NewTextHandler(w.logs, nil))})
+	w.saveEvery = time.Minute // tests in fake time last for days
 	w.Apply(all)
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
@@ -297,9 +312,18 @@ func TestHookGap(t *testing.T) {
 		log, to := newTestLog(), newReceiver(t)
 		w := newWebhooksWorld(t, log, to, standard(hook))
 		synctest.Wait()
-		to.set(func(received) int { return 503 })
+		to.set(func(r received) int {
+			if r.id == log.id(1) || r.kind() == "gap" {
+				return 503
+			}
+			return 204
+		})
 		log.add("file:///a")
-		time.Sleep(time.Hour)
+		for range 40 {
+			time.Sleep(time.Hour)
+			log.add("file:///x")
+		}
+		time.Sleep(time.Minute)
 		w.end()
 		if logs := w.logs.String(); strings.Count(logs, "could not be delivered") != 1 || !strings.Contains(logs, "hooks.example") || strings.Contains(logs, "/h/7") {
 			t.Error(logs)

@@ -142,6 +142,7 @@ type receiver struct {
 	status  func(r received) int // of events and gaps; nil: 204
 	answer  func(challenge string) string
 	arrived chan struct{}
+	answers bool // also messages that are not Standard Webhooks
 	retry   string
 	fixed   bool   // the webhook is from a config: there is no subscription
 	types   string // the accepted media type; "": application/json
@@ -196,6 +197,12 @@ func (v *receiver) serve(h http.Header, body []byte) (int, string) {
 		return 400, ""
 	}
 	v.got = append(v.got, r)
+	if v.answers {
+		if v.status != nil {
+			return v.status(r), ""
+		}
+		return 204, ""
+	}
 	v.arrived <- struct{}{}
 	if r.kind() == "verification" {
 		nonce, _ := r.body["challenge"].(string)
@@ -230,6 +237,8 @@ func (v *receiver) all(kind string) (out []received) {
 	}
 	return out
 }
+
+func (v *receiver) count() int { return len(v.all("")) }
 
 func (v *receiver) ids() (ids []string) {
 	for _, r := range v.all("event") {

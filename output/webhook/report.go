@@ -25,8 +25,26 @@ type DeliveryState string
 const (
 	Active    DeliveryState = "active"
 	Failing   DeliveryState = "failing"
-	Suspended DeliveryState = "suspended" // no deliveries until the subscription is refreshed
+	Suspended DeliveryState = "suspended" // no deliveries until the subscription is refreshed, or the webhook is switched on
 )
+
+// Words returns the state in words, for users.
+func (s DeliveryState) Words() string {
+	if s == Suspended {
+		return "switched off"
+	}
+	return string(s)
+}
+
+// Result is the outcome of an attempt to deliver an event.
+type Result struct {
+	Time    string `json:"time"`
+	EventID string `json:"eventId"`
+	Outcome string `json:"outcome"` // "accepted", "dropped" or an [Error]
+}
+
+// maxResults limits the results that are kept of a webhook in the config.
+const maxResults = 5
 
 // EndpointStatus describes one webhook for operators. Of the URL it contains only the host, and it
 // contains no secret.
@@ -40,10 +58,14 @@ type EndpointStatus struct {
 	LastDelivery string               `json:"lastDelivery,omitempty"`
 	LastError    Error                `json:"lastError,omitempty"`
 	FailedSince  string               `json:"failedSince,omitempty"`
-	LagMs        int64                `json:"lagMs"`     // age of the oldest undelivered event
-	Delivered    uint64               `json:"delivered"` // events accepted since the start
-	Dropped      uint64               `json:"dropped"`   // events the endpoint rejected permanently: 410 or 413
-	Failed       uint64               `json:"failed"`    // failed attempts
+	NextAttempt  string               `json:"nextAttempt,omitempty"`
+	Waiting      int                  `json:"waiting,omitempty"`     // events to deliver
+	MoreWaiting  bool                 `json:"moreWaiting,omitempty"` // perhaps more than Waiting: those that follow in the log are not counted
+	Results      []Result             `json:"results,omitempty"`     // of a webhook in the config: last attempts, newest first
+	LagMs        int64                `json:"lagMs"`                 // age of the oldest undelivered event
+	Delivered    uint64               `json:"delivered"`             // events accepted since the start
+	Dropped      uint64               `json:"dropped"`               // events the endpoint rejected permanently: 410 or 413
+	Failed       uint64               `json:"failed"`                // failed attempts
 	Abandoned    uint64               `json:"givenUp"`
 }
 
@@ -52,6 +74,7 @@ func (e *endpoint) report() EndpointStatus {
 	out := EndpointStatus{
 		Host: hostOf(e.url), Source: FromConfig, Format: e.format.name, State: Active,
 		LastDelivery: stamp(e.Status.LastDelivery), LastError: e.Status.LastError, FailedSince: stamp(e.Status.FailedSince),
+		Waiting: e.waiting, MoreWaiting: e.waiting >= lookAhead, Results: e.results,
 		Delivered: e.count.Taken, Dropped: e.count.Dropped, Failed: e.count.Failed, Abandoned: e.count.Abandoned,
 	}
 	if e.sub != nil {
@@ -61,7 +84,7 @@ func (e *endpoint) report() EndpointStatus {
 	case e.Status.Suspended:
 		out.State = Suspended
 	case !e.Status.FailedSince.IsZero():
-		out.State = Failing
+		out.State, out.NextAttempt = Failing, stamp(e.next)
 	}
 	if !e.oldest.IsZero() {
 		out.LagMs = max(time.Since(e.oldest).Milliseconds(), 0)
@@ -90,6 +113,7 @@ func hostOf(raw string) string {
 type status struct {
 	Suspended    bool      `json:"suspended,omitempty"`
 	SuspendedAt  uint64    `json:"suspendedAt,omitempty"` // value of Refreshes when suspended
+	Entry        string    `json:"entry,omitempty"`       // digest of the config's entry when suspended
 	LastDelivery time.Time `json:"lastDelivery,omitzero"`
 	LastError    Error     `json:"lastError,omitempty"`
 	FailedSince  time.Time `json:"failedSince,omitzero"`
@@ -134,4 +158,15 @@ func (s *Stats) note(r result) {
 	default:
 		s.Taken++
 	}
+}
+
+// outcome returns the outcome of an attempt as a [Result] has it.
+func (r result) outcome() string {
+	switch {
+	case r.err != "":
+		return string(r.err)
+	case r.drop:
+		return "dropped"
+	}
+	return "accepted"
 }

@@ -35,10 +35,7 @@ const (
 	ChallengeFailed   Error = "challenge_failed"
 )
 
-const (
-	maxAnswer  = 16 << 10 // maximum size of a response body in bytes
-	maxBackoff = 10 * time.Minute
-)
+const maxAnswer = 16 << 10 // maximum size of a response body in bytes
 
 // message is the content of one POST request.
 type message struct {
@@ -212,7 +209,7 @@ func (s *Sender) post(ctx context.Context, who *responder, m *message, before fu
 		r.err = HTTP4xx
 	}
 	if r.err != "" {
-		r.retryAfter = min(backoff.RetryAfter(p.Header), maxBackoff)
+		r.retryAfter = backoff.RetryAfter(p.Header)
 	}
 	return r, nil
 }

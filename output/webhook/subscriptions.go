@@ -149,9 +149,19 @@ func (s *Subscriptions) adoptLocked([]*endpoint) {
 func (e *endpoint) normalizeLocked() {
 	e.Missed = max(e.Missed, e.sub.Told)
 	if e.Status.Suspended && e.Status.SuspendedAt != e.sub.Refreshes {
-		e.Status = status{LastDelivery: e.Status.LastDelivery}
-		e.wakeLocked()
+		e.resumeLocked()
 	}
+}
+
+// suspendAfter is the number of consecutive failed attempts after which a subscription is suspended.
+const suspendAfter = 100
+
+func (s *Subscriptions) suspendsLocked(e *endpoint) bool {
+	if e.Status.failures < suspendAfter {
+		return false
+	}
+	e.Status.SuspendedAt = e.sub.Refreshes
+	return true
 }
 
 // view returns what the client of a subscription may see; see Options.Of.

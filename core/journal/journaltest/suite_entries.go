@@ -45,6 +45,7 @@ func entriesAreEvents(t *testing.T, o *Opened) {
 		event.CardChanged{URL: "u", Fields: []string{"version"}, Version: "2", PreviousVersion: "1", Digest: Digest(1), PreviousDigest: Digest(2)},
 		event.LockDrift{Change: event.DriftChanged, Section: "tools", Item: "tool/n", Classes: []event.DriftClass{{ID: "L002", Name: "wording"}}, OldHash: "a", NewHash: "b"},
 		event.HookReceived{HookID: "repo", DeliveryID: "1", ContentType: "application/json", Size: 2, Digest: Digest(5)},
+		event.WebhookDisabled{Host: "app.example", Format: "standard", Error: "timeout", FailedSince: time.Date(2026, 11, 19, 8, 0, 0, 0, time.UTC)},
 		event.ConfigReloaded{Added: []string{"a"}, Duration: event.Milliseconds(time.Second)},
 		event.ConfigRejected{Problems: []event.Problem{{Message: "m"}}},
 		event.ResourceContent{Size: 1, Digest: Digest(3)}, event.PromptContent{Name: "n", Size: 4},
