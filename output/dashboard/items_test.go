@@ -197,9 +197,9 @@ __proto__|boolean||||`))
 		t.Error(bad)
 	}
 	p.Click("#tab-changes")
-	p.Until(`[...document.querySelectorAll('.versions details')].map((d) => d.open).join() === 'true,false' && document.querySelector('.versions .del .code').textContent.includes('Finds.')`)
+	p.Until(`[...document.querySelectorAll('#detail-body details')].map((d) => d.open).join() === 'true,false' && document.querySelector('#detail-body .del .code').textContent.includes('Finds.')`)
 	p.Click("#tab-calls")
-	p.Until(body + `.replace(/\s+/g, ' ').includes('41 calls 20 ms p50 39 ms p95 1 error')`)
+	p.Until(body + `.replace(/\s+/g, ' ').includes('41 calls 20 ms p50 38 ms p95 1 error')`)
 	p.Until(`document.querySelector('#tab-calls').textContent === 'Calls (41)' && ` + body + `.includes('error -32602')`)
 	// A call in the drawer leads to its tool.
 	p.Click("#open-calls")

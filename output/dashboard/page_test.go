@@ -82,7 +82,7 @@ func TestRealPage(t *testing.T) {
 		p.Until(`document.querySelector('#detail-body').innerText.includes('retrying · connect: refused') && document.querySelectorAll('#detail-body time[title]').length === 3`)
 		p.Click("#tab-tools")
 		p.Until(`document.querySelector('#detail-body').innerText.includes('Finds notes.') && document.querySelector('#detail-body').innerText.includes('1 change, the last')`)
-		p.Click("#detail-body .items .link")
+		p.Run(`document.querySelector('#detail-body .items .link').click()`)
 		p.Until(`document.querySelector('#detail-title').textContent === 'search' && document.querySelector('#detail-body .schema').innerText.includes('query')`)
 	})
 	// The page of a server shows what was logged about it and what it wrote to
