@@ -213,6 +213,9 @@ func (u Undo) Apply(ctx context.Context, path string) (ok bool, err error) {
 			} else {
 				others := slices.DeleteFunc(slices.Clone(s.Items[u.section]), func(it Item) bool { return it.Key == u.key })
 				s.Items[u.section] = sortedItems(append(others, u.was.items...))
+				if u.was.items == nil && len(others) == 0 { // the lock did not have the section
+					delete(s.Items, u.section)
+				}
 			}
 			others := slices.DeleteFunc(slices.Clone(s.Rejected), func(r Rejection) bool { return r.Section == u.section && r.Key == u.key })
 			s.Rejected = sortedRejections(append(others, u.was.rejected...))

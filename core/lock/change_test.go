@@ -93,3 +93,39 @@ func TestFingerprint(t *testing.T) {
 		t.Error("the same for two sections")
 	}
 }
+
+// TestUndo: an undone decision leaves the bytes of the lock as they were, also in a section that the lock did not
+// have, and of the only item of a section.
+func TestUndo(t *testing.T) {
+	t.Parallel()
+	h := DefaultHashing()
+	all := Observation{SectionTools: {h.Item(SectionTools, []byte(`{"name":"dig"}`)), h.Item(SectionTools, []byte(`{"name":"sow"}`))}, SectionPrompts: {h.Item(SectionPrompts, []byte(`{"name":"ask"}`))},
+		SectionInstructions: {h.Item(SectionInstructions, []byte(`"dig"`))}, SectionLaunch: {h.Item(SectionLaunch, []byte(`{"command":"dig"}`))}}
+	one := Observation{SectionTools: {h.Item(SectionTools, []byte(`{"name":"dig","title":"Dig"}`))}, SectionPrompts: {}, SectionLaunch: {h.Item(SectionLaunch, []byte(`{"command":"sow"}`))}}
+	for _, c := range []struct {
+		was, now Observation
+		approve  bool
+	}{{one, all, true}, {all, one, true}, {Observation{}, all, true}, {one, all, false}, {all, one, false}} {
+		path := filepath.Join(t.TempDir(), "mcptrack.lock")
+		must(t, Update(t.Context(), path, func(l *Lock) error { l.Servers["docs"] = NewServer(c.was); return nil }))
+		before, err := os.ReadFile(path)
+		must(t, err)
+		l, err := Read(path)
+		must(t, err)
+		var shown []Change
+		for _, d := range Compare(l.Servers["docs"], c.now) {
+			shown = append(shown, NewChange("docs", d))
+		}
+		_, undo, err := Decide(t.Context(), path, c.approve, shown)
+		must(t, err)
+		if decided, _ := os.ReadFile(path); len(shown) == 0 || string(decided) == string(before) {
+			t.Error("nothing was decided")
+		}
+		if ok, err := undo.Apply(t.Context(), path); err != nil || !ok {
+			t.Error(ok, err)
+		}
+		if after, _ := os.ReadFile(path); string(after) != string(before) {
+			t.Errorf("the lock is %s, was %s", after, before)
+		}
+	}
+}
