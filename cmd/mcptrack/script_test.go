@@ -184,7 +184,7 @@ func (a addresses) replace(line string) string {
 		if shown != "127.0.0.1:8722" || strings.Contains(line, real) || strings.Contains(line, "--data-dir") {
 			continue
 		}
-		for _, command := range []string{"mcptrack status", "mcptrack tail", "mcptrack history", "mcptrack diff"} { // whose default it is
+		for _, command := range []string{"mcptrack status", "mcptrack tail", "mcptrack history", "mcptrack diff", "mcptrack webhooks"} { // whose default it is
 			if args, ok := strings.CutPrefix(line, command); ok {
 				line = command + " --url http://" + real + args
 			}

@@ -89,8 +89,9 @@ func TestNoRouteStartsOrChangesAnything(t *testing.T) {
 		"POST /api/lock/approve",
 		"POST /api/lock/reject",
 		"POST /api/lock/undo",
+		"POST /api/webhooks/resend", // sends stored events again
 	}
-	writes := []string{"/api/lock/approve", "/api/lock/reject", "/api/lock/undo"} // what the user decides about shown changes
+	writes := []string{"/api/lock/approve", "/api/lock/reject", "/api/lock/undo", "/api/webhooks/resend"} // what the user decides
 	parts := f.routes(s)
 	if got := s.Routes(); !slices.Equal(got, routes) {
 		t.Errorf("the routes are %q", got)

@@ -24,12 +24,17 @@
 package dashboard
 
 import (
+	"bytes"
+	"compress/gzip"
 	"context"
 	"embed"
 	"io/fs"
 	"log/slog"
 	"maps"
+	"mime"
 	"net/http"
+	"path"
+	"strings"
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/cache"
@@ -151,7 +156,7 @@ func (d *Dashboard) Routes() map[string]http.Handler {
 	}
 	return map[string]http.Handler{
 		"GET /{$}":                        page(assets),
-		"GET /assets/":                    http.StripPrefix("/assets/", http.FileServerFS(assets)),
+		"GET /assets/":                    http.StripPrefix("/assets/", packed(assets)),
 		"GET /api/status":                 answers(d.status),
 		"GET /api/servers":                answers(d.servers),
 		"GET /api/items":                  answers(d.items),
@@ -167,6 +172,33 @@ func (d *Dashboard) Routes() map[string]http.Handler {
 		"GET /api/servers/{id}/content":   answers(d.content),
 		"GET /api/servers/{id}/image":     http.HandlerFunc(d.image),
 	}
+}
+
+// packed serves files, compressed with gzip if the client accepts that.
+func packed(assets fs.FS) http.Handler {
+	plain, small := http.FileServerFS(assets), map[string][]byte{}
+	_ = fs.WalkDir(assets, ".", func(name string, e fs.DirEntry, _ error) error { // embedded files can be read
+		if !e.IsDir() {
+			data, _ := fs.ReadFile(assets, name)
+			var b bytes.Buffer
+			z, _ := gzip.NewWriterLevel(&b, gzip.BestCompression)
+			_, _ = z.Write(data)
+			_ = z.Close()
+			small[name] = b.Bytes()
+		}
+		return nil
+	})
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Vary", "Accept-Encoding")
+		data, ok := small[r.URL.Path]
+		if !ok || !strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+			plain.ServeHTTP(w, r)
+			return
+		}
+		w.Header().Set("Content-Type", mime.TypeByExtension(path.Ext(r.URL.Path)))
+		w.Header().Set("Content-Encoding", "gzip")
+		_, _ = w.Write(data)
+	})
 }
 
 func page(assets fs.FS) http.Handler {

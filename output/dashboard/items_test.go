@@ -204,7 +204,7 @@ __proto__|boolean||||`))
 	// A call in the drawer leads to its tool.
 	p.Click("#open-calls")
 	p.Until(`(() => { const row = [...document.querySelectorAll('#calls-list .row')].find((r) => r.textContent.includes('report_1')); row?.click(); return Boolean(row); })()`)
-	p.Until(`document.querySelector('#detail-title').textContent === 'report_1' && ` + body + `.includes('1 call')`)
+	p.Until(`document.querySelector('#detail-title').textContent === 'report_1' && ` + body + `.replace(/\s+/g, ' ').includes('1 call')`)
 	// Jump finds prompts, and says on which server.
 	p.Resize(1024, 768)
 	p.Until(`document.querySelector('#open-jump').checkVisibility()`)

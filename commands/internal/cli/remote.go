@@ -119,8 +119,11 @@ func RemoteFailure(ctx context.Context, err error, flag string) error {
 		return err
 	}
 	f := &Failure{Exit: ExitRefused, Code: "refused", Err: refused, Hint: "check that it is the address of a serve-sse"}
-	if refused.Status == http.StatusUnauthorized {
+	switch refused.Status {
+	case http.StatusUnauthorized:
 		f.Hint = "set MCPTRACK_TOKEN, or specify the token file with --" + flag
+	case http.StatusConflict: // the error says why
+		f.Hint = ""
 	}
 	return f
 }
