@@ -66,6 +66,9 @@ func TestRealWhatDiffers(t *testing.T) {
 			t.Errorf("%q to %q: %q, want %q", c.from, c.to, got, c.want)
 		}
 	}
+	if got := p.String(`import('/assets/diff.js').then(({ rewritten }) => rewritten('a\nb\nc\nd\n', 'a\r\nb\r\nc\r\nd\r\n') + '/' + rewritten('a\nb\nc\nd\n', 'e\nf\ng\nh\n'))`); !strings.HasPrefix(got, "/The text") {
+		t.Error(got)
+	}
 	if got := p.String(`import('/assets/diff.js').then(({ countLines }) => JSON.stringify(countLines('a\nb\nc\n', 'a\nx\ny\nc\n')))`); got != `{"added":2,"removed":1}` {
 		t.Error(got)
 	}

@@ -151,11 +151,19 @@ func TestRealReviewOfOneItem(t *testing.T) {
 	all := `[...document.querySelectorAll('#detail-body .bar > button')].find((b) => b.textContent.startsWith('Approve all 3'))`
 	p.Run(all + `.click()`)
 	p.Until(all + `.textContent === 'Approve all 3: sure?'`)
+	p.Run(`{ window.posts = 0; const send = fetch; window.fetch = (url, o) => { if (o?.method) posts++; return send(url, o); } }`)
+	p.Run(all + `.dispatchEvent(new MouseEvent('click', { detail: 2 }))`) // of a double click
+	if n := p.Number(`posts`); n > 0 {
+		t.Error("a double click decides")
+	}
 	if got := l.approved("docs"); got != "dig=digs rake=rakes" {
 		t.Errorf("approved: %s", got)
 	}
 	p.Run(all + `.click()`)
+	p.Until(`document.querySelectorAll('.done').length === 3`)
+	p.Run(all + `.click(); ` + all + `.click()`) // in vain
 	p.Until(`document.querySelector('#detail-body').textContent.includes('This is as in the lock')`)
+	p.Until(`posts === 1`)
 	if got := l.approved("docs"); got != "dig=digs holes rake=rakes leaves sow=sows" {
 		t.Errorf("approved: %s", got)
 	}

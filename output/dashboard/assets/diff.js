@@ -28,18 +28,20 @@ function compare(a, b, context, most) {
 	return { start, lines: out.concat(a.slice(a.length - tail, a.length - tail + context).map((l) => [' ', l])) };
 }
 
-// script yields the signs that lead from x to y: '-' and '+' for what only one has, ' ' for both.
-function* script(x, y) {
+// script yields the signs that lead from x to y: '-' and '+' for what only one has, ' ' for both, whose likeness is
+// as large as possible in all.
+function* script(x, y, like = (a, b) => a === b) {
 	const wide = y.length + 1, best = new Uint32Array((x.length + 1) * wide); // [i, j] is at i * wide + j
 	for (let i = x.length - 1; i >= 0; i--) {
 		for (let j = y.length - 1; j >= 0; j--) {
-			const at = i * wide + j;
-			best[at] = x[i] === y[j] ? best[at + wide + 1] + 1 : Math.max(best[at + wide], best[at + 1]);
+			const at = i * wide + j, same = like(x[i], y[j]);
+			best[at] = Math.max(best[at + wide], best[at + 1], same && same + best[at + wide + 1]);
 		}
 	}
 	for (let i = 0, j = 0; i < x.length || j < y.length;) {
-		if (i < x.length && j < y.length && x[i] === y[j]) { i++; j++; yield ' '; }
-		else if (i < x.length && (j === y.length || best[(i + 1) * wide + j] >= best[i * wide + j + 1])) { i++; yield '-'; }
+		const at = i * wide + j, same = i < x.length && j < y.length && like(x[i], y[j]);
+		if (same && same + best[at + wide + 1] === best[at]) { i++; j++; yield ' '; }
+		else if (i < x.length && (j === y.length || best[at + wide] >= best[at + 1])) { i++; yield '-'; }
 		else { j++; yield '+'; }
 	}
 }
@@ -81,9 +83,10 @@ function fold(all, context) {
 	return out;
 }
 
-// rewritten says in a sentence that hardly a line of the old text is in the new one; '' if that is not so.
+// rewritten says in a sentence that hardly a line of the old text is in the new one, but for spaces at its end; '' if
+// that is not so.
 export function rewritten(from, to) {
-	const old = lines(from), now = lines(to), known = new Set(old), kept = now.filter((l) => l.trim() && known.has(l)).length;
+	const [old, now] = [from, to].map((t) => lines(t).map((l) => l.trimEnd())), known = new Set(old), kept = now.filter((l) => l && known.has(l)).length;
 	if (Math.min(old.length, now.length) < 4 || kept * 10 > now.length) return '';
 	return `The text was rewritten: ${kept ? `only ${kept.toLocaleString()} of ${now.length.toLocaleString()} lines are old.` : 'no line is as before.'}`;
 }
@@ -117,20 +120,17 @@ export function words(all) {
 // mates pairs lines in their order, so that they have as much as possible in common: at least a quarter.
 function mates(old, now) {
 	if (old.length * now.length > maxPairs) return old.length === now.length ? old.map((l, i) => [l, now[i]]).filter(([a, b]) => likeness(bag(a), bag(b))) : [];
-	const x = old.map(bag), y = now.map(bag), wide = y.length + 1, like = x.map((a) => y.map((b) => likeness(a, b))), best = new Float32Array((x.length + 1) * wide), out = [];
-	for (let i = x.length - 1; i >= 0; i--) {
-		for (let j = y.length - 1; j >= 0; j--) best[i * wide + j] = Math.max(best[(i + 1) * wide + j], best[i * wide + j + 1], like[i][j] + best[(i + 1) * wide + j + 1]);
-	}
-	for (let i = 0, j = 0; i < x.length && j < y.length;) {
-		const at = best[i * wide + j];
-		if (best[(i + 1) * wide + j] === at) i++;
-		else if (best[i * wide + j + 1] === at) j++;
-		else out.push([old[i++], now[j++]]);
+	const out = [];
+	let i = 0, j = 0;
+	for (const sign of script(old.map(bag), now.map(bag), likeness)) {
+		if (sign === ' ') out.push([old[i++], now[j++]]);
+		else if (sign === '-') i++;
+		else j++;
 	}
 	return out;
 }
 
-// bag counts the characters of each word of a line; likeness is their common share in the shorter line.
+// bag counts the characters of each word of a line; likeness is their common share in the shorter line, in 10,000ths.
 function bag({ text }) {
 	const words = new Map();
 	let size = 0;
@@ -142,7 +142,7 @@ function likeness(a, b) {
 	let same = 0;
 	for (const [w, n] of a.words) same += Math.min(n, b.words.get(w) || 0);
 	const share = same / Math.max(Math.min(a.size, b.size), 1);
-	return share >= .25 ? share : 0;
+	return share >= .25 && Math.round(share * 1e4);
 }
 
 function mark(before, after) {

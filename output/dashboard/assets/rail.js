@@ -191,7 +191,7 @@ export function* everything() {
 export function showRail(force = false) {
 	if (!servers) return;
 	const one = servers.length === 1 && servers[0], text = state.filter.trim().toLowerCase(), rows = [];
-	if (one) $('rail-title').replaceChildren(...railTitle(one));
+	if (one) $('rail-title').replaceChildren(Object.assign(link(one.id, { server: one.id }), { className: 'plain' }), ' ', badge(one));
 	else $('rail-title').textContent = count(servers.length, 'server');
 	// add adds rows for nodes: with a filter only for what matches, and what that is in.
 	const add = (server, nodes, level, parent, filter) => {
@@ -222,12 +222,6 @@ export function showRail(force = false) {
 	}
 	$('collapse-all').disabled = !rows.some((r) => r.open);
 	railList.set(rows, at.key && (state.following || at.selected === selected()) ? at.key : selected(), why(one), force);
-}
-
-function railTitle(s) {
-	const title = link(s.id, { server: s.id });
-	title.className = 'plain';
-	return [title, ' ', badge(s)];
 }
 
 // why says why there are no rows, and what to do.

@@ -118,11 +118,10 @@ function showCompare(p, { all, index, from, to }, tab) {
 		$(id).value = chosen?.key || '';
 	}
 	$('diff-from').onchange = $('diff-to').onchange = (e) => go({ tab, to: $('diff-to').value, from: e.target.id === 'diff-from' ? $('diff-from').value : '' }, true);
-	const last = all.length - (isDiff ? 2 : 1);
-	$('older').disabled = index >= last;
-	$('newer').disabled = index === 0;
-	$('older').onclick = () => go({ tab, to: all[index + 1].key, from: '' });
-	$('newer').onclick = () => go({ tab, to: all[index - 1].key, from: '' });
+	for (const [id, by] of [['older', 1], ['newer', -1]]) {
+		$(id).disabled = !all[index + by + (by > 0 && isDiff)];
+		$(id).onclick = () => go({ tab, to: all[index + by].key, from: '' });
+	}
 	$('place').textContent = `${all.length - index} of ${all.length}${p.more ? '+' : ''}`;
 }
 

@@ -65,7 +65,7 @@ function draw() {
 }
 
 function* contents() {
-	if (message || problem) yield card('message', message || problem, () => { const p = el('p', 'notice bad', visible(message || problem)); p.role = 'alert'; return p; });
+	if (message || problem) yield card('message', message || problem, () => Object.assign(el('p', 'notice bad', visible(message || problem)), { role: 'alert' }));
 	if (!list) return;
 	const changes = list.changes.filter((c) => decided.get(c.fingerprint) !== 'approved').map((c) => ({ ...c, rejected: c.rejected || decided.has(c.fingerprint) }));
 	if (!changes.length) yield card('empty', [list.lock, state.server].join(), nothing);
@@ -98,18 +98,18 @@ function head(server, all, open, plain) {
 	return title;
 }
 
-// twice is a button that asks once more.
+// twice is a button that asks once more. A double click does not answer.
 function twice(label, act) {
-	const b = button('', label, () => {
-		if (b.textContent === label) b.textContent = label + ': sure?';
-		else act();
+	const b = button('', label, (e) => {
+		if (b.textContent === label) b.textContent += ': sure?';
+		else if (e.detail < 2) act();
 	});
 	b.onblur = () => { b.textContent = label; };
 	return b;
 }
 
 // heldButton is a button that acts when it was held for holdTime, with the pointer or with a key.
-function heldButton(label, act) {
+function heldButton(_, label, act) {
 	const b = button('hold', label);
 	let timer = 0;
 	const end = () => { clearTimeout(timer); b.classList.remove('holding'); };
@@ -133,20 +133,12 @@ const effects = { audit: 'served', hold: 'held back by gateways', block: 'the se
 function change(c) {
 	const title = el('div', 'bar', el('h4', '', name(c.item || c.serverId, 'mono')), el('span', 'badge ' + tones[c.severity], c.classes.join(', ') || 'lock'),
 		c.rejected && el('span', 'badge bad', 'rejected'), el('span', 'quiet', line('', c.kind, effects[c.action])), el('span', 'spread'), el('span', 'both'));
-	const act = (label, verb) => {
-		const decides = () => decide(verb, [c]), b = label.startsWith('Hold') ? heldButton(label, decides) : button('', label, decides);
-		b.setAttribute('aria-label', `${label} ${visible(c.item)} of ${visible(c.serverId)}`);
-		return b;
-	};
-	if (c.fingerprint && !c.advice) title.lastChild.append(act(isSuspicious(c) ? 'Hold to approve' : 'Approve', 'approve'));
-	if (c.fingerprint && !c.rejected) title.lastChild.append(act('Reject', 'reject'));
-	const diff = c.diff && el('div', 'diff', ...unified(c.diff).map(diffLine));
-	if (diff) { diff.tabIndex = 0; diff.role = 'group'; diff.ariaLabel = 'Difference'; }
-	const e = el('article', 'card', title,
-		...[...(c.reasons || []).map((r) => r.kind + ': ' + r.text), c.reason, c.problem && 'cannot be approved: ' + c.problem, c.advice,
-			c.variants && 'for clients that are ' + c.variants.join(', ')].filter(Boolean).map((text) => el('p', 'warn', visible(text))), diff);
-	e.ariaLabel = visible(c.serverId + ' ' + c.item);
-	return e;
+	const act = (label, verb, make = button) => title.lastChild.append(Object.assign(make('', label, () => decide(verb, [c])), { ariaLabel: `${label} ${visible(c.item)} of ${visible(c.serverId)}` }));
+	if (c.fingerprint && !c.advice) act(...isSuspicious(c) ? ['Hold to approve', 'approve', heldButton] : ['Approve', 'approve']);
+	if (c.fingerprint && !c.rejected) act('Reject', 'reject');
+	const diff = c.diff && Object.assign(el('div', 'diff', ...unified(c.diff).map(diffLine)), { tabIndex: 0, role: 'group', ariaLabel: 'Difference' });
+	const why = [...(c.reasons || []).map((r) => r.kind + ': ' + r.text), c.reason, c.problem && 'cannot be approved: ' + c.problem, c.advice];
+	return Object.assign(el('article', 'card', title, ...why.map((text) => text && el('p', 'warn', visible(text))), diff), { ariaLabel: visible(c.serverId + ' ' + c.item) });
 }
 
 // unified returns the lines of a unified diff, without its head.
@@ -159,11 +151,11 @@ function unified(text) {
 let changedAgain = () => {};
 export const whenDecided = (f) => { changedAgain = f; };
 
-const mayAct = (e) => !busy && !root.classList.contains('settling') && !e?.closest('.done');
+const mayAct = (...all) => !busy && !root.classList.contains('settling') && !all.some((e) => e?.closest('.done'));
 
 async function decide(verb, changes) {
 	const of = changes.map((c) => cards.get(c.fingerprint)?.e);
-	if (!mayAct(of.length === 1 ? of[0] : null)) return;
+	if (!mayAct(...of)) return;
 	busy = true; // one decision at a time
 	message = '';
 	try {
