@@ -118,7 +118,7 @@ func (c *Calls) summary(server, tool string) string {
 	for _, t := range c.Tools {
 		if t.ServerID == server && t.Tool == tool {
 			ms := func(n float64) string { return calls.Took(time.Duration(n * float64(time.Millisecond))) }
-			return fmt.Sprintf("%d calls, p50 %s, p95 %s, %d with a tool error, %d with an error", t.Calls, ms(t.P50), ms(t.P95), t.ToolErrors, t.Errors)
+			return fmt.Sprintf("%s, p50 %s, p95 %s, %d with a tool error, %d with an error", printable.Plural(t.Calls, "call"), ms(t.P50), ms(t.P95), t.ToolErrors, t.Errors)
 		}
 	}
 	return "No call is recorded."
