@@ -79,7 +79,7 @@ screen() { tmux -S "$tmp/tmux" capture-pane -p -e | sed -e :a -e '/^\n*$/{$d;N;b
 # shellcheck disable=SC2016 # for the shell in the terminal
 tmux -S "$tmp/tmux" -f /dev/null new-session -d -x 96 -y 30 sh -c 'printf "\033[1m$ mcptrack watch --diff\033[0m\n"; exec "$1" --config "$2" watch --diff' \
 	sh "$program" "$tmp/mcp-servers.json"
-shows 'following  5' screen
+shows '5 resources' screen
 pause && deploying 'never on Fridays' 12 $'* Watch the error rate for an hour\n'
 shows Fridays screen
 shows count_words screen
