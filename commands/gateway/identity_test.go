@@ -433,8 +433,14 @@ func TestWebhookContinuesAfterARestart(t *testing.T) {
 	t.Cleanup(ts.Close)
 	w.save("mcp.json", strings.TrimSuffix(string(w.entries), "}")+`,"webhooks":[{"url":"`+ts.URL+`","secret":"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw","types":["resource.updated"],"allowPrivate":true}]}`)
 	w.start()
-	w.servers["a"].Set("x://a/r1", "two")
-	id := <-refused
+	id := ""
+	for n := 0; id == ""; n++ {
+		w.servers["a"].Set("x://a/r1", fmt.Sprint("changed ", n)) // the first may come before the resource is first read
+		select {
+		case id = <-refused:
+		case <-time.After(2 * time.Second):
+		}
+	}
 	w.stop()
 	close(accept)
 	w.start()
