@@ -35,6 +35,7 @@ import (
 	"net/http"
 	"path"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/cache"
@@ -176,22 +177,29 @@ func (d *Dashboard) Routes() map[string]http.Handler {
 
 // packed serves files, compressed with gzip if the client accepts that.
 func packed(assets fs.FS) http.Handler {
-	plain, small := http.FileServerFS(assets), map[string][]byte{}
-	_ = fs.WalkDir(assets, ".", func(name string, e fs.DirEntry, _ error) error { // embedded files can be read
-		if !e.IsDir() {
-			data, _ := fs.ReadFile(assets, name)
-			var b bytes.Buffer
-			z, _ := gzip.NewWriterLevel(&b, gzip.BestCompression)
-			_, _ = z.Write(data)
-			_ = z.Close()
-			small[name] = b.Bytes()
-		}
-		return nil
+	plain := http.FileServerFS(assets)
+	compressed := sync.OnceValue(func() map[string][]byte { // most dashboards of a daemon never show the page
+		small := map[string][]byte{}
+		_ = fs.WalkDir(assets, ".", func(name string, e fs.DirEntry, _ error) error { // embedded files can be read
+			if !e.IsDir() {
+				data, _ := fs.ReadFile(assets, name)
+				var b bytes.Buffer
+				z, _ := gzip.NewWriterLevel(&b, gzip.BestCompression)
+				_, _ = z.Write(data)
+				_ = z.Close()
+				small[name] = b.Bytes()
+			}
+			return nil
+		})
+		return small
 	})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Vary", "Accept-Encoding")
-		data, ok := small[r.URL.Path]
-		if !ok || !strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+		var data []byte
+		if strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+			data = compressed()[r.URL.Path]
+		}
+		if data == nil {
 			plain.ServeHTTP(w, r)
 			return
 		}
