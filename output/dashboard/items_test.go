@@ -196,6 +196,13 @@ __proto__|boolean||||`))
 	if bad := p.Axe(); bad != "" {
 		t.Error(bad)
 	}
+	// References that fan out without end leave something out, and do not hold up the page.
+	if more := p.String(`import('/assets/schema.js').then(({ schemaTable }) => {
+		const all = Array(50).fill({ $ref: '#/$defs/a' }), one = { properties: { x: { oneOf: all }, y: { $ref: '#/$defs/a' } } };
+		return schemaTable({ ...one, $defs: { a: { allOf: all, anyOf: all, ...one } } }, '').querySelector('tbody tr:last-child').textContent;
+	})`); more != "…The definition has more." {
+		t.Error(more)
+	}
 	p.Click("#tab-changes")
 	p.Until(`[...document.querySelectorAll('#detail-body details')].map((d) => d.open).join() === 'true,false' && document.querySelector('#detail-body .del .code').textContent.includes('Finds.')`)
 	p.Click("#tab-calls")

@@ -1,7 +1,8 @@
 // A JSON Schema as a table with a row for each member. Servers write schemas: any value may be anything.
 import { el, name, note, shown } from './dom.js';
 
-const maxRows = 500, maxDepth = 12, most = 50;
+const maxRows = 500, maxDepth = 12, maxSteps = 5000, most = 50;
+let steps = 0; // taken for the schema that is shown: references may fan out without end
 const isObject = (v) => Boolean(v) && typeof v === 'object' && !Array.isArray(v);
 const list = (v) => Array.isArray(v) ? v.slice(0, most) : [];
 const word = (v) => typeof v === 'string' && v ? v : JSON.stringify(v);
@@ -9,7 +10,7 @@ const refOf = (s) => isObject(s) && typeof s.$ref === 'string' ? s.$ref : '';
 
 // resolve returns a schema with what $ref and allOf lead to.
 export function resolve(s, root, depth = 0) {
-	if (!isObject(s) || depth > maxDepth) return {};
+	if (!isObject(s) || depth > maxDepth || ++steps > maxSteps) return {};
 	const { $ref, allOf, ...own } = s;
 	const parts = [...(refOf(s) ? [target($ref, root)] : []), ...list(allOf)].map((p) => resolve(p, root, depth + 1));
 	return [...parts, own].reduce((a, b) => ({ ...a, ...b, properties: { ...a.properties, ...b.properties }, required: [a.required, b.required].flatMap((r) => Array.isArray(r) ? r : []) }));
@@ -75,7 +76,8 @@ export function table(all) {
 
 export function schemaTable(schema, none) {
 	const all = [];
+	steps = 0;
 	for (const r of rows(schema, schema)) if (all.push(r) > maxRows) break;
-	if (all.length > maxRows) all[maxRows] = { path: '', key: '…', text: 'The definition has more.' };
+	if (all.length > maxRows || steps > maxSteps) all[Math.min(all.length, maxRows)] = { path: '', key: '…', text: 'The definition has more.' };
 	return all.length ? table(all) : note(none);
 }
