@@ -82,7 +82,11 @@ func (w *worker) run(ctx context.Context, from mcpevents.Position, gap bool) err
 	defer running.Wait()
 	defer cancel(nil)
 	w.at, w.gapDue = from, gap
-	ended := make(chan *delivery, maxConcurrent) // capacity for all attempts in progress, so sends never block; never closed
+	type attempted struct {
+		d     *delivery
+		after delivery
+	}
+	ended := make(chan attempted, maxConcurrent) // capacity for all attempts in progress, so sends never block; never closed
 	for {
 		if w.gapDue {
 			if err := w.sendGap(ctx); err != nil {
@@ -95,10 +99,11 @@ func (w *worker) run(ctx context.Context, from mcpevents.Position, gap bool) err
 			if d, next = w.pick(time.Now()); d == nil {
 				break
 			}
-			cursor := w.start(d)
+			cursor, a := w.start(d), attempted{d: d}
+			a.after = *d // d itself belongs to this loop
 			running.Go(func() {
-				d.err = w.send(ctx, d, cursor)
-				ended <- d
+				a.after.err = w.send(ctx, &a.after, cursor)
+				ended <- a
 			})
 		}
 		w.locked(func() { w.e.next = next })
@@ -137,7 +142,9 @@ func (w *worker) run(ctx context.Context, from mcpevents.Position, gap bool) err
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
-		case d := <-ended:
+		case a := <-ended:
+			d, after := a.d, &a.after
+			d.occ, d.m, d.time, d.done, d.lost, d.result, d.err = after.occ, after.m, after.time, after.done, after.lost, after.result, after.err
 			if d.err != nil { // neither accepted nor abandoned: the watermark must not pass it
 				cancel(d.err)
 				return d.err
