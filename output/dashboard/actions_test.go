@@ -286,8 +286,8 @@ func TestRealActions(t *testing.T) {
 	}
 	p.Go(s.URL + "/?server=everything&tab=tools")
 	opens(p, "get-annotated-message")
-	fills(p, "messageType", "0")
-	fills(p, "includeImage", "0")
+	fills(p, "messageType", `"error"`)
+	fills(p, "includeImage", "true")
 	p.Click(".act .primary")
 	p.Until(`document.querySelector('.answer canvas')?.width > 1`)
 	p.Go(s.URL + "/?server=everything&tab=overview")
@@ -309,6 +309,7 @@ func TestRealActionsHostile(t *testing.T) {
 	for i := range 10000 {
 		many[fmt.Sprint("p", i)] = map[string]any{"type": "string"}
 	}
+	unprintable := map[string]any{"toString": 1, "valueOf": 1}
 	var deep any = map[string]any{"type": "string"}
 	for range 500 {
 		deep = map[string]any{"anyOf": []any{deep}}
@@ -318,7 +319,7 @@ func TestRealActionsHostile(t *testing.T) {
 		"type": "object", "required": []any{"__proto__", 7}, "$defs": map[string]any{"a": map[string]any{"$ref": "#/$defs/a"}},
 		"properties": map[string]any{
 			"__proto__": map[string]any{"type": "string", "pattern": "^(a+)+$", "description": evil}, "constructor": map[string]any{"type": []any{"integer", "null"}, "maximum": 9},
-			"deep": deep, "loop": map[string]any{"$ref": "#/$defs/a"}, "none": nil, "list": map[string]any{"type": "array", "items": map[string]any{"type": "string"}}, evil: map[string]any{"enum": []any{evil}},
+			"deep": deep, "loop": map[string]any{"$ref": "#/$defs/a"}, "none": nil, "unprintable": map[string]any{"description": unprintable, "minimum": unprintable, "type": "number"}, "list": map[string]any{"type": "array", "items": map[string]any{"type": "string"}}, evil: map[string]any{"enum": []any{evil}},
 			"optional": map[string]any{"anyOf": []any{map[string]any{"type": "integer"}, map[string]any{"type": "null"}}}}}},
 		map[string]any{"name": "vast", "inputSchema": map[string]any{"type": "object", "properties": many}})
 	tr := following(t, server, sessiontest.Entry("docs"))
@@ -341,7 +342,7 @@ func TestRealActionsHostile(t *testing.T) {
 	fills(p, "constructor", "9")
 	server.Fail(sessiontest.Fault{Method: "tools/call", Times: 1, Result: map[string]any{"isError": true, "content": []any{
 		map[string]any{"type": "text", "text": evil + strings.Repeat("<b>x</b>", 50_000)}, map[string]any{"type": "image", "mimeType": evil, "data": strings.Repeat("PHN2", 1000)},
-		map[string]any{"type": "resource_link", "uri": "javascript:alert(1)", "name": evil}, 7, map[string]any{"type": evil}}, "structuredContent": evil}})
+		map[string]any{"type": "resource_link", "uri": "javascript:alert(1)", "name": evil}, 7, map[string]any{"type": evil}, map[string]any{"type": "text", "text": unprintable}}, "structuredContent": evil}})
 	enter(p)
 	p.Until(`document.querySelector('.act .primary').textContent === 'Call: sure?'`)
 	if n := server.Count("tools/call"); n > 0 {
@@ -357,6 +358,9 @@ func TestRealActionsHostile(t *testing.T) {
 	p.Until(`JSON.parse([...document.querySelectorAll('.act .value')].at(-1).value).constructor === 9`)
 	p.Run(`document.querySelector('.act [type=checkbox]').click()`)
 	p.Until(`!document.querySelector('.act [type=checkbox]').checked && [...document.querySelectorAll('.act .value')].some((e) => e.checkVisibility() && e.value.startsWith('aaa'))`)
+	// Arguments that the fields would change stay JSON.
+	p.Run(`document.querySelector('.act [type=checkbox]').click(); [...document.querySelectorAll('.act .value')].at(-1).value = '{"list":["a\\nb"]}'; document.querySelector('.act [type=checkbox]').click()`)
+	p.Until(`document.querySelector('.act [type=checkbox]').checked && document.querySelector('.act .notice').textContent.includes('cannot show')`)
 	if found := p.Axe(); found != "" {
 		t.Error(found)
 	}

@@ -199,8 +199,10 @@ __proto__|boolean||||`))
 	// References that fan out without end leave something out, and do not hold up the page.
 	if more := p.String(`import('/assets/schema.js').then(({ schemaTable }) => {
 		const all = Array(50).fill({ $ref: '#/$defs/a' }), one = { properties: { x: { oneOf: all }, y: { $ref: '#/$defs/a' } } };
-		return schemaTable({ ...one, $defs: { a: { allOf: all, anyOf: all, ...one } } }, '').querySelector('tbody tr:last-child').textContent;
-	})`); more != "…The definition has more." {
+		const many = { allOf: Array(40).fill({ $ref: '#/$defs/b' }) }, required = Array.from({ length: 1000 }, (_, i) => 'r' + i);
+		return [{ ...one, $defs: { a: { allOf: all, anyOf: all, ...one } } }, { allOf: all.slice(10), properties: { x: {} }, $defs: { a: many, b: { required } } }]
+			.map((s) => schemaTable(s, '').querySelector('tbody tr:last-child').textContent).join();
+	})`); more != "…The definition has more.,…The definition has more." {
 		t.Error(more)
 	}
 	p.Click("#tab-changes")

@@ -1,14 +1,14 @@
 // What users do with a server: call a tool, get a prompt, restart it. Schemas and results come from servers: they are
 // shown as text, within limits, and no pattern of theirs is run.
 import { ms } from './calls.js';
-import { $, button, clipboard, count, el, line, name, note, shown, size, visible } from './dom.js';
+import { $, asText, button, clipboard, count, el, line, name, note, shown, size, visible } from './dom.js';
+import { documentOf, isObject, range, simple } from './schema.js';
 import { api, go, post, reason, select } from './state.js';
 
 const most = { fields: 60, options: 200, chars: 1000, blocks: 100, text: 200000 };
 const sure = 400; // ms after which a second click confirms
 let on, process = ''; // whether this mcptrack allows actions; undefined until it is known
 const forms = new Map(); // by server, kind and name
-const isObject = (v) => Boolean(v) && typeof v === 'object' && !Array.isArray(v);
 const list = (v) => Array.isArray(v) ? v : [];
 const json = (v) => JSON.stringify(v, null, 2);
 
@@ -16,34 +16,21 @@ export function learnActions(status) {
 	on = Boolean(status.actions);
 	process = status.process;
 	$('no-actions').hidden = on;
-	for (const f of forms.values()) f.root.hidden = !on;
 }
+
+export const canAct = () => on;
 
 // actionsFor returns the form of a tool or a prompt. It is the same until what the form is made of changes, with what was
 // typed and the last result, so that it can stay in the page.
 export function actionsFor(server, kind, d) {
-	if (on === false || !['tool', 'prompt'].includes(kind)) return [];
+	if (!on || !['tool', 'prompt'].includes(kind)) return [];
 	const key = JSON.stringify([server, kind, d.name]), of = JSON.stringify([d.inputSchema, d.arguments, d.annotations]), was = forms.get(key);
 	if (was?.of !== of) {
 		const now = form(server, kind, d);
 		forms.set(key, { of, ...now });
 		for (const f of now.fields) f.input.value = was?.fields.find((o) => o.arg === f.arg && o.kind === f.kind)?.input.value || f.input.value;
 	}
-	const { root } = forms.get(key);
-	root.hidden = !on;
-	return [root];
-}
-
-// plain follows references, and takes the only alternative that is not null: so are optional arguments written.
-function plain(schema, root) {
-	for (let i = 0; i < 8 && isObject(schema); i++) {
-		const { $ref, anyOf, oneOf, allOf, ...own } = schema, [, defs, member] = /^#\/(\$defs|definitions)\/([^/]+)$/.exec($ref) || [];
-		const others = [anyOf, oneOf, allOf].flatMap(list).filter((s) => s?.type !== 'null');
-		if (defs) schema = { ...(Object.hasOwn(root, defs) && isObject(root[defs]) && Object.hasOwn(root[defs], member) && root[defs][member]), ...own };
-		else if (others.length === 1) schema = { ...others[0], ...own };
-		else break;
-	}
-	return isObject(schema) ? schema : {};
+	return [forms.get(key).root];
 }
 
 const scalar = (v) => v === null || typeof v !== 'object';
@@ -51,10 +38,10 @@ const typeOf = (s) => { const types = [s?.type].flat().filter((t) => t !== 'null
 
 // numeric returns the JSON of a number, as it was typed.
 function numeric(text, s) {
-	const n = Number(text), limits = [['minimum', n < s.minimum, 'at least'], ['maximum', n > s.maximum, 'at most'], ['exclusiveMinimum', n <= s.exclusiveMinimum, 'more than'], ['exclusiveMaximum', n >= s.exclusiveMaximum, 'less than']];
+	const n = Number(text), limits = [['minimum', (l) => n < l, 'at least'], ['maximum', (l) => n > l, 'at most'], ['exclusiveMinimum', (l) => n <= l, 'more than'], ['exclusiveMaximum', (l) => n >= l, 'less than']];
 	if (!/^-?(0|[1-9]\d*)(\.\d+)?(e[+-]?\d+)?$/i.test(text)) throw Error('This must be a number.');
 	if (typeOf(s) === 'integer' && !/^-?\d+$/.test(text)) throw Error('This must be a whole number.');
-	for (const [limit, fails, words] of limits) if (typeof s[limit] === 'number' && fails) throw Error(`This must be ${words} ${s[limit]}.`);
+	for (const [limit, fails, words] of limits) if (typeof s[limit] === 'number' && fails(s[limit])) throw Error(`This must be ${words} ${s[limit]}.`);
 	return text;
 }
 
@@ -64,10 +51,10 @@ function parse(text) {
 
 // The kinds of fields: read returns the JSON of what is typed, and show is the reverse.
 const kinds = {
-	text: { rows: 1, read: JSON.stringify, show: (v) => typeof v === 'string' ? v : JSON.stringify(v) },
+	text: { rows: 1, read: JSON.stringify, show: asText },
 	number: { read: (t, s) => numeric(t.trim(), s), show: JSON.stringify },
-	choice: { read: (t, s) => JSON.stringify(s.enum[t]), show: (v, s) => s.enum.indexOf(v) },
-	lines: { rows: 2, hint: 'one per line', read: (t, { items }) => `[${t.split('\n').filter(Boolean).map((l) => typeOf(items) === 'string' ? JSON.stringify(l) : numeric(l.trim(), items))}]`, show: (v) => list(v).join('\n') },
+	choice: { read: (t) => t, show: JSON.stringify },
+	lines: { rows: 2, hint: 'one per line', read: (t, { items }) => `[${t.split('\n').filter(Boolean).map((l) => typeOf(items) === 'string' ? JSON.stringify(l) : numeric(l.trim(), items))}]`, show: (v) => list(v).map(asText).join('\n') },
 	json: { rows: 3, hint: 'JSON', read: (t) => { parse(t); return t.trim(); }, show: json },
 };
 
@@ -80,23 +67,22 @@ function kindOf(s) {
 let ids = 0;
 
 // field is one argument. read returns its JSON, or '' without a value, and throws what is wrong with it. A draft may lack it.
-function field(arg, schema, required, root) {
-	let s = plain(schema, root);
-	s = { ...s, items: plain(s.items, root) };
+function field(arg, schema, required, doc) {
+	const s = simple(schema, doc);
+	s.items = simple(s.items, doc);
 	if ('const' in s || typeOf(s) === 'boolean') s.enum = 'const' in s ? [s.const] : [true, false];
 	const kind = kindOf(s), id = 'argument-' + ++ids, label = el('label', '', name(arg, 'mono')), message = el('p', 'bad'), about = el('p', 'quiet', typeof s.description === 'string' && shown(s.description.slice(0, most.chars)));
-	const input = kind === kinds.choice ? el('select', '', new Option('', ''), ...s.enum.map((v, i) => new Option(visible(kinds.text.show(v)), i))) : el(kind.rows ? 'textarea' : 'input');
+	const input = kind === kinds.choice ? el('select', '', new Option('', ''), ...s.enum.map((v) => new Option(visible(v), JSON.stringify(v)))) : el(kind.rows ? 'textarea' : 'input');
 	Object.assign(input, { id, required, className: kind.rows > 1 ? 'value mono' : 'value', spellcheck: false, autocomplete: 'off' }, kind.rows ? { rows: kind.rows, placeholder: kind.hint || '' } : {});
 	label.htmlFor = id;
 	message.id = id + '-message';
 	about.id = id + '-about';
 	input.setAttribute('aria-describedby', message.id + ' ' + about.id);
-	const { minimum: min, maximum: max } = s, range = min !== undefined && max !== undefined ? `${min}–${max}` : min !== undefined ? 'at least ' + min : max !== undefined && 'at most ' + max;
-	const fill = (v) => { input.value = v === undefined ? '' : kind.show(v, s); };
+	const fill = (v) => { input.value = v === undefined ? '' : kind.show(v); };
 	fill(s.default);
 	return {
 		arg, input, fill, kind,
-		rows: [el('div', 'label', label, el('span', 'quiet', visible([kind === kinds.lines ? 'list' : kind !== kinds.text && typeOf(s), range, required && 'required'].filter(Boolean).join(', ')))), el('div', '', input, message, about)],
+		rows: [el('div', 'label', label, el('span', 'quiet', visible([kind === kinds.lines ? 'list' : kind !== kinds.text && typeOf(s), range(s.minimum, s.maximum), required && 'required'].filter(Boolean).join(', ')))), el('div', '', input, message, about)],
 		read(draft) {
 			message.textContent = '';
 			input.ariaInvalid = false;
@@ -113,10 +99,10 @@ function field(arg, schema, required, root) {
 }
 
 function form(server, kind, d) {
-	const tool = kind === 'tool', schema = tool ? plain(d.inputSchema, d.inputSchema) : {}, verb = tool ? 'Call' : 'Get';
-	const all = tool ? Object.entries(isObject(schema.properties) ? schema.properties : {}).map(([arg, s]) => [arg, s, list(schema.required).includes(arg)]) :
+	const tool = kind === 'tool', doc = documentOf(d.inputSchema), schema = simple(d.inputSchema, doc), verb = tool ? 'Call' : 'Get';
+	const all = tool ? Object.entries(schema.properties || {}).map(([arg, s]) => [arg, s, schema.required.includes(arg)]) :
 		list(d.arguments).filter((a) => typeof a?.name === 'string').map((a) => [a.name, { type: 'string', description: a.description }, a.required === true]);
-	const many = all.length > most.fields, fields = many ? [] : all.map(([arg, s, required]) => field(arg, s, required, schema)), whole = field('arguments', { type: 'object' }, false, {});
+	const many = all.length > most.fields || doc.left <= 0, fields = many ? [] : all.map(([arg, s, required]) => field(arg, s, required, doc)), whole = field('arguments', { type: 'object' }, false, documentOf({}));
 	const grid = el('div', 'arguments', ...fields.flatMap((f) => f.rows)), one = el('div', 'arguments', ...whole.rows), asJSON = Object.assign(el('input'), { type: 'checkbox', checked: many });
 	const run = el('button', 'primary', verb), said = el('span', 'quiet'), problem = el('p', 'notice bad'), out = el('div', 'answer');
 	problem.role = 'alert';
@@ -131,22 +117,33 @@ function form(server, kind, d) {
 		}
 		first?.input.focus();
 		if (first) return null;
-		if (!asJSON.checked) return `{${members.map(([arg, v]) => JSON.stringify(arg) + ':' + v).join(',')}}`;
+		if (!asJSON.checked) return members.length ? `{\n${members.map(([arg, v]) => `  ${JSON.stringify(arg)}: ${v}`).join(',\n')}\n}` : '{}';
 		const [[, text] = [, '{}']] = members;
 		if (isObject(JSON.parse(text))) return text;
 		fail('The arguments must be an object.');
 		return null;
 	};
+	// fills shows arguments in the fields, and reports whether reading these gives the same arguments.
+	const fills = (given) => {
+		const values = (args) => JSON.stringify(fields.map((f) => Object.hasOwn(args, f.arg) ? args[f.arg] : null));
+		for (const f of fields) f.fill(Object.hasOwn(given, f.arg) ? given[f.arg] : undefined);
+		const shown = JSON.parse(typed(true));
+		return shown && values(shown) === values(given) && Object.keys(shown).length === Object.keys(given).length;
+	};
 	const swap = () => { grid.hidden = asJSON.checked; one.hidden = !asJSON.checked; };
 	asJSON.onchange = () => {
 		fail('');
-		asJSON.checked = !asJSON.checked; // what was shown is read
-		const text = typed(true), given = JSON.parse(text), other = asJSON.checked && text && Object.keys(given).find((k) => !fields.some((f) => f.arg === k));
-		if (other || other === '') fail(`There is no field for ${visible(other)}.`);
-		else if (text) {
-			asJSON.checked = !asJSON.checked;
-			if (asJSON.checked) whole.fill(given);
-			else for (const f of fields) f.fill(Object.hasOwn(given, f.arg) ? given[f.arg] : undefined);
+		const toJSON = asJSON.checked;
+		asJSON.checked = !toJSON; // what was shown is read
+		const text = typed(true);
+		if (text !== null) {
+			asJSON.checked = toJSON;
+			if (toJSON) whole.input.value = text;
+			else if (!fills(JSON.parse(text))) {
+				asJSON.checked = true;
+				asJSON.focus();
+				fail('The fields cannot show these arguments.');
+			}
 		}
 		swap();
 	};
@@ -197,7 +194,7 @@ function form(server, kind, d) {
 // result shows what a server answered.
 function result({ result: r, serverMs, bytes, pictures = [] }, took) {
 	const messages = Array.isArray(r.messages), room = { left: most.text }, blocks = list(messages ? r.messages : r.content).filter(isObject).slice(0, most.blocks);
-	const structured = r.structuredContent !== undefined && json(r.structuredContent), only = blocks.length === 1 && blocks[0].type === 'text' ? String(blocks[0].text) : '';
+	const structured = r.structuredContent !== undefined && json(r.structuredContent), only = blocks.length === 1 && blocks[0].type === 'text' ? asText(blocks[0].text) : '';
 	let same = false; // the text is the structured content
 	try { same = structured && json(JSON.parse(only)) === structured; } catch { /* it is not JSON */ }
 	return [
@@ -217,7 +214,7 @@ function text(t, room) {
 
 function block(c, room, picture) {
 	const { resource: r } = c;
-	if (c.type === 'text') return text(String(c.text), room);
+	if (c.type === 'text') return text(asText(c.text), room);
 	if (picture) return [canvas(c)];
 	if (typeof c.data === 'string') return [el('p', '', line('', c.type, c.mimeType, size(c.data.length * 3 >> 2)))];
 	if (c.type === 'resource_link') return [el('p', '', line('', c.title || c.name, name(c.uri, 'mono'), c.mimeType))];

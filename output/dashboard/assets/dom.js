@@ -1,9 +1,12 @@
 // Elements are made from text, never from markup: servers choose names and contents.
 
+// asText is the text of any JSON value, whatever members it has.
+export const asText = (v) => typeof v === 'string' ? v : JSON.stringify(v) ?? '';
+
 // visible escapes the characters of a name that are invisible or reorder the text
 // around them.
 export function visible(name) {
-	return String(name).replace(/[\p{Cc}\p{Cf}\u2028\u2029\u115f\u1160\u3164\uffa0]/gu, escape);
+	return asText(name).replace(/[\p{Cc}\p{Cf}\u2028\u2029\u115f\u1160\u3164\uffa0]/gu, escape);
 }
 
 // shown is visible for contents: it leaves lines, tabs, and the marks that scripts and

@@ -1,8 +1,8 @@
 // The page of a tool, a prompt, a template or a skill: its definition, how that changed, and its calls.
-import { actionsFor } from './act.js';
+import { actionsFor, canAct } from './act.js';
 import { ms, outcomes } from './calls.js';
 import { diff } from './diff.js';
-import { $, at, el, facts, line, name, note, para, shortDigest, shown, size, visible } from './dom.js';
+import { $, asText, at, el, facts, line, name, note, para, shortDigest, shown, size, visible } from './dom.js';
 import { link } from './rail.js';
 import { diffLine } from './resource.js';
 import { schemaTable, table } from './schema.js';
@@ -45,8 +45,8 @@ export function showItem(tab) {
 	const p = page.what === asked() ? page : { versions: [], made: new Map() };
 	$('detail-title').replaceChildren(name(kind === 'skill' && own.name || key));
 	$('detail-title').title = visible(key);
-	$('detail-meta').replaceChildren(line('', link(state.server, { server: state.server }), kind, own.title !== key && own.title && String(own.title), ...annotations(d?.annotations)));
-	const [what, make] = { definition: [p.digest, () => definition(kind, d, own)], changes: [JSON.stringify(p.versions), () => changesOf(p)], calls: [p.noCalls + JSON.stringify(p.calls), () => callsOf(p)] }[tab];
+	$('detail-meta').replaceChildren(line('', link(state.server, { server: state.server }), kind, own.title !== key && own.title, ...annotations(d?.annotations)));
+	const [what, make] = { definition: [p.digest && p.digest + canAct(), () => definition(kind, d, own)], changes: [JSON.stringify(p.versions), () => changesOf(p)], calls: [p.noCalls + JSON.stringify(p.calls), () => callsOf(p)] }[tab];
 	if (!what) return [p.error ? para(p.error) : note('loading…')];
 	// Elements stay as long as what they show, and so does what somebody types or selects in them.
 	if (p.made.get(tab)?.what !== what) p.made.set(tab, { what, body: make().filter(Boolean) });
@@ -54,13 +54,14 @@ export function showItem(tab) {
 }
 
 function definition(kind, d, own) {
-	const part = (title, content) => el('section', 'part', el('h3', '', title), content);
+	const part = (title, content) => el('section', 'part', el('h3', '', title), content), form = actionsFor(state.server, kind, d);
+	const input = (title, content) => form.length ? el('details', '', el('summary', '', title), content) : part(title, content); // which the form says too
 	return [
 		typeof own.description === 'string' && el('p', 'description', shown(own.description)),
-		...actionsFor(state.server, kind, d),
-		kind === 'tool' && part('Input', schemaTable(d.inputSchema, 'It takes no arguments.')),
+		...form,
+		kind === 'tool' && input('Input', schemaTable(d.inputSchema, 'It takes no arguments.')),
 		d.outputSchema && part('Output', schemaTable(d.outputSchema, 'Its members are not described.')),
-		Array.isArray(d.arguments) && part('Arguments', table(d.arguments.map((a) => ({ path: '', key: String(a?.name), required: a?.required === true ? 'yes' : '', text: String(a?.description || '') })))),
+		Array.isArray(d.arguments) && input('Arguments', table(d.arguments.map((a) => ({ path: '', key: asText(a?.name), required: a?.required === true ? 'yes' : '', text: asText(a?.description || '') })))),
 		kind !== 'tool' && kind !== 'prompt' && facts(Object.entries({ ...d, ...own }).filter(([k, v]) => typeof v === 'string' && k !== 'description')),
 		el('details', '', el('summary', '', 'Definition as JSON'), el('pre', '', shown(JSON.stringify(d, null, 2)))),
 	];
@@ -100,5 +101,5 @@ function callsOf({ calls, noCalls }) {
 // lineOf is an item in the list of a server's page.
 export function lineOf(kind, d) {
 	const own = d.frontmatter || d, key = d[{ template: 'uriTemplate', skill: 'uri' }[kind] || 'name'];
-	return { label: kind === 'skill' && own.name || key, item: kind + '/' + key, text: String(own.description || own.title || '').trim().split('\n', 1)[0].slice(0, 300) };
+	return { label: asText(kind === 'skill' && own.name || key), item: kind + '/' + key, text: asText(own.description || own.title || '').trim().split('\n', 1)[0].slice(0, 300) };
 }
