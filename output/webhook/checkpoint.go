@@ -68,8 +68,9 @@ const maxLater = 100
 // again is an event that is to be sent again. It is read from the log again for each attempt.
 type again struct {
 	ID    string    `json:"id"`
-	Tries int       `json:"tries,omitempty"` // failed attempts
-	time  time.Time // of the event; zero if it was not read yet
+	Time  time.Time `json:"time,omitzero"`
+	Tries int       `json:"tries,omitempty"` // failed attempts between which the endpoint accepted other events
+	Due   time.Time `json:"due,omitzero"`    // when the next attempt may start
 }
 
 // position returns the position of the event.

@@ -87,6 +87,11 @@ func digest(v ...any) string {
 	return hex.EncodeToString(sum[:16])
 }
 
+// entry returns a digest of the config of a webhook.
+func entry(w config.Webhook) string {
+	return digest(w.URL.Reveal(), w.Secret.Reveal(), w.Format, w.Types, w.Servers, w.URIs, w.Settle, w.AllowPrivate)
+}
+
 // identify returns the initial progress of a webhook.
 func identify(w config.Webhook) progress {
 	url := w.URL.Reveal()
@@ -178,7 +183,6 @@ func (h *Webhooks) configureLocked(e *endpoint, w config.Webhook) {
 	}
 	id := identify(w)
 	e.conf, e.Key, e.URL = &w, id.Key, id.URL
-	e.entry = digest(e.URL, w.Secret.Reveal(), w.Format, w.Types, w.Servers, w.URIs, w.Settle, w.AllowPrivate)
 	e.destination = &destination{
 		url: w.URL.Reveal(), private: w.AllowPrivate, format: formatOf(w.Format, h.opts.Dashboard), settle: w.Settle, schedule: longSchedule(), patient: true,
 		match: func(o *mcpevents.Occurrence) bool { return selects(w, o) },
@@ -211,7 +215,7 @@ func (h *Webhooks) adoptLocked(all []*endpoint) {
 				p.Key, p.URL = e.Key, e.URL
 				e.progress, adopted[e] = p, true
 				h.kept = slices.Delete(h.kept, at, at+1)
-				if e.Status.Suspended && e.Status.Entry != e.entry {
+				if e.Status.Suspended && e.Status.Entry != entry(*e.conf) {
 					e.resumeLocked()
 				}
 			}
@@ -241,14 +245,18 @@ func (h *Webhooks) phaseLocked(e *endpoint) (phase, time.Time) {
 	return delivering, time.Time{}
 }
 
-// offAfter is how long all attempts must fail until a webhook is switched off.
-const offAfter = 24 * time.Hour
+// offAfter is how long all attempts must fail until a webhook is switched off, and offTries how many of this process:
+// time while no process runs does not count alone.
+const (
+	offAfter = 24 * time.Hour
+	offTries = 3
+)
 
 func (h *Webhooks) suspendsLocked(e *endpoint) bool {
-	if time.Since(e.Status.FailedSince) < offAfter {
+	if e.Status.failures < offTries || time.Since(e.Status.FailedSince) < offAfter {
 		return false
 	}
-	e.Status.Entry = e.entry
+	e.Status.Entry = entry(*e.conf)
 	return true
 }
 
@@ -329,7 +337,7 @@ func (h *Webhooks) Resend(ctx context.Context, q Again) ([]Resent, error) {
 		case o != nil && len(later) >= maxLater:
 			r.Problem = fmt.Sprintf("%d events wait already", maxLater)
 		case o != nil:
-			later = append(later, again{ID: o.ID, time: o.Time})
+			later = append(later, again{ID: o.ID, Time: o.Time})
 		default:
 			e.Cursor, e.Sent = from.Cursor(), nil
 		}
