@@ -85,15 +85,6 @@ func (a again) before(at mcpevents.Position) bool {
 	return p.Epoch == at.Epoch && p.Seq <= at.Seq
 }
 
-// inherit adds the events that a webhook with the same URL, which is no longer configured, was to be sent again.
-func (p *progress) inherit(from progress) {
-	for _, a := range from.Later {
-		if len(p.Later) < maxLater && !slices.ContainsFunc(p.Later, func(b again) bool { return a.ID == b.ID }) {
-			p.Later = append(slices.Clone(p.Later), a)
-		}
-	}
-}
-
 // checkpoint is the stored record of the delivery positions of one source.
 type checkpoint struct {
 	Version       int        `json:"version"`

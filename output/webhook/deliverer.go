@@ -362,8 +362,8 @@ func (d *deliverer) allowed(e *endpoint, o *mcpevents.Occurrence) error {
 	return nil
 }
 
-// attempted records an attempt to deliver the event with an id, and returns when the endpoint may be tried again.
-func (d *deliverer) attempted(e *endpoint, id string, began time.Time, refused bool, r result) (due time.Time) {
+// attempted records an attempt to deliver the event with an id.
+func (d *deliverer) attempted(e *endpoint, id string, began time.Time, refused bool, r result) {
 	d.mu.Lock()
 	d.total.note(r)
 	e.count.note(r)
@@ -384,7 +384,6 @@ func (d *deliverer) attempted(e *endpoint, id string, began time.Time, refused b
 	if suspend && d.publish != nil {
 		d.publish(event.WebhookDisabled{Host: hostOf(e.url), Format: string(e.format.name), Error: string(r.err), FailedSince: st.FailedSince})
 	}
-	return st.next
 }
 
 // Stats returns the current state.

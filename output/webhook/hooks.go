@@ -131,14 +131,7 @@ func (h *Webhooks) Apply(all []config.Webhook) {
 	}
 	for _, e := range before {
 		h.removeLocked(e)
-		if h.incomplete { // it may be the incomplete one
-			h.kept = append(h.kept, e.progress)
-		}
-		for i, other := range next {
-			if other != nil && other.URL == e.URL && !other.conf.Equal(all[i]) {
-				other.inherit(e.progress)
-			}
-		}
+		h.kept = append(h.kept, e.progress)
 	}
 	var added []*endpoint
 	for i, w := range all {
@@ -221,15 +214,33 @@ func (h *Webhooks) adoptLocked(all []*endpoint) {
 			}
 		}
 	}
+	if h.incomplete { // an incomplete webhook may still need its progress
+		return
+	}
 	for _, p := range h.kept {
-		for e := range adopted {
+		for _, e := range h.endpoints {
 			if p.URL == e.URL {
-				e.inherit(p)
+				h.inheritLocked(e, p)
 			}
 		}
+		h.changed = true
 	}
-	if len(h.kept) > 0 && !h.incomplete { // otherwise an incomplete webhook may still need its progress
-		h.kept, h.changed = nil, true
+	h.kept = nil
+}
+
+// inheritLocked adds the events that a webhook with the same URL, which is no longer configured, was to be sent again.
+func (h *Webhooks) inheritLocked(e *endpoint, from progress) {
+	for _, a := range from.Later {
+		switch {
+		case slices.ContainsFunc(e.Later, func(b again) bool { return a.ID == b.ID }):
+			continue
+		case len(e.Later) < maxLater:
+			e.Later = append(slices.Clone(e.Later), a)
+		default:
+			h.missedLocked(e)
+		}
+		e.worker = nil
+		e.wakeLocked()
 	}
 }
 
@@ -329,16 +340,19 @@ func (h *Webhooks) Resend(ctx context.Context, q Again) ([]Resent, error) {
 		if len(q.Hosts) > 0 && !slices.Contains(q.Hosts, r.Host) {
 			continue
 		}
-		sent := func(a again) bool { return a.ID == q.EventID || o == nil && !a.before(from) }
-		later := slices.DeleteFunc(slices.Clone(e.Later), sent)
-		switch {
+		later := slices.DeleteFunc(slices.Clone(e.Later), func(a again) bool { return a.ID == q.EventID })
+		switch at := (again{ID: e.Cursor}).position(); {
 		case o != nil && !e.match(o):
 			r.Problem = "its filters exclude the event"
 		case o != nil && len(later) >= maxLater:
 			r.Problem = fmt.Sprintf("%d events wait already", maxLater)
 		case o != nil:
 			later = append(later, again{ID: o.ID, Time: o.Time})
-		default:
+		case at.Epoch != from.Epoch || at.Seq > from.Seq: // otherwise all of them follow anyway
+			if e.Cursor != "" && at.Epoch != from.Epoch {
+				h.missedLocked(e)
+			}
+			later = slices.DeleteFunc(later, func(a again) bool { return !a.before(from) })
 			e.Cursor, e.Sent = from.Cursor(), nil
 		}
 		if out = append(out, r); r.Problem == "" {
@@ -355,34 +369,49 @@ func (h *Webhooks) Resend(ctx context.Context, q Again) ([]Resent, error) {
 // find returns the event with an id, if webhooks may be sent it.
 func (h *Webhooks) find(ctx context.Context, id string) (*mcpevents.Occurrence, error) {
 	h.follow()
-	last, _, err := h.opts.Reader.Start(ctx, nil, 0, 0)
-	at, stored := again{ID: id}.position(), false
-	var o *mcpevents.Occurrence
-	if err == nil && at.Epoch == last.Epoch && at.Seq > 0 && at.Seq <= last.Seq {
-		o, stored, err = readEvent(ctx, h.opts.Reader, at, func(*mcpevents.Occurrence) bool { return true })
+	at, err := h.position(ctx, id)
+	if err != nil {
+		return nil, err
 	}
+	o, stored, err := readEvent(ctx, h.opts.Reader, at, func(*mcpevents.Occurrence) bool { return true })
 	switch {
 	case err != nil:
-		return nil, errors.New("the log cannot be read: " + printable.Reason(err, 300))
+		return nil, unreadable(err)
 	case !stored:
-		return nil, errors.New("the log has no event with this id")
+		return nil, errUnknown
 	case o == nil:
 		return nil, errors.New("webhooks are not sent events of this type")
 	}
 	return o, nil
 }
 
+var errUnknown = errors.New("the log has no event with this id")
+
+func unreadable(err error) error {
+	return errors.New("the log cannot be read: " + printable.Reason(err, 300))
+}
+
+// position returns the position of the event with an id, which the log has or had.
+func (h *Webhooks) position(ctx context.Context, id string) (at mcpevents.Position, err error) {
+	last, _, err := h.opts.Reader.Start(ctx, nil, 0, 0)
+	at = again{ID: id}.position()
+	switch {
+	case err != nil:
+		err = unreadable(err)
+	case at.Epoch != last.Epoch || at.Seq == 0 || at.Seq > last.Seq:
+		err = errUnknown
+	}
+	return at, err
+}
+
 // after returns the position after which events are later than a time or an id.
 func (h *Webhooks) after(ctx context.Context, since string) (at mcpevents.Position, err error) {
-	if t, failed := time.Parse(time.RFC3339, since); failed == nil {
-		at, err = h.opts.Reader.Since(ctx, t)
-	} else if _, _, failed = event.ParseID(since); failed == nil {
-		at, _, err = h.opts.Reader.Start(ctx, &since, 0, 0)
-	} else {
-		return at, errors.New("since must be a time (RFC 3339) or the id of an event")
+	t, failed := time.Parse(time.RFC3339, since)
+	if failed != nil {
+		return h.position(ctx, since)
 	}
-	if err != nil {
-		err = errors.New("the log cannot be read: " + printable.Reason(err, 300))
+	if at, err = h.opts.Reader.Since(ctx, t); err != nil {
+		err = unreadable(err)
 	}
 	return at, err
 }

@@ -89,7 +89,7 @@ func (e *endpoint) report() EndpointStatus {
 	}
 	var next time.Time
 	for _, a := range e.Later {
-		next = sooner(next, later(a.Due, e.Status.from()))
+		next = sooner(next, later(a.Due, later(e.Status.next, e.Status.quiet)))
 	}
 	if !e.Status.Suspended && next.After(time.Now()) {
 		out.NextAttempt = stamp(next)
@@ -131,9 +131,6 @@ type status struct {
 	quiet    time.Time // of a patient destination: when the next attempt may start after Retry-After
 	warned   bool      // failures were logged since the last delivery
 }
-
-// from returns when the next attempt may start.
-func (s *status) from() time.Time { return later(s.next, s.quiet) }
 
 // note records the result of an attempt. An endpoint fails from its first failed attempt until it accepts an event.
 // To a patient destination, attempts that began before the next one was due count with the one that failed first, and

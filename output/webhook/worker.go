@@ -61,8 +61,7 @@ type delivery struct {
 type outcome struct {
 	d                      *delivery
 	accepted, failed, lost bool
-	due                    time.Time // when the endpoint may be tried again, if it failed
-	err                    error     // why the delivery was interrupted
+	err                    error // why the delivery was interrupted
 }
 
 // run delivers until ctx ends or nothing more may be sent, and returns the reason. When it returns, no delivery is in
@@ -161,33 +160,41 @@ func (w *worker) most() int {
 	return maxConcurrent
 }
 
+// failing reports whether no event has been accepted since an attempt failed.
+func (d *delivery) failing() bool { return d.Tries > 0 && !d.passed }
+
 // pick returns the delivery to start now, or nil and when the next one is due, if that is known. What is to be sent
-// again goes first. An endpoint is down while two events or more failed and it has accepted no other since: then there
-// is one attempt at a time, and events that were not tried go first, as they tell a refused event from an endpoint that
-// is down. To keep the order, the first event is tried twice before.
+// again goes first. An endpoint is down while two events or more are failing: then there is one attempt at a time, and
+// events that were not tried go first, as they tell a refused event from an endpoint that is down. To keep the order,
+// the first event is tried twice before.
 func (w *worker) pick(now time.Time) (d *delivery, next time.Time) {
 	var st status
 	w.locked(func() { st = w.e.Status })
-	from, most, parts, failing := st.quiet, w.most(), [][]*delivery{w.later, nil}, 0
+	most, parts, failing := w.most(), [][]*delivery{w.later, nil}, 0
 	if len(w.queue) > 0 && len(w.started) < most {
 		parts[1] = w.queue[:1]
 	}
-	for _, l := range w.later {
-		if l.Tries > 0 && !l.passed {
+	for _, d := range w.later {
+		if d.failing() {
 			failing++
 		}
 	}
-	if twice := w.format.ordered && st.failures == 1; failing > 1 || failing == 1 && twice {
-		from, most = st.from(), 1
-		if !twice {
-			slices.Reverse(parts)
-		}
+	switch {
+	case failing == 1 && w.format.ordered && st.failures == 1:
+		parts[1] = nil
+	case failing > 1:
+		slices.Reverse(parts)
+		most = 1
 	}
 	if w.running >= most {
 		return nil, next
 	}
 	for _, d := range slices.Concat(parts...) {
-		switch due := later(d.Due, from); {
+		due := later(d.Due, st.quiet)
+		if failing > 1 || d.failing() {
+			due = later(due, st.next)
+		}
+		switch {
 		case d.out:
 		case !now.Before(due):
 			return d, next
@@ -228,10 +235,7 @@ func (w *worker) end(o *outcome) {
 		d.Tries++
 	}
 	if o.failed && d.Tries < len(w.schedule) {
-		d.occ, d.out, d.passed, d.Due = nil, false, false, o.due
-		if d.Tries > 1 {
-			d.Due = later(o.due, time.Now().Add(backoff.Spread(w.schedule[d.Tries])))
-		}
+		d.occ, d.out, d.passed, d.Due = nil, false, false, time.Now().Add(backoff.Spread(w.schedule[d.Tries]))
 		w.started = slices.DeleteFunc(w.started, same)
 		w.later = append(w.later, d)
 	} else {
@@ -346,12 +350,12 @@ func (w *worker) send(ctx context.Context, d *delivery, o *mcpevents.Occurrence,
 			return &outcome{d: d, err: context.Cause(ctx)}
 		}
 		r.retryAfter = min(r.retryAfter, slices.Max(w.schedule))
-		due := w.attempted(w.e, d.ID, began, refused, r)
+		w.attempted(w.e, d.ID, began, refused, r)
 		switch {
 		case r.err == "":
 			return &outcome{d: d, accepted: true}
 		case w.patient:
-			return &outcome{d: d, failed: true, due: due}
+			return &outcome{d: d, failed: true}
 		case tries == len(w.schedule):
 			w.abandon()
 			return &outcome{d: d, lost: true}
