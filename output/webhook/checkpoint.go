@@ -48,8 +48,11 @@ const (
 type progress struct {
 	ID   string `json:"id,omitempty"`   // of a subscription
 	Life string `json:"life,omitempty"` // see [record.Life]
-	Key  string `json:"key,omitempty"`  // digest of the URL, format and filters of a webhook in a config
-	URL  string `json:"url,omitempty"`  // digest of its URL
+	// Digests of a webhook in a config: of its entry, of its URL, format and filters, and of its URL.
+	Entry string    `json:"entry,omitempty"`
+	Key   string    `json:"key,omitempty"`
+	URL   string    `json:"url,omitempty"`
+	was   *endpoint // that a reload has removed, if it was one
 
 	// Cursor is the watermark: all events up to it, except Later, were accepted by the endpoint or abandoned.
 	// If it is empty, the endpoint begins with the next event.

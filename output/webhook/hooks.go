@@ -87,66 +87,35 @@ func digest(v ...any) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// entry returns a digest of the config of a webhook.
-func entry(w config.Webhook) string {
-	return digest(w.URL.Reveal(), w.Secret.Reveal(), w.Format, w.Types, w.Servers, w.URIs, w.Settle, w.AllowPrivate)
-}
-
-// identify returns the initial progress of a webhook.
-func identify(w config.Webhook) progress {
-	url := w.URL.Reveal()
-	return progress{Key: digest(url, w.Format, w.Types, w.Servers, w.URIs), URL: digest(url)}
-}
-
 // Apply replaces the configured webhooks. A webhook whose URL was already configured continues from its
 // position, even if its secret or filters changed. A webhook with a new URL starts with the next event.
 func (h *Webhooks) Apply(all []config.Webhook) {
-	all = slices.Clone(all)
-	missing := 0
-	all = slices.DeleteFunc(all, func(w config.Webhook) bool {
-		if len(w.Missing) == 0 {
-			return false
-		}
-		missing++
-		h.logger.Warn("a webhook in the config is ignored because its configuration is incomplete", "missing", w.Missing)
-		return true
-	})
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.applied, h.incomplete = true, missing > 0
-	before, next := slices.Clone(h.endpoints), make([]*endpoint, len(all))
-	slices.SortStableFunc(before, func(a, b *endpoint) int { return earlier(a.progress, b.progress) })
-	// The same filters first, so that a webhook cannot take the progress of another one with the same URL.
-	for _, same := range []func(e *endpoint, w config.Webhook) bool{
-		func(e *endpoint, w config.Webhook) bool { return e.conf.Equal(w) },
-		func(e *endpoint, w config.Webhook) bool { return e.Key == identify(w).Key },
-		func(e *endpoint, w config.Webhook) bool { return e.URL == identify(w).URL },
-	} {
-		for i, w := range all {
-			if at := slices.IndexFunc(before, func(e *endpoint) bool { return same(e, w) }); next[i] == nil && at >= 0 {
-				next[i] = before[at]
-				before = slices.Delete(before, at, at+1)
-			}
+	before := h.endpoints
+	var added []*endpoint
+	h.endpoints, h.applied, h.incomplete = nil, true, false
+	for _, w := range all {
+		if len(w.Missing) > 0 {
+			h.incomplete = true
+			h.logger.Warn("a webhook in the config is ignored because its configuration is incomplete", "missing", w.Missing)
+			continue
 		}
+		var e *endpoint
+		if at := slices.IndexFunc(before, func(e *endpoint) bool { return e.conf.Equal(w) }); at >= 0 {
+			e = before[at]
+			before = slices.Delete(before, at, at+1)
+		} else {
+			e = h.endpoint(w)
+			added = append(added, e)
+		}
+		h.endpoints = append(h.endpoints, e)
 	}
 	for _, e := range before {
 		h.removeLocked(e)
+		e.was = e
 		h.kept = append(h.kept, e.progress)
 	}
-	var added []*endpoint
-	for i, w := range all {
-		switch e := next[i]; {
-		case e == nil:
-			next[i] = &endpoint{progress: identify(w)}
-			h.configureLocked(next[i], w)
-			added = append(added, next[i])
-		case !e.conf.Equal(w):
-			h.configureLocked(e, w)
-			h.changed = true
-			e.resumeLocked()
-		}
-	}
-	h.endpoints = next
 	h.adoptLocked(added)
 	for _, e := range added {
 		h.startLocked(e)
@@ -165,21 +134,19 @@ func earlier(a, b progress) int {
 	return cmp.Or(cmp.Compare(epochA, epochB), cmp.Compare(seqA, seqB))
 }
 
-// configureLocked makes an endpoint deliver as configured.
-func (h *Webhooks) configureLocked(e *endpoint, w config.Webhook) {
-	if e.secret != nil && e.conf.Secret != w.Secret {
-		e.old, e.oldUntil = e.secret, time.Now().Add(oldSecretFor)
-	}
-	e.secret = nil
-	if s, err := standardwebhooks.ParseSecret(w.Secret.Reveal()); err == nil {
+// endpoint returns the endpoint of a webhook that begins with the next event.
+func (h *Webhooks) endpoint(w config.Webhook) *endpoint {
+	url, secret := w.URL.Reveal(), w.Secret.Reveal()
+	e := &endpoint{conf: &w, destination: &destination{
+		url: url, private: w.AllowPrivate, format: formatOf(w.Format, h.opts.Dashboard), settle: w.Settle, schedule: longSchedule(), patient: true,
+		match: func(o *mcpevents.Occurrence) bool { return selects(w, o) },
+	}}
+	e.URL, e.Key = digest(url), digest(url, w.Format, w.Types, w.Servers, w.URIs)
+	e.Entry = digest(e.Key, secret, w.Settle, w.AllowPrivate)
+	if s, err := standardwebhooks.ParseSecret(secret); err == nil {
 		e.secret = &s
 	}
-	id := identify(w)
-	e.conf, e.Key, e.URL = &w, id.Key, id.URL
-	e.destination = &destination{
-		url: w.URL.Reveal(), private: w.AllowPrivate, format: formatOf(w.Format, h.opts.Dashboard), settle: w.Settle, schedule: longSchedule(), patient: true,
-		match: func(o *mcpevents.Occurrence) bool { return selects(w, o) },
-	}
+	return e
 }
 
 // ready lets a process without webhooks deliver, until it has deleted the stored progress, if no other
@@ -198,19 +165,16 @@ func (h *Webhooks) caughtUp(context.Context, uint64) error { return nil }
 func (h *Webhooks) adoptLocked(all []*endpoint) {
 	sort.SliceStable(h.kept, func(i, j int) bool { return earlier(h.kept[i], h.kept[j]) < 0 })
 	adopted := map[*endpoint]bool{}
+	// The same filters first, so that a webhook cannot take the progress of another one with the same URL.
 	for _, same := range []func(p progress, e *endpoint) bool{
+		func(p progress, e *endpoint) bool { return p.Entry == e.Entry },
 		func(p progress, e *endpoint) bool { return p.Key == e.Key },
 		func(p progress, e *endpoint) bool { return p.URL == e.URL },
 	} {
 		for _, e := range all {
 			if at := slices.IndexFunc(h.kept, func(p progress) bool { return same(p, e) }); at >= 0 && !adopted[e] {
-				p := h.kept[at]
-				p.Key, p.URL = e.Key, e.URL
-				e.progress, adopted[e] = p, true
-				h.kept = slices.Delete(h.kept, at, at+1)
-				if e.Status.Suspended && e.Status.Entry != entry(*e.conf) {
-					e.resumeLocked()
-				}
+				e.continueLocked(h.kept[at])
+				h.kept, adopted[e] = slices.Delete(h.kept, at, at+1), true
 			}
 		}
 	}
@@ -226,6 +190,22 @@ func (h *Webhooks) adoptLocked(all []*endpoint) {
 		h.changed = true
 	}
 	h.kept = nil
+}
+
+// continueLocked makes an endpoint continue the progress of one that had the same URL.
+func (e *endpoint) continueLocked(p progress) {
+	if was := p.was; was != nil {
+		e.count, e.results, e.old, e.oldUntil = was.count, was.results, was.old, was.oldUntil
+		if was.secret != nil && was.conf.Secret != e.conf.Secret {
+			e.old, e.oldUntil = was.secret, time.Now().Add(oldSecretFor)
+		}
+	}
+	changed := p.Entry != e.Entry
+	p.Entry, p.Key, p.URL, p.was = e.Entry, e.Key, e.URL, nil
+	e.progress = p
+	if changed {
+		e.resumeLocked()
+	}
 }
 
 // inheritLocked adds the events that a webhook with the same URL, which is no longer configured, was to be sent again.
@@ -264,11 +244,7 @@ const (
 )
 
 func (h *Webhooks) suspendsLocked(e *endpoint) bool {
-	if e.Status.failures < offTries || time.Since(e.Status.FailedSince) < offAfter {
-		return false
-	}
-	e.Status.Entry = entry(*e.conf)
-	return true
+	return e.Status.failures >= offTries && time.Since(e.Status.FailedSince) >= offAfter
 }
 
 func (h *Webhooks) end(context.Context, *endpoint) error { return nil }

@@ -121,7 +121,6 @@ func hostOf(raw string) string {
 type status struct {
 	Suspended    bool      `json:"suspended,omitempty"`
 	SuspendedAt  uint64    `json:"suspendedAt,omitempty"` // value of Refreshes when suspended
-	Entry        string    `json:"entry,omitempty"`       // digest of the config's entry when suspended
 	LastDelivery time.Time `json:"lastDelivery,omitzero"`
 	LastError    Error     `json:"lastError,omitempty"`
 	FailedSince  time.Time `json:"failedSince,omitzero"`
