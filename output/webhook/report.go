@@ -75,7 +75,7 @@ func (e *endpoint) report() EndpointStatus {
 	out := EndpointStatus{
 		Host: hostOf(e.url), Source: FromConfig, Format: e.format.name, State: Active,
 		LastDelivery: stamp(e.Status.LastDelivery), LastError: e.Status.LastError, FailedSince: stamp(e.Status.FailedSince),
-		Waiting: e.waiting, MoreWaiting: e.waiting >= lookAhead, Results: e.results,
+		Waiting: max(e.waiting, len(e.Later)), MoreWaiting: e.waiting >= lookAhead || e.Status.Suspended, Results: e.results,
 		Delivered: e.count.Taken, Dropped: e.count.Dropped, Failed: e.count.Failed, Abandoned: e.count.Abandoned,
 	}
 	if e.sub != nil {
