@@ -297,14 +297,8 @@ func (h *Webhooks) Resend(ctx context.Context, q Again) ([]Resent, error) {
 	if !delivers {
 		return nil, errors.New("this process does not deliver to webhooks: none are configured, or another process of the cluster delivers")
 	}
-	var o *mcpevents.Occurrence
-	var from mcpevents.Position
-	var err error
-	if q.EventID != "" {
-		o, err = h.find(ctx, q.EventID)
-	} else {
-		from, err = h.after(ctx, q.Since)
-	}
+	h.follow()
+	from, o, err := h.find(ctx, q)
 	if err != nil {
 		return nil, err
 	}
@@ -342,52 +336,29 @@ func (h *Webhooks) Resend(ctx context.Context, q Again) ([]Resent, error) {
 	return out, nil
 }
 
-// find returns the event with an id, if webhooks may be sent it.
-func (h *Webhooks) find(ctx context.Context, id string) (*mcpevents.Occurrence, error) {
-	h.follow()
-	at, err := h.position(ctx, id)
-	if err != nil {
-		return nil, err
-	}
-	o, stored, err := readEvent(ctx, h.opts.Reader, at, func(*mcpevents.Occurrence) bool { return true })
-	switch {
-	case err != nil:
-		return nil, unreadable(err)
-	case !stored:
-		return nil, errUnknown
-	case o == nil:
-		return nil, errors.New("webhooks are not sent events of this type")
-	}
-	return o, nil
-}
-
-var errUnknown = errors.New("the log has no event with this id")
-
-func unreadable(err error) error {
-	return errors.New("the log cannot be read: " + printable.Reason(err, 300))
-}
-
-// position returns the position of the event with an id, which the log has or had.
-func (h *Webhooks) position(ctx context.Context, id string) (at mcpevents.Position, err error) {
+// find returns the event that is to be sent again, or the position after which all are.
+func (h *Webhooks) find(ctx context.Context, q Again) (at mcpevents.Position, o *mcpevents.Occurrence, err error) {
+	unknown := errors.New("the log has no event with this id")
 	last, _, err := h.opts.Reader.Start(ctx, nil, 0, 0)
-	at = again{ID: id}.position()
+	at = again{ID: q.EventID + q.Since}.position()
+	t, noTime := time.Parse(time.RFC3339, q.Since)
+	stored := true
 	switch {
 	case err != nil:
-		err = unreadable(err)
+	case noTime == nil:
+		at, err = h.opts.Reader.Since(ctx, t)
 	case at.Epoch != last.Epoch || at.Seq == 0 || at.Seq > last.Seq:
-		err = errUnknown
+		return at, nil, unknown
+	case q.EventID != "":
+		o, stored, err = readEvent(ctx, h.opts.Reader, at, func(*mcpevents.Occurrence) bool { return true })
 	}
-	return at, err
-}
-
-// after returns the position after which events are later than a time or an id.
-func (h *Webhooks) after(ctx context.Context, since string) (at mcpevents.Position, err error) {
-	t, failed := time.Parse(time.RFC3339, since)
-	if failed != nil {
-		return h.position(ctx, since)
+	switch {
+	case err != nil:
+		err = errors.New("the log cannot be read: " + printable.Reason(err, 300))
+	case !stored:
+		err = unknown
+	case q.EventID != "" && o == nil:
+		err = errors.New("webhooks are not sent events of this type")
 	}
-	if at, err = h.opts.Reader.Since(ctx, t); err != nil {
-		err = unreadable(err)
-	}
-	return at, err
+	return at, o, err
 }

@@ -370,24 +370,18 @@ func (w *worker) send(ctx context.Context, d *delivery, o *mcpevents.Occurrence,
 func readEvent(ctx context.Context, reader *mcpevents.Reader, at mcpevents.Position, match func(*mcpevents.Occurrence) bool) (o *mcpevents.Occurrence, stored bool, err error) {
 	at.Seq--
 	for {
-		b, moved, err := reader.Look(ctx, at, match, 1)
+		b, _, err := reader.Look(ctx, at, match, 1)
 		switch {
-		case err == nil && (b.Truncated || b.At.Seq > at.Seq+1):
+		case err != nil || b.At == at: // the reader has not come to it yet
+			if !backoff.Sleep(ctx, readRetryAfter) {
+				return nil, false, context.Cause(ctx)
+			}
+		case b.Truncated || b.At.Seq > at.Seq+1:
 			return nil, false, nil
-		case err == nil && len(b.Occurrences) > 0:
+		case len(b.Occurrences) > 0:
 			return b.Occurrences[0], true, nil
-		case err == nil && b.At != at:
+		default:
 			return nil, true, nil
-		}
-		var again <-chan time.Time
-		if err != nil {
-			again = time.After(readRetryAfter)
-		}
-		select {
-		case <-moved:
-		case <-again:
-		case <-ctx.Done():
-			return nil, false, context.Cause(ctx)
 		}
 	}
 }
