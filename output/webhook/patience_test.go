@@ -168,7 +168,7 @@ func TestRefusedEvent(t *testing.T) {
 				refused++
 			}
 		}
-		if len(to.ids())-refused != n-1 || refused < 8 || refused > 12 || len(to.all("gap")) != 1 {
+		if len(to.ids())-refused != n-1 || refused < 8 || refused > 20 || len(to.all("gap")) != 1 {
 			t.Errorf("%d events, %d times the refused one, %d gaps", len(to.ids())-refused, refused, len(to.all("gap")))
 		}
 		w.end()
