@@ -150,11 +150,11 @@ func (s *statusParts) tables(env *cli.Env) (parts []table.Part) {
 		parts = append(parts, table.Text(""), table.Records(s.Webhooks, func(w webhook.EndpointStatus) []string {
 			problem := ""
 			if w.State != webhook.Active {
-				problem = string(w.LastError)
+				problem = strings.ReplaceAll(string(w.LastError), "_", " ")
 			}
 			return []string{w.Host, w.State.Words(), cmp.Or(w.Event, string(w.Format)), fmt.Sprint(w.Delivered), fmt.Sprint(w.Abandoned),
 				(time.Duration(w.LagMs) * time.Millisecond).Round(time.Second).String(), env.TimeOf(w.LastDelivery), problem}
-		}, "Webhook", "State", "Format", "Delivered", "Given up", "Behind", "Last delivery", "Error"))
+		}, "Webhook", "State", "Format", "Delivered", "Given up", "Behind", "Last delivery", "Error").Roomy("Format", "Given up"))
 	}
 	return parts
 }

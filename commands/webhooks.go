@@ -5,12 +5,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/mcptrack/mcptrack/commands/internal/cli"
+	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/output/remote"
 	"github.com/mcptrack/mcptrack/output/table"
@@ -38,10 +40,6 @@ mcptrack asks the serve-sse at http://127.0.0.1:8722.`,
 			if err := from.TakeURL(args, cli.DefaultServeURL); err != nil {
 				return err
 			}
-			resends := cmd.Flags().Changed("resend")
-			if resends && cmd.Flags().Changed("since") {
-				return cli.Usage("--resend cannot be used with --since")
-			}
 			at, err := parseSince(cmd, again.Since)
 			if err != nil {
 				return err
@@ -49,17 +47,20 @@ mcptrack asks the serve-sse at http://127.0.0.1:8722.`,
 			if again.Since = at.ID; !at.Time.IsZero() {
 				again.Since = at.Time.UTC().Format(time.RFC3339Nano)
 			}
-			if resends && again.EventID == "" {
-				return cli.Usage("--resend needs the id of an event")
-			}
-			if len(again.Hosts) > 0 && again.EventID == "" && again.Since == "" {
+			one := cmd.Flags().Changed("resend")
+			switch _, _, err := event.ParseID(again.EventID); {
+			case one && again.Since != "":
+				return cli.Usage("--resend cannot be used with --since")
+			case one && err != nil:
+				return cli.Usage("invalid --resend %q; expected the id of an event such as 3f9a1c20b7e4d581-42", printable.Line(again.EventID, 60))
+			case len(again.Hosts) > 0 && !one && again.Since == "":
 				return cli.Usage("--webhook requires --resend or --since")
 			}
 			client, err := from.Client(env)
 			if err != nil {
 				return err
 			}
-			if again.EventID != "" || again.Since != "" {
+			if one || again.Since != "" {
 				return resend(cmd.Context(), env, g, client, again)
 			}
 			return listWebhooks(cmd.Context(), env, g, client)
@@ -81,7 +82,8 @@ mcptrack asks the serve-sse at http://127.0.0.1:8722.`,
 				}
 			}
 		}
-		return cli.Choices(hosts, again.Hosts)
+		slices.Sort(hosts)
+		return cli.Choices(slices.Compact(hosts), again.Hosts)
 	})
 	return cmd
 }
@@ -89,13 +91,7 @@ mcptrack asks the serve-sse at http://127.0.0.1:8722.`,
 // webhooksOf returns the webhooks of the config of a running serve-sse.
 func webhooksOf(ctx context.Context, client remote.Client) (st statusParts, err error) {
 	err = client.Get(ctx, []string{"api", "status"}, nil, &st)
-	all := []webhook.EndpointStatus{}
-	for _, w := range st.Webhooks {
-		if w.Source == webhook.FromConfig {
-			all = append(all, w)
-		}
-	}
-	st.Webhooks = all
+	st.Webhooks = slices.DeleteFunc(append([]webhook.EndpointStatus{}, st.Webhooks...), func(w webhook.EndpointStatus) bool { return w.Source != webhook.FromConfig })
 	return st, err
 }
 
@@ -110,19 +106,16 @@ func listWebhooks(ctx context.Context, env *cli.Env, g *cli.Globals, client remo
 		}
 	}
 	return g.Print(env, table.Output{Document: st.Webhooks, Each: st.Webhooks, Parts: []table.Part{table.Records(st.Webhooks, func(w webhook.EndpointStatus) []string {
-		last := []string{"", "", env.TimeOf(w.LastDelivery)}
+		last := webhook.Result{Time: w.LastDelivery, Outcome: string(w.LastError)}
 		if len(w.Results) > 0 {
-			r := w.Results[0]
-			last = []string{strings.ReplaceAll(r.Outcome, "_", " "), r.EventID, env.TimeOf(r.Time)}
-		} else if w.LastError != "" {
-			last[0] = strings.ReplaceAll(string(w.LastError), "_", " ")
+			last = w.Results[0]
 		}
 		waiting := fmt.Sprint(w.Waiting)
 		if w.MoreWaiting {
 			waiting += "+"
 		}
-		return []string{w.Host, w.State.Words(), string(w.Format), waiting, last[0], last[2], env.TimeOf(w.NextAttempt), env.TimeOf(w.FailedSince), last[1]}
-	}, "Webhook", "State", "Format", "Waiting", "Last result", "At", "Next attempt", "Failing since", "Event").Roomy("Format").Wide("Event").Or("the config has no webhooks, or this process does not deliver to them")}})
+		return []string{w.Host, w.State.Words(), string(w.Format), waiting, strings.ReplaceAll(last.Outcome, "_", " "), env.TimeOf(last.Time), env.TimeOf(w.NextAttempt), env.TimeOf(w.FailedSince), last.EventID}
+	}, "Webhook", "State", "Format", "Waiting", "Last result", "At", "Next attempt", "Failing since", "Event").Roomy("Format", "At", "Failing since").Wide("Event").Or("the config has no webhooks, or this process does not deliver to them")}})
 }
 
 func resend(ctx context.Context, env *cli.Env, g *cli.Globals, client remote.Client, again webhook.Again) error {
@@ -130,14 +123,10 @@ func resend(ctx context.Context, env *cli.Env, g *cli.Globals, client remote.Cli
 	if err := client.Post(ctx, []string{"api", "webhooks", "resend"}, again, &all); err != nil {
 		return cli.RemoteFailure(ctx, err, "token-file")
 	}
-	sent := false
-	for _, r := range all {
-		sent = sent || r.Problem == ""
-	}
 	err := g.Print(env, table.Output{Document: all, Each: all, Parts: []table.Part{table.Records(all, func(r webhook.Resent) []string {
 		return []string{r.Host, string(r.Format), cmp.Or(r.Problem, "is being sent")}
 	}, "Webhook", "Format", "Result")}})
-	if err == nil && !sent {
+	if err == nil && !slices.ContainsFunc(all, func(r webhook.Resent) bool { return r.Problem == "" }) {
 		return &cli.Failure{Exit: cli.ExitFailed, Code: "nothing_sent", Err: errors.New("no webhook is sent anything")}
 	}
 	return err

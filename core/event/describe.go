@@ -218,7 +218,7 @@ func (e *Event) Describe() Description {
 	case HookReceived:
 		return about(p.HookID, "hook", ToneAccent, printable.Size(int64(p.Size)), p.DeliveryID)
 	case WebhookDisabled:
-		return about(p.Host, "webhook switched off", ToneBad, p.Error)
+		return about(p.Host, "webhook switched off", ToneBad, strings.ReplaceAll(p.Error, "_", " "))
 	case ResourceContent:
 		return about(uri, "read", ToneAccent, printable.Size(p.Size), unchanged(p.Changed), p.Template)
 	case PromptContent:

@@ -48,8 +48,11 @@ const (
 type progress struct {
 	ID   string `json:"id,omitempty"`   // of a subscription
 	Life string `json:"life,omitempty"` // see [record.Life]
-	Key  string `json:"key,omitempty"`  // digest of the URL, format and filters of a webhook in a config
-	URL  string `json:"url,omitempty"`  // digest of its URL
+	// Digests of a webhook in a config: of its entry, of its URL, format and filters, and of its URL.
+	Entry string    `json:"entry,omitempty"`
+	Key   string    `json:"key,omitempty"`
+	URL   string    `json:"url,omitempty"`
+	was   *endpoint // that a reload has removed, if it was one
 
 	// Cursor is the watermark: all events up to it, except Later, were accepted by the endpoint or abandoned.
 	// If it is empty, the endpoint begins with the next event.
@@ -68,8 +71,9 @@ const maxLater = 100
 // again is an event that is to be sent again. It is read from the log again for each attempt.
 type again struct {
 	ID    string    `json:"id"`
-	Tries int       `json:"tries,omitempty"` // failed attempts
-	time  time.Time // of the event; zero if it was not read yet
+	Time  time.Time `json:"time,omitzero"`
+	Tries int       `json:"tries,omitempty"` // failed attempts between which the endpoint accepted other events
+	Due   time.Time `json:"due,omitzero"`    // when the next attempt may start
 }
 
 // position returns the position of the event.
@@ -82,15 +86,6 @@ func (a again) position() (p mcpevents.Position) {
 func (a again) before(at mcpevents.Position) bool {
 	p := a.position()
 	return p.Epoch == at.Epoch && p.Seq <= at.Seq
-}
-
-// inherit adds the events that a webhook with the same URL, which is no longer configured, was to be sent again.
-func (p *progress) inherit(from progress) {
-	for _, a := range from.Later {
-		if len(p.Later) < maxLater && !slices.ContainsFunc(p.Later, func(b again) bool { return a.ID == b.ID }) {
-			p.Later = append(slices.Clone(p.Later), a)
-		}
-	}
 }
 
 // checkpoint is the stored record of the delivery positions of one source.

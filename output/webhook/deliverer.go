@@ -273,7 +273,10 @@ func (d *deliverer) step(ctx context.Context, e *endpoint) (gone bool, err error
 	switch {
 	case gone:
 	case now == delivering:
-		err = d.deliver(ctx, e)
+		var w *worker
+		if w, err = d.worker(ctx, e); err == nil {
+			err = w.run(ctx)
+		}
 	case now == waiting:
 		<-ctx.Done()
 	case now == ended:
@@ -282,53 +285,52 @@ func (d *deliverer) step(ctx context.Context, e *endpoint) (gone bool, err error
 	return gone, err
 }
 
-// deliver runs a worker that starts at the watermark, or with the next event if there is none.
-func (d *deliverer) deliver(ctx context.Context, e *endpoint) error {
+// worker returns a worker that starts at the watermark, or with the next event if there is none.
+func (d *deliverer) worker(ctx context.Context, e *endpoint) (*worker, error) {
 	w := &worker{deliverer: d, e: e}
 	d.mu.Lock()
 	p := e.progress
 	w.destination = e.destination
 	w.reader, _ = d.view(e)
-	e.reader, e.worker, e.waiting, e.next = w.reader, w, 0, time.Time{}
+	e.reader, e.worker, e.waiting = w.reader, w, 0
 	d.mu.Unlock()
 	if w.reader == nil {
-		return errNotYet
+		return nil, errNotYet
 	}
 	var cursor *string
 	if p.Cursor != "" {
 		cursor = &p.Cursor
 	}
-	at, truncated, err := w.reader.Start(ctx, cursor, 0, w.maxReplay)
-	if err != nil {
-		return err
+	var truncated bool
+	var err error
+	if w.at, truncated, err = w.reader.Start(ctx, cursor, 0, w.maxReplay); err != nil {
+		return nil, err
 	}
 	w.states = newStateDebouncer(w.settle, p.Sent)
 	for _, a := range p.Later {
+		if a.Tries == 1 { // the endpoint was down
+			a.Due = time.Time{}
+		}
 		w.later = append(w.later, &delivery{again: a})
 	}
-	gap, superseded := false, false
 	d.locked(func() {
-		if superseded = e.worker != w; superseded {
+		if e.worker != w { // what is to be sent was changed meanwhile
+			err = errChanged
 			return
 		}
 		if truncated || len(p.Held) > 0 {
 			d.missedLocked(e)
 			e.Held = nil
 		}
-		if now := at.Cursor(); e.Cursor != now {
+		if now := w.at.Cursor(); e.Cursor != now {
 			e.Cursor, d.changed = now, true
 		}
-		gap = e.GapDue
+		w.gapDue = e.GapDue
 	})
-	if superseded {
-		return errChanged
+	if err == nil && cursor == nil { // store a position, so that no later event is lost
+		err = d.save(ctx)
 	}
-	if cursor == nil { // store a position, so that no later event is lost
-		if err := d.save(ctx); err != nil {
-			return err
-		}
-	}
-	return w.run(ctx, at, gap)
+	return w, err
 }
 
 // missedLocked records that events were lost: a gap message must be sent.
@@ -360,29 +362,27 @@ func (d *deliverer) allowed(e *endpoint, o *mcpevents.Occurrence) error {
 	return nil
 }
 
-// attempted counts an attempt to deliver the event with an id.
-func (d *deliverer) attempted(e *endpoint, id string, r result) {
+// attempted records an attempt to deliver the event with an id.
+func (d *deliverer) attempted(e *endpoint, id string, began time.Time, refused bool, r result) {
 	d.mu.Lock()
-	now := time.Now()
 	d.total.note(r)
 	e.count.note(r)
-	e.Status.note(now, r)
+	e.note(began, refused, r)
 	if e.conf != nil {
-		e.results = append([]Result{{stamp(now), id, r.outcome()}}, e.results[:min(len(e.results), maxResults-1)]...)
+		e.results = append([]Result{{stamp(time.Now()), id, r.outcome()}}, e.results[:min(len(e.results), maxResults-1)]...)
 	}
-	suspend := r.err != "" && !e.Status.Suspended && d.suspendsLocked(e)
+	st := e.Status
+	suspend := r.err != "" && !st.Suspended && d.suspendsLocked(e)
 	if suspend {
 		e.Status.Suspended, d.changed = true, true
 		e.wakeLocked()
 	}
-	since, format := e.Status.FailedSince, e.format.name
 	d.mu.Unlock()
-	if !suspend {
-		return
+	if suspend {
+		d.logger.Warn("deliveries to a webhook are suspended because all of them fail", "id", e.ID, "host", hostOf(e.url), "error", string(r.err))
 	}
-	d.logger.Warn("deliveries to a webhook are suspended because all of them fail", "id", e.ID, "host", hostOf(e.url), "error", string(r.err))
-	if d.publish != nil {
-		d.publish(event.WebhookDisabled{Host: hostOf(e.url), Format: string(format), Error: string(r.err), FailedSince: since})
+	if suspend && d.publish != nil {
+		d.publish(event.WebhookDisabled{Host: hostOf(e.url), Format: string(e.format.name), Error: string(r.err), FailedSince: st.FailedSince})
 	}
 }
 

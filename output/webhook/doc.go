@@ -16,11 +16,12 @@
 // Deliveries to a webhook in a config are the same, except that a gap message is repeated until it is
 // accepted, that server states are debounced, and may therefore be sent out of order, and that the
 // destination is patient: an event that was not accepted becomes an entry of a list, which is stored and
-// which the watermark passes; it is read from the log again for each of eight attempts in about 28 hours.
-// While all attempts fail, one event at a time is tried; when one is accepted, those that wait follow
-// immediately. Only an event that is refused while others are accepted is abandoned, or the oldest of more
-// than 100. An endpoint is switched off when an attempt fails and all others failed for a day; its position
-// and the list remain. Older events of a resource are sent although newer ones wait.
+// which the watermark passes; it is read from the log again for each attempt. An endpoint is down while two events
+// or more have failed since it accepted one: then there is one attempt at a time, after growing delays, eight in
+// about 28 hours; when one is accepted, those that wait follow. Only an event that fails eight times between which
+// others are accepted is abandoned, or the first of more than 100 in the list. An endpoint is switched off when an
+// attempt fails and all others failed for a day; its position and the list remain. Older events of a resource are
+// sent although newer ones wait.
 //
 // A dead endpoint does not delay other endpoints, not even endpoints on the same host: each endpoint
 // has its own position in the log. Concurrent attempts are limited per host and in total, endpoints

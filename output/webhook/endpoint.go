@@ -20,8 +20,7 @@ type endpoint struct {
 	secret, old *standardwebhooks.Secret // nil if there is none
 	oldUntil    time.Time
 
-	conf  *config.Webhook // if it is a webhook in the config
-	entry string          // digest of conf
+	conf *config.Webhook // if it is a webhook in the config
 	// sub is the stored record of a subscription, which is replaced, not modified; nil if it is a webhook
 	// in the config.
 	sub      *record
@@ -39,7 +38,6 @@ type endpoint struct {
 	reader    *mcpevents.Reader       // of the worker that was started last
 	worker    *worker                 // that may change progress: the one that was started last, unless something else has changed it since
 	waiting   int                     // events that wait, of those that the worker has read
-	next      time.Time               // when the next attempt starts; zero if nothing waits for it
 	results   []Result                // of the last attempts, newest first
 }
 
@@ -76,7 +74,7 @@ func (e *endpoint) resumeLocked() {
 	e.Status = status{LastDelivery: e.Status.LastDelivery}
 	e.Later = slices.Clone(e.Later)
 	for i := range e.Later {
-		e.Later[i].Tries = 0
+		e.Later[i].Tries, e.Later[i].Due = 0, time.Time{}
 	}
 	e.worker = nil
 	e.wakeLocked()

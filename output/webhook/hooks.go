@@ -87,68 +87,35 @@ func digest(v ...any) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// identify returns the initial progress of a webhook.
-func identify(w config.Webhook) progress {
-	url := w.URL.Reveal()
-	return progress{Key: digest(url, w.Format, w.Types, w.Servers, w.URIs), URL: digest(url)}
-}
-
 // Apply replaces the configured webhooks. A webhook whose URL was already configured continues from its
 // position, even if its secret or filters changed. A webhook with a new URL starts with the next event.
 func (h *Webhooks) Apply(all []config.Webhook) {
-	all = slices.Clone(all)
-	missing := 0
-	all = slices.DeleteFunc(all, func(w config.Webhook) bool {
-		if len(w.Missing) == 0 {
-			return false
-		}
-		missing++
-		h.logger.Warn("a webhook in the config is ignored because its configuration is incomplete", "missing", w.Missing)
-		return true
-	})
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.applied, h.incomplete = true, missing > 0
-	before, next := slices.Clone(h.endpoints), make([]*endpoint, len(all))
-	slices.SortStableFunc(before, func(a, b *endpoint) int { return earlier(a.progress, b.progress) })
-	// The same filters first, so that a webhook cannot take the progress of another one with the same URL.
-	for _, same := range []func(e *endpoint, w config.Webhook) bool{
-		func(e *endpoint, w config.Webhook) bool { return e.conf.Equal(w) },
-		func(e *endpoint, w config.Webhook) bool { return e.Key == identify(w).Key },
-		func(e *endpoint, w config.Webhook) bool { return e.URL == identify(w).URL },
-	} {
-		for i, w := range all {
-			if at := slices.IndexFunc(before, func(e *endpoint) bool { return same(e, w) }); next[i] == nil && at >= 0 {
-				next[i] = before[at]
-				before = slices.Delete(before, at, at+1)
-			}
+	before := h.endpoints
+	var added []*endpoint
+	h.endpoints, h.applied, h.incomplete = nil, true, false
+	for _, w := range all {
+		if len(w.Missing) > 0 {
+			h.incomplete = true
+			h.logger.Warn("a webhook in the config is ignored because its configuration is incomplete", "missing", w.Missing)
+			continue
 		}
+		var e *endpoint
+		if at := slices.IndexFunc(before, func(e *endpoint) bool { return e.conf.Equal(w) }); at >= 0 {
+			e = before[at]
+			before = slices.Delete(before, at, at+1)
+		} else {
+			e = h.endpoint(w)
+			added = append(added, e)
+		}
+		h.endpoints = append(h.endpoints, e)
 	}
 	for _, e := range before {
 		h.removeLocked(e)
-		if h.incomplete { // it may be the incomplete one
-			h.kept = append(h.kept, e.progress)
-		}
-		for i, other := range next {
-			if other != nil && other.URL == e.URL && !other.conf.Equal(all[i]) {
-				other.inherit(e.progress)
-			}
-		}
+		e.was = e
+		h.kept = append(h.kept, e.progress)
 	}
-	var added []*endpoint
-	for i, w := range all {
-		switch e := next[i]; {
-		case e == nil:
-			next[i] = &endpoint{progress: identify(w)}
-			h.configureLocked(next[i], w)
-			added = append(added, next[i])
-		case !e.conf.Equal(w):
-			h.configureLocked(e, w)
-			h.changed = true
-			e.resumeLocked()
-		}
-	}
-	h.endpoints = next
 	h.adoptLocked(added)
 	for _, e := range added {
 		h.startLocked(e)
@@ -167,22 +134,19 @@ func earlier(a, b progress) int {
 	return cmp.Or(cmp.Compare(epochA, epochB), cmp.Compare(seqA, seqB))
 }
 
-// configureLocked makes an endpoint deliver as configured.
-func (h *Webhooks) configureLocked(e *endpoint, w config.Webhook) {
-	if e.secret != nil && e.conf.Secret != w.Secret {
-		e.old, e.oldUntil = e.secret, time.Now().Add(oldSecretFor)
-	}
-	e.secret = nil
-	if s, err := standardwebhooks.ParseSecret(w.Secret.Reveal()); err == nil {
+// endpoint returns the endpoint of a webhook that begins with the next event.
+func (h *Webhooks) endpoint(w config.Webhook) *endpoint {
+	url, secret := w.URL.Reveal(), w.Secret.Reveal()
+	e := &endpoint{conf: &w, destination: &destination{
+		url: url, private: w.AllowPrivate, format: formatOf(w.Format, h.opts.Dashboard), settle: w.Settle, schedule: longSchedule(), patient: true,
+		match: func(o *mcpevents.Occurrence) bool { return selects(w, o) },
+	}}
+	e.URL, e.Key = digest(url), digest(url, w.Format, w.Types, w.Servers, w.URIs)
+	e.Entry = digest(e.Key, secret, w.Settle, w.AllowPrivate)
+	if s, err := standardwebhooks.ParseSecret(secret); err == nil {
 		e.secret = &s
 	}
-	id := identify(w)
-	e.conf, e.Key, e.URL = &w, id.Key, id.URL
-	e.entry = digest(e.URL, w.Secret.Reveal(), w.Format, w.Types, w.Servers, w.URIs, w.Settle, w.AllowPrivate)
-	e.destination = &destination{
-		url: w.URL.Reveal(), private: w.AllowPrivate, format: formatOf(w.Format, h.opts.Dashboard), settle: w.Settle, schedule: longSchedule(), patient: true,
-		match: func(o *mcpevents.Occurrence) bool { return selects(w, o) },
-	}
+	return e
 }
 
 // ready lets a process without webhooks deliver, until it has deleted the stored progress, if no other
@@ -201,31 +165,62 @@ func (h *Webhooks) caughtUp(context.Context, uint64) error { return nil }
 func (h *Webhooks) adoptLocked(all []*endpoint) {
 	sort.SliceStable(h.kept, func(i, j int) bool { return earlier(h.kept[i], h.kept[j]) < 0 })
 	adopted := map[*endpoint]bool{}
+	// The same filters first, so that a webhook cannot take the progress of another one with the same URL.
 	for _, same := range []func(p progress, e *endpoint) bool{
+		func(p progress, e *endpoint) bool { return p.Entry == e.Entry },
 		func(p progress, e *endpoint) bool { return p.Key == e.Key },
 		func(p progress, e *endpoint) bool { return p.URL == e.URL },
 	} {
 		for _, e := range all {
 			if at := slices.IndexFunc(h.kept, func(p progress) bool { return same(p, e) }); at >= 0 && !adopted[e] {
-				p := h.kept[at]
-				p.Key, p.URL = e.Key, e.URL
-				e.progress, adopted[e] = p, true
-				h.kept = slices.Delete(h.kept, at, at+1)
-				if e.Status.Suspended && e.Status.Entry != e.entry {
-					e.resumeLocked()
-				}
+				e.continueLocked(h.kept[at])
+				h.kept, adopted[e] = slices.Delete(h.kept, at, at+1), true
 			}
 		}
+	}
+	if h.incomplete { // an incomplete webhook may still need its progress
+		return
 	}
 	for _, p := range h.kept {
-		for e := range adopted {
+		for _, e := range h.endpoints {
 			if p.URL == e.URL {
-				e.inherit(p)
+				h.inheritLocked(e, p)
 			}
 		}
+		h.changed = true
 	}
-	if len(h.kept) > 0 && !h.incomplete { // otherwise an incomplete webhook may still need its progress
-		h.kept, h.changed = nil, true
+	h.kept = nil
+}
+
+// continueLocked makes an endpoint continue the progress of one that had the same URL.
+func (e *endpoint) continueLocked(p progress) {
+	if was := p.was; was != nil {
+		e.count, e.results, e.old, e.oldUntil = was.count, was.results, was.old, was.oldUntil
+		if was.secret != nil && was.conf.Secret != e.conf.Secret {
+			e.old, e.oldUntil = was.secret, time.Now().Add(oldSecretFor)
+		}
+	}
+	changed := p.Entry != e.Entry
+	p.Entry, p.Key, p.URL, p.was = e.Entry, e.Key, e.URL, nil
+	e.progress = p
+	if changed {
+		e.resumeLocked()
+	}
+}
+
+// inheritLocked adds the events that a webhook with the same URL, which is no longer configured, was to be sent again.
+func (h *Webhooks) inheritLocked(e *endpoint, from progress) {
+	for _, a := range from.Later {
+		switch {
+		case slices.ContainsFunc(e.Later, func(b again) bool { return a.ID == b.ID }):
+			continue
+		case len(e.Later) < maxLater:
+			e.Later = append(slices.Clone(e.Later), a)
+		default:
+			h.missedLocked(e)
+		}
+		e.worker = nil
+		e.wakeLocked()
 	}
 }
 
@@ -241,15 +236,15 @@ func (h *Webhooks) phaseLocked(e *endpoint) (phase, time.Time) {
 	return delivering, time.Time{}
 }
 
-// offAfter is how long all attempts must fail until a webhook is switched off.
-const offAfter = 24 * time.Hour
+// offAfter is how long all attempts must fail until a webhook is switched off, and offTries how many of this process:
+// time while no process runs does not count alone.
+const (
+	offAfter = 24 * time.Hour
+	offTries = 3
+)
 
 func (h *Webhooks) suspendsLocked(e *endpoint) bool {
-	if time.Since(e.Status.FailedSince) < offAfter {
-		return false
-	}
-	e.Status.Entry = e.entry
-	return true
+	return e.Status.failures >= offTries && time.Since(e.Status.FailedSince) >= offAfter
 }
 
 func (h *Webhooks) end(context.Context, *endpoint) error { return nil }
@@ -302,14 +297,8 @@ func (h *Webhooks) Resend(ctx context.Context, q Again) ([]Resent, error) {
 	if !delivers {
 		return nil, errors.New("this process does not deliver to webhooks: none are configured, or another process of the cluster delivers")
 	}
-	var o *mcpevents.Occurrence
-	var from mcpevents.Position
-	var err error
-	if q.EventID != "" {
-		o, err = h.find(ctx, q.EventID)
-	} else {
-		from, err = h.after(ctx, q.Since)
-	}
+	h.follow()
+	from, o, err := h.find(ctx, q)
 	if err != nil {
 		return nil, err
 	}
@@ -321,16 +310,19 @@ func (h *Webhooks) Resend(ctx context.Context, q Again) ([]Resent, error) {
 		if len(q.Hosts) > 0 && !slices.Contains(q.Hosts, r.Host) {
 			continue
 		}
-		sent := func(a again) bool { return a.ID == q.EventID || o == nil && !a.before(from) }
-		later := slices.DeleteFunc(slices.Clone(e.Later), sent)
-		switch {
+		later := slices.DeleteFunc(slices.Clone(e.Later), func(a again) bool { return a.ID == q.EventID })
+		switch at := (again{ID: e.Cursor}).position(); {
 		case o != nil && !e.match(o):
 			r.Problem = "its filters exclude the event"
 		case o != nil && len(later) >= maxLater:
 			r.Problem = fmt.Sprintf("%d events wait already", maxLater)
 		case o != nil:
-			later = append(later, again{ID: o.ID, time: o.Time})
-		default:
+			later = append(later, again{ID: o.ID, Time: o.Time})
+		case at.Epoch != from.Epoch || at.Seq > from.Seq: // otherwise all of them follow anyway
+			if e.Cursor != "" && at.Epoch != from.Epoch {
+				h.missedLocked(e)
+			}
+			later = slices.DeleteFunc(later, func(a again) bool { return !a.before(from) })
 			e.Cursor, e.Sent = from.Cursor(), nil
 		}
 		if out = append(out, r); r.Problem == "" {
@@ -344,37 +336,29 @@ func (h *Webhooks) Resend(ctx context.Context, q Again) ([]Resent, error) {
 	return out, nil
 }
 
-// find returns the event with an id, if webhooks may be sent it.
-func (h *Webhooks) find(ctx context.Context, id string) (*mcpevents.Occurrence, error) {
-	h.follow()
+// find returns the event that is to be sent again, or the position after which all are.
+func (h *Webhooks) find(ctx context.Context, q Again) (at mcpevents.Position, o *mcpevents.Occurrence, err error) {
+	unknown := errors.New("the log has no event with this id")
 	last, _, err := h.opts.Reader.Start(ctx, nil, 0, 0)
-	at, stored := again{ID: id}.position(), false
-	var o *mcpevents.Occurrence
-	if err == nil && at.Epoch == last.Epoch && at.Seq > 0 && at.Seq <= last.Seq {
+	at = again{ID: q.EventID + q.Since}.position()
+	t, noTime := time.Parse(time.RFC3339, q.Since)
+	stored := true
+	switch {
+	case err != nil:
+	case noTime == nil:
+		at, err = h.opts.Reader.Since(ctx, t)
+	case at.Epoch != last.Epoch || at.Seq == 0 || at.Seq > last.Seq:
+		return at, nil, unknown
+	case q.EventID != "":
 		o, stored, err = readEvent(ctx, h.opts.Reader, at, func(*mcpevents.Occurrence) bool { return true })
 	}
 	switch {
 	case err != nil:
-		return nil, errors.New("the log cannot be read: " + printable.Reason(err, 300))
-	case !stored:
-		return nil, errors.New("the log has no event with this id")
-	case o == nil:
-		return nil, errors.New("webhooks are not sent events of this type")
-	}
-	return o, nil
-}
-
-// after returns the position after which events are later than a time or an id.
-func (h *Webhooks) after(ctx context.Context, since string) (at mcpevents.Position, err error) {
-	if t, failed := time.Parse(time.RFC3339, since); failed == nil {
-		at, err = h.opts.Reader.Since(ctx, t)
-	} else if _, _, failed = event.ParseID(since); failed == nil {
-		at, _, err = h.opts.Reader.Start(ctx, &since, 0, 0)
-	} else {
-		return at, errors.New("since must be a time (RFC 3339) or the id of an event")
-	}
-	if err != nil {
 		err = errors.New("the log cannot be read: " + printable.Reason(err, 300))
+	case !stored:
+		err = unknown
+	case q.EventID != "" && o == nil:
+		err = errors.New("webhooks are not sent events of this type")
 	}
-	return at, err
+	return at, o, err
 }

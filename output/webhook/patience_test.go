@@ -51,6 +51,12 @@ func TestSwitchedOff(t *testing.T) {
 			}
 			return w
 		},
+		"since a later event": func(t *testing.T, w *webhooksWorld, _ config.Webhook) *webhooksWorld {
+			if _, err := w.Resend(t.Context(), Again{Since: w.log.id(2)}); err != nil {
+				t.Error(err)
+			}
+			return w
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -73,7 +79,7 @@ func TestSwitchedOff(t *testing.T) {
 						t.Errorf("attempt %d after %v, want %v", i+2, wait, delay)
 					}
 				}
-				want = append(want, log.add("file:///b"))
+				want = append(want, log.add("file:///b"), log.add("file:///c"))
 				w.end()
 				w = newWebhooksWorld(t, log, to, conf)
 				time.Sleep(time.Hour)
@@ -162,8 +168,55 @@ func TestRefusedEvent(t *testing.T) {
 				refused++
 			}
 		}
-		if len(to.ids())-refused != n-1 || refused < 7 || refused > 9 || len(to.all("gap")) != 1 {
+		if len(to.ids())-refused != n-1 || refused < 8 || refused > 20 || len(to.all("gap")) != 1 {
 			t.Errorf("%d events, %d times the refused one, %d gaps", len(to.ids())-refused, refused, len(to.all("gap")))
+		}
+		w.end()
+	})
+}
+
+// An endpoint that refuses an event while nothing else happens gets the next one immediately.
+func TestRefusedEventAlone(t *testing.T) {
+	t.Parallel()
+	for _, format := range []config.WebhookFormat{config.WebhookStandard, config.WebhookSlack} {
+		synctest.Test(t, func(t *testing.T) {
+			log, to, conf := newTestLog(), newReceiver(t), standard(hook)
+			conf.Format, to.answers = format, true
+			w := newWebhooksWorld(t, log, to, conf)
+			synctest.Wait()
+			to.set(down)
+			log.add("file:///bad")
+			time.Sleep(6 * time.Hour)
+			to.set(nil)
+			tried := to.count()
+			log.add("file:///good")
+			time.Sleep(time.Second)
+			if got := to.count() - tried; got != 2 {
+				t.Errorf("%s: %d attempts", format, got)
+			}
+			w.end()
+		})
+	}
+}
+
+// A webhook is not switched off because no process ran for a day.
+func TestDownBeforeAndAfterADay(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		log, to, conf := newTestLog(), newReceiver(t), standard(hook)
+		w := newWebhooksWorld(t, log, to, conf)
+		synctest.Wait()
+		to.set(down)
+		log.add("file:///a")
+		time.Sleep(time.Minute)
+		w.end()
+		time.Sleep(72 * time.Hour)
+		w = newWebhooksWorld(t, log, to, conf)
+		time.Sleep(time.Second)
+		to.set(nil)
+		time.Sleep(time.Minute)
+		if st := w.Endpoints()[0]; st.State != Active || st.Delivered != 1 || len(w.published()) > 0 {
+			t.Errorf("%+v", st)
 		}
 		w.end()
 	})

@@ -4,6 +4,7 @@ import (
 	"net/url"
 	"time"
 
+	"github.com/mcptrack/mcptrack/core/backoff"
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/printable"
@@ -74,7 +75,7 @@ func (e *endpoint) report() EndpointStatus {
 	out := EndpointStatus{
 		Host: hostOf(e.url), Source: FromConfig, Format: e.format.name, State: Active,
 		LastDelivery: stamp(e.Status.LastDelivery), LastError: e.Status.LastError, FailedSince: stamp(e.Status.FailedSince),
-		Waiting: e.waiting, MoreWaiting: e.waiting >= lookAhead, Results: e.results,
+		Waiting: max(e.waiting, len(e.Later)), MoreWaiting: e.waiting >= lookAhead || e.Status.Suspended, Results: e.results,
 		Delivered: e.count.Taken, Dropped: e.count.Dropped, Failed: e.count.Failed, Abandoned: e.count.Abandoned,
 	}
 	if e.sub != nil {
@@ -84,7 +85,14 @@ func (e *endpoint) report() EndpointStatus {
 	case e.Status.Suspended:
 		out.State = Suspended
 	case !e.Status.FailedSince.IsZero():
-		out.State, out.NextAttempt = Failing, stamp(e.next)
+		out.State = Failing
+	}
+	var next time.Time
+	for _, a := range e.Later {
+		next = sooner(next, later(a.Due, later(e.Status.next, e.Status.quiet)))
+	}
+	if !e.Status.Suspended && next.After(time.Now()) {
+		out.NextAttempt = stamp(next)
 	}
 	if !e.oldest.IsZero() {
 		out.LagMs = max(time.Since(e.oldest).Milliseconds(), 0)
@@ -113,26 +121,40 @@ func hostOf(raw string) string {
 type status struct {
 	Suspended    bool      `json:"suspended,omitempty"`
 	SuspendedAt  uint64    `json:"suspendedAt,omitempty"` // value of Refreshes when suspended
-	Entry        string    `json:"entry,omitempty"`       // digest of the config's entry when suspended
 	LastDelivery time.Time `json:"lastDelivery,omitzero"`
 	LastError    Error     `json:"lastError,omitempty"`
 	FailedSince  time.Time `json:"failedSince,omitzero"`
 
-	failures int  // attempts since the last one that did not fail
-	warned   bool // failures were logged since the last delivery
+	failures int       // failed attempts since the last one that did not fail; of a patient destination, see note
+	next     time.Time // of a patient destination that fails: when the next attempt may start
+	quiet    time.Time // of a patient destination: when the next attempt may start after Retry-After
+	warned   bool      // failures were logged since the last delivery
 }
 
-func (s *status) note(now time.Time, r result) {
+// note records the result of an attempt. An endpoint fails from its first failed attempt until it accepts an event.
+// To a patient destination, attempts that began before the next one was due count with the one that failed first, and
+// those of an event that is refused do not count.
+func (e *endpoint) note(began time.Time, refused bool, r result) {
+	s, now := &e.Status, time.Now()
 	switch {
 	case r.drop: // the endpoint works, but rejects this event
-		s.FailedSince, s.failures = time.Time{}, 0
+		s.FailedSince, s.failures, s.next = time.Time{}, 0, time.Time{}
 	case r.err == "":
-		*s = status{LastDelivery: now.UTC()}
+		*s = status{LastDelivery: now.UTC(), quiet: s.quiet}
 	default:
 		s.LastError = r.err
+		if e.patient {
+			s.quiet = later(s.quiet, now.Add(r.retryAfter))
+		}
+		if refused || began.Before(s.next) {
+			return
+		}
 		s.failures++
 		if s.FailedSince.IsZero() {
 			s.FailedSince = now.UTC()
+		}
+		if e.patient {
+			s.next = now.Add(backoff.Spread(e.schedule[min(s.failures, len(e.schedule)-1)]))
 		}
 	}
 }

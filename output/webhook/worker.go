@@ -43,72 +43,49 @@ type worker struct {
 	queue    []*delivery        // deliveries to start
 	started  []*delivery        // started deliveries that the watermark has not passed, in order
 	later    []*delivery        // to a patient destination: deliveries to start again, which the watermark has passed
-	running  int                // attempts in progress
+	running  int                // deliveries in progress
 	gapDue   bool
 	gapAgain bool // send the gap message again after the next delivery
-
-	// How a patient destination responded.
-	accepted uint64    // accepted attempts
-	fails    int       // failed attempts after the last accepted one, without those of refused events
-	step     int       // of the schedule of attempts while all fail
-	next     time.Time // when the next attempt may start while all fail
-	quiet    time.Time // when the next attempt may start after Retry-After
 }
 
 // delivery is the delivery of one event.
 type delivery struct {
 	again
-	occ  *mcpevents.Occurrence // nil if it must be read from the log
-	m    *message              // nil if it must be encoded
-	at   time.Time             // when the next attempt is due
-	out  bool                  // an attempt is in progress
-	done bool
-	lost bool // abandoned
-	// refused means that the endpoint accepted other events between two failed attempts of this one.
-	refused  bool
-	accepted uint64 // worker.accepted after the last failed attempt
-	step     int    // worker.step when the last attempt began
-
-	// Of the last attempt, set before it ends.
-	result result
-	err    error // why it was interrupted
+	occ    *mcpevents.Occurrence // nil if it must be read from the log again
+	out    bool                  // in progress
+	done   bool
+	passed bool // the endpoint has accepted another event since this one failed
 }
 
-// run delivers the events after a position until ctx ends or nothing more may be sent, and returns
-// the reason. When it returns, no delivery is in progress.
-func (w *worker) run(ctx context.Context, from mcpevents.Position, gap bool) error {
+// outcome is how a delivery ended: the event was accepted, failed and is to be sent again, is lost, or needs not be sent.
+type outcome struct {
+	d                      *delivery
+	accepted, failed, lost bool
+	err                    error // why the delivery was interrupted
+}
+
+// run delivers until ctx ends or nothing more may be sent, and returns the reason. When it returns, no delivery is in
+// progress.
+func (w *worker) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	var running sync.WaitGroup
 	defer running.Wait()
 	defer cancel(nil)
-	w.at, w.gapDue = from, gap
-	type attempted struct {
-		d     *delivery
-		after delivery
-	}
-	ended := make(chan attempted, maxConcurrent) // capacity for all attempts in progress, so sends never block; never closed
+	ended := make(chan *outcome, maxConcurrent) // capacity for all deliveries in progress, so sends never block; never closed
 	for {
 		if w.gapDue {
 			if err := w.sendGap(ctx); err != nil {
 				return err
 			}
 		}
-		var next time.Time
-		for {
-			var d *delivery
-			if d, next = w.pick(time.Now()); d == nil {
-				break
-			}
-			cursor, a := w.start(d), attempted{d: d}
-			a.after = *d // d itself belongs to this loop
-			running.Go(func() {
-				a.after.err = w.send(ctx, &a.after, cursor)
-				ended <- a
-			})
+		d, next := w.pick(time.Now())
+		if d != nil {
+			o, cursor, refused := d.occ, w.start(d), d.passed
+			running.Go(func() { ended <- w.send(ctx, d, o, cursor, refused) })
+			continue
 		}
-		w.locked(func() { w.e.next = next })
 		var moved <-chan struct{}
-		if len(w.queue) == 0 && len(w.started) < w.most() || w.failing() && len(w.queue) < lookAhead {
+		if len(w.queue) == 0 && len(w.started) < w.most() || len(w.later) > 0 && len(w.queue) < lookAhead {
 			b, more, err := w.reader.Look(ctx, w.at, w.wants, lookAhead)
 			switch {
 			case err != nil:
@@ -142,14 +119,12 @@ func (w *worker) run(ctx context.Context, from mcpevents.Position, gap bool) err
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
-		case a := <-ended:
-			d, after := a.d, &a.after
-			d.occ, d.m, d.time, d.done, d.lost, d.result, d.err = after.occ, after.m, after.time, after.done, after.lost, after.result, after.err
-			if d.err != nil { // neither accepted nor abandoned: the watermark must not pass it
-				cancel(d.err)
-				return d.err
+		case o := <-ended:
+			if o.err != nil { // neither accepted nor abandoned: the watermark must not pass it
+				cancel(o.err)
+				return o.err
 			}
-			w.end(d)
+			w.end(o)
 		case <-moved:
 		case <-again:
 		}
@@ -158,13 +133,21 @@ func (w *worker) run(ctx context.Context, from mcpevents.Position, gap bool) err
 
 func (w *worker) enqueue(all []*mcpevents.Occurrence) {
 	for _, o := range all {
-		w.queue = append(w.queue, &delivery{again: again{ID: o.ID, time: o.Time}, occ: o})
+		w.queue = append(w.queue, &delivery{again: again{ID: o.ID, Time: o.Time}, occ: o})
 	}
 }
 
 // sooner returns the earlier of two times; a zero time is never.
 func sooner(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// later returns the later of two times.
+func later(a, b time.Time) time.Time {
+	if a.Before(b) {
 		return b
 	}
 	return a
@@ -177,150 +160,102 @@ func (w *worker) most() int {
 	return maxConcurrent
 }
 
-// failing reports whether the endpoint of a patient destination seems to be down. One failure may be due to the
-// event, but to keep the order no other event may be sent before that is known.
-func (w *worker) failing() bool {
-	return w.patient && (w.fails > 1 || w.fails == 1 && w.format.ordered)
-}
+// failing reports whether no event has been accepted since an attempt failed.
+func (d *delivery) failing() bool { return d.Tries > 0 && !d.passed }
 
-// pick returns the delivery to start now, or nil and when the next one is due, if that is known. While the endpoint
-// fails, there is one attempt at a time, of the event with the fewest: this tells a refused event from an endpoint
-// that is down.
-func (w *worker) pick(now time.Time) (best *delivery, next time.Time) {
-	failing, most, from := w.failing(), w.most(), w.quiet
-	if failing {
-		most = 1
-		if from.Before(w.next) {
-			from = w.next
+// pick returns the delivery to start now, or nil and when the next one is due, if that is known. What is to be sent
+// again goes first. An endpoint is down while two events or more are failing: then there is one attempt at a time, and
+// events that were not tried go first, as they tell a refused event from an endpoint that is down. To keep the order,
+// the first event is tried twice before.
+func (w *worker) pick(now time.Time) (d *delivery, next time.Time) {
+	var st status
+	w.locked(func() { st = w.e.Status })
+	most, parts, failing := w.most(), [][]*delivery{w.later, nil}, 0
+	if len(w.queue) > 0 && len(w.started) < most {
+		parts[1] = w.queue[:1]
+	}
+	for _, d := range w.later {
+		if d.failing() {
+			failing++
 		}
+	}
+	switch {
+	case failing == 1 && w.format.ordered && st.failures == 1:
+		parts[1] = nil
+	case failing > 1:
+		slices.Reverse(parts)
+		most = 1
 	}
 	if w.running >= most {
 		return nil, next
 	}
-	tries := func(d *delivery) int {
-		if w.format.ordered && d.Tries == 1 {
-			return -1 // it is tried twice before others
-		}
-		return d.Tries
-	}
-	consider := func(d *delivery) {
-		due := d.at
-		if due.Before(from) {
-			due = from
+	for _, d := range slices.Concat(parts...) {
+		due := later(d.Due, st.quiet)
+		if failing > 1 || d.failing() {
+			due = later(due, st.next)
 		}
 		switch {
-		case d.out || d.done:
-		case now.Before(due):
+		case d.out:
+		case !now.Before(due):
+			return d, next
+		default:
 			next = sooner(next, due)
-		case best == nil || failing && tries(d) < tries(best):
-			best = d
 		}
 	}
-	for _, part := range [][]*delivery{w.later, w.started} {
-		for _, d := range part {
-			consider(d)
-		}
-	}
-	if len(w.queue) > 0 && len(w.started) < w.most() {
-		consider(w.queue[0])
-	}
-	return best, next
+	return nil, next
 }
 
-// start records that an attempt begins, and returns the cursor to include in its message.
+// start records that a delivery begins, and returns the cursor to include in its message.
 func (w *worker) start(d *delivery) (cursor string) {
-	fresh := len(w.queue) > 0 && d == w.queue[0]
-	if fresh {
-		w.queue = w.queue[1:]
-	}
-	cursor = w.cursor(d)
-	if fresh {
-		w.started = append(w.started, d)
-	}
-	d.out, d.step = true, w.step
+	d.out = true
 	w.running++
+	if len(w.queue) == 0 || d != w.queue[0] {
+		return w.cursor(d)
+	}
+	w.queue = w.queue[1:]
+	cursor = w.cursor(d)
+	w.started = append(w.started, d)
 	return cursor
 }
 
-// end records the result of an attempt.
-func (w *worker) end(d *delivery) {
-	d.out = false
+// end records how a delivery ended. An event that waits only because the endpoint is down has one failure.
+func (w *worker) end(o *outcome) {
+	d, same := o.d, func(d *delivery) bool { return d == o.d }
 	w.running--
-	switch {
-	case d.done: // nothing was sent
-	case d.result.err == "":
-		d.done = true
-		w.accepted++
-		w.fails, w.step = 0, 0
-		for _, l := range w.later {
-			if !l.refused {
-				l.at = time.Time{}
-			}
-		}
-	default:
-		w.failed(d)
-	}
-	if d.occ != nil && (d.done || w.patient) {
+	w.later = slices.DeleteFunc(w.later, same)
+	if d.occ != nil {
 		w.states.done(d.occ)
 	}
-	same := func(o *delivery) bool { return o == d }
-	switch again := slices.ContainsFunc(w.later, same); {
-	case d.done && again:
-		w.later = slices.DeleteFunc(w.later, same)
-	case !d.done && w.patient:
-		d.occ, d.m = nil, nil
-		if !again {
-			w.started = slices.DeleteFunc(w.started, same)
-			w.later = append(w.later, d)
+	if o.accepted {
+		for _, l := range w.later {
+			l.passed = true
 		}
 	}
-	if len(w.later) > maxLater {
-		if i := slices.IndexFunc(w.later, func(d *delivery) bool { return !d.out }); i >= 0 {
-			w.abandon(w.later[i])
-			w.missed()
-			w.later, w.gapDue = slices.Delete(w.later, i, i+1), true
-		}
+	if o.failed && (d.Tries == 0 || d.passed) {
+		d.Tries++
 	}
-	if d.lost {
+	if o.failed && d.Tries < len(w.schedule) {
+		d.occ, d.out, d.passed, d.Due = nil, false, false, time.Now().Add(backoff.Spread(w.schedule[d.Tries]))
+		w.started = slices.DeleteFunc(w.started, same)
+		w.later = append(w.later, d)
+	} else {
+		d.done = true
+	}
+	lost := o.lost || o.failed && d.done
+	if i := slices.IndexFunc(w.later, func(d *delivery) bool { return !d.out }); len(w.later) > maxLater {
+		w.later, lost = slices.Delete(w.later, i, i+1), true
+	}
+	if lost {
+		if !o.lost {
+			w.abandon()
+		}
 		w.missed()
 	}
-	if d.done {
-		w.gapDue = w.gapDue || d.lost || w.gapAgain
-		w.gapAgain = false
-	}
+	w.gapDue = lost || w.gapAgain && d.done
 	for len(w.started) > 0 && w.started[0].done {
 		w.started = w.started[1:]
 	}
 	w.pass()
-}
-
-// failed determines when the next attempt is due, or abandons the event after the last one. An event that waits only
-// because the endpoint is down is not abandoned, if the destination is patient: the endpoint is switched off.
-func (w *worker) failed(d *delivery) {
-	last := len(w.schedule) - 1
-	after := min(d.result.retryAfter, slices.Max(w.schedule))
-	d.refused, d.accepted = d.Tries > 0 && d.accepted != w.accepted, w.accepted
-	d.Tries++
-	if d.Tries > last && (d.refused || !w.patient) {
-		w.abandon(d)
-		return
-	}
-	now := time.Now()
-	d.at = now.Add(max(backoff.Spread(w.schedule[min(d.Tries, last)]), after))
-	if until := now.Add(after); w.patient && after > 0 && w.quiet.Before(until) {
-		w.quiet = until
-	}
-	if d.refused {
-		return
-	}
-	w.fails++
-	switch {
-	case w.fails == 1:
-		w.next = d.at
-	case d.step == w.step: // attempts that were in progress together count as one
-		w.step = min(w.step+1, last)
-		w.next = now.Add(backoff.Spread(w.schedule[w.step]))
-	}
 }
 
 // wants reports whether an event must be delivered now.
@@ -328,8 +263,8 @@ func (w *worker) wants(o *mcpevents.Occurrence) bool {
 	return w.match(o) && !w.states.hold(o)
 }
 
-// cursor returns the cursor to include in the message of a delivery that is in neither queue nor started, or has
-// a message already. Once the delivery is accepted, all events up to the cursor have been accepted or abandoned.
+// cursor returns the cursor to include in the message of a delivery that is in neither queue nor started. Once the
+// delivery is accepted, all events up to the cursor have been accepted or abandoned.
 func (w *worker) cursor(d *delivery) string {
 	at, _ := w.watermark()
 	at.Seq = min(at.Seq, d.position().Seq)
@@ -348,12 +283,12 @@ func (w *worker) watermark() (at mcpevents.Position, oldest time.Time) {
 	for _, part := range [][]*delivery{w.started, w.queue} {
 		for _, d := range part {
 			if !d.done && d.occ.Seq <= at.Seq {
-				at.Seq, oldest = d.occ.Seq-1, d.time
+				at.Seq, oldest = d.occ.Seq-1, d.Time
 			}
 		}
 	}
 	for _, d := range w.later {
-		oldest = sooner(oldest, d.time)
+		oldest = sooner(oldest, d.Time)
 	}
 	return w.states.before(at), oldest
 }
@@ -366,17 +301,11 @@ func (w *worker) pass() {
 	for _, d := range w.later {
 		later = append(later, d.again)
 	}
-	waiting := len(w.queue) + len(later)
-	for _, d := range w.started {
-		if !d.done {
-			waiting++
-		}
-	}
 	w.locked(func() {
 		if w.e.worker != w { // what is to be sent was changed meanwhile
 			return
 		}
-		w.e.oldest, w.e.waiting = oldest, waiting
+		w.e.oldest, w.e.waiting = oldest, len(w.queue)+len(later)
 		if w.e.Cursor != cursor || !slices.Equal(w.e.Later, later) {
 			w.e.Cursor, w.e.Later, w.deliverer.changed = cursor, later, true
 		}
@@ -390,48 +319,50 @@ func (w *worker) pass() {
 // missed records that events were lost. It is called before the watermark passes them.
 func (w *worker) missed() { w.locked(func() { w.missedLocked(w.e) }) }
 
-// send makes one attempt to send an event, unless nothing of it is to be sent: then it is done. The body stays the
-// same while it waits in memory; attempts differ only in their signatures. The returned error is the reason why
-// nothing more may be sent, or the cause of ctx.
-func (w *worker) send(ctx context.Context, d *delivery, cursor string) error {
-	if d.occ == nil {
-		if err := w.read(ctx, d); err != nil || d.done {
-			return err
-		}
-	}
-	if d.m == nil {
-		body, err := w.format.event(d.occ, cursor)
-		if err != nil { // the format cannot represent the event's URI or name
-			w.logger.Warn("an event cannot be encoded for a webhook", "id", d.ID, "host", hostOf(w.url), "err", err)
-			w.abandon(d)
-			return nil
-		}
-		d.m = w.message(d.ID, body)
-	}
-	r, err := w.attempt(ctx, d.occ, d.m)
-	switch {
-	case err == errHidden:
-		d.done, d.lost = true, d.occ.Name == mcpevents.ListChanged // hidden, but other items in the event may still be visible
-		return nil
-	case err != nil:
-		return err
-	case ctx.Err() != nil:
-		return context.Cause(ctx)
-	}
-	w.attempted(w.e, d.ID, r)
-	d.result = r
-	return nil
-}
-
-// read reads the event of a delivery from the log again. It is done if the endpoint is not to receive it any more.
-func (w *worker) read(ctx context.Context, d *delivery) error {
-	o, stored, err := readEvent(ctx, w.reader, d.position(), w.match)
+// send attempts to send an event until it is accepted, abandoned or, to a patient destination, has failed once. o is
+// nil if it must be read from the log again; refused means that the endpoint has accepted others since it failed. The
+// body stays the same; attempts differ only in their signatures. The error of the outcome is the reason why nothing
+// more may be sent, or the cause of ctx.
+func (w *worker) send(ctx context.Context, d *delivery, o *mcpevents.Occurrence, cursor string, refused bool) *outcome {
 	if o == nil {
-		d.done, d.lost = err == nil, !stored
-		return err
+		read, stored, err := readEvent(ctx, w.reader, d.position(), w.match)
+		if read == nil {
+			return &outcome{d: d, lost: !stored, err: err}
+		}
+		o = read
 	}
-	d.occ, d.time = o, o.Time
-	return nil
+	body, err := w.format.event(o, cursor)
+	if err != nil { // the format cannot represent the event's URI or name
+		w.logger.Warn("an event cannot be encoded for a webhook", "id", d.ID, "host", hostOf(w.url), "err", err)
+		w.abandon()
+		return &outcome{d: d, lost: true}
+	}
+	m := w.message(d.ID, body)
+	for tries := 1; ; tries++ {
+		began := time.Now()
+		r, err := w.attempt(ctx, o, m)
+		switch {
+		case err == errHidden:
+			return &outcome{d: d, lost: o.Name == mcpevents.ListChanged} // hidden, but other items in the event may still be visible
+		case err != nil:
+			return &outcome{d: d, err: err}
+		case ctx.Err() != nil:
+			return &outcome{d: d, err: context.Cause(ctx)}
+		}
+		r.retryAfter = min(r.retryAfter, slices.Max(w.schedule))
+		w.attempted(w.e, d.ID, began, refused, r)
+		switch {
+		case r.err == "":
+			return &outcome{d: d, accepted: true}
+		case w.patient:
+			return &outcome{d: d, failed: true}
+		case tries == len(w.schedule):
+			w.abandon()
+			return &outcome{d: d, lost: true}
+		case !backoff.Sleep(ctx, max(backoff.Spread(w.schedule[tries]), r.retryAfter)):
+			return &outcome{d: d, err: context.Cause(ctx)}
+		}
+	}
 }
 
 // readEvent reads the event at a position, which must not be after the end of the log. o is nil if it does not match,
@@ -439,31 +370,24 @@ func (w *worker) read(ctx context.Context, d *delivery) error {
 func readEvent(ctx context.Context, reader *mcpevents.Reader, at mcpevents.Position, match func(*mcpevents.Occurrence) bool) (o *mcpevents.Occurrence, stored bool, err error) {
 	at.Seq--
 	for {
-		b, moved, err := reader.Look(ctx, at, match, 1)
+		b, _, err := reader.Look(ctx, at, match, 1)
 		switch {
-		case err == nil && (b.Truncated || b.At.Seq > at.Seq+1):
+		case err != nil || b.At == at: // the reader has not come to it yet
+			if !backoff.Sleep(ctx, readRetryAfter) {
+				return nil, false, context.Cause(ctx)
+			}
+		case b.Truncated || b.At.Seq > at.Seq+1:
 			return nil, false, nil
-		case err == nil && len(b.Occurrences) > 0:
+		case len(b.Occurrences) > 0:
 			return b.Occurrences[0], true, nil
-		case err == nil && b.At != at:
+		default:
 			return nil, true, nil
-		}
-		var again <-chan time.Time
-		if err != nil {
-			again = time.After(readRetryAfter)
-		}
-		select {
-		case <-moved:
-		case <-again:
-		case <-ctx.Done():
-			return nil, false, context.Cause(ctx)
 		}
 	}
 }
 
-// abandon records that an event is not sent any more.
-func (w *worker) abandon(d *delivery) {
-	d.done, d.lost = true, true
+// abandon counts an event that is not sent any more.
+func (w *worker) abandon() {
 	w.mu.Lock()
 	w.total.Abandoned++
 	w.e.count.Abandoned++
